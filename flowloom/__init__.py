@@ -1,0 +1,162 @@
+"""flowloom: a fast, small, transparent flow engine for LLM agents.
+
+Everything public can be imported from here. Nothing is loaded before it is used.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from flowloom.agents import Agent, BaseAgent, LlmAgent, LoopAgent, ParallelAgent, SequentialAgent
+    from flowloom.apps import App
+    from flowloom.artifacts import ArtifactVersion, BaseArtifactService, InMemoryArtifactService
+    from flowloom.context import (
+        CallbackContext,
+        Context,
+        DirectEffects,
+        EffectKey,
+        Effects,
+        InvocationContext,
+        Limits,
+        ReadonlyContext,
+        RunConfig,
+        StreamingMode,
+        ToolContext,
+        ToolThreadPoolConfig,
+        Usage,
+    )
+    from flowloom.errors import (
+        AgentNameError,
+        AgentNotFoundError,
+        AlreadyExistsError,
+        ArtifactNotFoundError,
+        ConfigurationError,
+        ConfirmationRejectedError,
+        ConfirmationRequiredError,
+        ContextError,
+        DuplicateAgentError,
+        DuplicateToolError,
+        EmptyTurnError,
+        FlowloomError,
+        Halt,
+        HistoryError,
+        IncompleteStreamError,
+        InputValidationError,
+        LimitExceededError,
+        LlmCallsLimitExceededError,
+        MissingVariableError,
+        ModelError,
+        ModelNotConfiguredError,
+        ModelNotFoundError,
+        ModelRateLimitError,
+        ModelRequestError,
+        ModelResponseError,
+        ModelStreamError,
+        ModelUnavailableError,
+        NotSupportedError,
+        PipelineError,
+        ProcessorError,
+        SessionNotFoundError,
+        TemplateError,
+        ToolArgumentsError,
+        ToolError,
+        ToolNotFoundError,
+        ToolSignatureError,
+        ToolTimeoutError,
+    )
+    from flowloom.events import Event, EventActions, EventCompaction, LlmResponse, NodeInfo, ToolConfirmation
+    from flowloom.flow import Assembly, AssemblyStep, Flow
+    from flowloom.memory import BaseMemoryService, InMemoryMemoryService, MemoryEntry, SearchMemoryResponse
+    from flowloom.models import BaseLlm, LLMRegistry, LlmRequest
+    from flowloom.models.aggregator import StreamingAggregator
+    from flowloom.models.gemini import Gemini
+    from flowloom.models.offline import OfflineModel
+    from flowloom.plugins import BasePlugin, PluginManager
+    from flowloom.processors import Contents, Template, inject_session_state
+    from flowloom.processors.code_executors import (
+        BaseCodeExecutor,
+        BuiltInCodeExecutor,
+        CodeExecutionInput,
+        CodeExecutionResult,
+        LocalCodeExecutor,
+    )
+    from flowloom.processors.planners import BasePlanner, BuiltInPlanner, PlanReActPlanner
+    from flowloom.runner import InMemoryRunner, Runner
+    from flowloom.sessions import (
+        BaseSessionService,
+        GetSessionConfig,
+        InMemorySessionService,
+        ListSessionsResponse,
+        Session,
+        State,
+        Viewer,
+        visible,
+    )
+    from flowloom.tools import (
+        AgentTool,
+        BaseTool,
+        BaseToolset,
+        FunctionTool,
+        LoadArtifactsTool,
+        LoadMemoryTool,
+        LongRunningFunctionTool,
+        PreloadMemoryTool,
+        TransferToAgentTool,
+        exit_loop,
+        load_artifacts,
+        load_memory,
+        preload_memory,
+        transfer_to_agent,
+    )
+
+__version__ = "0.1.0"
+
+_HOMES = {
+    "agents": "Agent BaseAgent LlmAgent LoopAgent ParallelAgent SequentialAgent",
+    "apps": "App",
+    "artifacts": "ArtifactVersion BaseArtifactService InMemoryArtifactService",
+    "context": "CallbackContext Context DirectEffects EffectKey Effects InvocationContext Limits ReadonlyContext "
+    "RunConfig StreamingMode ToolContext ToolThreadPoolConfig Usage",
+    "errors": "AgentNameError AgentNotFoundError AlreadyExistsError ArtifactNotFoundError ConfigurationError "
+    "ConfirmationRejectedError ConfirmationRequiredError ContextError DuplicateAgentError DuplicateToolError "
+    "EmptyTurnError FlowloomError Halt HistoryError IncompleteStreamError InputValidationError LimitExceededError "
+    "LlmCallsLimitExceededError MissingVariableError ModelError ModelNotConfiguredError ModelNotFoundError "
+    "ModelRateLimitError ModelRequestError ModelResponseError ModelStreamError ModelUnavailableError "
+    "NotSupportedError PipelineError ProcessorError SessionNotFoundError TemplateError ToolArgumentsError ToolError "
+    "ToolNotFoundError ToolSignatureError ToolTimeoutError",
+    "events": "Event EventActions EventCompaction LlmResponse NodeInfo ToolConfirmation",
+    "flow": "Assembly AssemblyStep Flow",
+    "memory": "BaseMemoryService InMemoryMemoryService MemoryEntry SearchMemoryResponse",
+    "models": "BaseLlm LLMRegistry LlmRequest",
+    "models.aggregator": "StreamingAggregator",
+    "models.gemini": "Gemini",
+    "models.offline": "OfflineModel",
+    "plugins": "BasePlugin PluginManager",
+    "processors": "Contents Template inject_session_state",
+    "processors.code_executors": "BaseCodeExecutor BuiltInCodeExecutor CodeExecutionInput CodeExecutionResult "
+    "LocalCodeExecutor",
+    "processors.planners": "BasePlanner BuiltInPlanner PlanReActPlanner",
+    "runner": "InMemoryRunner Runner",
+    "sessions": "BaseSessionService GetSessionConfig InMemorySessionService ListSessionsResponse Session State Viewer "
+    "visible",
+    "tools": "AgentTool BaseTool BaseToolset FunctionTool LoadArtifactsTool LoadMemoryTool LongRunningFunctionTool "
+    "PreloadMemoryTool TransferToAgentTool exit_loop load_artifacts load_memory preload_memory transfer_to_agent",
+}
+_home_of = {name: f"flowloom.{module}" for module, names in _HOMES.items() for name in names.split()}
+
+__all__ = sorted(_home_of)  # pyright: ignore[reportUnsupportedDunderAll]
+
+
+def __getattr__(name: str) -> Any:
+    home = _home_of.get(name)
+    if home is None:
+        raise AttributeError(f"module `flowloom` has no attribute `{name}`")
+    value = getattr(import_module(home), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return [*globals(), *_home_of]

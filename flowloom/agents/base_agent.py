@@ -1,0 +1,156 @@
+"""`BaseAgent`: an agent of any kind (spec §17.1 to §17.5)."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import AsyncGenerator, Callable, Mapping
+from typing import Any, ClassVar, Self
+
+from pydantic import BaseModel, ConfigDict, Field, PrivateAttr
+
+from flowloom.context import InvocationContext
+from flowloom.context.hooks import Callbacks, as_callbacks
+from flowloom.errors import AgentNameError, DuplicateAgentError, NotSupportedError
+from flowloom.events.event import Event
+from flowloom.flow import run_agent
+
+_NAME = re.compile(r"[\w-]+")
+
+AgentCallback = Callable[..., Any]
+"""`(callback_context) -> Content | None`, sync or async."""
+
+
+class BaseAgent(BaseModel):
+    """An agent: a value that says how to behave. Running does not change it.
+
+    The same agent may run in many sessions at once and may appear in several trees. Its place in a tree belongs
+    to the run; `parent_agent` gives the first agent that lists it. A custom agent overrides `_run_async_impl`.
+
+    Raises `AgentNameError` for a name that is not of letters, digits, `_` and `-`, or is `user`;
+    `DuplicateAgentError` for a sub-agent that is listed twice, or two of one name.
+    """
+
+    model_config = ConfigDict(arbitrary_types_allowed=True, extra="forbid", protected_namespaces=())
+
+    is_llm_agent: ClassVar[bool] = False
+
+    name: str
+    description: str = ""
+    """What the agent is for, in a sentence: other agents decide by it."""
+    sub_agents: list[BaseAgent] = Field(default_factory=list["BaseAgent"])
+    before_agent_callback: AgentCallback | list[AgentCallback] | None = None
+    after_agent_callback: AgentCallback | list[AgentCallback] | None = None
+
+    _parent: BaseAgent | None = PrivateAttr(default=None)
+    _derived: dict[Any, Any] = PrivateAttr(default_factory=dict)
+
+    def __init__(self, **fields: Any) -> None:
+        super().__init__(**fields)
+        # checked here and not in validators: pydantic would wrap the errors
+        self._check_name()
+        self._adopt_sub_agents()
+
+    def _check_name(self) -> None:
+        if self.name == "user":
+            raise AgentNameError("An agent cannot be named `user`: that is the author of the user's messages.")
+        if not _NAME.fullmatch(self.name):
+            raise AgentNameError(f"`{self.name}` is no name for an agent: use letters, digits, `_` and `-`.")
+
+    def _adopt_sub_agents(self) -> None:
+        seen: dict[str, BaseAgent] = {}
+        for child in self.sub_agents:
+            twin = seen.get(child.name)
+            if twin is not None:
+                what = "lists the agent" if twin is child else "has two different sub-agents named"
+                raise DuplicateAgentError(f"Agent `{self.name}` {what} `{child.name}` twice. Remove or rename one.")
+            seen[child.name] = child
+            if child._parent is None:
+                child._parent = self
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        super().__setattr__(name, value)
+        if not name.startswith("_"):
+            self._derived.clear()
+
+    def __eq__(self, other: object) -> bool:
+        return self is other
+
+    __hash__ = object.__hash__
+
+    # -- the tree ---------------------------------------------------------------------------------
+
+    @property
+    def parent_agent(self) -> BaseAgent | None:
+        """The first agent that lists this one as a sub-agent."""
+        return self._parent
+
+    @property
+    def root_agent(self) -> BaseAgent:
+        """The agent at the top, following `parent_agent`."""
+        agent = self
+        while agent.parent_agent is not None:
+            agent = agent.parent_agent
+        return agent
+
+    def find_agent(self, name: str) -> BaseAgent | None:
+        """This agent or the first one below it of that name."""
+        return self if self.name == name else self.find_sub_agent(name)
+
+    def find_sub_agent(self, name: str) -> BaseAgent | None:
+        """The first agent below this one of that name."""
+        for child in self.sub_agents:
+            found = child.find_agent(name)
+            if found is not None:
+                return found
+        return None
+
+    def clone(self, update: Mapping[str, Any] | None = None) -> Self:
+        """A copy with some fields changed; the sub-agents are copied too, so that the copy is a tree of its own."""
+        values: dict[str, Any] = {name: getattr(self, name) for name in type(self).model_fields}
+        values["sub_agents"] = [child.clone() for child in self.sub_agents]
+        values.update(update or {})
+        for name, value in values.items():
+            if isinstance(value, list) and name != "sub_agents":
+                values[name] = list(value)  # pyright: ignore[reportUnknownArgumentType]
+        return type(self)(**values)
+
+    # -- what runs ask of an agent ------------------------------------------------------------------
+
+    @property
+    def derived(self) -> dict[Any, Any]:
+        """Values computed from the agent's fields, by name; emptied when a field is set."""
+        return self._derived
+
+    @property
+    def before_agent_callbacks(self) -> Callbacks:
+        """The callbacks before the agent's turn, as a tuple."""
+        return as_callbacks(self.before_agent_callback)
+
+    @property
+    def after_agent_callbacks(self) -> Callbacks:
+        """The callbacks after the agent's turn, as a tuple."""
+        return as_callbacks(self.after_agent_callback)
+
+    def run_async(self, parent_context: InvocationContext) -> AsyncGenerator[Event, None]:
+        """Run the agent with its callbacks, and those it hands over to.
+
+        Within a run, events are stored by whoever is outermost, before they are yielded. Close the generator
+        (`aclose`) when you stop early.
+        """
+        ctx = parent_context
+        if ctx.agent is not self:
+            ctx = ctx.below(self) if any(child is self for child in ctx.agent.sub_agents) else ctx.at(self, ctx.lineage)
+        return run_agent(ctx)
+
+    def run_live(self, parent_context: InvocationContext) -> AsyncGenerator[Event, None]:
+        """Not supported in this release; raises `NotSupportedError`."""
+        raise NotSupportedError("Live (bidirectional) runs are not supported yet. Use `run_async`.")
+
+    def run_body(self, ctx: InvocationContext) -> AsyncGenerator[Event, None]:
+        """The agent's own work, without its callbacks."""
+        return self._run_async_impl(ctx)
+
+    async def _run_async_impl(self, ctx: InvocationContext) -> AsyncGenerator[Event, None]:
+        """What the agent does. Override it in a custom agent; yield events, run sub-agents by `run_async(ctx)`."""
+        raise NotImplementedError(f"{type(self).__name__} does not say what to do: override `_run_async_impl`.")
+        yield  # pyright: ignore[reportUnreachable] - makes this an async generator

@@ -1,0 +1,208 @@
+"""`LlmAgent`: an agent that works through a flow and a model (spec §17.8)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, ClassVar, Literal
+
+from google.genai import types
+from pydantic import Field, PrivateAttr
+
+from flowloom.agents.base_agent import BaseAgent
+from flowloom.context import ReadonlyContext
+from flowloom.context.hooks import FlowCallbacks, as_callbacks
+from flowloom.context.protocols import RunnableTool, RunnableToolset
+from flowloom.errors import ConfigurationError, DuplicateToolError, ModelNotConfiguredError
+from flowloom.flow import Flow
+from flowloom.flow.delegation import delegates_of
+from flowloom.models.base_llm import BaseLlm
+from flowloom.models.registry import LLMRegistry
+from flowloom.processors import Template
+from flowloom.processors.code_executors import BaseCodeExecutor
+from flowloom.processors.planners import BasePlanner
+from flowloom.processors.tools import is_toolset
+from flowloom.processors.output_schema import schema_of
+from flowloom.processors.template import BraceTemplate
+from flowloom.tools.agent_tool import AgentTool
+from flowloom.tools.base_tool import BaseTool
+from flowloom.tools.base_toolset import BaseToolset
+from flowloom.tools.delegation import DelegateTool, FinishTaskTool
+from flowloom.tools.function_tool import FunctionTool
+
+InstructionProvider = Callable[[ReadonlyContext], Any]
+"""Gives an instruction from a read-only context; sync or async; what it returns is used verbatim."""
+
+Callback = Callable[..., Any]
+Callbacks = Callback | list[Callback] | None
+
+_DEFAULT_FLOW = Flow()
+_OWN_FIELDS_OF_CONFIG = {
+    "system_instruction": "`instruction`",
+    "tools": "`tools`",
+    "response_schema": "`output_schema`",
+    "response_json_schema": "`output_schema`",
+}
+
+
+class LlmAgent(BaseAgent):
+    """An agent that a model speaks for.
+
+    `model` is a model's name, or a `BaseLlm`; without one it is that of the nearest agent above. `instruction` may
+    be a text in the brace dialect, a `Template`, or a provider. `tools` takes functions, tools and toolsets.
+    `sub_agents` can be handed over to; those in mode `task` or `single_turn` are called like functions.
+    `output_key` names the state key that takes the final answer, parsed if there is an `output_schema`.
+    `flow` replaces the default flow; the agent's callbacks are added to those of the flow.
+
+    Raises, when it is built, `ModelNotFoundError`, `ToolSignatureError`, `DuplicateToolError` and other
+    `ConfigurationError`s for what cannot run.
+    """
+
+    is_llm_agent: ClassVar[bool] = True
+    DEFAULT_MODEL: ClassVar[str | BaseLlm | None] = None
+
+    model: str | BaseLlm = ""
+    instruction: str | Template | InstructionProvider = ""
+    global_instruction: str | Template | InstructionProvider = ""
+    static_instruction: Any | None = None
+    """A system instruction that never changes; `instruction` then stands with the contents, so that providers can
+    cache what comes before it."""
+    on_missing: Literal["error", "empty", "keep"] = "error"
+    """What an instruction does with a variable that is not there."""
+    tools: list[Any] = Field(default_factory=list)
+    generate_content_config: types.GenerateContentConfig | None = None
+    mode: Literal["chat", "task", "single_turn"] | None = None
+    disallow_transfer_to_parent: bool = False
+    disallow_transfer_to_peers: bool = False
+    include_contents: Literal["default", "none"] = "default"
+    input_schema: Any | None = None
+    output_schema: Any | None = None
+    output_key: str | None = None
+    planner: BasePlanner | None = None
+    code_executor: BaseCodeExecutor | None = None
+    tool_errors: Literal["return", "raise"] | None = None
+    """Whether a tool that raises gives the model an error result or ends the run; by default as the run says."""
+    before_model_callback: Callbacks = None
+    after_model_callback: Callbacks = None
+    on_model_error_callback: Callbacks = None
+    before_tool_callback: Callbacks = None
+    after_tool_callback: Callbacks = None
+    on_tool_error_callback: Callbacks = None
+    around_model: Callbacks = None
+    around_tool: Callbacks = None
+
+    _given_flow: Flow | None = PrivateAttr(default=None)
+
+    def __init__(self, *, flow: Flow | None = None, **fields: Any) -> None:
+        super().__init__(**fields)
+        self._given_flow = flow
+        self._check_config()
+        for text in (self.instruction, self.global_instruction):
+            if isinstance(text, str) and "{" in text:
+                self._derived[text] = BraceTemplate(text)
+        if isinstance(self.model, str) and self.model:
+            _ = self.own_model
+        if self.output_schema is not None:
+            schema_of(self)
+        _ = self.own_tools
+
+    def _check_config(self) -> None:
+        config = self.generate_content_config
+        for name, instead in _OWN_FIELDS_OF_CONFIG.items():
+            if config is not None and getattr(config, name) is not None:
+                raise ConfigurationError(
+                    f"Agent `{self.name}` sets `{name}` in `generate_content_config`. Use the agent's {instead} instead."
+                )
+
+    # -- what runs ask of an agent ------------------------------------------------------------------
+
+    @property
+    def flow(self) -> Flow:
+        """The flow in use: the given or the default one, with the agent's callbacks."""
+        flow: Flow | None = self._derived.get("flow")
+        if flow is None:
+            flow = (self._given_flow or _DEFAULT_FLOW).with_callbacks(self._own_callbacks())
+            self._derived["flow"] = flow
+        return flow
+
+    def _own_callbacks(self) -> FlowCallbacks:
+        return FlowCallbacks(
+            before_model=as_callbacks(self.before_model_callback),
+            after_model=as_callbacks(self.after_model_callback),
+            on_model_error=as_callbacks(self.on_model_error_callback),
+            before_tool=as_callbacks(self.before_tool_callback),
+            after_tool=as_callbacks(self.after_tool_callback),
+            on_tool_error=as_callbacks(self.on_tool_error_callback),
+            around_model=as_callbacks(self.around_model),
+            around_tool=as_callbacks(self.around_tool),
+        )
+
+    @classmethod
+    def set_default_model(cls, model: str | BaseLlm | None) -> None:
+        """The model of agents that have none and are below none that has one. None: they cannot run."""
+        cls.DEFAULT_MODEL = model
+
+    @property
+    def own_model(self) -> BaseLlm | None:
+        """The model set on this agent itself, or the default model if it is on top; None if it inherits one."""
+        chosen = self.model
+        if not chosen:
+            if self.DEFAULT_MODEL is None or self.parent_agent is not None:
+                return None
+            chosen = self.DEFAULT_MODEL
+        if isinstance(chosen, BaseLlm):
+            return chosen
+        model: BaseLlm | None = self._derived.get(("model", chosen))
+        if model is None:
+            model = self._derived["model", chosen] = LLMRegistry.new_llm(chosen)
+        return model
+
+    @property
+    def canonical_model(self) -> BaseLlm:
+        """The model that answers for this agent, below `parent_agent`. Raises `ModelNotConfiguredError`."""
+        agent: BaseAgent | None = self
+        while agent is not None:
+            model = agent.own_model if isinstance(agent, LlmAgent) else None
+            if model is not None:
+                return model
+            agent = agent.parent_agent
+        raise ModelNotConfiguredError(f"Agent `{self.name}` has no model, and no agent above it has one.")
+
+    @property
+    def own_tools(self) -> Sequence[RunnableTool | RunnableToolset]:
+        """`tools` with functions made tools, and the tools that delegation adds. Made again when they change."""
+        marks = (*map(id, self.tools), self.mode, *((c.name, getattr(c, "mode", None)) for c in self.sub_agents))
+        made: tuple[object, list[Any]] | None = self._derived.get("tools")
+        if made is None or made[0] != marks:
+            self._derived.pop("plain_tools", None)
+            made = self._derived["tools"] = (marks, self._make_tools())
+        return made[1]
+
+    def _make_tools(self) -> list[RunnableTool | RunnableToolset]:
+        made: list[Any] = [self._as_tool(tool) for tool in self.tools]
+        made.extend(DelegateTool(child) for child in delegates_of(self).values())
+        if self.mode == "task":
+            made.append(FinishTaskTool(self.output_schema))
+        seen: dict[str, Any] = {}
+        for tool in made:
+            if is_toolset(tool):
+                continue
+            twin = seen.setdefault(tool.name, tool)
+            if twin is not tool:
+                raise DuplicateToolError(
+                    f"Agent `{self.name}` has two tools named `{tool.name}`: {twin!r} and {tool!r}. Rename one."
+                )
+        return made
+
+    def _as_tool(self, tool: Any) -> Any:
+        if isinstance(tool, BaseTool | BaseToolset):
+            return tool
+        if isinstance(tool, BaseAgent):
+            return AgentTool(tool)
+        if callable(tool):
+            return FunctionTool(tool)
+        raise ConfigurationError(
+            f"Agent `{self.name}` has {tool!r} among its tools. A tool is a function, a `BaseTool`, a `BaseToolset` or an agent."
+        )
+
+
+Agent = LlmAgent

@@ -1,0 +1,24 @@
+"""Contexts: where an agent stands in a run, what user code is given, and the effects on the world."""
+
+from flowloom.context.context import CallbackContext, Context, ReadonlyContext, ToolContext
+from flowloom.context.effects import DirectEffects, EffectKey, Effects
+from flowloom.context.invocation import InvocationContext
+from flowloom.context.run import Run, Usage
+from flowloom.context.run_config import Limits, RunConfig, StreamingMode, ToolThreadPoolConfig
+
+__all__ = [
+    "CallbackContext",
+    "Context",
+    "DirectEffects",
+    "EffectKey",
+    "Effects",
+    "InvocationContext",
+    "Limits",
+    "ReadonlyContext",
+    "Run",
+    "RunConfig",
+    "StreamingMode",
+    "ToolContext",
+    "ToolThreadPoolConfig",
+    "Usage",
+]

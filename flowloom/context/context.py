@@ -1,0 +1,227 @@
+"""What callbacks, tools and instruction providers are given: `ReadonlyContext` and `Context`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any
+
+from google.genai import types
+
+from flowloom.context.invocation import InvocationContext
+from flowloom.context.run_config import RunConfig
+from flowloom.errors import ContextError
+from flowloom.events.actions import EventActions, ToolConfirmation
+from flowloom.events.event import Event
+from flowloom.memory import BaseMemoryService, MemoryEntry, SearchMemoryResponse
+from flowloom.sessions.session import Session
+from flowloom.sessions.state import State
+
+
+class ReadonlyContext:
+    """What user code may look at: who runs, where, and the state."""
+
+    __slots__ = ("_invocation_context",)
+
+    def __init__(self, invocation_context: InvocationContext) -> None:
+        self._invocation_context = invocation_context
+
+    @property
+    def invocation_context(self) -> InvocationContext:
+        """The agent's place in the run."""
+        return self._invocation_context
+
+    @property
+    def user_content(self) -> types.Content | None:
+        """The message that started the run."""
+        return self._invocation_context.user_content
+
+    @property
+    def invocation_id(self) -> str:
+        """The id of the run."""
+        return self._invocation_context.invocation_id
+
+    @property
+    def agent_name(self) -> str:
+        """The name of the agent that runs."""
+        return self._invocation_context.agent.name
+
+    @property
+    def branch(self) -> str | None:
+        """The parallel branch that the agent runs on."""
+        return self._invocation_context.branch
+
+    @property
+    def state(self) -> Mapping[str, Any] | State:
+        """The session's state, to be read."""
+        return MappingProxyType(self._invocation_context.session.state)
+
+    @property
+    def session(self) -> Session:
+        """The session; change it through `state` and events only."""
+        return self._invocation_context.session
+
+    @property
+    def user_id(self) -> str:
+        """The user of the session."""
+        return self._invocation_context.user_id
+
+    @property
+    def run_config(self) -> RunConfig:
+        """The settings of the run."""
+        return self._invocation_context.run_config
+
+    @property
+    def custom_metadata(self) -> dict[str, Any]:
+        """The run's own metadata."""
+        return self._invocation_context.run_config.custom_metadata or {}
+
+
+class Context(ReadonlyContext):
+    """What callbacks and tools work with: state and artifacts to write, and a tool call's own facts.
+
+    ADK's `CallbackContext` and `ToolContext` are this class. What is written is recorded in `actions`, which the
+    engine puts on the event that the callback or tool belongs to.
+    """
+
+    __slots__ = ("_actions", "_state", "call_index", "function_call_id", "tool_confirmation")
+
+    def __init__(
+        self,
+        invocation_context: InvocationContext,
+        *,
+        function_call_id: str | None = None,
+        event_actions: EventActions | None = None,
+        tool_confirmation: ToolConfirmation | None = None,
+        call_index: int = 0,
+    ) -> None:
+        super().__init__(invocation_context)
+        self._actions = EventActions.unvalidated({}) if event_actions is None else event_actions
+        self._state: State | None = None
+        self.function_call_id = function_call_id
+        """The id of the call that a tool answers; None outside tools."""
+        self.tool_confirmation = tool_confirmation
+        """A person's decision about this call, if one was asked for and given."""
+        self.call_index = call_index
+        """The position of the call in the model's answer."""
+
+    def get_invocation_context(self) -> InvocationContext:
+        """The agent's place in the run."""
+        return self._invocation_context
+
+    @property
+    def state(self) -> State:
+        """The session's state, to be read and written."""
+        if self._state is None:
+            self._state = State(self._invocation_context.session.state, self._actions.state_delta)
+        return self._state
+
+    @property
+    def actions(self) -> EventActions:
+        """What the event will do: state changes, transfer, escalation, skipped summaries."""
+        return self._actions
+
+    def settle(self) -> EventActions:
+        """The actions, state that was changed in place included. The engine calls this when user code is done."""
+        if self._state is not None:
+            self._state.settle()
+        return self._actions
+
+    # -- artifacts --------------------------------------------------------------------------------
+
+    async def save_artifact(
+        self, filename: str, artifact: types.Part, custom_metadata: dict[str, Any] | None = None
+    ) -> int:
+        """Save a file; returns its version (the first is 0). Raises `ContextError` without an artifact service."""
+        service = self._artifacts("save")
+        session = self.session
+        version = await service.save_artifact(
+            app_name=session.app_name,
+            user_id=session.user_id,
+            session_id=session.id,
+            filename=filename,
+            artifact=artifact,
+            custom_metadata=custom_metadata,
+        )
+        self._actions.artifact_delta[filename] = version
+        return version
+
+    async def load_artifact(self, filename: str, version: int | None = None) -> types.Part | None:
+        """A file's latest or given version; None if there is none."""
+        session = self.session
+        return await self._artifacts("load").load_artifact(
+            app_name=session.app_name,
+            user_id=session.user_id,
+            session_id=session.id,
+            filename=filename,
+            version=version,
+        )
+
+    async def list_artifacts(self) -> list[str]:
+        """The names of all files of the session and of its user."""
+        session = self.session
+        return await self._artifacts("list").list_artifact_keys(
+            app_name=session.app_name, user_id=session.user_id, session_id=session.id
+        )
+
+    def _artifacts(self, verb: str) -> Any:
+        service = self._invocation_context.artifact_service
+        if service is None:
+            raise ContextError(f"Cannot {verb} artifacts: the runner was given no artifact service.")
+        return service
+
+    # -- memory -----------------------------------------------------------------------------------
+
+    async def search_memory(self, query: str) -> SearchMemoryResponse:
+        """What the memory service holds for this user that fits `query`."""
+        return await self._memory().search_memory(
+            app_name=self.session.app_name, user_id=self.session.user_id, query=query
+        )
+
+    async def add_session_to_memory(self) -> None:
+        """Let the memory service remember this session."""
+        await self._memory().add_session_to_memory(self.session)
+
+    async def add_events_to_memory(self, events: list[Event], custom_metadata: dict[str, Any] | None = None) -> None:
+        """Let the memory service remember some events."""
+        await self._memory().add_events_to_memory(
+            app_name=self.session.app_name,
+            user_id=self.session.user_id,
+            session_id=self.session.id,
+            events=events,
+            custom_metadata=custom_metadata,
+        )
+
+    async def add_memory(self, memories: list[MemoryEntry], custom_metadata: dict[str, Any] | None = None) -> None:
+        """Let the memory service remember entries of your own."""
+        await self._memory().add_memory(
+            app_name=self.session.app_name,
+            user_id=self.session.user_id,
+            memories=memories,
+            custom_metadata=custom_metadata,
+        )
+
+    def _memory(self) -> BaseMemoryService:
+        service = self._invocation_context.memory_service
+        if service is None:
+            raise ContextError("Cannot use memory: the runner was given no memory service.")
+        return service
+
+    # -- a person in the loop ---------------------------------------------------------------------
+
+    def request_confirmation(self, *, hint: str | None = None, payload: Any | None = None) -> None:
+        """Ask a person to decide about this tool call; the run pauses after this step (spec §15.3).
+
+        When the decision is there, the tool runs again with `tool_confirmation` set. Raises `ContextError`
+        outside a tool.
+        """
+        if not self.function_call_id:
+            raise ContextError("Only a tool can ask for confirmation: this context has no function call id.")
+        self._actions.requested_tool_confirmations[self.function_call_id] = ToolConfirmation(
+            hint=hint or "", payload=payload
+        )
+        self._actions.skip_summarization = True
+
+
+CallbackContext = Context
+ToolContext = Context

@@ -1,0 +1,90 @@
+"""`Effects`: everything that the flow does to the world (contract "Effects" of the house).
+
+The flow itself is deterministic. Record and replay, durable runs, fault injection and benchmarks without latency
+are other implementations of this protocol.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+
+from flowloom.events.ids import new_id
+from flowloom.events.response import LlmResponse
+from flowloom.models.base_llm import BaseLlm
+from flowloom.models.request import LlmRequest
+
+if TYPE_CHECKING:
+    from flowloom.context.context import Context
+    from flowloom.context.invocation import InvocationContext
+    from flowloom.context.protocols import RunnableTool
+
+
+class EffectKey(NamedTuple):
+    """Names one effect within an invocation: `<agent path>/<step>/<kind>/<n>`. Stable public API.
+
+    `path` is the agent's place in the tree, names joined by dots; `step` counts the agent's model steps in the
+    invocation, from 0; `kind` is `model`, `tool`, `now`, `id` or `sleep`; `n` counts the effects of that kind in
+    the step, from 0. For a tool it is the position of its call in the model's answer.
+    """
+
+    path: str
+    step: int
+    kind: str
+    n: int
+
+    def __str__(self) -> str:
+        return f"{self.path}/{self.step}/{self.kind}/{self.n}"
+
+
+class Effects(Protocol):
+    """The doors to the world. An implementation that needs the effect's key takes `ctx.effect_key(kind)`, once
+    per effect, before it awaits anything."""
+
+    def call_model(
+        self, ctx: InvocationContext, model: BaseLlm, request: LlmRequest, stream: bool
+    ) -> AsyncIterator[LlmResponse]:
+        """Ask a model."""
+        ...
+
+    async def call_tool(self, ctx: InvocationContext, tool: RunnableTool, args: dict[str, Any], context: Context) -> Any:
+        """Run a tool, in its thread if it blocks. `context.call_index` is its position among the step's calls."""
+        ...
+
+    def now(self, ctx: InvocationContext) -> float:
+        """The time, in epoch seconds."""
+        ...
+
+    def new_id(self, ctx: InvocationContext) -> str:
+        """A fresh unique id."""
+        ...
+
+    async def sleep(self, ctx: InvocationContext, seconds: float) -> None:
+        """Wait."""
+        ...
+
+
+class DirectEffects:
+    """The default: does the thing."""
+
+    def call_model(
+        self, ctx: InvocationContext, model: BaseLlm, request: LlmRequest, stream: bool
+    ) -> AsyncIterator[LlmResponse]:
+        return model.generate_content_async(request, stream)
+
+    async def call_tool(self, ctx: InvocationContext, tool: RunnableTool, args: dict[str, Any], context: Context) -> Any:
+        return await tool.run_async(args=args, tool_context=context)
+
+    def now(self, ctx: InvocationContext) -> float:
+        return time.time()
+
+    def new_id(self, ctx: InvocationContext) -> str:
+        return new_id()
+
+    async def sleep(self, ctx: InvocationContext, seconds: float) -> None:
+        await asyncio.sleep(seconds)
+
+
+DIRECT_EFFECTS = DirectEffects()

@@ -1,0 +1,90 @@
+"""Callbacks of plugins and agents, in the order they are asked (spec §12.8, §18.7)."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from dataclasses import dataclass, fields
+from inspect import isawaitable
+from typing import Any
+
+Callback = Callable[..., Any]
+Callbacks = tuple[Callback, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Hooks:
+    """What the plugins of a run implement, per hook in registration order. A hook nobody implements costs nothing."""
+
+    on_user_message: Callbacks = ()
+    before_run: Callbacks = ()
+    on_event: Callbacks = ()
+    after_run: Callbacks = ()
+    before_agent: Callbacks = ()
+    after_agent: Callbacks = ()
+    before_model: Callbacks = ()
+    after_model: Callbacks = ()
+    on_model_error: Callbacks = ()
+    before_tool: Callbacks = ()
+    after_tool: Callbacks = ()
+    on_tool_error: Callbacks = ()
+    on_agent_error: Callbacks = ()
+    on_run_error: Callbacks = ()
+
+    @classmethod
+    def names(cls) -> tuple[str, ...]:
+        """The names of all hooks."""
+        return tuple(field.name for field in fields(cls))
+
+
+NO_HOOKS = Hooks()
+
+
+@dataclass(frozen=True, slots=True)
+class FlowCallbacks:
+    """The callbacks of a flow: those of its agent. They are asked after the plugins'.
+
+    All are called with keywords, may be sync or async, and the first answer that is not None wins. `around_model`
+    and `around_tool` wrap the call itself, the first outermost: they are given `call_next` and decide whether,
+    when and how often to call it.
+    """
+
+    before_model: Callbacks = ()
+    after_model: Callbacks = ()
+    on_model_error: Callbacks = ()
+    before_tool: Callbacks = ()
+    after_tool: Callbacks = ()
+    on_tool_error: Callbacks = ()
+    around_model: Callbacks = ()
+    around_tool: Callbacks = ()
+
+    def __add__(self, other: FlowCallbacks) -> FlowCallbacks:
+        return FlowCallbacks(**{f.name: getattr(self, f.name) + getattr(other, f.name) for f in fields(self)})
+
+
+NO_CALLBACKS = FlowCallbacks()
+
+
+def as_callbacks(value: Callback | Sequence[Callback] | None) -> Callbacks:
+    """One callback, several, or none, as a tuple."""
+    if value is None:
+        return ()
+    return tuple(value) if isinstance(value, list | tuple) else (value,)  # pyright: ignore[reportReturnType, reportUnknownVariableType, reportUnknownArgumentType]
+
+
+async def first_answer(callbacks: Iterable[Callback], **arguments: Any) -> Any:
+    """Ask `callbacks`, sync or async, until one answers something other than None."""
+    for callback in callbacks:
+        answer = callback(**arguments)
+        if isawaitable(answer):
+            answer = await answer
+        if answer is not None:
+            return answer
+    return None
+
+
+async def tell_all(callbacks: Iterable[Callable[..., Awaitable[None] | None]], **arguments: Any) -> None:
+    """Tell every callback, whatever it answers."""
+    for callback in callbacks:
+        answer = callback(**arguments)
+        if answer is not None:
+            await answer

@@ -1,0 +1,272 @@
+"""`InvocationContext`: where an agent stands in a run."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final, Protocol, Self
+
+from google.genai import types
+
+from flowloom.artifacts import BaseArtifactService, InMemoryArtifactService
+from flowloom.context.effects import DIRECT_EFFECTS, EffectKey, Effects
+from flowloom.context.hooks import NO_CALLBACKS, NO_HOOKS, FlowCallbacks, Hooks
+from flowloom.context.protocols import as_llm_agent
+from flowloom.context.run import Run, Usage
+from flowloom.context.run_config import RunConfig
+from flowloom.events.actions import EventActions
+from flowloom.events.event import Event
+from flowloom.events.ids import new_id
+from flowloom.events.response import LlmResponse
+from flowloom.memory import BaseMemoryService, InMemoryMemoryService
+from flowloom.sessions.in_memory import InMemorySessionService
+from flowloom.sessions.service import BaseSessionService
+from flowloom.sessions.session import Session
+
+if TYPE_CHECKING:
+    from flowloom.context.protocols import AnyAgent, RunnableTool
+
+
+class _HookSource(Protocol):
+    @property
+    def hooks(self) -> Hooks: ...
+
+
+class _InMemory:
+    """Marks a service that was not given: the run gets one of its own, in memory."""
+
+
+_IN_MEMORY: Final = _InMemory()
+
+
+class InvocationContext:
+    """An agent's place in a run: the run's services and settings, the agent, its branch and scope.
+
+    The runner makes one; for tests, and to run an agent, a flow or a single processor below the runner, build one
+    by hand: `InvocationContext(agent=agent, user_content=...)`. Services that are not given are made in memory;
+    None means that there is none. The message is not appended to the session; `start` does that.
+
+    Parameters beside the services: `session` (its log is what the agent sees), `branch` (of the parallel branch),
+    `isolation_scope` (of a delegated task), `lineage` (the agents above this one, root first; by default those
+    that `parent_agent` names).
+    """
+
+    def __init__(
+        self,
+        *,
+        agent: AnyAgent,
+        session: Session | None = None,
+        session_service: BaseSessionService | None = None,
+        artifact_service: BaseArtifactService | None | _InMemory = _IN_MEMORY,
+        memory_service: BaseMemoryService | None | _InMemory = _IN_MEMORY,
+        credential_service: Any = None,
+        invocation_id: str | None = None,
+        user_content: types.Content | None = None,
+        run_config: RunConfig | None = None,
+        plugin_manager: _HookSource | None = None,
+        effects: Effects = DIRECT_EFFECTS,
+        branch: str | None = None,
+        isolation_scope: str | None = None,
+        lineage: tuple[AnyAgent, ...] | None = None,
+        run: Run | None = None,
+    ) -> None:
+        if run is None:
+            service = session_service or InMemorySessionService()
+            if session is None:
+                session = Session(id=new_id(), app_name="app", user_id="user")
+            if session_service is None and isinstance(service, InMemorySessionService):
+                service.adopt(session)
+            run = Run(
+                invocation_id=invocation_id or "e-" + new_id(),
+                session=session,
+                session_service=service,
+                artifact_service=InMemoryArtifactService()
+                if isinstance(artifact_service, _InMemory)
+                else artifact_service,
+                memory_service=InMemoryMemoryService() if isinstance(memory_service, _InMemory) else memory_service,
+                credential_service=credential_service,
+                config=run_config or RunConfig(),
+                user_content=user_content,
+                hooks=NO_HOOKS if plugin_manager is None else plugin_manager.hooks,
+                effects=effects,
+            )
+        self.run = run
+        self.agent = agent
+        self.branch = branch
+        self.isolation_scope = isolation_scope
+        self.lineage: tuple[AnyAgent, ...] = _parents_of(agent) if lineage is None else lineage
+        self.end_invocation = False
+        """Set it to stop this agent before its next model call."""
+        self.recorded = False
+        """Whether somebody further out takes the events into the session."""
+        self.agent_span: Any = None
+        """The telemetry context of the agent's span, if anybody records."""
+        self.tools: Sequence[RunnableTool] | None = None
+        """The agent's tools, toolsets resolved; the `tools` processor sets it, once per agent run."""
+        self.outbox: asyncio.Queue[Event | None] | None = None
+        """Where agents that run as tools put their events, while somebody forwards them; None ends it."""
+        self.path_prefix = ""
+        """What comes before the path of an agent that runs as a tool: the key of its call."""
+        self._callbacks: FlowCallbacks | None = None
+        self._path: str | None = None
+
+    # -- the run's ------------------------------------------------------------------------------
+
+    @property
+    def invocation_id(self) -> str:
+        """The id of this run, `e-<uuid>`."""
+        return self.run.invocation_id
+
+    @property
+    def session(self) -> Session:
+        """The session as this run sees it."""
+        return self.run.session
+
+    @property
+    def session_service(self) -> BaseSessionService:
+        return self.run.session_service
+
+    @property
+    def artifact_service(self) -> BaseArtifactService | None:
+        return self.run.artifact_service
+
+    @property
+    def memory_service(self) -> BaseMemoryService | None:
+        return self.run.memory_service
+
+    @property
+    def credential_service(self) -> Any:
+        return self.run.credential_service
+
+    @property
+    def run_config(self) -> RunConfig:
+        return self.run.config
+
+    @property
+    def user_content(self) -> types.Content | None:
+        """The message that started the run."""
+        return self.run.user_content
+
+    @property
+    def effects(self) -> Effects:
+        return self.run.effects
+
+    @property
+    def app_name(self) -> str:
+        return self.run.session.app_name
+
+    @property
+    def user_id(self) -> str:
+        return self.run.session.user_id
+
+    @property
+    def usage(self) -> Usage:
+        """Tokens used by the run so far, sub-agents and agent tools included."""
+        return self.run.totals.usage
+
+    # -- the agent's ----------------------------------------------------------------------------
+
+    @property
+    def path(self) -> str:
+        """The agent's place in the tree: the names from the root down, joined by dots."""
+        if self._path is None:
+            self._path = self.path_prefix + ".".join([*(agent.name for agent in self.lineage), self.agent.name])
+        return self._path
+
+    @property
+    def parent(self) -> AnyAgent | None:
+        """The agent above this one in this run's tree."""
+        return self.lineage[-1] if self.lineage else None
+
+    @property
+    def root(self) -> AnyAgent:
+        """The agent at the top of this run's tree."""
+        return self.lineage[0] if self.lineage else self.agent
+
+    @property
+    def callbacks(self) -> FlowCallbacks:
+        """The callbacks of the flow that runs; those of the agent's own flow if none was set."""
+        if self._callbacks is None:
+            agent = as_llm_agent(self.agent)
+            self._callbacks = NO_CALLBACKS if agent is None else agent.flow.callbacks
+        return self._callbacks
+
+    @callbacks.setter
+    def callbacks(self, value: FlowCallbacks) -> None:
+        self._callbacks = value
+
+    @property
+    def step(self) -> int:
+        """How many model steps this agent has begun in this run, this one not counted."""
+        return self.run.steps.get(self.path, 0)
+
+    def model_copy(self, *, update: Mapping[str, Any] | None = None) -> Self:
+        """The same place with some of its attributes changed; the run is shared."""
+        new = object.__new__(type(self))
+        new.__dict__.update(self.__dict__)
+        new._path = None
+        if update:
+            new.__dict__.update(update)
+        return new
+
+    def at(self, agent: AnyAgent, lineage: tuple[AnyAgent, ...]) -> Self:
+        """The context of another agent of the same run, on the same branch."""
+        new = self.model_copy()
+        new.agent = agent
+        new.lineage = lineage
+        new.end_invocation = False
+        new.tools = None
+        new._callbacks = None
+        return new
+
+    def below(self, agent: AnyAgent) -> Self:
+        """The context of one of this agent's sub-agents."""
+        return self.at(agent, (*self.lineage, self.agent))
+
+    def effect_key(self, kind: str, n: int | None = None) -> EffectKey:
+        """The key of the next effect of this kind (see `EffectKey`)."""
+        path, step = self.path, self.step
+        if n is None:
+            counter = (path, step, kind)
+            n = self.run.effect_counts.get(counter, 0)
+            self.run.effect_counts[counter] = n + 1
+        return EffectKey(path, step, kind, n)
+
+    # -- events ---------------------------------------------------------------------------------
+
+    def new_event(self, values: dict[str, Any]) -> Event:
+        """An event of this agent, here and now; `values` are its fields, not validated."""
+        run = self.run
+        fields: dict[str, Any] = {
+            "invocation_id": run.invocation_id,
+            "author": self.agent.name,
+            "branch": self.branch,
+            "isolation_scope": self.isolation_scope,
+        }
+        fields.update(values)
+        if "id" not in fields:
+            fields["id"] = run.effects.new_id(self)
+        fields["timestamp"] = run.effects.now(self)
+        if "actions" not in fields:
+            fields["actions"] = EventActions.unvalidated({})
+        return Event.unvalidated(fields)
+
+    def response_event(self, response: LlmResponse, values: dict[str, Any]) -> Event:
+        """An event of this agent that carries a model's response."""
+        return self.new_event({**response.__dict__, **values})
+
+    async def start(self) -> Event | None:
+        """Append the user's message to the session, as a runner does before an agent runs."""
+        if self.user_content is None:
+            return None
+        event = self.new_event({"author": "user", "content": self.user_content})
+        return await self.run.record(self, event)
+
+
+def _parents_of(agent: AnyAgent) -> tuple[AnyAgent, ...]:
+    chain: list[AnyAgent] = []
+    above: AnyAgent | None = getattr(agent, "parent_agent", None)
+    while above is not None:
+        chain.insert(0, above)
+        above = getattr(above, "parent_agent", None)
+    return tuple(chain)

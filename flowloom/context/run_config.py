@@ -1,0 +1,71 @@
+"""`RunConfig` and `Limits`: how one run behaves (spec §18.3, decision 23)."""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import Any, Literal
+
+from google.genai import types
+from pydantic import BaseModel, ConfigDict, Field
+
+from flowloom.sessions.service import GetSessionConfig
+
+
+class StreamingMode(Enum):
+    """Whether a run shows partial responses while the model still answers."""
+
+    NONE = None
+    SSE = "sse"
+    BIDI = "bidi"
+
+
+class Limits(BaseModel):
+    """What one run may use, sub-agents and agent tools included; None means without limit.
+
+    A run that reaches a limit stops with a `LimitExceededError`; its history is kept, and the next message
+    goes on from there.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    model_calls: int | None = Field(default=None, ge=0)
+    tool_calls: int | None = Field(default=None, ge=0)
+    total_tokens: int | None = Field(default=None, ge=0)
+    seconds: float | None = Field(default=None, ge=0)
+
+
+class ToolThreadPoolConfig(BaseModel):
+    """How many blocking tools of one run may work at once."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    max_workers: int = Field(default=32, ge=1)
+
+
+class RunConfig(BaseModel):
+    """Settings of one run."""
+
+    model_config = ConfigDict(extra="forbid", arbitrary_types_allowed=True)
+
+    streaming_mode: StreamingMode = StreamingMode.NONE
+    max_llm_calls: int = 500
+    """Model calls in one run; zero or less means without limit."""
+    limits: Limits = Limits()
+    tool_errors: Literal["return", "raise"] = "return"
+    """Whether a tool that raises gives the model an error result (decision 8) or ends the run."""
+    tool_thread_pool_config: ToolThreadPoolConfig = ToolThreadPoolConfig()
+    custom_metadata: dict[str, Any] | None = None
+    """Put on every event of the run."""
+    http_options: types.HttpOptions | None = None
+    labels: dict[str, str] | None = None
+    get_session_config: GetSessionConfig | None = None
+    model_input_context: list[types.Content] | None = None
+    """Contents shown to the model before the history, in this run only."""
+    include_thoughts_from_other_agents: bool = False
+    forward_agent_tool_events: bool = False
+    """Whether the events of agents that run as tools appear in the stream, marked and not stored."""
+    save_input_blobs_as_artifacts: bool = False
+    service_tier: str | None = None
+    response_modalities: list[str] | None = None
+    speech_config: types.SpeechConfig | None = None
+    support_cfc: bool = False

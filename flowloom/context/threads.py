@@ -1,0 +1,89 @@
+"""Blocking calls in threads of their own, none of which outlives its run (decisions 12 and 22)."""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import logging
+import threading
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+_log = logging.getLogger("flowloom.tools")
+_T = TypeVar("_T")
+
+
+class Threads:
+    """The threads of one run.
+
+    Each blocking call gets a thread with a copy of the caller's context variables; at most `limit` work at once.
+    A call that is given up (cancelled, timed out) cannot be stopped: `close` waits for it.
+    """
+
+    GRACE_SECONDS = 30.0
+    """How long `close` waits for calls that were given up before it reports and leaves them."""
+
+    __slots__ = ("_busy", "_limit", "_slots")
+
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        self._slots: asyncio.Semaphore | None = None
+        self._busy: dict[threading.Thread, asyncio.Event] = {}
+
+    async def call(self, name: str, function: Callable[..., _T], /, *args: Any, **kwargs: Any) -> _T:
+        """Run `function` in a thread named after `name`, and wait for its result."""
+        if self._slots is None:
+            self._slots = asyncio.Semaphore(self._limit)
+        async with self._slots:
+            return await self._run(name, function, args, kwargs)
+
+    async def _run(self, name: str, function: Callable[..., _T], args: Any, kwargs: Any) -> _T:
+        loop = asyncio.get_running_loop()
+        context = contextvars.copy_context()
+        outcome: list[Any] = []
+        done = asyncio.Event()
+
+        def work() -> None:
+            try:
+                outcome.append((context.run(function, *args, **kwargs), None))
+            except BaseException as error:
+                outcome.append((None, error))
+            try:
+                loop.call_soon_threadsafe(done.set)
+            except RuntimeError:
+                pass  # the loop is closed: nobody waits any more
+
+        thread = threading.Thread(target=work, name=f"flowloom:{name}", daemon=True)
+        self._busy[thread] = done
+        thread.start()
+        await done.wait()
+        self._finish(thread)
+        value, error = outcome[0]
+        if error is None:
+            return value
+        try:
+            # StopIteration cannot be raised into a coroutine
+            raise RuntimeError(f"`{name}` raised StopIteration") from error if isinstance(error, StopIteration) else error
+        finally:
+            del error, outcome
+
+    def _finish(self, thread: threading.Thread) -> None:
+        thread.join()  # it has nothing left to do but to end
+        del self._busy[thread]
+
+    async def close(self) -> None:
+        """Wait for the calls that were given up."""
+        if not self._busy:
+            return
+        waiting = [asyncio.ensure_future(done.wait()) for done in self._busy.values()]
+        try:
+            await asyncio.wait(waiting, timeout=self.GRACE_SECONDS)
+        finally:
+            for waiter in waiting:
+                waiter.cancel()
+        for thread, done in list(self._busy.items()):
+            if done.is_set():
+                self._finish(thread)
+            else:
+                _log.error("The blocking call in thread %r is still busy after its run ended; it was left.", thread.name)
+        self._busy.clear()

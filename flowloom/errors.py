@@ -1,0 +1,236 @@
+"""Every exception that a user of flowloom can meet, in one hierarchy.
+
+All derive from `FlowloomError`. Where the standard library has a fitting class (`ValueError`,
+`TimeoutError`, ...), the error derives from that too, so that code written for it keeps working.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+
+
+def closest_first(name: str, available: Iterable[str]) -> list[str]:
+    """`available`, sorted, with the best match for `name` moved to the front."""
+    names = sorted(available)
+    for match in difflib.get_close_matches(name, names, n=1, cutoff=0.5):
+        names.remove(match)
+        names.insert(0, match)
+    return names
+
+
+def quoted_list(names: Iterable[str]) -> str:
+    """`a`, `b`, `c` for error texts; "none" for no names."""
+    return ", ".join(f"`{name}`" for name in names) or "none"
+
+
+class FlowloomError(Exception):
+    """Base of all errors that flowloom raises itself."""
+
+
+# -- how things are put together ---------------------------------------------------------------
+
+
+class ConfigurationError(FlowloomError, ValueError):
+    """Something was put together in a way that cannot run. Raised when it is built, not when it runs."""
+
+
+class AgentNameError(ConfigurationError):
+    """An agent's name is empty, reserved, or has characters that a name may not have."""
+
+
+class DuplicateAgentError(ConfigurationError):
+    """Two agents of one tree have the same name, or one agent is listed twice."""
+
+
+class AgentNotFoundError(FlowloomError, LookupError):
+    """No agent of that name can be reached from here."""
+
+
+class ToolSignatureError(ConfigurationError):
+    """A function's signature cannot be described to a model."""
+
+
+class DuplicateToolError(ConfigurationError):
+    """Two tools of one agent have the same name."""
+
+
+class PipelineError(ConfigurationError):
+    """A processor is unknown, duplicate, or not callable."""
+
+
+class TemplateError(ConfigurationError):
+    """An instruction template is malformed, or could not be filled."""
+
+
+class MissingVariableError(TemplateError, KeyError):
+    """An instruction names a variable or artifact that is not there.
+
+    Attributes: `agent` (name), `variable` (as written), `line` (1-based line of the instruction).
+    """
+
+    def __init__(self, message: str, *, variable: str, agent: str | None = None, line: int | None = None) -> None:
+        super().__init__(message)
+        self.message = message
+        self.variable = variable
+        self.agent = agent
+        self.line = line
+
+    def __str__(self) -> str:  # KeyError would show the repr of its argument
+        return self.message
+
+
+class InputValidationError(FlowloomError, ValueError):
+    """A caller's message, state or file name is not acceptable."""
+
+
+# -- models ------------------------------------------------------------------------------------
+
+
+class ModelError(FlowloomError):
+    """A model call failed.
+
+    Attributes: `model` (name), `status` (the provider's HTTP status, or None), `code` (the provider's
+    error code, or None), `retryable` (whether the same call may succeed later).
+    """
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        model: str | None = None,
+        status: int | None = None,
+        code: str | None = None,
+        retryable: bool = False,
+    ) -> None:
+        super().__init__(message)
+        self.model = model
+        self.status = status
+        self.code = code
+        self.retryable = retryable
+
+
+class ModelRateLimitError(ModelError):
+    """The provider refused the call for its rate or quota (HTTP 429)."""
+
+
+class ModelUnavailableError(ModelError):
+    """The provider could not be reached or failed on its side (HTTP 5xx, network, time-out)."""
+
+
+class ModelRequestError(ModelError):
+    """The provider rejected the request as it is (HTTP 4xx)."""
+
+
+class ModelResponseError(ModelError):
+    """The provider's answer could not be understood."""
+
+
+class ModelStreamError(ModelError):
+    """A streamed answer broke off or carried an error."""
+
+
+class IncompleteStreamError(ModelStreamError):
+    """A model's stream ended on a partial response: its complete one never came."""
+
+
+class ModelNotConfiguredError(ConfigurationError):
+    """An agent has no model, and neither has any of its ancestors."""
+
+
+class ModelNotFoundError(ConfigurationError, LookupError):
+    """No registered model adapter answers to that name, or more than one does."""
+
+
+# -- runs --------------------------------------------------------------------------------------
+
+
+class LimitExceededError(FlowloomError):
+    """A run reached one of its limits. Its history is kept; a new message goes on from there.
+
+    Attributes: `limit` (which one), `allowed`, `used`.
+    """
+
+    def __init__(self, message: str, *, limit: str, allowed: float, used: float) -> None:
+        super().__init__(message)
+        self.limit = limit
+        self.allowed = allowed
+        self.used = used
+
+
+class LlmCallsLimitExceededError(LimitExceededError):
+    """A run made as many model calls as `RunConfig.max_llm_calls` or `Limits.model_calls` allows."""
+
+
+class EmptyTurnError(FlowloomError):
+    """A model produced only thoughts, too many turns in a row."""
+
+
+class NotSupportedError(FlowloomError):
+    """The operation exists by name only in this release."""
+
+
+class ContextError(FlowloomError):
+    """A context was asked for something it does not carry (a service, a function call id)."""
+
+
+class ProcessorError(FlowloomError):
+    """A processor broke the pipeline's contract."""
+
+
+# -- tools -------------------------------------------------------------------------------------
+
+
+class ToolError(FlowloomError):
+    """A tool could not do what it was asked. Its text is what the model sees."""
+
+
+class ToolNotFoundError(ToolError):
+    """The model called a tool that the agent does not have."""
+
+
+class ToolArgumentsError(ToolError, ValueError):
+    """The arguments of a tool call do not fit the tool's parameters."""
+
+
+class ToolTimeoutError(ToolError, TimeoutError):
+    """A tool took longer than its `timeout`."""
+
+
+class ConfirmationRequiredError(ToolError):
+    """The tool call waits for a person to approve it."""
+
+
+class ConfirmationRejectedError(ToolError):
+    """A person refused the tool call."""
+
+
+# -- sessions, artifacts -----------------------------------------------------------------------
+
+
+class SessionNotFoundError(FlowloomError, ValueError):
+    """No session of that id exists for this app and user."""
+
+
+class AlreadyExistsError(FlowloomError, ValueError):
+    """A session of that id exists already."""
+
+
+class HistoryError(FlowloomError, ValueError):
+    """An event log is not legal."""
+
+
+class ArtifactNotFoundError(FlowloomError, LookupError):
+    """No artifact of that name or version exists."""
+
+
+class Halt(FlowloomError):  # noqa: N818 - not a failure
+    """Raised by a processor to stop its agent's step, without a model call and without a failure.
+
+    `processor` is filled in by the flow: who halted.
+    """
+
+    def __init__(self, reason: str = "") -> None:
+        super().__init__(reason)
+        self.reason = reason
+        self.processor: str | None = None

@@ -1,0 +1,19 @@
+"""Events: what a run yields and a session keeps."""
+
+from flowloom.events.actions import EventActions, EventCompaction, ToolConfirmation, deep_merge, merge_actions
+from flowloom.events.event import Event, NodeInfo
+from flowloom.events.ids import CLIENT_CALL_PREFIX, new_id
+from flowloom.events.response import LlmResponse
+
+__all__ = [
+    "CLIENT_CALL_PREFIX",
+    "Event",
+    "EventActions",
+    "EventCompaction",
+    "LlmResponse",
+    "NodeInfo",
+    "ToolConfirmation",
+    "deep_merge",
+    "merge_actions",
+    "new_id",
+]

@@ -1,0 +1,91 @@
+"""`EventActions`: what an event does besides saying something (spec §0.5)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from google.genai import types
+from pydantic import ConfigDict, Field
+
+from flowloom.events.wire import WireModel
+
+
+class ToolConfirmation(WireModel):
+    """A person's decision about one tool call, or the request for it."""
+
+    model_config = ConfigDict(defer_build=True)
+
+    hint: str = ""
+    """What the person is told."""
+    confirmed: bool = False
+    payload: Any | None = None
+    """Free data of the tool: what it asks for, and what the person gave."""
+
+
+class EventCompaction(WireModel):
+    """A summary that stands for the events between two times (epoch seconds, both included)."""
+
+    model_config = ConfigDict(defer_build=True)
+
+    start_timestamp: float
+    end_timestamp: float
+    compacted_content: types.Content
+
+
+class EventActions(WireModel):
+    """Side effects of an event: changes of state and artifacts, control of the run."""
+
+    model_config = ConfigDict(defer_build=True)
+
+    skip_summarization: bool | None = None
+    state_delta: dict[str, Any] = Field(default_factory=dict)
+    artifact_delta: dict[str, int] = Field(default_factory=dict)
+    transfer_to_agent: str | None = None
+    transfer_reason: str | None = None
+    escalate: bool | None = None
+    requested_auth_configs: dict[str, Any] = Field(default_factory=dict)
+    requested_tool_confirmations: dict[str, ToolConfirmation] = Field(default_factory=dict)
+    compaction: EventCompaction | None = None
+    end_of_agent: bool | None = None
+    agent_state: dict[str, Any] | None = None
+    rewind_before_invocation_id: str | None = None
+    route: bool | int | str | list[bool | int | str] | None = None
+    render_ui_widgets: list[Any] | None = None
+    set_model_response: Any | None = None
+
+
+def deep_merge(base: dict[str, Any], other: dict[str, Any]) -> dict[str, Any]:
+    """A new dict of both; nested dicts are merged, otherwise `other` wins (spec §14.8)."""
+    merged = base.copy()
+    for key, value in other.items():
+        mine = merged.get(key)
+        if isinstance(mine, dict) and isinstance(value, dict):
+            merged[key] = deep_merge(mine, value)  # pyright: ignore[reportUnknownArgumentType]
+        else:
+            merged[key] = value
+    return merged
+
+
+def merge_actions(base: EventActions | None, other: EventActions | None) -> EventActions | None:
+    """The actions of two events as those of one (spec §14.8); neither argument is changed.
+
+    State is merged deeply and the later call wins; artifact versions by maximum; flags by "or"; the last
+    transfer wins; confirmation and credential requests are united.
+    """
+    if base is None or other is None:
+        return base if other is None else other
+    values = base.__dict__.copy()
+    for name, value in other.__dict__.items():
+        if value is not None:
+            values[name] = value
+    values["skip_summarization"] = base.skip_summarization or other.skip_summarization
+    values["escalate"] = base.escalate or other.escalate
+    values["transfer_to_agent"] = other.transfer_to_agent or base.transfer_to_agent
+    values["state_delta"] = deep_merge(base.state_delta, other.state_delta)
+    artifacts = base.artifact_delta.copy()
+    for name, version in other.artifact_delta.items():
+        artifacts[name] = max(artifacts.get(name, version), version)
+    values["artifact_delta"] = artifacts
+    values["requested_auth_configs"] = base.requested_auth_configs | other.requested_auth_configs
+    values["requested_tool_confirmations"] = base.requested_tool_confirmations | other.requested_tool_confirmations
+    return EventActions.unvalidated(values)

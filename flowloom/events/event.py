@@ -1,0 +1,151 @@
+"""`Event`: one entry of a session's log, and of the stream that a run yields (spec §0.4 to §0.8)."""
+
+from __future__ import annotations
+
+import datetime
+import time
+from collections.abc import Iterable, Mapping
+from typing import Any, Self, cast
+
+from pydantic import ConfigDict, Field, field_validator, model_validator
+
+from flowloom.events.actions import EventActions
+from flowloom.events.ids import new_id
+from flowloom.events.response import LlmResponse
+from flowloom.events.wire import WireModel
+
+_EARLIEST = -62135596800.0  # 0001-01-01
+_LATEST = 253402300800.0  # 10000-01-01
+
+
+class NodeInfo(WireModel):
+    """Where in a workflow an event was made (ADK 2)."""
+
+    model_config = ConfigDict(defer_build=True)
+
+    path: str = ""
+    output_for: list[str] | None = None
+    message_as_output: bool | None = None
+
+
+class Event(LlmResponse):
+    """One thing that happened in a run: a message, a model's answer, tool results, a change of state.
+
+    Events are records: once yielded or stored, an event is shared and not to be changed; work on a
+    `model_copy`. `author` is `user` or an agent's name; `branch` names the parallel branch it happened in;
+    `isolation_scope` the delegated task it belongs to.
+    """
+
+    model_config = ConfigDict(defer_build=True)
+
+    invocation_id: str = ""
+    author: str = ""
+    actions: EventActions = Field(default_factory=EventActions)
+    output: Any | None = None
+    node_info: NodeInfo | None = None
+    long_running_tool_ids: list[str] | None = None
+    """Ids of the function calls that run on after this turn, in call order."""
+    branch: str | None = None
+    isolation_scope: str | None = None
+    id: str = Field(default_factory=new_id)
+    timestamp: float = Field(default_factory=time.time)
+    """Epoch seconds."""
+    routes: Any | None = None
+    requested_input: Any | None = None
+
+    @staticmethod
+    def new_id() -> str:
+        """A fresh event id (a UUID, version 4)."""
+        return new_id()
+
+    def is_final_response(self) -> bool:
+        """Whether this event ends its agent's turn (spec §0.7). A multi-agent run may hold several."""
+        if self.actions.skip_summarization or self.long_running_tool_ids:
+            return True
+        if self.partial:
+            return False
+        parts = self.content.parts if self.content is not None else None
+        if not parts:
+            return True
+        if any(part.function_call is not None for part in parts):
+            return False
+        if self.error_code:
+            return True
+        if any(part.function_response is not None for part in parts):
+            return False
+        return parts[-1].code_execution_result is None
+
+    def has_trailing_code_execution_result(self) -> bool:
+        """Whether the last part is the result of executed code."""
+        parts = self.content.parts if self.content is not None else None
+        return bool(parts) and parts[-1].code_execution_result is not None
+
+    @classmethod
+    def from_response(cls, response: LlmResponse, values: dict[str, Any]) -> Self:
+        """An event that carries all of `response`, plus `values`; no validation, nothing copied deeply."""
+        return cls.unvalidated(response.__dict__ | values)
+
+    @field_validator("timestamp", mode="before")
+    @classmethod
+    def _read_time(cls, value: Any) -> float:
+        """Epoch seconds or RFC 3339 text; null is time zero; a time outside years 1 to 9999 is refused."""
+        if value is None:
+            return 0.0
+        if isinstance(value, str):
+            moment = datetime.datetime.fromisoformat(value)
+            return (moment if moment.tzinfo else moment.replace(tzinfo=datetime.UTC)).timestamp()
+        if isinstance(value, bool) or not isinstance(value, int | float):
+            raise ValueError("a timestamp is a number of epoch seconds or an RFC 3339 text")
+        if not _EARLIEST <= value < _LATEST:
+            raise ValueError(f"timestamp {value} is not in the years 1 to 9999; epoch seconds are expected, not millis")
+        return round(float(value), 6)
+
+    @field_validator("long_running_tool_ids", mode="before")
+    @classmethod
+    def _order_ids(cls, value: Any) -> Any:
+        return sorted(cast(Iterable[str], value)) if isinstance(value, set | frozenset) else value
+
+    @model_validator(mode="before")
+    @classmethod
+    def _read_legacy(cls, data: Any) -> Any:
+        """Rows of adk-go carry Go's field names (`InvocationID`); null stands for an empty object."""
+        if not isinstance(data, Mapping):
+            return data
+        fields = cast(Mapping[str, Any], data)
+        known = _names_of(cls)
+        if all(name in known for name in fields) and all(fields.get(name, 1) is not None for name in _NEVER_NULL):
+            return fields
+        read: dict[str, Any] = {}
+        for name, value in fields.items():
+            if value is None and name not in known:
+                continue
+            read[name if name in known else _folded_names_of(cls).get(name.lower(), name)] = value
+        for name in _NEVER_NULL:
+            if name in read and read[name] is None:
+                del read[name]
+        info = read.get("nodeInfo", read.get("node_info"))
+        if isinstance(info, Mapping) and not any(cast(Mapping[str, Any], info).values()):
+            read.pop("nodeInfo", None)
+            read.pop("node_info", None)
+        return read
+
+
+_NEVER_NULL = ("actions", "author", "id", "invocationId", "invocation_id")
+_names: dict[type[Event], frozenset[str]] = {}
+_folded: dict[type[Event], dict[str, str]] = {}
+
+
+def _names_of(cls: type[Event]) -> frozenset[str]:
+    known = _names.get(cls)
+    if known is None:
+        aliases = [field.alias for field in cls.model_fields.values() if field.alias]
+        known = _names[cls] = frozenset([*cls.model_fields, *aliases]) - {"nodeInfo", "node_info"}
+    return known
+
+
+def _folded_names_of(cls: type[Event]) -> dict[str, str]:
+    folded = _folded.get(cls)
+    if folded is None:
+        folded = {name.replace("_", "").lower(): name for name in [*cls.model_fields]}
+        _folded[cls] = folded
+    return folded

@@ -1,0 +1,48 @@
+"""Contents and parts made without validation, for values that are known to fit (about 1 to 3 µs each)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from google.genai import types
+
+from flowloom.events.wire import shallow_copy
+
+_PART = types.Part()
+_CONTENT = types.Content()
+_CALL = types.FunctionCall()
+_RESPONSE = types.FunctionResponse()
+
+
+def text_part(text: str, *, thought: bool | None = None) -> types.Part:
+    """A part of text."""
+    part = shallow_copy(_PART)
+    part.__dict__["text"] = text
+    part.__dict__["thought"] = thought
+    return part
+
+
+def content_of(role: str, parts: list[types.Part]) -> types.Content:
+    """A content of these parts; the list is kept, not copied."""
+    content = shallow_copy(_CONTENT)
+    content.__dict__["role"] = role
+    content.__dict__["parts"] = parts
+    return content
+
+
+def call_part(call_id: str | None, name: str, args: dict[str, Any]) -> types.Part:
+    """A part that calls a function."""
+    call = shallow_copy(_CALL)
+    call.__dict__.update(id=call_id, name=name, args=args)
+    part = shallow_copy(_PART)
+    part.__dict__["function_call"] = call
+    return part
+
+
+def response_part(call_id: str | None, name: str | None, response: dict[str, Any]) -> types.Part:
+    """A part that answers a function call."""
+    answer = shallow_copy(_RESPONSE)
+    answer.__dict__.update(id=call_id, name=name, response=response)
+    part = shallow_copy(_PART)
+    part.__dict__["function_response"] = answer
+    return part

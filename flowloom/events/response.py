@@ -1,0 +1,102 @@
+"""`LlmResponse`: what a model answers, whole or one chunk of a stream (spec §0.3, §16.1)."""
+
+from __future__ import annotations
+
+from typing import Any, Self
+
+from google.genai import types
+from pydantic import ConfigDict, Field
+
+from flowloom.events.wire import WireModel
+
+
+class LlmResponse(WireModel):
+    """One answer of a model, or one chunk of it (`partial=True`).
+
+    Partial responses are shown to consumers and never stored; the complete one repeats all their content.
+    A failed call is a response with `error_code` and `error_message`; the exception behind it may travel in
+    `error`, which never reaches JSON.
+    """
+
+    model_version: str | None = None
+    content: types.Content | None = None
+    grounding_metadata: types.GroundingMetadata | None = None
+    partial: bool | None = None
+    turn_complete: bool | None = None
+    turn_complete_reason: Any | None = None
+    interaction_status: Any | None = None
+    finish_reason: types.FinishReason | None = None
+    error_code: str | None = None
+    error_message: str | None = None
+    interrupted: bool | None = None
+    custom_metadata: dict[str, Any] | None = None
+    usage_metadata: types.GenerateContentResponseUsageMetadata | None = None
+    live_session_resumption_update: Any | None = None
+    live_session_id: str | None = None
+    go_away: Any | None = None
+    voice_activity: Any | None = None
+    input_transcription: types.Transcription | None = None
+    output_transcription: types.Transcription | None = None
+    avg_logprobs: float | None = None
+    logprobs_result: types.LogprobsResult | None = None
+    cache_metadata: Any | None = None
+    citation_metadata: types.CitationMetadata | None = None
+    interaction_id: str | None = None
+    environment_id: str | None = None
+    error: Exception | None = Field(default=None, exclude=True, repr=False)
+
+    model_config = ConfigDict(defer_build=True)
+
+    @classmethod
+    def create(cls, generate_content_response: types.GenerateContentResponse) -> Self:
+        """Convert one response (or stream chunk) of google-genai (spec §16.1).
+
+        A candidate with parts, or that finished with STOP, becomes content. Any other candidate becomes an
+        error whose code is the finish reason; a blocked prompt one whose code is the block reason. A chunk
+        with neither (usage only) is valid and empty.
+        """
+        raw = generate_content_response
+        values: dict[str, Any] = {
+            "usage_metadata": raw.usage_metadata,
+            "model_version": raw.model_version,
+        }
+        if raw.candidates:
+            candidate = raw.candidates[0]
+            values["grounding_metadata"] = candidate.grounding_metadata
+            values["citation_metadata"] = candidate.citation_metadata
+            values["avg_logprobs"] = candidate.avg_logprobs
+            values["logprobs_result"] = candidate.logprobs_result
+            values["finish_reason"] = candidate.finish_reason
+            has_parts = candidate.content is not None and bool(candidate.content.parts)
+            if has_parts or candidate.finish_reason == types.FinishReason.STOP:
+                values["content"] = candidate.content or types.Content(role="model", parts=[])
+            elif candidate.finish_reason is not None:
+                values["error_code"] = candidate.finish_reason.value
+                values["error_message"] = candidate.finish_message
+            else:
+                values["content"] = types.Content(role="model", parts=[])
+        elif raw.prompt_feedback is not None and raw.prompt_feedback.block_reason is not None:
+            values["error_code"] = raw.prompt_feedback.block_reason.value
+            values["error_message"] = raw.prompt_feedback.block_reason_message or "The provider blocked the prompt."
+        else:
+            values["content"] = types.Content(role="model", parts=[])
+        return cls.unvalidated(values)
+
+    def get_function_calls(self) -> list[types.FunctionCall]:
+        """The function calls in the content, in order."""
+        if self.content is None or not self.content.parts:
+            return []
+        return [part.function_call for part in self.content.parts if part.function_call is not None]
+
+    def get_function_responses(self) -> list[types.FunctionResponse]:
+        """The function responses in the content, in order."""
+        if self.content is None or not self.content.parts:
+            return []
+        return [part.function_response for part in self.content.parts if part.function_response is not None]
+
+    @property
+    def text(self) -> str:
+        """The answer's text: all text parts joined, thoughts left out."""
+        if self.content is None or not self.content.parts:
+            return ""
+        return "".join(part.text for part in self.content.parts if part.text and not part.thought)

@@ -1,0 +1,151 @@
+"""What all wire types share: ADK's JSON form, kept unknown fields, and construction without validation.
+
+JSON is camelCase, without nulls, bytes in base64 (spec §0). A field that this release does not know, at any
+depth, survives a round trip: on the model itself as an extra attribute, below it (the google-genai types
+refuse what they do not know) in a stash that the serializer puts back in its place.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, ClassVar, Self, TypeVar, cast
+
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    ModelWrapValidatorHandler,
+    ValidationError,
+    model_serializer,
+    model_validator,
+)
+from pydantic.alias_generators import to_camel
+from pydantic.functional_serializers import SerializerFunctionWrapHandler
+
+ModelT = TypeVar("ModelT", bound=BaseModel)
+_STASH = "__unknown_below__"
+_object_setattr = object.__setattr__
+
+
+def shallow_copy(model: ModelT) -> ModelT:
+    """A copy of `model` that shares its field values; about a tenth of the cost of `model_copy`."""
+    new = object.__new__(type(model))
+    _object_setattr(new, "__dict__", model.__dict__.copy())
+    _object_setattr(new, "__pydantic_fields_set__", model.__pydantic_fields_set__.copy())
+    extra = model.__pydantic_extra__
+    _object_setattr(new, "__pydantic_extra__", extra.copy() if extra else extra)
+    _object_setattr(new, "__pydantic_private__", model.__pydantic_private__)
+    return new
+
+
+_Defaults = tuple[dict[str, Any], list[tuple[str, Callable[[], Any]]]]
+
+
+class WireModel(BaseModel):
+    """Base of the types that travel: events, responses, actions, sessions."""
+
+    model_config = ConfigDict(
+        alias_generator=to_camel,
+        populate_by_name=True,
+        from_attributes=True,
+        extra="allow",
+        arbitrary_types_allowed=True,
+        ser_json_bytes="base64",
+        val_json_bytes="base64",
+        protected_namespaces=(),
+        defer_build=True,
+    )
+    _defaults_by_class: ClassVar[dict[type[BaseModel], _Defaults]] = {}
+
+    @classmethod
+    def unvalidated(cls, values: dict[str, Any]) -> Self:
+        """An instance from field values that are known to be of the right types, in about 1 µs."""
+        defaults = WireModel._defaults_by_class.get(cls)
+        if defaults is None:
+            defaults = WireModel._defaults_by_class[cls] = _defaults_of(cls)
+        fields = defaults[0].copy()
+        fields.update(values)
+        for name, factory in defaults[1]:
+            if name not in values:
+                fields[name] = factory()
+        new = object.__new__(cls)
+        _object_setattr(new, "__dict__", fields)
+        _object_setattr(new, "__pydantic_fields_set__", set(values))
+        _object_setattr(new, "__pydantic_extra__", {})
+        _object_setattr(new, "__pydantic_private__", None)
+        return new
+
+    def to_wire(self) -> dict[str, Any]:
+        """The JSON form as plain data. A value that JSON cannot hold is given by its `repr`."""
+        return self.model_dump(mode="json", by_alias=True, exclude_none=True, fallback=repr)
+
+    @model_validator(mode="wrap")
+    @classmethod
+    def _keep_unknown(cls, data: Any, handler: ModelWrapValidatorHandler[Self]) -> Self:
+        try:
+            return handler(data)
+        except ValidationError as error:
+            problems = error.errors(include_url=False, include_context=False, include_input=False)
+            if not isinstance(data, Mapping) or any(p["type"] != "extra_forbidden" for p in problems):
+                raise
+            known = copy.deepcopy(dict(cast(Mapping[str, Any], data)))
+            stash: list[tuple[list[str | int], Any]] = []
+            for problem in problems:
+                parent, path = _descend(known, problem["loc"])
+                if parent is None:
+                    raise
+                stash.append((path, parent.pop(path[-1])))
+        model = handler(known)
+        if model.__pydantic_extra__ is not None:
+            model.__pydantic_extra__[_STASH] = stash
+        return model
+
+    @model_serializer(mode="wrap")
+    def _restore_unknown(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        data = cast(dict[str, Any], handler(self))
+        data.pop(_STASH, None)
+        stash = (self.__pydantic_extra__ or {}).get(_STASH)
+        for path, value in stash or ():
+            parent, keys = _descend(data, path)
+            if parent is not None:
+                parent[keys[-1]] = value
+        return data
+
+
+def _defaults_of(cls: type[BaseModel]) -> _Defaults:
+    plain: dict[str, Any] = {}
+    factories: list[tuple[str, Callable[[], Any]]] = []
+    for name, field in cls.model_fields.items():
+        if field.default_factory is not None:
+            factories.append((name, cast(Callable[[], Any], field.default_factory)))
+        elif not field.is_required():
+            plain[name] = field.default
+    return plain, factories
+
+
+def _descend(data: dict[str, Any], location: Sequence[str | int]) -> tuple[dict[str, Any] | None, list[str | int]]:
+    """The mapping that holds the last key of `location`, and the keys that really led there.
+
+    Validation locations are in camelCase; the data may be in either case.
+    """
+    node: Any = data
+    path: list[str | int] = []
+    for step in location[:-1]:
+        found = _key_in(node, step)
+        if found is None:
+            return None, path
+        path.append(found)
+        node = node[found]
+    last = _key_in(node, location[-1])
+    path.append(location[-1] if last is None else last)
+    return (cast(dict[str, Any], node), path) if isinstance(node, dict) else (None, path)
+
+
+def _key_in(node: Any, key: str | int) -> str | int | None:
+    if isinstance(node, list):
+        return key if isinstance(key, int) and key < len(cast(list[Any], node)) else None
+    if not isinstance(node, dict):
+        return None
+    if key in node:
+        return key
+    return next((k for k in cast(dict[str, Any], node) if isinstance(key, str) and to_camel(k) == to_camel(key)), None)

@@ -1,0 +1,6 @@
+"""The flow: the loop, the pipeline, the model call."""
+
+from flowloom.flow.drive import run_agent, settle_end, settle_failure
+from flowloom.flow.flow import Assembly, AssemblyStep, Flow
+
+__all__ = ["Assembly", "AssemblyStep", "Flow", "run_agent", "settle_end", "settle_failure"]

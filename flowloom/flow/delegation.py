@@ -1,0 +1,129 @@
+"""Running the sub-agents that a coordinator calls like functions (spec §17.9)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from google.genai import types
+
+from flowloom.context import InvocationContext
+from flowloom.context.protocols import AnyAgent, as_llm_agent
+from flowloom.errors import AgentNotFoundError, ToolArgumentsError
+from flowloom.events.event import Event
+from flowloom.events.parts import content_of, response_part
+from flowloom.processors.output_schema import schema_of
+from flowloom.tools.delegation import FINISH_TASK, DelegateTool
+
+if TYPE_CHECKING:
+    from flowloom.flow.frame import Frame
+
+_MODES = ("task", "single_turn")
+
+
+def delegates_of(agent: AnyAgent) -> dict[str, AnyAgent]:
+    """The sub-agents that are called like functions, by name."""
+    found: dict[str, AnyAgent] = {}
+    for child in agent.sub_agents:
+        llm_agent = as_llm_agent(child)
+        if llm_agent is not None and llm_agent.mode in _MODES:
+            found[child.name] = child
+    return found
+
+
+def delegated_calls(
+    calls: Sequence[types.FunctionCall], tools: Mapping[str, Any], results: Event | None
+) -> list[types.FunctionCall]:
+    """The calls that a sub-agent is still to answer."""
+    answered = {response.id for response in results.get_function_responses()} if results is not None else set[str]()
+    return [
+        call
+        for call in calls
+        if call.id not in answered and isinstance(tools.get(call.name or ""), DelegateTool)
+    ]
+
+
+def unresolved_tasks(ctx: InvocationContext) -> list[types.FunctionCall]:
+    """Calls of sub-agents that an earlier turn of this agent has left open."""
+    names = delegates_of(ctx.agent)
+    if not names:
+        return []
+    open_calls: dict[str, types.FunctionCall] = {}
+    for event in ctx.session.events:
+        for call in event.get_function_calls():
+            own = event.author == ctx.agent.name and event.isolation_scope == ctx.isolation_scope
+            if own and call.id and call.name in names:
+                open_calls[call.id] = call
+        for response in event.get_function_responses():
+            open_calls.pop(response.id or "", None)
+    return list(open_calls.values())
+
+
+def delegated_context(ctx: InvocationContext, call: types.FunctionCall) -> InvocationContext:
+    """Where the called sub-agent runs: in the scope of its call; a `single_turn` one on a branch of its own."""
+    child = delegates_of(ctx.agent).get(call.name or "")
+    if child is None:
+        raise AgentNotFoundError(f"Agent `{ctx.agent.name}` has no sub-agent `{call.name}` to delegate to.")
+    below = ctx.below(child)
+    below.isolation_scope = call.id
+    llm_agent = as_llm_agent(child)
+    if llm_agent is not None and llm_agent.mode == "single_turn":
+        leaf = f"{child.name}@{call.id}"
+        below.branch = f"{ctx.branch}.{leaf}" if ctx.branch else leaf
+    return below
+
+
+def finish_result(frame: Frame, event: Event) -> None:
+    """Note what a delegated turn has come to."""
+    agent = frame.llm
+    if agent is None or event.author != agent.name:
+        return
+    if agent.mode == "task":
+        if event.actions.set_model_response is not None and any(
+            response.name == FINISH_TASK for response in event.get_function_responses()
+        ):
+            frame.output = event.actions.set_model_response
+    elif event.is_final_response() and event.text.strip():
+        frame.output = event.text
+
+
+def close_task(ctx: InvocationContext, frame: Frame) -> Event | None:
+    """The event that answers the call of a finished sub-agent; None if it waits and the call stays open."""
+    call, agent = frame.task, frame.llm
+    assert call is not None
+    assert agent is not None
+    if agent.mode == "task":
+        if frame.output is None:
+            return None
+        output = frame.output
+        return _answer(ctx, call, "user", output if isinstance(output, dict) else {"output": output})
+    if frame.output is None:
+        if frame.paused:
+            return None
+        return _answer(ctx, call, ctx.agent.name, {"error": f"Agent `{agent.name}` ended without an answer."})
+    if agent.output_schema is None:
+        return _answer(ctx, call, ctx.agent.name, {"result": frame.output})
+    try:
+        return _answer(ctx, call, ctx.agent.name, {"result": schema_of(agent).parse(frame.output)})
+    except ToolArgumentsError as error:
+        return _answer(ctx, call, ctx.agent.name, {"error": str(error)})
+
+
+def _answer(ctx: InvocationContext, call: types.FunctionCall, author: str, response: dict[str, Any]) -> Event:
+    part = response_part(call.id, call.name, response)
+    return ctx.new_event({"author": author, "content": content_of("user", [part])})
+
+
+def open_task_scope(events: Sequence[Event]) -> str | None:
+    """The scope of the latest task that has not finished: the user's next message belongs to it (spec §18.4)."""
+    closed: set[str] = set()
+    for event in reversed(events):
+        for response in event.get_function_responses():
+            if response.id:
+                closed.add(response.id)
+        scope = event.isolation_scope
+        if scope and scope not in closed:
+            return scope
+    return None
+
+

@@ -1,0 +1,166 @@
+"""Driving agents: the loop over steps, tool calls and transfers, with an explicit stack (spec §1, §2, decision 6).
+
+Handing over is a push, so that a thousand transfers do not deepen Python's stack; what a user sees is as if the turns
+were nested. A streamed chunk passes through the model's generator, `drive` and the runner, and nothing else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Callable
+from typing import TYPE_CHECKING
+
+from flowloom.context import InvocationContext
+from flowloom.context.run import INTERRUPTED
+from flowloom.events.event import Event
+from flowloom.flow.delegation import close_task, delegated_context
+from flowloom.flow.frame import Frame, error_event
+from flowloom.flow.model_call import ModelCall
+from flowloom.flow.pipeline import events_of
+from flowloom.flow.step import answer_calls, build_request, build_request_plainly
+from flowloom.models.request import LlmRequest
+from flowloom.telemetry import Recorder, recorder
+
+if TYPE_CHECKING:
+    from flowloom.flow.flow import Flow
+
+Events = AsyncGenerator[Event, None]
+
+
+def run_agent(ctx: InvocationContext) -> Events:
+    """Run `ctx.agent` with its callbacks, and all agents it hands over to."""
+    return recorded(ctx, drive)
+
+
+def recorded(ctx: InvocationContext, start: Callable[[InvocationContext], Events]) -> Events:
+    """The events of `start(ctx)`, stored in the session if nobody further out stores them."""
+    return start(ctx) if ctx.recorded else _record_all(ctx, start)
+
+
+async def _record_all(ctx: InvocationContext, start: Callable[[InvocationContext], Events]) -> Events:
+    ctx = ctx.model_copy(update={"recorded": True})
+    events = start(ctx)
+    try:
+        async for event in events:
+            yield await ctx.run.record(ctx, event)
+    except Exception as error:
+        for event in await settle_failure(ctx, error):
+            yield event
+        raise
+    finally:
+        await settle_end(ctx, events)
+
+
+async def settle_failure(ctx: InvocationContext, error: Exception) -> list[Event]:
+    """Make the history legal after an error, and store the one event that tells of it (decision 31)."""
+    run = ctx.run
+    events = await run.answer_open_calls(ctx, f"The run failed before this call gave a result: {error}")
+    failed = run.failed_context or ctx
+    run.failed_context = None
+    events.append(await run.record(failed, error_event(failed, error)))
+    return events
+
+
+async def settle_end(ctx: InvocationContext, events: Events | None) -> None:
+    """Leave nothing behind: close the stream, answer what was cut off, wait for threads (decision 22)."""
+    try:
+        if events is not None:
+            await events.aclose()
+        await ctx.run.answer_open_calls(ctx, INTERRUPTED)
+    finally:
+        await ctx.run.threads.close()
+
+
+async def drive(ctx: InvocationContext, flow: Flow | None = None, *, single_step: bool = False) -> Events:
+    """Run the turn of `ctx.agent` and of those it hands over to, until control has come back and the turn is over.
+
+    With `flow`, that flow runs in the place of the agent's own, and without the agent's callbacks.
+    """
+    spans = recorder()
+    bottom = Frame(ctx, flow=flow)
+    stack = [bottom]
+    try:
+        while stack:
+            frame = stack[-1]
+            if not frame.begun:
+                for event in await frame.begin(spans):
+                    yield event
+            if frame.finished:
+                for event in await _leave(stack, spans):
+                    yield event
+            elif frame.llm is None:
+                body = frame.agent.run_body(frame.ctx)
+                try:
+                    async for event in body:
+                        yield frame.own(event)
+                finally:
+                    await body.aclose()
+                frame.finish_body()
+            elif frame.delegated:
+                call = frame.delegated.popleft()
+                stack.append(Frame(delegated_context(frame.ctx, call), task=call))
+            else:
+                # -- one step: the request, the model, its tool calls
+                chosen = frame.flow
+                request = LlmRequest.empty(None)
+                frame.begin_step()
+                index, produced = build_request_plainly(frame, chosen.request_steps, request)
+                if produced is not None:
+                    async for event in build_request(frame, chosen.request_steps, index, request, produced):
+                        yield event
+                if frame.wants_model():
+                    call = ModelCall(frame.ctx, request, spans)
+                    try:
+                        await call.begin()
+                        while (response := await call.next()) is not None:
+                            for step in chosen.response_steps:
+                                produced = step.run(frame.ctx, request, response)
+                                if produced is not None:
+                                    async for event in events_of(produced, frame.ctx, step):
+                                        frame.note(event)
+                                        yield event
+                            if response.content is None and not response.error_code and not response.interrupted:
+                                continue
+                            event = call.event(response)
+                            if not event.partial:
+                                event = frame.finish_event(event)
+                            frame.note(event)
+                            yield event
+                            if frame.has_calls(event):
+                                async for event in answer_calls(frame, event, request):
+                                    yield event
+                                if frame.answered:
+                                    break
+                    finally:
+                        await call.close()
+                target, failure = frame.conclude_step()
+                if failure is not None:
+                    yield failure
+                if target is not None:
+                    stack.append(Frame(target))
+                if single_step and frame is bottom:
+                    frame.finished = True
+    except BaseException as error:
+        ctx.run.failed_context = ctx.run.failed_context or (stack[-1].ctx if stack else ctx)
+        if spans is not None:
+            for frame in reversed(stack):
+                spans.end_agent(frame.ctx, error if isinstance(error, Exception) else None)
+        raise
+
+
+async def _leave(stack: list[Frame], spans: Recorder | None) -> list[Event]:
+    """End the topmost turn and give control back to the one below (spec §1.6, decision 27)."""
+    frame = stack[-1]
+    events = await frame.end(spans)
+    stack.pop()
+    if not stack:
+        return events
+    below = stack[-1]
+    if frame.task is None:
+        below.came_back(frame)
+        return events
+    answer = close_task(below.ctx, frame)
+    if answer is None:
+        below.finished = below.paused = True
+        return events
+    below.note(answer)
+    return [*events, answer]

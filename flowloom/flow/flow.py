@@ -1,0 +1,199 @@
+"""`Flow`: an ordered list of request processors, one model call, response processors, and the loop over them."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import AsyncGenerator, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Self
+
+from flowloom.context import InvocationContext
+from flowloom.context.hooks import NO_CALLBACKS, FlowCallbacks
+from flowloom.errors import Halt, PipelineError
+from flowloom.events.event import Event
+from flowloom.flow.drive import drive, recorded
+from flowloom.flow.pipeline import Processor, Step, compile_steps, events_of, explain, find_step, name_of
+from flowloom.models.request import LlmRequest
+from flowloom.processors import REQUEST_PROCESSORS, RESPONSE_PROCESSORS
+
+
+@dataclass(slots=True)
+class AssemblyStep:
+    """What one processor did on the way to a request."""
+
+    name: str
+    seconds: float
+
+
+@dataclass(slots=True)
+class Assembly:
+    """A request as the model would get it, and how it came about."""
+
+    request: LlmRequest
+    steps: list[AssemblyStep] = field(default_factory=list[AssemblyStep])
+    events: list[Event] = field(default_factory=list[Event])
+    """What the processors emitted, recorded in the session like in a run."""
+    halted_by: str | None = None
+    """The processor that stopped the step, if one did."""
+
+
+class Flow:
+    """What happens in an agent's turn, as a value that can be printed, edited, run and timed.
+
+    A flow never changes: `with_processor`, `without` and `with_callbacks` give new flows. A processor is any callable
+    `(ctx, request)`, a response processor `(ctx, request, response)`; sync or async, they return nothing, an event,
+    several events, or are async generators of them. Each is looked at once, here.
+
+    Raises `PipelineError` for what is no processor, or two of one name.
+    """
+
+    __slots__ = ("_callbacks", "_request_steps", "_response_steps")
+
+    def __init__(
+        self,
+        request_processors: Sequence[Processor] = REQUEST_PROCESSORS,
+        response_processors: Sequence[Processor] = RESPONSE_PROCESSORS,
+        *,
+        callbacks: FlowCallbacks = NO_CALLBACKS,
+    ) -> None:
+        self._request_steps = compile_steps(request_processors)
+        self._response_steps = compile_steps(response_processors)
+        self._callbacks = callbacks
+
+    @property
+    def request_processors(self) -> tuple[Processor, ...]:
+        """The processors that build the request, in order."""
+        return tuple(step.run for step in self._request_steps)
+
+    @property
+    def response_processors(self) -> tuple[Processor, ...]:
+        """The processors that see each response, in order."""
+        return tuple(step.run for step in self._response_steps)
+
+    @property
+    def request_steps(self) -> tuple[Step, ...]:
+        """The request processors with their names."""
+        return self._request_steps
+
+    @property
+    def response_steps(self) -> tuple[Step, ...]:
+        """The response processors with their names."""
+        return self._response_steps
+
+    @property
+    def callbacks(self) -> FlowCallbacks:
+        """Callbacks around model and tool calls, asked after those of the plugins."""
+        return self._callbacks
+
+    def with_processor(
+        self,
+        processor: Processor,
+        *,
+        before: str | Processor | None = None,
+        after: str | Processor | None = None,
+        replace: str | Processor | None = None,
+    ) -> Self:
+        """A flow with one more processor, or one in another's place; without a place it is put last.
+
+        The place may be given by name or by the processor itself, and may be on the request or the response side.
+        Raises `PipelineError` for an unknown place, or more than one.
+        """
+        places = [place for place in (before, after, replace) if place is not None]
+        if len(places) > 1:
+            raise PipelineError("Give one of `before`, `after` and `replace`, not several.")
+        request, response = list(self.request_processors), list(self.response_processors)
+        if not places:
+            return self._with([*request, processor], response)
+        side, steps = self._side_of(places[0])
+        index = find_step(steps, places[0])
+        if replace is not None:
+            side[index] = processor
+        else:
+            side.insert(index + (after is not None), processor)
+        return self._with(side, response) if steps is self._request_steps else self._with(request, side)
+
+    def without(self, name: str | Processor) -> Self:
+        """A flow without one of its processors. Raises `PipelineError` if it is not there."""
+        side, steps = self._side_of(name)
+        del side[find_step(steps, name)]
+        if steps is self._request_steps:
+            return self._with(side, self.response_processors)
+        return self._with(self.request_processors, side)
+
+    def with_response_processor(self, processor: Processor) -> Self:
+        """A flow with one more response processor, put last."""
+        return self._with(self.request_processors, [*self.response_processors, processor])
+
+    def with_callbacks(self, callbacks: FlowCallbacks) -> Self:
+        """A flow that also asks `callbacks`, after its own."""
+        return type(self)(self.request_processors, self.response_processors, callbacks=self._callbacks + callbacks)
+
+    def _side_of(self, wanted: str | Processor) -> tuple[list[Processor], tuple[Step, ...]]:
+        name = wanted if isinstance(wanted, str) else name_of(wanted)
+        if any(step.name == name for step in self._response_steps):
+            return list(self.response_processors), self._response_steps
+        return list(self.request_processors), self._request_steps
+
+    def _with(self, request: Sequence[Processor], response: Sequence[Processor]) -> Self:
+        return type(self)(request, response, callbacks=self._callbacks)
+
+    def __str__(self) -> str:
+        lines = ["Flow"]
+        width = max((len(step.name) for step in (*self._request_steps, *self._response_steps)), default=0)
+        number = 0
+        for title, steps in (("request", self._request_steps), ("response", self._response_steps)):
+            for step in steps:
+                number += 1
+                lines.append(f"{number:>4}  {step.name:<{width}}  {_first_line(step.run)}".rstrip())
+            if title == "request":
+                number += 1
+                lines.append(f"{number:>4}  {'(model)':<{width}}  One model call.")
+        number += 1
+        lines.append(f"{number:>4}  {'(tools)':<{width}}  The calls in the answer, at once; then from 1 again, or hand over.")
+        return "\n".join(lines)
+
+    __repr__ = __str__
+
+    # -- running -----------------------------------------------------------------------------------
+
+    def run(self, ctx: InvocationContext) -> AsyncGenerator[Event, None]:
+        """The agent's turn: steps until a final event, handing over included; no agent callbacks (spec §1.3).
+
+        Events are stored in the session before they are yielded, unless somebody further out does that.
+        """
+        return recorded(ctx, lambda inner: drive(inner, self))
+
+    def run_one_step(self, ctx: InvocationContext) -> AsyncGenerator[Event, None]:
+        """One model call with all that belongs to it: processors, tool calls, handing over (spec §2)."""
+        return recorded(ctx, lambda inner: drive(inner, self, single_step=True))
+
+    async def assemble(self, ctx: InvocationContext) -> Assembly:
+        """The request side only: the request as the model would get it, without asking the model."""
+        if not ctx.recorded:
+            ctx = ctx.model_copy(update={"recorded": True})
+        ctx.callbacks = self._callbacks
+        assembly = Assembly(LlmRequest.empty(None))
+        for step in self._request_steps:
+            started = time.perf_counter()
+            try:
+                produced = step.run(ctx, assembly.request)
+                if produced is not None:
+                    async for event in events_of(produced, ctx, step):
+                        assembly.events.append(await ctx.run.record(ctx, event))
+            except Halt as halt:
+                explain(halt, ctx, step)
+                assembly.halted_by = halt.processor
+            except Exception as error:
+                explain(error, ctx, step)
+                raise
+            assembly.steps.append(AssemblyStep(step.name, time.perf_counter() - started))
+            if ctx.end_invocation:
+                assembly.halted_by = assembly.halted_by or step.name
+            if assembly.halted_by:
+                break
+        return assembly
+
+
+def _first_line(processor: Any) -> str:
+    target = processor if hasattr(processor, "__name__") else type(processor)
+    return (target.__doc__ or "").strip().split("\n")[0]

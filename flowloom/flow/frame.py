@@ -1,0 +1,265 @@
+"""`Frame`: one agent's turn on the stack of a run."""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TYPE_CHECKING, Any
+
+from google.genai import types
+
+from flowloom.context import Context, InvocationContext
+from flowloom.context.hooks import Callbacks, first_answer
+from flowloom.context.protocols import AnyAgent, AnyLlmAgent, as_llm_agent
+from flowloom.errors import AgentNotFoundError, IncompleteStreamError, closest_first, quoted_list
+from flowloom.events.event import Event
+from flowloom.flow.delegation import finish_result, unresolved_tasks
+from flowloom.flow.model_call import ONLY_THOUGHTS, is_thought_only
+from flowloom.flow.structured import write_output
+from flowloom.processors.agent_transfer import transfer_targets
+from flowloom.processors.model_choice import model_of
+from flowloom.telemetry import Recorder
+
+if TYPE_CHECKING:
+    from flowloom.flow.flow import Flow
+
+MAX_THOUGHT_TURNS = 3
+"""How many turns of nothing but thoughts a model may take in a row (decision 2)."""
+
+
+class Frame:
+    """An agent's turn: what it yielded last, and whether it goes on."""
+
+    __slots__ = (
+        "_bare",
+        "_flow",
+        "agent",
+        "answered",
+        "begun",
+        "ctx",
+        "delegated",
+        "finished",
+        "halted_by",
+        "last",
+        "llm",
+        "open_partial",
+        "output",
+        "paused",
+        "task",
+        "thought_turns",
+        "transfer_to",
+    )
+
+    def __init__(
+        self, ctx: InvocationContext, *, flow: Flow | None = None, task: types.FunctionCall | None = None
+    ) -> None:
+        self.ctx = ctx
+        self.agent: AnyAgent = ctx.agent
+        self.llm: AnyLlmAgent | None = as_llm_agent(ctx.agent)
+        self._flow = flow
+        self._bare = flow is not None
+        self.begun = False
+        self.finished = False
+        self.paused = False
+        """Whether the turn waits for a person or a long-running tool, and nothing further up may go on."""
+        self.last: Event | None = None
+        """The latest complete event of this turn, or of the turn that it handed over to."""
+        self.open_partial = False
+        """Whether the latest event was partial."""
+        self.thought_turns = 0
+        self.transfer_to: str | None = None
+        self.halted_by: str | None = None
+        self.answered = False
+        """Whether the calls of the latest answer have results, so that the model is not listened to any further."""
+        self.task = task
+        """The call that delegated to this agent."""
+        self.output: Any = None
+        """What a delegated task came to, once it is finished."""
+        self.delegated: deque[types.FunctionCall] = deque()
+        """Calls of agents that are to run before the next step."""
+
+    @property
+    def flow(self) -> Flow:
+        """The flow that runs this turn."""
+        if self._flow is None:
+            assert self.llm is not None
+            self._flow = self.llm.flow  # pyright: ignore[reportAttributeAccessIssue] - agents hold Flows
+        return self._flow  # pyright: ignore[reportReturnType]
+
+    def note(self, event: Event) -> None:
+        """Take an event of this turn into account."""
+        if event.partial:
+            self.open_partial = True
+            return
+        self.open_partial = False
+        self.last = event
+        if self.task is not None:
+            finish_result(self, event)
+
+    def own(self, event: Event) -> Event:
+        """Take an event of a custom agent's own; one without an author gets it here (spec §17.2)."""
+        if not event.author:
+            event.author = "user" if event.content is not None and event.content.role == "user" else self.agent.name
+        if not event.invocation_id:
+            event.invocation_id = self.ctx.invocation_id
+        self.note(event)
+        return event
+
+    def finish_body(self) -> None:
+        """The body of an agent that works without a flow has ended."""
+        self.finished = True
+        self.open_partial = False
+        self.paused = self.last is not None and bool(self.last.long_running_tool_ids)
+
+    # -- beginning and end ------------------------------------------------------------------------
+
+    async def begin(self, spans: Recorder | None) -> list[Event]:
+        """Ask the before-agent callbacks (spec §17.3). Content ends the turn; a change of state alone is an event."""
+        self.begun = True
+        ctx, events = self.ctx, list[Event]()
+        if not self._bare:
+            if spans is not None:
+                spans.start_agent(ctx)
+            event = await self._ask(ctx.run.hooks.before_agent, self.agent.before_agent_callbacks)
+            if event is not None:
+                self.note(event)
+                events.append(event)
+                ctx.end_invocation = ctx.end_invocation or event.content is not None
+            self.finished = ctx.end_invocation
+        if self.llm is not None and not self.finished:
+            ctx.callbacks = self.flow.callbacks
+            ctx.run.resume_authors.discard(self.agent.name)
+            self.delegated.extend(unresolved_tasks(ctx))
+        return events
+
+    async def end(self, spans: Recorder | None) -> list[Event]:
+        """Ask the after-agent callbacks (spec §17.4), unless the turn was ended."""
+        if self._bare:
+            return []
+        event = None
+        if not self.ctx.end_invocation:
+            event = await self._ask(self.ctx.run.hooks.after_agent, self.agent.after_agent_callbacks)
+        if spans is not None:
+            spans.end_agent(self.ctx)
+        if event is None:
+            return []
+        if event.content is not None:
+            self.note(event)
+        return [event]
+
+    async def _ask(self, plugins: Callbacks, own: Callbacks) -> Event | None:
+        if not plugins and not own:
+            return None
+        context = Context(self.ctx)
+        content: Any = None
+        if plugins:
+            content = await first_answer(plugins, agent=self.agent, callback_context=context)
+        if content is None and own:
+            content = await first_answer(own, callback_context=context)
+        actions = context.settle()
+        if content is not None:
+            return self.ctx.new_event({"content": types.Content.model_validate(content), "actions": actions})
+        if actions.state_delta or actions.artifact_delta:
+            return self.ctx.new_event({"actions": actions})
+        return None
+
+    # -- a step -----------------------------------------------------------------------------------
+
+    def begin_step(self) -> None:
+        """Forget what the step before has left."""
+        self.last = None
+        self.transfer_to = None
+        self.answered = False
+
+    def wants_model(self) -> bool:
+        """Whether the model is to be called, now that the request is built.
+
+        Not when a processor halted, or when what it emitted (the results of a confirmed tool) ends the step itself.
+        """
+        if self.halted_by or self.ctx.end_invocation or self.transfer_to:
+            return False
+        return self.last is None or not self.last.is_final_response()
+
+    def has_calls(self, event: Event) -> bool:
+        """Whether a model event asks for tools to be run."""
+        if event.partial or event.content is None:
+            return False
+        return any(part.function_call is not None for part in event.content.parts or ())
+
+    def finish_event(self, event: Event) -> Event:
+        """Write the output key, if this event is the agent's final answer (decision 18)."""
+        agent = self.llm
+        return write_output(agent, event) if agent is not None and agent.output_key else event
+
+    def conclude_step(self) -> tuple[InvocationContext | None, Event | None]:
+        """What comes after the step (spec §1.3): the agent to hand over to, an event that ends the turn, or neither."""
+        ctx = self.ctx
+        ctx.run.steps[ctx.path] = ctx.step + 1
+        if self.transfer_to is not None:
+            return self._target(self.transfer_to), None
+        if self.delegated:
+            return None, None
+        if self.halted_by or ctx.end_invocation:
+            self.finished = True
+            return None, None
+        if self.open_partial:
+            raise IncompleteStreamError(
+                f"The model of agent `{self.agent.name}` ended its stream on a partial response: the complete one "
+                f"never came. The connection may have broken, or the output limit was reached.",
+                model=model_of(ctx).model,
+            )
+        return None, self._rule_on_last()
+
+    def _rule_on_last(self) -> Event | None:
+        """Finish the turn if its latest event says so."""
+        last = self.last
+        if last is None:
+            self.finished = True
+            return None
+        if is_thought_only(last) and not last.error_code:
+            self.thought_turns += 1
+            if self.thought_turns <= MAX_THOUGHT_TURNS:
+                return None
+            self.finished = True
+            self.last = self.ctx.new_event(
+                {
+                    "error_code": ONLY_THOUGHTS,
+                    "error_message": f"The model of agent `{self.agent.name}` gave nothing but thoughts "
+                    f"{self.thought_turns} times in a row.",
+                }
+            )
+            return self.last
+        self.thought_turns = 0
+        if last.is_final_response():
+            self.finished = True
+            self.paused = bool(last.long_running_tool_ids)
+        return None
+
+    def came_back(self, other: Frame) -> None:
+        """Take the turn up again after the one it handed over to; the same rule applies to that one's last event."""
+        self.last = other.last or self.last
+        self.open_partial = False
+        self._rule_on_last()
+        if other.paused:
+            self.finished = self.paused = True
+
+    def _target(self, name: str) -> InvocationContext:
+        """The context of the agent to hand over to. Raises `AgentNotFoundError` for one out of reach (decision 5)."""
+        ctx = self.ctx
+        assert self.llm is not None
+        targets = transfer_targets(self.llm, ctx.parent)
+        for target in targets:
+            if target.name != name:
+                continue
+            if any(child is target for child in self.agent.sub_agents):
+                return ctx.below(target)
+            return ctx.at(target, ctx.lineage[:-1] if target is ctx.parent else ctx.lineage)
+        names = quoted_list(closest_first(name, [target.name for target in targets]))
+        raise AgentNotFoundError(
+            f"Agent `{self.agent.name}` cannot hand over to `{name}`. It reaches: {names}. Add it to `sub_agents`, or "
+            f"allow the transfer."
+        )
+
+
+def error_event(ctx: InvocationContext, error: Exception) -> Event:
+    """The event that stands for an error that ends a run (decision 31)."""
+    return ctx.new_event({"error_code": type(error).__name__, "error_message": str(error), "error": error})

@@ -1,0 +1,244 @@
+"""One model call with its callbacks (spec §12)."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator
+from inspect import isawaitable
+from typing import Any
+
+from google.genai import types
+
+from flowloom.context import Context, InvocationContext
+from flowloom.context.hooks import Callbacks
+from flowloom.events.actions import EventActions
+from flowloom.events.event import Event
+from flowloom.events.ids import CLIENT_CALL_PREFIX
+from flowloom.events.response import LlmResponse
+from flowloom.events.wire import shallow_copy
+from flowloom.models.contents import SharedContents
+from flowloom.models.request import LlmRequest
+from flowloom.processors.model_choice import model_of
+from flowloom.telemetry import ModelSpan, Recorder
+
+NO_CONTENT = "MODEL_RETURNED_NO_CONTENT"
+ONLY_THOUGHTS = "MODEL_RETURNED_ONLY_THOUGHTS"
+
+
+class ModelCall:
+    """A call from the before-callbacks to the last response: `begin`, then `next` until None, then `close`.
+
+    The order: plugin, then agent callbacks before; the wrappers and the model; for each response, or the error,
+    the on-error callbacks, call ids, plugin, then agent callbacks after. The first callback that answers wins.
+    """
+
+    __slots__ = (
+        "_actions",
+        "_after",
+        "_context",
+        "_ctx",
+        "_given",
+        "_minted",
+        "_model",
+        "_ready",
+        "_request",
+        "_responses",
+        "_span",
+    )
+
+    def __init__(self, ctx: InvocationContext, request: LlmRequest, spans: Recorder | None) -> None:
+        self._ctx = ctx
+        self._model = model_of(ctx)
+        self._request = request
+        self._actions = EventActions.unvalidated({})
+        self._context: Context | None = None
+        self._minted: list[tuple[str, str]] = []
+        self._after: Callbacks = (*ctx.run.hooks.after_model, *ctx.callbacks.after_model)
+        self._ready: LlmResponse | None = None
+        self._responses: AsyncIterator[LlmResponse] | None = None
+        self._given = False
+        self._span: ModelSpan | None = None if spans is None else spans.start_model(ctx, self._model, request)
+
+    @property
+    def context(self) -> Context:
+        """What the callbacks are given; what they write goes onto the complete event."""
+        if self._context is None:
+            self._context = Context(self._ctx, event_actions=self._actions)
+        return self._context
+
+    async def begin(self) -> None:
+        """Ask the callbacks before the call; without an answer, start the call. Raises when a limit forbids it."""
+        before = (*self._ctx.run.hooks.before_model, *self._ctx.callbacks.before_model)
+        if before:
+            self._ready = await self._ask(before, llm_request=self._request)
+        if self._ready is None:
+            self._ctx.run.totals.count_model_call()
+            self._responses = self._start()
+            if self._span is not None:
+                self._responses = self._span.watch(self._responses)
+
+    def _start(self) -> AsyncIterator[LlmResponse]:
+        """The model's responses, through the wrappers."""
+        call_next = self._call
+        for wrapper in reversed(self._ctx.callbacks.around_model):
+            call_next = _wrapped(wrapper, call_next, self.context)
+        return call_next(self._request)
+
+    def _call(self, request: LlmRequest) -> AsyncIterator[LlmResponse]:
+        if isinstance(request.contents, SharedContents):
+            # the model only reads: it gets the history itself, and no list that copies what is looked at
+            request.contents = request.contents.plain()
+        return self._ctx.effects.call_model(self._ctx, self._model, request, self._ctx.run.streaming)
+
+    async def next(self) -> LlmResponse | None:
+        """The next response as the flow may use it; None at the end. Raises what nobody recovers from."""
+        if self._responses is None:
+            response, self._ready = self._ready, None
+            return None if response is None else mark_if_empty(self._with_ids(response))
+        try:
+            response = await self._responses.__anext__()
+        except StopAsyncIteration:
+            await self.close()
+            if self._given:
+                return None
+            response = LlmResponse()  # a model that says nothing at all is heard, too (decision 3)
+        except Exception as error:
+            await self.close()
+            response = await self._recover(error)
+        self._given = True
+        response = mark_if_empty(self._with_ids(response))
+        if self._after:
+            answer = await self._ask(self._after, llm_response=response)
+            if answer is not None:
+                response = self._with_ids(answer)
+        return response
+
+    async def close(self) -> None:
+        """Close the model's stream, wherever it stands."""
+        responses, self._responses = self._responses, None
+        close = getattr(responses, "aclose", None)
+        if close is not None:
+            await close()
+        if self._span is not None:
+            self._span.end()
+
+    async def _recover(self, error: Exception) -> LlmResponse:
+        """Ask the on-error callbacks for a response in the error's place; without one, the error is raised."""
+        callbacks = (*self._ctx.run.hooks.on_model_error, *self._ctx.callbacks.on_model_error)
+        answer = await self._ask(callbacks, llm_request=self._request, error=error)
+        if answer is None:
+            raise error
+        return answer
+
+    async def _ask(self, callbacks: Callbacks, **arguments: Any) -> LlmResponse | None:
+        for callback in callbacks:
+            answer = callback(callback_context=self.context, **arguments)
+            if isawaitable(answer):
+                answer = await answer
+            if answer is not None:
+                return answer
+        return None
+
+    def _with_ids(self, response: LlmResponse) -> LlmResponse:
+        """The response with an id on every function call; the same call has the same id in partials and at the end."""
+        content = response.content
+        if content is None or not content.parts:
+            return response
+        if all(part.function_call is None or part.function_call.id for part in content.parts):
+            return response
+        known = None if response.partial else self._minted.copy()
+        parts: list[types.Part] = []
+        for part in content.parts:
+            call = part.function_call
+            if call is not None and not call.id:
+                named = shallow_copy(call)
+                named.__dict__["id"] = self._id_for(call, known)
+                part = shallow_copy(part)
+                part.__dict__["function_call"] = named
+            parts.append(part)
+        response = shallow_copy(response)
+        new = shallow_copy(content)
+        new.__dict__["parts"] = parts
+        response.__dict__["content"] = new
+        return response
+
+    def _id_for(self, call: types.FunctionCall, known: list[tuple[str, str]] | None) -> str:
+        if not self._ctx.run.streaming:
+            return CLIENT_CALL_PREFIX + self._ctx.effects.new_id(self._ctx)
+        mark = json.dumps([call.name, call.args], sort_keys=True, default=str)
+        if known is not None:
+            for index, (seen, call_id) in enumerate(known):
+                if seen == mark:
+                    del known[index]
+                    return call_id
+        call_id = CLIENT_CALL_PREFIX + self._ctx.effects.new_id(self._ctx)
+        self._minted.append((mark, call_id))
+        return call_id
+
+    def event(self, response: LlmResponse) -> Event:
+        """The event of a response (spec §13); what callbacks wrote goes onto the complete one."""
+        ctx = self._ctx
+        values: dict[str, Any] = {}
+        content = response.content
+        if content is not None and content.parts:
+            long_running = [
+                part.function_call.id
+                for part in content.parts
+                if part.function_call is not None and self._is_long_running(part.function_call.name)
+            ]
+            if long_running:
+                values["long_running_tool_ids"] = long_running
+            if not content.role:
+                values["content"] = shallow_copy(content)
+                values["content"].role = "model"
+        if not response.partial:
+            if response.usage_metadata is not None:
+                ctx.run.totals.usage.add(response.usage_metadata)
+            if self._context is not None:
+                values["actions"] = self._context.settle()
+                self._actions = EventActions.unvalidated({})
+                self._context = None
+        event = ctx.response_event(response, values)
+        if self._span is not None:
+            self._span.responded(event)
+        return event
+
+    def _is_long_running(self, name: str | None) -> bool:
+        tool = self._request.tools_dict.get(name)  # type: ignore[arg-type]
+        return tool is not None and tool.is_long_running
+
+
+def _wrapped(wrapper: Any, call_next: Any, context: Context) -> Any:
+    def call(request: LlmRequest) -> AsyncIterator[LlmResponse]:
+        return wrapper(call_next=call_next, callback_context=context, llm_request=request)
+
+    return call
+
+
+def mark_if_empty(response: LlmResponse) -> LlmResponse:
+    """A complete response that says nothing becomes an error, never silence (decision 3)."""
+    if response.partial or response.error_code or response.interrupted:
+        return response
+    parts = (response.content.parts if response.content is not None else None) or ()
+    stopped = response.finish_reason is types.FinishReason.STOP
+    if parts and not (stopped and all(_says_nothing(part) for part in parts)):
+        return response
+    if response.input_transcription or response.output_transcription or response.turn_complete and not stopped:
+        return response
+    response = shallow_copy(response)
+    response.error_code = NO_CONTENT
+    response.error_message = response.error_message or "The model ended its turn without saying or calling anything."
+    return response
+
+
+def _says_nothing(part: types.Part) -> bool:
+    if part.text and (part.thought or part.text.strip()):
+        return False
+    return all(value is None or name in ("text", "thought", "thought_signature") for name, value in part.__dict__.items())
+
+
+def is_thought_only(event: Event) -> bool:
+    """Whether a complete event holds thoughts and nothing else (spec §1.4); the model is then asked again."""
+    if event.partial or event.content is None or not event.content.parts:
+        return False
+    return all(part.thought for part in event.content.parts)

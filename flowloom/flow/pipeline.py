@@ -1,0 +1,109 @@
+"""The pipeline: processors, looked at once and then called as what they are.
+
+A sync processor is a plain call that returns None or what it produced; nothing is awaited unless there is something
+to await.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, Iterable
+from dataclasses import dataclass
+from inspect import isawaitable
+from typing import Any, cast
+
+from flowloom.context import InvocationContext
+from flowloom.errors import Halt, PipelineError, ProcessorError, closest_first, quoted_list
+from flowloom.events.event import Event
+
+Processor = Callable[..., Any]
+"""`(ctx, request)`, or `(ctx, request, response)` for a response processor."""
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """A processor with its name."""
+
+    name: str
+    run: Processor
+
+
+def compile_steps(processors: Iterable[Processor]) -> tuple[Step, ...]:
+    """The processors with their names. Raises `PipelineError` for one that is not callable or named twice."""
+    steps: list[Step] = []
+    seen: set[str] = set()
+    for processor in processors:
+        name = name_of(processor)
+        if name in seen:
+            raise PipelineError(f"Two processors are named `{name}`. Give one a `name` of its own.")
+        seen.add(name)
+        steps.append(Step(name, processor))
+    return tuple(steps)
+
+
+def name_of(processor: Processor) -> str:
+    """A processor's name: its `name`, its `__name__`, or that of its class."""
+    if isinstance(processor, type) or not callable(processor):
+        raise PipelineError(
+            f"{processor!r} is no processor: a processor is a callable `(ctx, request)`. Give a class as an instance."
+        )
+    name = getattr(processor, "name", None) or getattr(processor, "__name__", None)
+    return name if isinstance(name, str) else type(processor).__name__
+
+
+def find_step(steps: tuple[Step, ...], wanted: str | Processor) -> int:
+    """The index of a processor, given itself or its name. Raises `PipelineError` if it is not there."""
+    for index, step in enumerate(steps):
+        if step.name == wanted or step.run is wanted:
+            return index
+    name = wanted if isinstance(wanted, str) else name_of(wanted)
+    names = closest_first(name, [step.name for step in steps])
+    raise PipelineError(f"The flow has no processor `{name}`. It has: {quoted_list(names)}.")
+
+
+def explain(error: BaseException, ctx: InvocationContext, step: Step) -> None:
+    """Note on an error where it came from, and on a halt who halted."""
+    if isinstance(error, Halt):
+        error.processor = error.processor or step.name
+    else:
+        error.add_note(f"in processor `{step.name}`, step {ctx.step} of agent `{ctx.agent.name}`")
+
+
+async def events_of(produced: Any, ctx: InvocationContext, step: Step) -> AsyncIterator[Event]:
+    """The events of whatever a processor returned: an event, several, an awaitable or an async generator of them."""
+    try:
+        if isawaitable(produced):
+            produced = await cast(Awaitable[Any], produced)
+        if produced is None:
+            return
+        if isinstance(produced, Event):
+            yield produced
+            return
+        if isinstance(produced, AsyncIterable):
+            iterator = cast(AsyncIterable[Any], produced).__aiter__()
+            try:
+                async for event in iterator:
+                    yield _checked(event, step)
+            finally:
+                close = getattr(iterator, "aclose", None)
+                if close is not None:
+                    await close()
+            return
+        if isinstance(produced, Iterable) and not isinstance(produced, str | bytes | dict):
+            for event in cast(Iterable[Any], produced):
+                yield _checked(event, step)
+            return
+    except GeneratorExit:
+        raise
+    except BaseException as error:
+        explain(error, ctx, step)
+        raise
+    _checked(produced, step)
+
+
+def _checked(event: Any, step: Step) -> Event:
+    if isinstance(event, Event):
+        return event
+    raise ProcessorError(
+        f"Processor `{step.name}` produced {type(event).__name__}, but a processor returns nothing, an Event, several "
+        f"Events, or is an async generator of them."
+    )

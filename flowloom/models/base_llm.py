@@ -1,0 +1,60 @@
+"""`BaseLlm`: the seam between the flow and any model (contract "Model" of the house)."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import AsyncGenerator
+from typing import Any, ClassVar, Literal
+
+from pydantic import BaseModel, ConfigDict
+
+from flowloom.errors import NotSupportedError
+from flowloom.events.response import LlmResponse
+from flowloom.models.request import LlmRequest
+
+Backend = Literal["gemini_api", "vertex_ai"]
+
+
+class BaseLlm(BaseModel):
+    """A model that answers `LlmRequest`s.
+
+    Subclasses implement `generate_content_async`. With `stream=True` it yields partial responses
+    (`partial=True`) and then one complete response that repeats all their content; without, the complete one
+    only. It must not change the request's contents: they are the session's history.
+    """
+
+    model_config = ConfigDict(arbitrary_types_allowed=True, protected_namespaces=())
+
+    model: str
+    """The model's name, as the provider knows it."""
+
+    keeps_call_ids: ClassVar[bool] = False
+    """Whether ids of function calls that were minted here (`adk-...`) are sent to this model (decision 16)."""
+
+    @classmethod
+    def supported_models(cls) -> list[str]:
+        """Regular expressions of the model names that this class serves, for `LLMRegistry`."""
+        return []
+
+    @property
+    def backend(self) -> Backend | None:
+        """Which Google backend answers, or None when it is another or not known (spec §23)."""
+        return None
+
+    @property
+    def output_schema_and_tools(self) -> bool:
+        """Whether the model itself can combine a response schema with tools (spec §10.1)."""
+        return False
+
+    @abstractmethod
+    def generate_content_async(
+        self, llm_request: LlmRequest, stream: bool = False
+    ) -> AsyncGenerator[LlmResponse, None]:
+        """Answer `llm_request`. Failures are raised as `ModelError`s."""
+        raise NotImplementedError
+
+    def connect(self, llm_request: LlmRequest) -> Any:
+        """Open a live connection. No adapter of this release does."""
+        raise NotSupportedError(
+            f"Live connections are not supported yet; model `{self.model}` answers by request only."
+        )

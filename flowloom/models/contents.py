@@ -1,0 +1,139 @@
+"""`SharedContents`: a request's view of the history, safe to hand to user code.
+
+History is shared between requests and never copied as a whole. A callback or processor that reads an entry of
+`request.contents` could write to it, so it gets a private copy of just that entry, made on first access.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterable, Iterator
+from typing import Any, SupportsIndex, overload
+
+from google.genai import types
+
+from flowloom.events.wire import shallow_copy
+
+
+def copy_content(content: types.Content) -> types.Content:
+    """An independent copy of `content`: parts and their data are copied, bytes are shared."""
+    new = shallow_copy(content)
+    if content.parts is not None:
+        new.parts = [_copy_part(part) for part in content.parts]
+    return new
+
+
+def _copy_part(part: types.Part) -> types.Part:
+    new = shallow_copy(part)
+    fields = new.__dict__
+    for name, value in fields.items():
+        if value is not None and not isinstance(value, str | bytes | bool | int | float):
+            fields[name] = copy.deepcopy(value)
+    return new
+
+
+class SharedContents(list[types.Content]):
+    """A list of contents whose entries belong to the session's history until somebody looks at them.
+
+    `media` holds the indices of entries with file or inline data, as long as `touched` is False: any access by
+    user code sets it, because entries may then have moved or changed. `plain()` reads without copying.
+    """
+
+    __slots__ = ("_private", "media", "touched")
+
+    def __init__(self, contents: Iterable[types.Content] = (), media: Iterable[int] = ()) -> None:
+        super().__init__(contents)
+        self.media = tuple(media)
+        self.touched = False
+        self._private: dict[int, types.Content] = {}
+
+    def plain(self) -> list[types.Content]:
+        """The entries as an ordinary list, for code that only reads them."""
+        return list.copy(self)
+
+    def own(self, index: int) -> types.Content:
+        """Entry `index` (not negative) as a private copy, which replaces the shared one."""
+        content = list.__getitem__(self, index)
+        if id(content) in self._private:
+            return content
+        mine = copy_content(content)
+        self._private[id(mine)] = mine
+        list.__setitem__(self, index, mine)
+        return mine
+
+    def add(self, content: types.Content) -> None:
+        """Append an entry that nobody else holds."""
+        self._private[id(content)] = content
+        list.append(self, content)
+
+    @overload
+    def __getitem__(self, index: SupportsIndex) -> types.Content: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[types.Content]: ...
+    def __getitem__(self, index: SupportsIndex | slice) -> types.Content | list[types.Content]:
+        self.touched = True
+        if isinstance(index, slice):
+            return [self.own(i) for i in range(*index.indices(len(self)))]
+        position = index.__index__()
+        return self.own(position + len(self) if position < 0 else position)
+
+    def __iter__(self) -> Iterator[types.Content]:
+        self.touched = True
+        position = 0
+        while position < len(self):
+            yield self.own(position)
+            position += 1
+
+    def __reversed__(self) -> Iterator[types.Content]:
+        self.touched = True
+        for position in range(len(self) - 1, -1, -1):
+            yield self.own(position)
+
+    def __setitem__(self, index: Any, value: Any) -> None:
+        self.touched = True
+        super().__setitem__(index, value)
+
+    def __delitem__(self, index: SupportsIndex | slice) -> None:
+        self.touched = True
+        super().__delitem__(index)
+
+    def append(self, value: types.Content) -> None:
+        self.touched = True
+        self.add(value)
+
+    def extend(self, values: Iterable[types.Content]) -> None:
+        for value in values:
+            self.append(value)
+
+    def __iadd__(self, values: Iterable[types.Content]) -> SharedContents:  # type: ignore[override]
+        self.extend(values)
+        return self
+
+    def insert(self, index: SupportsIndex, value: types.Content) -> None:
+        self.touched = True
+        self._private[id(value)] = value
+        super().insert(index, value)
+
+    def pop(self, index: SupportsIndex = -1) -> types.Content:
+        content = self[index]
+        super().pop(index)
+        return content
+
+    def remove(self, value: types.Content) -> None:
+        self.touched = True
+        super().remove(value)
+
+    def clear(self) -> None:
+        self.touched = True
+        super().clear()
+
+    def reverse(self) -> None:
+        self.touched = True
+        super().reverse()
+
+    def sort(self, *, key: Any = None, reverse: bool = False) -> None:
+        self.touched = True
+        super().sort(key=key, reverse=reverse)
+
+    def copy(self) -> list[types.Content]:
+        return self[:]

@@ -1,0 +1,255 @@
+"""`Gemini`: the adapter for Gemini models, on the Gemini API and on Vertex AI (spec §16b, §23).
+
+google-genai's client decides where a request goes, signs it, converts its config and reports refusals. The
+contents and the answers pass it by, because it works through the whole history again in each call and takes a
+streamed chunk through JSON four times (see `gemini_contents` and `gemini_http`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import importlib.metadata
+import os
+import platform
+from collections.abc import AsyncGenerator, Mapping
+from typing import Any, cast
+
+from google import genai
+from google.auth import credentials as auth_credentials
+from google.auth import exceptions as auth_exceptions
+from google.genai import types
+from pydantic import Field, PrivateAttr
+
+from flowloom.errors import ConfigurationError, ModelRequestError
+from flowloom.events.response import LlmResponse
+from flowloom.events.wire import shallow_copy
+from flowloom.models.aggregator import StreamingAggregator
+from flowloom.models.base_llm import Backend, BaseLlm
+from flowloom.models.contents import SharedContents
+from flowloom.models.gemini_call import GeminiCall
+from flowloom.models.gemini_contents import contents_to_json, legal_contents
+from flowloom.models.gemini_errors import CREDENTIALS
+from flowloom.models.gemini_http import LoopClient, default_tls, httpx
+from flowloom.models.model_names import needs_schema_tool
+from flowloom.models.request import LlmRequest
+from flowloom.models.retry import RetryOptions
+
+_LABEL = f"flowloom/{importlib.metadata.version('flowloom')} gl-python/{platform.python_version()}"
+_LABELLED = ("x-goog-api-client", "user-agent")
+_API_VERSION = "v1beta"
+_NO_CALLING = types.AutomaticFunctionCallingConfig(disable=True)
+
+
+class Gemini(BaseLlm):
+    """A Gemini model.
+
+    Where to call and with which credentials is given here or, where left out, by the environment:
+    `GOOGLE_GENAI_USE_VERTEXAI`, `GOOGLE_API_KEY` or `GEMINI_API_KEY`, `GOOGLE_CLOUD_PROJECT`,
+    `GOOGLE_CLOUD_LOCATION`, `GOOGLE_GEMINI_BASE_URL`, `GOOGLE_VERTEX_BASE_URL`.
+
+    An adapter can be built without credentials; the first call then raises `ConfigurationError`. It may be used
+    from any number of event loops. Connections are closed when their loop ends, or by `aclose()`.
+    """
+
+    model: str = "gemini-2.5-flash"
+    base_url: str | None = None
+    """Where to send requests, for proxies and tests."""
+    api_key: str | None = Field(default=None, repr=False, exclude=True)
+    vertexai: bool | None = None
+    """True for Vertex AI, False for the Gemini API, None for what the environment says."""
+    project: str | None = None
+    location: str | None = None
+    credentials: auth_credentials.Credentials | None = Field(default=None, repr=False, exclude=True)
+    """Google credentials for Vertex AI; application default credentials if left out."""
+    retry_options: RetryOptions = Field(default_factory=RetryOptions)
+    """How refused and failed calls are made again; google-genai's `HttpRetryOptions` are accepted."""
+    http_options: types.HttpOptions | None = Field(default=None, repr=False, exclude=True)
+    """google-genai's HTTP options, for all calls. `timeout` is in milliseconds, its `aiohttp_client` is not used."""
+
+    _client: genai.Client | None = PrivateAttr(default=None)
+    _http: LoopClient | None = PrivateAttr(default=None)
+
+    def model_post_init(self, context: Any, /) -> None:
+        """Connect now, so that nothing is left for the first request; unless the credentials must be looked for."""
+        if (self.project or self.location) and not self._is_vertex():
+            raise ConfigurationError(
+                "`project` and `location` are settings of Vertex AI: pass `vertexai=True` as well."
+            )
+        if self._has_credentials():
+            self._client = self._connected()
+
+    @classmethod
+    def supported_models(cls) -> list[str]:
+        """Gemini models by name, and Vertex AI models and endpoints by resource name."""
+        return [r"gemini-.*", r"projects/.+/locations/.+/(endpoints|publishers/google/models)/.+"]
+
+    @property
+    def backend(self) -> Backend:
+        """Which of Google's two services answers (spec §23)."""
+        vertex = self._is_vertex() if self._client is None else self._client.vertexai
+        return "vertex_ai" if vertex else "gemini_api"
+
+    @property
+    def output_schema_and_tools(self) -> bool:
+        """Whether a response schema may be set beside tools (spec §10.1); tuned models and others get it as well."""
+        return not needs_schema_tool(self.model, self.backend)
+
+    async def generate_content_async(
+        self, llm_request: LlmRequest, stream: bool = False
+    ) -> AsyncGenerator[LlmResponse, None]:
+        """Answer `llm_request`, whose `model` goes before the adapter's. Nothing in the request is changed.
+
+        Blocked prompts and answers without content are responses with an error code (spec §16.1). Raises
+        `ModelRateLimitError`, `ModelUnavailableError`, `ModelRequestError`, `ModelResponseError` or
+        `ModelStreamError`, the cause attached; `ConfigurationError` when there are no credentials.
+        Closing the generator closes the connection.
+        """
+        model = llm_request.model or self.model
+        client = self._client or await self._connect_late()
+        call = GeminiCall(
+            client, model, self._config_for(llm_request, model), self._retry_for(llm_request), stream=stream
+        )
+        aggregator = StreamingAggregator()
+        whole: list[types.GenerateContentResponse] = []
+        try:
+            while (chunks := await call.read()) is not None:
+                if not stream:
+                    whole += chunks
+                    continue
+                for chunk in chunks:
+                    for partial in aggregator.feed(chunk):
+                        yield partial
+        finally:
+            await call.aclose()
+        complete = aggregator.close() if stream else _as_one(whole, aggregator)
+        if complete is not None:
+            yield complete
+
+    async def aclose(self) -> None:
+        """Close the connections. The adapter may be used on; it opens new ones."""
+        if self._http is not None:
+            await self._http.aclose()
+
+    # -- the client ------------------------------------------------------------------------------
+
+    def _is_vertex(self) -> bool:
+        if self.vertexai is not None:
+            return self.vertexai
+        said = os.environ.get("GOOGLE_GENAI_USE_ENTERPRISE") or os.environ.get("GOOGLE_GENAI_USE_VERTEXAI") or ""
+        return said.lower() in ("true", "1")
+
+    def _has_credentials(self) -> bool:
+        """Whether the client can be made without searching this machine and its network for credentials."""
+        has_key = bool(self.api_key or os.environ.get("GOOGLE_API_KEY") or os.environ.get("GEMINI_API_KEY"))
+        if has_key or not self._is_vertex():
+            return has_key
+        options_url = self.http_options.base_url if self.http_options is not None else None
+        base_url = self.base_url or options_url or os.environ.get("GOOGLE_VERTEX_BASE_URL")
+        return bool(self.project or os.environ.get("GOOGLE_CLOUD_PROJECT") or base_url)
+
+    async def _connect_late(self) -> genai.Client:
+        if not self._is_vertex() and not self._has_credentials():
+            raise ConfigurationError(f"The model `{self.model}` has no credentials. {CREDENTIALS}")
+        # The search for credentials reads files and may ask the machine's metadata server.
+        client = await asyncio.to_thread(self._connected)
+        if self._client is None:
+            self._client = client
+        return self._client
+
+    def _connected(self) -> genai.Client:
+        options = types.HttpOptions() if self.http_options is None else shallow_copy(self.http_options)
+        if getattr(options, "aiohttp_client", None) is not None:
+            raise ConfigurationError("`http_options.aiohttp_client` is not supported; pass an `httpx_async_client`.")
+        if self._http is None:
+            given = cast("httpx.AsyncClient | None", options.httpx_async_client)  # pyright: ignore[reportUnknownMemberType]
+            self._http = LoopClient(options.async_client_args, given)
+        options.httpx_async_client = self._http
+        # One TLS context for the clients that google-genai makes beside ours, instead of three of its own.
+        tls = (options.async_client_args or {}).get("verify", default_tls())
+        options.client_args = {"verify": tls, **(options.client_args or {})}
+        options.async_client_args = {"ssl": tls}
+        options.base_url = self.base_url or options.base_url
+        options.retry_options = None
+        options.headers = _labelled(options.headers or {})
+        vertex = self._is_vertex()
+        if not vertex and not os.environ.get("GOOGLE_GENAI_API_VERSION"):
+            options.api_version = options.api_version or _API_VERSION
+        try:
+            return genai.Client(
+                vertexai=vertex,
+                api_key=self.api_key,
+                credentials=self.credentials,
+                project=self.project,
+                location=self.location,
+                http_options=options,
+            )
+        except (ValueError, auth_exceptions.GoogleAuthError) as error:
+            raise ConfigurationError(
+                f"The client for the model `{self.model}` could not be made: {error} {CREDENTIALS}"
+            ) from error
+
+    # -- the request -----------------------------------------------------------------------------
+
+    def _config_for(self, request: LlmRequest, model: str) -> types.GenerateContentConfig:
+        """A private config for google-genai, with the contents as an addition to the body."""
+        contents = request.contents
+        plain = contents.plain() if isinstance(contents, SharedContents) else contents
+        if not plain:
+            raise ModelRequestError(f"The request to the model `{model}` has no contents.", model=model)
+        config = shallow_copy(request.config)
+        config.automatic_function_calling = _NO_CALLING  # the flow calls functions
+        config.should_return_http_response = None
+        if self.backend == "gemini_api":
+            config.labels = None  # labels are for billing on Vertex AI
+        if request.service_tier and config.service_tier is None:
+            config.service_tier = types.ServiceTier(request.service_tier)
+        options = _request_options(request)
+        options.retry_options = None
+        if options.headers:
+            options.headers = _labelled(options.headers)
+        options.extra_body = {"contents": _Json(contents_to_json(legal_contents(plain))), **(options.extra_body or {})}
+        config.http_options = options
+        return config
+
+    def _retry_for(self, request: LlmRequest) -> RetryOptions:
+        """The request's retry options where it has some, else the adapter's."""
+        ours = self.retry_options
+        for theirs in (_request_options(request).retry_options, self.http_options and self.http_options.retry_options):
+            if theirs is not None:
+                return RetryOptions.model_validate({"sleep": ours.sleep, **theirs.__dict__})
+        return ours
+
+
+class _Json(list[dict[str, Any]]):
+    """JSON data that google-genai shall not copy: it copies the config deeply, and these are on it."""
+
+    def __deepcopy__(self, memo: object) -> _Json:
+        return self
+
+
+def _as_one(whole: list[types.GenerateContentResponse], aggregator: StreamingAggregator) -> LlmResponse | None:
+    """The response of an unstreamed call; it is in several pieces only if it had to be continued."""
+    if len(whole) == 1:
+        response = LlmResponse.create(whole[0])
+        response.turn_complete = response.finish_reason is not None
+        return response
+    for piece in whole:
+        aggregator.feed(piece)
+    return aggregator.close()
+
+
+def _request_options(request: LlmRequest) -> types.HttpOptions:
+    """A copy of the request's HTTP options, or fresh ones."""
+    options: Any = request.config.http_options
+    if isinstance(options, Mapping):
+        return types.HttpOptions.model_validate(options)
+    return types.HttpOptions() if options is None else shallow_copy(cast(types.HttpOptions, options))
+
+
+def _labelled(headers: Mapping[str, str]) -> dict[str, str]:
+    """The headers with this library's label, one value for each name. google-genai puts its own before it."""
+    labelled = {name: value for name, value in headers.items() if name.lower() not in _LABELLED}
+    for label in _LABELLED:
+        given = [value for name, value in headers.items() if name.lower() == label]
+        labelled[label] = " ".join(dict.fromkeys([*given, _LABEL]))
+    return labelled

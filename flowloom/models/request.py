@@ -1,0 +1,123 @@
+"""`LlmRequest`: everything that one model call is given (spec §0.2, §3.7)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any, Protocol, Self
+
+from google.genai import types
+from pydantic import BaseModel, ConfigDict, Field
+
+from flowloom.errors import DuplicateToolError
+from flowloom.events.wire import shallow_copy
+
+
+class DeclaredTool(Protocol):
+    """What a request needs to know of a tool."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def declaration(self) -> types.FunctionDeclaration | None:
+        """How the tool is described to a model; None for a tool that is run but not declared."""
+        ...
+
+
+class LlmRequest(BaseModel):
+    """One model call: model name, contents, generation config, and the tools behind the declarations."""
+
+    model_config = ConfigDict(arbitrary_types_allowed=True, defer_build=True, protected_namespaces=())
+
+    model: str | None = None
+    contents: list[types.Content] = Field(default_factory=list[types.Content])
+    config: types.GenerateContentConfig = Field(default_factory=types.GenerateContentConfig)
+    live_connect_config: types.LiveConnectConfig | None = None
+    tools_dict: dict[str, Any] = Field(default_factory=dict, exclude=True)
+    """Tool objects by name. Never serialised."""
+    cache_config: Any | None = None
+    cache_metadata: Any | None = None
+    cacheable_contents_token_count: int | None = None
+    previous_interaction_id: str | None = None
+    service_tier: str | None = None
+    dynamic_instructions: list[str] = Field(default_factory=list[str], exclude=True)
+    """Instructions that belong with the contents, because the agent's static instruction is the system's."""
+
+    @classmethod
+    def empty(cls, model: str | None) -> Self:
+        """A request with nothing in it but the model's name; no validation, about 2 µs."""
+        prototype = _prototypes.get(cls)
+        if prototype is None:
+            prototype = _prototypes[cls] = cls()
+        new = shallow_copy(prototype)
+        fields = new.__dict__
+        fields["model"] = model
+        fields["contents"] = []
+        fields["config"] = shallow_copy(prototype.config)
+        fields["tools_dict"] = {}
+        fields["dynamic_instructions"] = []
+        return new  # pyright: ignore[reportReturnType]
+
+    def append_instructions(self, instructions: Iterable[str] | types.Content) -> None:
+        """Append texts to the system instruction, a blank line between any two. Empty ones are left out."""
+        if isinstance(instructions, types.Content):
+            instructions = [part.text or "" for part in instructions.parts or ()]
+        texts = [text for text in instructions if text]
+        if not texts:
+            return
+        current = self.config.system_instruction
+        if not current:
+            self.config.system_instruction = "\n\n".join(texts)
+        elif isinstance(current, str):
+            self.config.system_instruction = "\n\n".join([current, *texts])
+        else:
+            self.config.system_instruction = _append_to_content(current, "\n\n".join(texts))
+
+    def append_tools(self, tools: Sequence[DeclaredTool]) -> None:
+        """Register tools, and declare those that have a declaration in one common group.
+
+        Raises `DuplicateToolError` when a tool of that name is registered already.
+        """
+        declarations: list[types.FunctionDeclaration] = []
+        for tool in tools:
+            name = tool.name
+            present = self.tools_dict.get(name)
+            if present is not None:
+                raise DuplicateToolError(
+                    f"Two tools are named `{name}`: {present!r} and {tool!r}. Rename one, or give its toolset a "
+                    f"`tool_name_prefix`."
+                )
+            self.tools_dict[name] = tool
+            declaration = tool.declaration
+            if declaration is not None:
+                declarations.append(declaration)
+        if not declarations:
+            return
+        groups = list(self.config.tools or ())
+        for index, group in enumerate(groups):
+            if isinstance(group, types.Tool) and group.function_declarations:
+                merged = shallow_copy(group)
+                merged.__dict__["function_declarations"] = [*group.function_declarations, *declarations]
+                groups[index] = merged
+                break
+        else:
+            groups.append(types.Tool(function_declarations=declarations))
+        self.config.tools = groups
+
+    def set_output_schema(self, output_schema: Any) -> None:
+        """Ask for JSON of this schema: a pydantic model, a type, a `types.Schema` or a JSON schema dict."""
+        self.config.response_schema = output_schema
+        self.config.response_mime_type = "application/json"
+
+
+_prototypes: dict[type[LlmRequest], LlmRequest] = {}
+
+
+def _append_to_content(current: Any, text: str) -> types.Content:
+    """Grow a system instruction that is not plain text by one text part."""
+    if isinstance(current, types.Content):
+        parts = list(current.parts or ())
+        return types.Content(role=current.role or "user", parts=[*parts, types.Part(text=text)])
+    items: list[Any] = list(current) if isinstance(current, list | tuple) else [current]  # pyright: ignore[reportUnknownArgumentType]
+    parts = [types.Part(text=item) if isinstance(item, str) else types.Part.model_validate(item) for item in items]
+    return types.Content(role="user", parts=[*parts, types.Part(text=text)])

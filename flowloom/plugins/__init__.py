@@ -1,0 +1,6 @@
+"""Plugins: hooks over all runs of a runner."""
+
+from flowloom.plugins.base_plugin import BasePlugin
+from flowloom.plugins.plugin_manager import PluginManager
+
+__all__ = ["BasePlugin", "PluginManager"]

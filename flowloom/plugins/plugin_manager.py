@@ -1,0 +1,70 @@
+"""`PluginManager`: the plugins of a runner."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Sequence
+
+from flowloom.context.hooks import Hooks
+from flowloom.errors import ConfigurationError
+from flowloom.plugins.base_plugin import BasePlugin
+
+_log = logging.getLogger("flowloom.plugins")
+
+
+class PluginManager:
+    """Plugins by name, and the hooks they implement. Raises `ConfigurationError` for two of one name.
+
+    `close_timeout` is how many seconds closing one plugin may take.
+    """
+
+    def __init__(self, plugins: Sequence[BasePlugin] | None = None, close_timeout: float = 5.0) -> None:
+        self._plugins: dict[str, BasePlugin] = {}
+        self._close_timeout = close_timeout
+        self._hooks: Hooks | None = None
+        for plugin in plugins or ():
+            self.register_plugin(plugin)
+
+    @property
+    def plugins(self) -> list[BasePlugin]:
+        """The plugins in the order they are asked."""
+        return list(self._plugins.values())
+
+    def register_plugin(self, plugin: BasePlugin) -> None:
+        """Add a plugin, asked after those that are there."""
+        if plugin.name in self._plugins:
+            raise ConfigurationError(f"Two plugins are named `{plugin.name}`. Rename one.")
+        self._plugins[plugin.name] = plugin
+        self._hooks = None
+
+    def get_plugin(self, plugin_name: str) -> BasePlugin | None:
+        """The plugin of that name."""
+        return self._plugins.get(plugin_name)
+
+    @property
+    def hooks(self) -> Hooks:
+        """What the plugins implement, per hook; only methods that are overridden."""
+        if self._hooks is None:
+            self._hooks = Hooks(
+                **{
+                    hook: tuple(
+                        getattr(plugin, method)
+                        for plugin in self._plugins.values()
+                        if getattr(type(plugin), method) is not getattr(BasePlugin, method)
+                        or method in plugin.__dict__
+                    )
+                    for hook in Hooks.names()
+                    for method in (f"{hook}_callback",)
+                }
+            )
+        return self._hooks
+
+    async def close(self) -> None:
+        """Close all plugins; one that fails or takes too long is reported and does not keep the others."""
+        for plugin in self._plugins.values():
+            try:
+                async with asyncio.timeout(self._close_timeout):
+                    await plugin.close()
+            except Exception:
+                _log.exception("Plugin `%s` could not be closed.", plugin.name)

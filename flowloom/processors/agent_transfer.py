@@ -1,0 +1,80 @@
+"""The agent_transfer processor: whom the agent may hand over to (spec §11)."""
+
+from __future__ import annotations
+
+from flowloom.context import InvocationContext
+from flowloom.context.protocols import AnyAgent, AnyLlmAgent, as_llm_agent
+from flowloom.errors import closest_first, quoted_list
+from flowloom.models.request import LlmRequest
+from flowloom.tools.transfer import TRANSFER_TOOL, TransferToAgentTool
+
+
+def agent_transfer(ctx: InvocationContext, request: LlmRequest) -> None:
+    """The transfer tool, and who can be reached with it.
+
+    Reads: the agent's place in the tree; names, descriptions and modes of its neighbours.
+    Writes: `tools_dict`, `config.tools`, `config.system_instruction`.
+    Must come after: instructions and identity; before tool_declarations, so that this tool is declared first.
+    """
+    agent = as_llm_agent(ctx.agent)
+    if agent is None or agent.mode in ("task", "single_turn"):
+        return
+    targets = transfer_targets(agent, ctx.parent)
+    if not targets:
+        return
+    parent = ctx.parent if any(target is ctx.parent for target in targets) else None
+    facts = (parent and parent.name, *((target.name, target.description) for target in targets))
+    made: tuple[object, TransferToAgentTool, str] | None = agent.derived.get("transfer")
+    if made is None or made[0] != facts:
+        names = [target.name for target in targets]
+        made = (facts, TransferToAgentTool(names), _instruction(targets, parent))
+        agent.derived["transfer"] = made
+    request.append_tools((made[1],))
+    request.append_instructions((made[2],))
+
+
+def transfer_targets(agent: AnyLlmAgent, parent: AnyAgent | None) -> list[AnyAgent]:
+    """Whom `agent` may hand over to, below `parent` (spec §11.3): sub-agents, parent, peers, in that order.
+
+    Agents that are delegated to (`task`, `single_turn`) are called and not handed over to. A parent that is no
+    LLM agent runs its children itself: neither it nor they can be reached.
+    """
+    targets = [child for child in agent.sub_agents if _takes_over(child)]
+    above = as_llm_agent(parent)
+    if above is None:
+        return targets
+    if not agent.disallow_transfer_to_parent:
+        targets.append(above)
+    if not agent.disallow_transfer_to_peers:
+        targets.extend(peer for peer in above.sub_agents if peer is not agent and _takes_over(peer))
+    return targets
+
+
+def transfer_problem(ctx: InvocationContext, name: str) -> str | None:
+    """What is wrong with handing over to `name` from here; None if it can be done (decision 5)."""
+    agent = as_llm_agent(ctx.agent)
+    names = [] if agent is None else [target.name for target in transfer_targets(agent, ctx.parent)]
+    if name in names:
+        return None
+    return (
+        f"Agent `{ctx.agent.name}` cannot hand over to `{name}`. It can reach: {quoted_list(closest_first(name, names))}."
+    )
+
+
+def _takes_over(agent: AnyAgent) -> bool:
+    llm_agent = as_llm_agent(agent)
+    return llm_agent is None or llm_agent.mode not in ("task", "single_turn")
+
+
+def _instruction(targets: list[AnyAgent], parent: AnyAgent | None) -> str:
+    lines = ["Other agents that you can hand the conversation over to:"]
+    lines += [f"- {target.name}: {target.description}" if target.description else f"- {target.name}" for target in targets]
+    names = ", ".join(f"`{name}`" for name in sorted(target.name for target in targets))
+    lines.append(
+        f"\nIf you are the best one to answer, answer. If another agent fits better by its description, call "
+        f"`{TRANSFER_TOOL}` with its name and write nothing else.\n"
+        f"The only names that `{TRANSFER_TOOL}` takes: {names}."
+    )
+    if parent is not None:
+        lines.append(f"If neither you nor any of them fits, hand over to `{parent.name}`.")
+    return "\n".join(lines)

@@ -1,0 +1,55 @@
+"""The basic processor: model name and generation config (spec §4)."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+from google.genai import types
+
+from flowloom.context import InvocationContext
+from flowloom.context.protocols import AnyLlmAgent, as_llm_agent
+from flowloom.events.wire import shallow_copy
+from flowloom.models.request import LlmRequest
+from flowloom.processors.model_choice import model_of
+from flowloom.processors.output_schema import needs_response_tool
+
+_EMPTY = types.GenerateContentConfig()
+_PLAIN = (str, int, float, bool, bytes)
+
+
+def basic(ctx: InvocationContext, request: LlmRequest) -> None:
+    """The model's name, and a private copy of the agent's generation config, with its output schema.
+
+    Reads: model, `generate_content_config`, `output_schema`, mode and tools of the agent; labels of the run.
+    Writes: `model`, `config`.
+    Must come after: nothing; it replaces the config, so all that append to it come later.
+    """
+    agent = as_llm_agent(ctx.agent)
+    if agent is None:
+        return
+    request.model = model_of(ctx).model
+    request.config = config = _own_config(agent)
+    run_config = ctx.run_config
+    if run_config.labels:
+        config.labels = (config.labels or {}) | run_config.labels
+    if run_config.http_options is not None:
+        config.http_options = run_config.http_options.model_copy(deep=True)
+    if agent.output_schema is not None and agent.mode != "task" and not needs_response_tool(ctx, agent):
+        request.set_output_schema(agent.output_schema)
+
+
+def _own_config(agent: AnyLlmAgent) -> types.GenerateContentConfig:
+    """A copy that shares nothing that could be changed with the agent's."""
+    source = agent.generate_content_config
+    if source is None:
+        return shallow_copy(_EMPTY)
+    nested: list[str] | None = agent.derived.get("nested_config")
+    if nested is None:
+        nested = [n for n, v in source.__dict__.items() if v is not None and not isinstance(v, _PLAIN)]
+        agent.derived["nested_config"] = nested
+    config = shallow_copy(source)
+    fields: dict[str, Any] = config.__dict__
+    for name in nested:
+        fields[name] = copy.deepcopy(fields[name])
+    return config

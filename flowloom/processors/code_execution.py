@@ -1,0 +1,303 @@
+"""The code_execution processors: running the code that a model writes (spec §11c)."""
+
+from __future__ import annotations
+
+import logging
+import zlib
+from collections.abc import AsyncGenerator, Callable, Sequence
+from inspect import isawaitable, iscoroutinefunction
+from pathlib import PurePosixPath
+from typing import Any
+
+from google.genai import types
+
+from flowloom.context import Context, InvocationContext
+from flowloom.context.protocols import AnyLlmAgent, as_llm_agent
+from flowloom.errors import ConfigurationError
+from flowloom.events.event import Event
+from flowloom.events.parts import content_of, text_part
+from flowloom.events.response import LlmResponse
+from flowloom.events.wire import shallow_copy
+from flowloom.models.request import LlmRequest
+from flowloom.processors.code_executors import (
+    BaseCodeExecutor,
+    BuiltInCodeExecutor,
+    CodeExecutionInput,
+    CodeExecutionResult,
+    File,
+)
+from flowloom.processors.planning import own_content, plain_contents, rewrites_responses
+from flowloom.tools.base_tool import BaseTool
+
+_log = logging.getLogger("flowloom.code_execution")
+
+DATA_FILES = {"text/csv": ".csv", "text/tab-separated-values": ".tsv"}
+"""MIME types of the files that `optimize_data_file` is about, and how their names end."""
+
+
+def code_execution(ctx: InvocationContext, request: LlmRequest) -> None:
+    """How the model can have code run; code and results of earlier steps in the form that it writes and reads.
+
+    Reads: code executor of the agent, `model`, `contents`.
+    Writes: `config.tools` (the model runs code) or `config.system_instruction` and code, results and data files in
+        `contents` (an executor does).
+    Must come after: basic (model and config), instructions, contents.
+    """
+    agent = as_llm_agent(ctx.agent)
+    executor = None if agent is None else _executor_of(agent)
+    if executor is None:
+        return
+    if isinstance(executor, BuiltInCodeExecutor):
+        executor.process_llm_request(request)
+        return
+    instruction = executor.code_instruction()
+    if instruction:
+        request.append_instructions((instruction,))
+    for index, content in enumerate(plain_contents(request)):
+        if any(_is_code(part) for part in content.parts or ()):
+            _code_as_text(own_content(request, index), executor)
+        if executor.optimize_data_file and content.role == "user" and any(map(_is_data, content.parts or ())):
+            _data_as_names(own_content(request, index))
+
+
+async def code_execution_response(
+    ctx: InvocationContext, request: LlmRequest, response: LlmResponse
+) -> AsyncGenerator[Event, None]:
+    """Code in a complete response is run: one event with the code, one with its result, and no other.
+
+    What follows the code in the response is dropped, because it was written without having seen the result. A
+    response that calls a function first is left as it is, and so is every one after too many failures in a row.
+
+    Reads: code executor and planner of the agent, `content`; the session's events, for earlier failures and data files.
+    Writes: `content`: None, so that the model is called again and sees the result. Artifacts: the code's output files.
+    Must come after: planning_response, which tells the text of the response apart.
+    """
+    content = response.content
+    if response.partial or response.error_code or response.interrupted or content is None or not content.parts:
+        return
+    agent = as_llm_agent(ctx.agent)
+    executor = None if agent is None else _executor_of(agent)
+    if agent is None or executor is None or isinstance(executor, BuiltInCodeExecutor):
+        return
+    found = find_code(content.parts, executor.code_block_delimiters, in_plans=rewrites_responses(agent.planner))
+    if found is None:
+        return
+    parts, code = found
+    failures = _failures_in_a_row(ctx)
+    if failures and failures >= executor.error_retry_attempts:
+        _log.warning(
+            "Agent `%s`: code failed %d times in a row; what the model wrote now is not run.", ctx.agent.name, failures
+        )
+        return
+    yield ctx.response_event(response, {"content": content_of("model", parts)})
+    # a tool call, so that whoever records, replays or denies effects has a say in this one too
+    context = Context(ctx)
+    result: dict[str, str] = await ctx.effects.call_tool(ctx, _RunCode(executor), {"code": code}, context)
+    answer = types.CodeExecutionResult(outcome=types.Outcome(result["outcome"]), output=result["output"])
+    response.content = None
+    yield ctx.new_event(
+        {"content": content_of("model", [types.Part(code_execution_result=answer)]), "actions": context.settle()}
+    )
+
+
+def _executor_of(agent: AnyLlmAgent) -> BaseCodeExecutor | None:
+    executor: Any = agent.code_executor
+    if executor is None or isinstance(executor, BaseCodeExecutor):
+        return executor
+    raise ConfigurationError(
+        f"The `code_executor` of agent `{agent.name}` is a {type(executor).__name__}, but must be a BaseCodeExecutor."
+    )
+
+
+# -- the request: what the model is shown ----------------------------------------------------------
+
+
+def _is_code(part: types.Part) -> bool:
+    return part.executable_code is not None or part.code_execution_result is not None
+
+
+def _code_as_text(content: types.Content, executor: BaseCodeExecutor) -> None:
+    """Put code and results between the executor's delimiters; a content of nothing but results is the user's."""
+    parts = content.parts or []
+    before_code, after_code = next(iter(executor.code_block_delimiters), ("", ""))
+    before_result, after_result = executor.execution_result_delimiters
+    if all(part.code_execution_result is not None for part in parts):
+        content.role = "user"
+    for index, part in enumerate(parts):
+        code, result = part.executable_code, part.code_execution_result
+        if code is not None:
+            parts[index] = text_part(f"{before_code}{code.code or ''}{after_code}")
+            parts[index].thought_signature = part.thought_signature
+        elif result is not None:
+            parts[index] = text_part(f"{before_result}{result.output or ''}{after_result}")
+
+
+def _is_data(part: types.Part) -> bool:
+    blob = part.inline_data
+    return blob is not None and blob.mime_type in DATA_FILES and blob.data is not None
+
+
+def _data_as_names(content: types.Content) -> None:
+    parts = content.parts or []
+    for index, part in enumerate(parts):
+        if _is_data(part) and part.inline_data is not None:
+            name = _name_of(part.inline_data)
+            parts[index] = text_part(f"(The file `{name}` is in the working directory of code that you have run.)")
+
+
+def _name_of(data: types.Blob) -> str:
+    """The file name of a user's data; without a name of its own, one that tells different contents apart."""
+    name = PurePosixPath((data.display_name or "").replace("\\", "/")).name
+    if name and name != "..":
+        return name
+    return f"data_{zlib.crc32(data.data or b''):08x}{DATA_FILES.get(data.mime_type or '', '')}"
+
+
+def _data_files(ctx: InvocationContext) -> list[File]:
+    """The user's data files in the session. A later file of the same name replaces the earlier one."""
+    files: dict[str, File] = {}
+    for event in ctx.session.events:
+        if event.author == "user" and event.content is not None:
+            for part in event.content.parts or ():
+                blob = part.inline_data
+                if blob is not None and _is_data(part):
+                    files[_name_of(blob)] = File(_name_of(blob), blob.data or b"", blob.mime_type or "")
+    return list(files.values())
+
+
+# -- the response: finding code and running it -----------------------------------------------------
+
+
+def find_code(
+    parts: Sequence[types.Part], delimiters: Sequence[tuple[str, str]], *, in_plans: bool = False
+) -> tuple[list[types.Part], str] | None:
+    """The first code in a response: the parts up to it, the code itself included, and its text.
+
+    Code is an `executable_code` part without a result, or text between one of the pairs of `delimiters`. Function
+    calls end the search, because they come first. Thoughts are not searched, save for unsigned ones when `in_plans`
+    says that a planner marked them.
+    """
+    text = ""
+    starts: list[tuple[int, int]] = []
+    given: tuple[int, types.ExecutableCode] | None = None
+    for index, part in enumerate(parts):
+        if part.function_call is not None:
+            break
+        if part.executable_code is not None:
+            following = parts[index + 1] if index + 1 < len(parts) else None
+            if following is None or following.code_execution_result is None:
+                given = (index, part.executable_code)
+                break
+        elif part.text and (not part.thought or (in_plans and part.thought_signature is None)):
+            starts.append((index, len(text)))
+            text += part.text
+    block = _first_block(text, delimiters)
+    if block is None:
+        return None if given is None or not given[1].code else (list(parts[: given[0] + 1]), given[1].code)
+    start, code = block
+    index, offset = next(found for found in reversed(starts) if found[1] <= start)
+    kept = list(parts[:index])
+    cut = parts[index]
+    if start > offset:
+        lead = shallow_copy(cut)
+        lead.text = text[offset:start]
+        lead.thought_signature = None
+        kept.append(lead)
+    run = types.Part(executable_code=types.ExecutableCode(code=code, language=types.Language.PYTHON))
+    run.thought_signature = cut.thought_signature  # it signs all of the part, so it goes to the last piece
+    return [*kept, run], code
+
+
+def _first_block(text: str, delimiters: Sequence[tuple[str, str]]) -> tuple[int, str] | None:
+    """Where the first closed, not empty block of code begins, and its code."""
+    first: tuple[int, str] | None = None
+    for before, after in delimiters:
+        start = text.find(before) if before else -1
+        end = text.find(after, start + len(before)) if start >= 0 and after else -1
+        if end >= 0 and (first is None or start < first[0]):
+            first = (start, text[start + len(before) : end])
+    return first if first is not None and first[1].strip() else None
+
+
+def _failures_in_a_row(ctx: InvocationContext) -> int:
+    """How many of this agent's latest executions in this invocation failed, as the session tells it."""
+    failures = 0
+    for event in reversed(ctx.session.events):
+        if event.invocation_id != ctx.invocation_id or event.author != ctx.agent.name or event.branch != ctx.branch:
+            continue
+        parts = event.content.parts if event.content is not None else None
+        if not parts or len(parts) > 1 or parts[0].code_execution_result is None:
+            continue
+        if parts[0].code_execution_result.outcome is types.Outcome.OUTCOME_OK:
+            break
+        failures += 1
+    return failures
+
+
+class _RunCode(BaseTool):
+    """One execution, as an effect. Its result and its context's actions are all that is to be known of it."""
+
+    def __init__(self, executor: BaseCodeExecutor) -> None:
+        super().__init__(name="code_execution", description="Runs the code that the model wrote.")
+        self._executor = executor
+
+    async def run_async(self, *, args: dict[str, Any], tool_context: Context) -> dict[str, str]:
+        ctx, executor = tool_context.get_invocation_context(), self._executor
+        task = CodeExecutionInput(
+            code=args["code"],
+            input_files=_data_files(ctx) if executor.optimize_data_file else [],
+            execution_id=ctx.session.id if executor.stateful else None,
+        )
+        try:
+            result = await _execute(ctx, executor, task)
+        except TimeoutError as error:
+            result = CodeExecutionResult(stderr=str(error), timed_out=True)
+        except Exception as error:
+            kind = type(executor).__name__
+            _log.warning("%s of agent `%s` failed.", kind, ctx.agent.name, exc_info=True)
+            result = CodeExecutionResult(stderr=f"{type(error).__name__}: {error}")
+        said = [result.stdout.rstrip("\n"), result.stderr.rstrip("\n"), _ending(result, executor)]
+        said += await _save(result.output_files, tool_context)
+        output = "\n".join(text for text in said if text) or "The code ran to its end and printed nothing."
+        return {"outcome": _outcome(result).value, "output": output}
+
+
+async def _execute(ctx: InvocationContext, executor: BaseCodeExecutor, task: CodeExecutionInput) -> CodeExecutionResult:
+    if iscoroutinefunction(executor.execute_code):
+        return await executor.execute_code(ctx, task)
+    blocking: Callable[..., Any] = executor.execute_code
+    result: Any = await ctx.run.threads.call("code_execution", blocking, ctx, task)
+    return await result if isawaitable(result) else result
+
+
+def _outcome(result: CodeExecutionResult) -> types.Outcome:
+    if result.timed_out:
+        return types.Outcome.OUTCOME_DEADLINE_EXCEEDED
+    return types.Outcome.OUTCOME_FAILED if result.failed else types.Outcome.OUTCOME_OK
+
+
+def _ending(result: CodeExecutionResult, executor: BaseCodeExecutor) -> str:
+    """How the code ended, where its own words do not say it."""
+    if result.timed_out:
+        limit = executor.timeout_seconds
+        allowed = "the time limit" if limit is None else f"its time limit of {limit:g} seconds"
+        return f"The code was stopped at {allowed}."
+    if result.failed and not result.stderr:
+        return f"The code ended with exit status {result.exit_code}."
+    return ""
+
+
+async def _save(files: Sequence[File], context: Context) -> list[str]:
+    """Save files as artifacts, and tell the model what became of them."""
+    saved: list[str] = []
+    lost: list[str] = []
+    for file in files:
+        name = file.name.replace("/", "_")  # artifacts have no directories
+        try:
+            await context.save_artifact(name, types.Part.from_bytes(data=file.data, mime_type=file.mime_type))
+            saved.append(f"`{name}`")
+        except Exception as error:
+            _log.warning("File `%s`, written by code, was not saved: %s", file.name, error)
+            lost.append(f"`{file.name}`")
+    told = [f"Files saved as artifacts: {', '.join(saved)}"] if saved else []
+    return told + ([f"Files that could not be saved: {', '.join(lost)}"] if lost else [])

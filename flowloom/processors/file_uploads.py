@@ -1,0 +1,52 @@
+"""The file_uploads processor: file names that the Gemini API refuses (spec §11b)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from google.genai import types
+
+from flowloom.context import InvocationContext
+from flowloom.context.protocols import as_llm_agent
+from flowloom.models.contents import SharedContents, copy_content
+from flowloom.models.request import LlmRequest
+from flowloom.processors.model_choice import model_of
+
+
+def file_uploads(ctx: InvocationContext, request: LlmRequest) -> None:
+    """Clear the display names of files in the request, for the Gemini API only. The session keeps them.
+
+    Reads: the model's backend, `contents`.
+    Writes: `contents[i].parts[j].inline_data.display_name` and `.file_data.display_name`.
+    Must come after: everything that writes contents.
+    """
+    if as_llm_agent(ctx.agent) is None or model_of(ctx).backend != "gemini_api":
+        return
+    contents = request.contents
+    if not isinstance(contents, SharedContents):
+        for index, content in enumerate(contents):
+            if _named(content):
+                contents[index] = _without_names(copy_content(content))
+        return
+    plain = contents.plain()
+    candidates: Iterable[int] = range(len(plain)) if contents.touched else contents.media
+    for index in candidates:
+        if _named(plain[index]):
+            _without_names(contents.own(index))
+
+
+def _named(content: types.Content) -> bool:
+    return any(
+        (part.inline_data is not None and part.inline_data.display_name)
+        or (part.file_data is not None and part.file_data.display_name)
+        for part in content.parts or ()
+    )
+
+
+def _without_names(content: types.Content) -> types.Content:
+    for part in content.parts or ():
+        if part.inline_data is not None:
+            part.inline_data.display_name = None
+        if part.file_data is not None:
+            part.file_data.display_name = None
+    return content

@@ -1,0 +1,109 @@
+"""The instructions processor: what the agent is told to do (spec §8.2 to §8.6)."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from inspect import isawaitable
+from typing import Any
+
+from google.genai import types
+
+from flowloom.context import InvocationContext, ReadonlyContext
+from flowloom.context.protocols import AnyLlmAgent, as_llm_agent
+from flowloom.models.request import LlmRequest
+from flowloom.processors.template import BraceTemplate, Template
+
+
+def instructions(ctx: InvocationContext, request: LlmRequest) -> Awaitable[None] | None:
+    """The global instruction (the root agent's), the static one, and the agent's own.
+
+    Reads: instructions of the agent and of the root; state and artifacts, for templates.
+    Writes: `config.system_instruction`; with a static instruction, `dynamic_instructions`.
+    Must come after: basic (which replaces the config), confirmation (whose tools may write state).
+    """
+    agent = as_llm_agent(ctx.agent)
+    if agent is None:
+        return None
+    root = as_llm_agent(ctx.root) or agent
+    texts: list[str] = []
+    slow: list[tuple[int, Awaitable[str], str]] = []
+    for source, owner, kind in ((root.global_instruction, root, "global "), (agent.instruction, agent, "")):
+        if not source:
+            continue
+        try:
+            text = _resolve(ctx, source, owner)
+        except Exception as error:
+            _explain(error, ctx, kind)
+            raise
+        if isinstance(text, str):
+            texts.append(text)
+        else:
+            slow.append((len(texts), text, kind))
+            texts.append("")
+    if slow:
+        return _finish(ctx, agent, request, texts, slow)
+    _write(agent, request, texts, bool(root.global_instruction))
+    return None
+
+
+async def _finish(
+    ctx: InvocationContext,
+    agent: AnyLlmAgent,
+    request: LlmRequest,
+    texts: list[str],
+    slow: list[tuple[int, Awaitable[str], str]],
+) -> None:
+    for index, text, kind in slow:
+        try:
+            texts[index] = await text
+        except Exception as error:
+            _explain(error, ctx, kind)
+            raise
+    root = as_llm_agent(ctx.root) or agent
+    _write(agent, request, texts, bool(root.global_instruction))
+
+
+def _write(agent: AnyLlmAgent, request: LlmRequest, texts: list[str], has_global: bool) -> None:
+    static = agent.static_instruction
+    if not static:
+        request.append_instructions(texts)
+        return
+    if has_global:
+        request.append_instructions(texts[:1])
+    if isinstance(static, str):
+        request.append_instructions([static])
+    else:
+        _append_content(request, types.Content.model_validate(static))
+    request.dynamic_instructions.extend(text for text in (texts[1:] if has_global else texts) if text)
+
+
+def _append_content(request: LlmRequest, content: types.Content) -> None:
+    if all(part.text is not None for part in content.parts or ()):
+        request.append_instructions(content)
+        return
+    before = request.config.system_instruction
+    lead = [types.Part(text=before)] if isinstance(before, str) and before else []
+    request.config.system_instruction = types.Content(role=content.role, parts=[*lead, *(content.parts or ())])
+
+
+def _resolve(ctx: InvocationContext, source: Any, owner: AnyLlmAgent) -> str | Awaitable[str]:
+    if isinstance(source, str):
+        if "{" not in source:
+            return source
+        template = owner.derived.get(source)
+        if template is None:
+            template = owner.derived[source] = BraceTemplate(source)
+        return template.render(ctx, owner.on_missing)
+    if isinstance(source, Template):
+        return source.render(ctx, owner.on_missing)
+    return _provided(source, ctx)
+
+
+def _provided(provider: Callable[[ReadonlyContext], Any], ctx: InvocationContext) -> str | Awaitable[str]:
+    """What a provider says, verbatim (spec §8.3)."""
+    answer = provider(ReadonlyContext(ctx))
+    return answer if isawaitable(answer) else str(answer or "")
+
+
+def _explain(error: Exception, ctx: InvocationContext, kind: str) -> None:
+    error.add_note(f"while resolving the {kind}instruction of agent `{ctx.agent.name}`")

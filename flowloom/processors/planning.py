@@ -1,0 +1,96 @@
+"""The planning processors: an agent's planner on both sides of the model call (spec §11c)."""
+
+from __future__ import annotations
+
+from google.genai import types
+
+from flowloom.context import Context, InvocationContext, ReadonlyContext
+from flowloom.context.protocols import Planner, as_llm_agent
+from flowloom.events.event import Event
+from flowloom.events.response import LlmResponse
+from flowloom.events.wire import shallow_copy
+from flowloom.models.contents import SharedContents, copy_content
+from flowloom.models.request import LlmRequest
+from flowloom.processors.planners import BuiltInPlanner
+
+
+def planning(ctx: InvocationContext, request: LlmRequest) -> None:
+    """The planner's instruction and thinking config; earlier plans as the model's own words.
+
+    Reads: planner of the agent, `contents`.
+    Writes: `config.system_instruction`, `config.thinking_config`, `contents[i].parts[j].thought`.
+    Must come after: basic (which replaces the config), instructions and identity, contents.
+    """
+    planner = _planner_of(ctx)
+    if planner is None:
+        return
+    if isinstance(planner, BuiltInPlanner):
+        planner.apply_thinking_config(request)
+    instruction = planner.build_planning_instruction(ReadonlyContext(ctx), request)
+    if instruction:
+        request.append_instructions((instruction,))
+    if not rewrites_responses(planner):
+        return
+    for index, content in enumerate(plain_contents(request)):
+        if any(_is_plan(part) for part in content.parts or ()):
+            for part in own_content(request, index).parts or ():
+                if _is_plan(part):
+                    part.thought = None
+
+
+def planning_response(ctx: InvocationContext, request: LlmRequest, response: LlmResponse) -> Event | None:
+    """The response with its plans told apart from its answer, as the planner sees them.
+
+    Reads: planner of the agent, `content`.
+    Writes: `content`, as a new one; what the planner writes to state or actions is on the event that it returns.
+    Must come after: nothing; before code_execution_response, which runs code that stands under a plan's tags.
+    """
+    content = response.content
+    if content is None or not content.parts:
+        return None
+    planner = _planner_of(ctx)
+    if planner is None or not rewrites_responses(planner):
+        return None
+    context = Context(ctx)
+    # the response may share its parts with what callbacks and telemetry hold, and planners write to parts
+    parts = planner.process_planning_response(context, copy_content(content).parts or [])
+    if parts:
+        rewritten = shallow_copy(content)
+        rewritten.parts = parts
+        response.content = rewritten
+    actions = context.settle()
+    if any(actions.__dict__.values()):
+        return ctx.new_event({"actions": actions})
+    return None
+
+
+def rewrites_responses(planner: Planner | None) -> bool:
+    """Whether a planner marks plans in the text of responses, and does not leave that to the model."""
+    if planner is None:
+        return False
+    return type(planner).process_planning_response is not BuiltInPlanner.process_planning_response
+
+
+def plain_contents(request: LlmRequest) -> list[types.Content]:
+    """The contents of a request, to be read only; the history behind them is not copied."""
+    contents = request.contents
+    return contents.plain() if isinstance(contents, SharedContents) else contents
+
+
+def own_content(request: LlmRequest, index: int) -> types.Content:
+    """Content `index` of a request as the request's own, to be changed; the session's stays as it is."""
+    contents = request.contents
+    if isinstance(contents, SharedContents):
+        return contents.own(index)
+    contents[index] = copy_content(contents[index])
+    return contents[index]
+
+
+def _planner_of(ctx: InvocationContext) -> Planner | None:
+    agent = as_llm_agent(ctx.agent)
+    return None if agent is None else agent.planner
+
+
+def _is_plan(part: types.Part) -> bool:
+    """Whether a part was marked by a planner. Only a model signs its thoughts, and wants those back unchanged."""
+    return bool(part.thought) and part.thought_signature is None

@@ -1,0 +1,248 @@
+"""Instruction templates: ADK's brace dialect, and full Jinja2 (decision 17, spec §8.6).
+
+Both compile once, to a sandboxed, strict Jinja2 template. Values go in by `str()`, None as nothing, and are never
+rendered again.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Awaitable, Mapping
+from typing import Any, Literal
+
+from jinja2 import ChainableUndefined, DebugUndefined, StrictUndefined, TemplateSyntaxError, UndefinedError, meta
+from jinja2.sandbox import ImmutableSandboxedEnvironment
+
+from flowloom.context import InvocationContext
+from flowloom.errors import InputValidationError, MissingVariableError, TemplateError
+from flowloom.sessions.state import State
+
+OnMissing = Literal["error", "empty", "keep"]
+
+_PLACEHOLDER = re.compile(r"[\\$]?\{+[^{}]*\}+")
+_PREFIXES = ("app", "user", "temp")
+_ARTIFACT = "artifact."
+
+
+def _nothing_for_none(value: Any) -> Any:
+    return "" if value is None else value
+
+
+_UNDEFINED = {"error": StrictUndefined, "empty": ChainableUndefined, "keep": DebugUndefined}
+_environments = {
+    (policy, asynchronous): ImmutableSandboxedEnvironment(
+        undefined=undefined, finalize=_nothing_for_none, enable_async=asynchronous, keep_trailing_newline=True
+    )
+    for policy, undefined in _UNDEFINED.items()
+    for asynchronous in (False, True)
+}
+
+
+class Template:
+    """An instruction in Jinja2: filters, conditions, loops, `{% raw %}`.
+
+    It is rendered over `state` (the session's), `app`, `user` and `temp` (the scopes, without their prefixes),
+    `artifact(name)` (a file's text), `agent` and `session`. Raises `TemplateError` for a syntax error.
+    """
+
+    def __init__(self, source: str) -> None:
+        self.source = source
+        environment = _environments["error", False]
+        try:
+            names = meta.find_undeclared_variables(environment.parse(source))
+        except TemplateSyntaxError as error:
+            raise TemplateError(f"The instruction template is malformed in line {error.lineno}: {error.message}") from error
+        self._uses_artifacts = "artifact" in names
+        self._compiled: dict[str, Any] = {}
+
+    def __repr__(self) -> str:
+        return f"Template({self.source!r})"
+
+    def render(self, ctx: InvocationContext, on_missing: OnMissing = "error") -> str | Awaitable[str]:
+        """The instruction for this agent now. Raises `MissingVariableError`, which names agent, variable and line."""
+        compiled = self._compiled.get(on_missing)
+        if compiled is None:
+            compiled = _environments[on_missing, self._uses_artifacts].from_string(self.source)
+            self._compiled[on_missing] = compiled
+        state = ctx.session.state
+        values = {
+            "state": state,
+            "app": _scope(state, State.APP_PREFIX),
+            "user": _scope(state, State.USER_PREFIX),
+            "temp": _scope(state, State.TEMP_PREFIX),
+            "agent": ctx.agent,
+            "session": ctx.session,
+        }
+        if self._uses_artifacts:
+            return self._render_async(compiled, ctx, values, on_missing)
+        try:
+            return compiled.render(values)
+        except UndefinedError as error:
+            raise _missing(ctx, str(error), _line_of(error)) from error
+
+    async def _render_async(
+        self, compiled: Any, ctx: InvocationContext, values: dict[str, Any], on_missing: OnMissing
+    ) -> str:
+        async def artifact(name: str) -> str:
+            text = await _load_artifact(ctx, name)
+            if text is None and on_missing == "error":
+                raise _missing(ctx, f"artifact `{name}`", None)
+            return text or ""
+
+        try:
+            return await compiled.render_async({**values, "artifact": artifact})
+        except UndefinedError as error:
+            raise _missing(ctx, str(error), _line_of(error)) from error
+
+
+class BraceTemplate:
+    """A plain string in ADK's dialect: `{name}`, `{name?}`, `{app:name}`, `{artifact.file}`, spaces allowed.
+
+    Every other use of braces stays as written, and so do `${x}` and `\\{x}`. `is_plain` tells that nothing is
+    to be filled in.
+    """
+
+    def __init__(self, source: str) -> None:
+        self.source = source
+        self._variables: list[_Variable] = []
+        pieces: list[str] = []
+        end = 0
+        for match in _PLACEHOLDER.finditer(source):
+            variable = _read_variable(match.group(), source.count("\n", 0, match.start()) + 1)
+            if variable is None:
+                continue
+            pieces += [_raw(source[end : match.start()]), "{{ v[%d] }}" % len(self._variables)]
+            self._variables.append(variable)
+            end = match.end()
+        self.is_plain = not self._variables
+        self._has_artifacts = any(variable.artifact is not None for variable in self._variables)
+        self._compiled: Any = None
+        if self._variables:
+            pieces.append(_raw(source[end:]))
+            self._compiled = _environments["error", False].from_string("".join(pieces))
+
+    def render(self, ctx: InvocationContext, on_missing: OnMissing = "error") -> str | Awaitable[str]:
+        """The instruction for this agent now. Raises `MissingVariableError`, which names agent, variable and line."""
+        if self.is_plain:
+            return self.source
+        if self._has_artifacts:
+            return self._render_async(ctx, on_missing)
+        state = ctx.session.state
+        return self._fill([_value_of(variable, ctx, state, on_missing) for variable in self._variables])
+
+    async def _render_async(self, ctx: InvocationContext, on_missing: OnMissing) -> str:
+        values: list[str] = []
+        for variable in self._variables:
+            if variable.artifact is None:
+                values.append(_value_of(variable, ctx, ctx.session.state, on_missing))
+                continue
+            text = None
+            if variable.artifact:
+                text = await _load_artifact(ctx, variable.artifact)
+            elif not variable.optional:
+                raise InputValidationError(
+                    f"The instruction of agent `{ctx.agent.name}`, line {variable.line}, names an artifact without a "
+                    f"file name: {variable.written}"
+                )
+            values.append(_absent(variable, ctx, on_missing, "artifact") if text is None else text)
+        return self._fill(values)
+
+    def _fill(self, values: list[str]) -> str:
+        return self._compiled.render(v=values)
+
+
+class _Variable:
+    __slots__ = ("artifact", "line", "name", "optional", "written")
+
+    def __init__(self, written: str, name: str, optional: bool, artifact: str | None, line: int) -> None:
+        self.written = written
+        self.name = name
+        self.optional = optional
+        self.artifact = artifact
+        self.line = line
+
+
+def _read_variable(written: str, line: int) -> _Variable | None:
+    """What a placeholder names; None if it is no placeholder and stays as written."""
+    if not written.startswith("{"):
+        return None  # ${x} and \\{x} are for somebody else
+    name = written.strip("{}").strip()
+    optional = name.endswith("?")
+    if optional:
+        name = name[:-1]
+    if name.startswith(_ARTIFACT):
+        return _Variable(written, name, optional, name[len(_ARTIFACT) :], line)
+    prefix, colon, rest = name.rpartition(":")
+    if (colon and prefix not in _PREFIXES) or not rest.isidentifier():
+        return None
+    return _Variable(written, name, optional, None, line)
+
+
+def _raw(text: str) -> str:
+    """Literal text in Jinja2 source."""
+    return "{{ " + repr(text) + " }}" if "{" in text else text
+
+
+def _value_of(variable: _Variable, ctx: InvocationContext, state: Mapping[str, Any], on_missing: OnMissing) -> str:
+    if variable.name not in state:
+        return _absent(variable, ctx, on_missing, "variable")
+    value = state[variable.name]
+    return "" if value is None else str(value)
+
+
+def _absent(variable: _Variable, ctx: InvocationContext, on_missing: OnMissing, kind: str) -> str:
+    if variable.optional or on_missing == "empty":
+        return ""
+    if on_missing == "keep":
+        return variable.written
+    name = variable.artifact if kind == "artifact" else variable.name
+    raise _missing(ctx, f"{kind} `{name}`", variable.line)
+
+
+def _missing(ctx: InvocationContext, what: str, line: int | None) -> MissingVariableError:
+    where = f", line {line}" if line else ""
+    known = ", ".join(sorted(ctx.session.state)) or "none"
+    return MissingVariableError(
+        f"The instruction of agent `{ctx.agent.name}`{where} needs the {what}, which is not there. State keys: "
+        f"{known}. Set it, write `{{name?}}` if it may be missing, or set the agent's `on_missing`.",
+        variable=what.split("`")[1] if "`" in what else what,
+        agent=ctx.agent.name,
+        line=line,
+    )
+
+
+def _line_of(error: UndefinedError) -> int | None:
+    trace, line = error.__traceback__, None
+    while trace is not None:
+        if trace.tb_frame.f_code.co_filename == "<template>":
+            line = trace.tb_lineno
+        trace = trace.tb_next
+    return line
+
+
+def _scope(state: Mapping[str, Any], prefix: str) -> dict[str, Any]:
+    return {key[len(prefix) :]: value for key, value in state.items() if key.startswith(prefix)}
+
+
+async def _load_artifact(ctx: InvocationContext, name: str) -> str | None:
+    service = ctx.artifact_service
+    if service is None:
+        raise TemplateError(
+            f"The instruction of agent `{ctx.agent.name}` names the artifact `{name}`, but there is no artifact "
+            f"service. Give one to the runner."
+        )
+    session = ctx.session
+    part = await service.load_artifact(
+        app_name=session.app_name, user_id=session.user_id, session_id=session.id, filename=name
+    )
+    return None if part is None else part.text or ""
+
+
+async def inject_session_state(template: str, context: Any) -> str:
+    """Fill a text in the brace dialect, for instruction providers that want it (spec §8.3).
+
+    `context` is the `ReadonlyContext` that the provider was given.
+    """
+    rendered = BraceTemplate(template).render(context.invocation_context)
+    return rendered if isinstance(rendered, str) else await rendered
+

@@ -1,0 +1,57 @@
+"""The tools processor: which tools the agent has (spec §5)."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Sequence
+from typing import Any, TypeGuard
+
+from flowloom.context import InvocationContext, ReadonlyContext
+from flowloom.context.protocols import RunnableTool, RunnableToolset, as_llm_agent
+from flowloom.errors import DuplicateToolError
+from flowloom.models.request import LlmRequest
+
+
+def tools(ctx: InvocationContext, request: LlmRequest) -> Awaitable[None] | None:
+    """Resolve the agent's tools, once per agent run: each toolset is listed once.
+
+    Reads: tools of the agent.
+    Writes: `ctx.tools`.
+    Must come after: nothing; confirmation needs it to dispatch by name.
+    """
+    agent = as_llm_agent(ctx.agent)
+    if agent is None or ctx.tools is not None:
+        return None
+    own = agent.own_tools
+    if any(is_toolset(tool) for tool in own):
+        return _resolve(ctx, own)
+    ctx.tools = own  # pyright: ignore[reportAttributeAccessIssue] - no toolset among them
+    return None
+
+
+def is_toolset(tool: Any) -> TypeGuard[RunnableToolset]:
+    """Whether an entry of an agent's tools is a set that has to be listed."""
+    return hasattr(tool, "get_tools_with_prefix")
+
+
+async def _resolve(ctx: InvocationContext, own: Sequence[RunnableTool | RunnableToolset]) -> None:
+    readonly = ReadonlyContext(ctx)
+    resolved: list[RunnableTool] = []
+    seen: dict[str, RunnableTool] = {}
+    for entry in own:
+        if not is_toolset(entry):
+            found: Sequence[RunnableTool] = [entry]  # type: ignore[list-item]
+        else:
+            try:
+                found = await entry.get_tools_with_prefix(readonly)
+            except Exception as error:
+                error.add_note(f"while listing toolset {type(entry).__name__} of agent `{ctx.agent.name}`")
+                raise
+        for tool in found:
+            if tool.name in seen:
+                raise DuplicateToolError(
+                    f"Agent `{ctx.agent.name}` has two tools named `{tool.name}`: {seen[tool.name]!r} and {tool!r}. Give "
+                    f"the toolset a `tool_name_prefix`, or filter one out."
+                )
+            seen[tool.name] = tool
+            resolved.append(tool)
+    ctx.tools = resolved

@@ -1,0 +1,21 @@
+"""Sessions: state, event logs, the services that keep them, and the projection of a log for a model."""
+
+from flowloom.sessions.history import History, Projection, Viewer, project, visible
+from flowloom.sessions.in_memory import InMemorySessionService
+from flowloom.sessions.service import BaseSessionService, GetSessionConfig, ListSessionsResponse
+from flowloom.sessions.session import Session
+from flowloom.sessions.state import State
+
+__all__ = [
+    "BaseSessionService",
+    "GetSessionConfig",
+    "History",
+    "InMemorySessionService",
+    "ListSessionsResponse",
+    "Projection",
+    "Session",
+    "State",
+    "Viewer",
+    "project",
+    "visible",
+]

@@ -1,0 +1,384 @@
+"""The history projection: from a session's event log to the contents one agent is shown (spec §9).
+
+`project` builds the contents of a whole log. `History` keeps, per viewer, what was built so far and extends it by
+the new events only; a property test holds that both give the same list. Plain events append to a view, and so does
+a function response that directly follows its call. Whatever reorders (late responses, merges, rewinds,
+compaction) rebuilds the view, because it is rare.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from google.genai import types
+
+from flowloom.events.event import Event
+from flowloom.events.ids import CLIENT_CALL_PREFIX
+from flowloom.events.wire import shallow_copy
+from flowloom.sessions.rearrange import HistoryItem, rearrange
+
+_log = logging.getLogger("flowloom.history")
+
+HIDDEN_CALLS = frozenset({"adk_request_credential", "adk_request_confirmation"})
+"""Calls between the engine and the client; an event that holds one is never shown to a model (spec §9.2d)."""
+
+FOREIGN_LEAD_IN = "For context, this happened elsewhere in the conversation:"
+
+
+@dataclass(frozen=True, slots=True)
+class Viewer:
+    """Who looks at a history, and how. Equal viewers share one projection."""
+
+    agent: str
+    branch: str | None = None
+    isolation_scope: str | None = None
+    current_turn_only: bool = False
+    """Whether only what came since the latest input is shown (`include_contents="none"`)."""
+    keeps_call_ids: bool = False
+    """Whether call ids that were minted here stay in the contents."""
+    foreign_thoughts: bool = False
+    """Whether the thoughts of other agents are shown (as context)."""
+
+
+Visible = Callable[[Event, Viewer], bool]
+
+
+def visible(event: Event, viewer: Viewer) -> bool:
+    """Whether `viewer` may see `event`: the rule of branches and isolation scopes (spec §9.2b, c).
+
+    A branch is a dotted path. An event is seen from its own branch and from branches below it, and everywhere if
+    it has none; a viewer without a branch sees all branches. The isolation scopes must be equal. A pure function;
+    `Contents(visible=...)` takes another one.
+    """
+    if event.isolation_scope != viewer.isolation_scope and (event.isolation_scope or viewer.isolation_scope):
+        return False
+    theirs, ours = event.branch, viewer.branch
+    return not theirs or not ours or theirs == ours or ours.startswith(theirs + ".")
+
+
+class History:
+    """The projections of one session's log, by viewer. It belongs to a session and dies with it."""
+
+    MAX_VIEWS = 64
+
+    __slots__ = ("_reported", "_views")
+
+    def __init__(self) -> None:
+        self._views: dict[tuple[Viewer, Visible], _View] = {}
+        self._reported: set[str] = set()
+
+    def contents(self, events: Sequence[Event], viewer: Viewer, rule: Visible = visible) -> Projection:
+        """What `viewer` is shown of `events`; work is proportional to the events not yet seen.
+
+        The result's list belongs to the history: copy it before changing it.
+        """
+        key = (viewer, rule)
+        view = self._views.get(key)
+        if view is None:
+            if len(self._views) >= self.MAX_VIEWS:
+                del self._views[next(iter(self._views))]
+            view = self._views[key] = _View(viewer, rule)
+        view.advance(events)
+        for orphan in view.projection.orphans:
+            if orphan not in self._reported:
+                self._reported.add(orphan)
+                _log.warning(
+                    "The function response `%s` answers no call that agent `%s` made; it is left out of the request.",
+                    orphan,
+                    viewer.agent,
+                )
+        return view.projection
+
+
+@dataclass(slots=True)
+class Projection:
+    """Contents in the order a model is given them."""
+
+    contents: list[types.Content] = field(default_factory=list[types.Content])
+    media: list[int] = field(default_factory=list[int])
+    """Indices of the contents that hold inline or file data."""
+    orphans: list[str] = field(default_factory=list[str])
+    """Ids of function responses that answer no call."""
+
+
+def project(events: Sequence[Event], viewer: Viewer, rule: Visible = visible) -> Projection:
+    """The contents of a whole log for `viewer`, from scratch."""
+    view = _View(viewer, rule)
+    view.rebuild(events)
+    return view.projection
+
+
+class _View:
+    """One viewer's projection and where it stands in the log."""
+
+    __slots__ = ("_consumed", "_first", "_last", "_open_calls", "_rebuild_next", "_rule", "_viewer", "projection")
+
+    def __init__(self, viewer: Viewer, rule: Visible) -> None:
+        self._viewer = viewer
+        self._rule = rule
+        self._reset()
+
+    def _reset(self) -> None:
+        self.projection = Projection()
+        self._consumed = 0
+        self._first: Event | None = None
+        self._last: Event | None = None
+        self._open_calls: frozenset[str] | None = None  # ids of the calls in the latest item, if it was a call
+        self._rebuild_next = False
+
+    def advance(self, events: Sequence[Event]) -> None:
+        """Bring the projection up to date with `events`."""
+        count, done = len(events), self._consumed
+        if done > count or (done and (events[done - 1] is not self._last or events[0] is not self._first)):
+            return self.rebuild(events)
+        if done == count:
+            return None
+        if self._rebuild_next:
+            return self.rebuild(events)
+        for index in range(done, count):
+            if not self._append(events[index]):
+                return self.rebuild(events)
+        self._mark(events)
+        return None
+
+    def _mark(self, events: Sequence[Event]) -> None:
+        self._consumed = len(events)
+        if events:
+            self._first, self._last = events[0], events[-1]
+
+    def _append(self, event: Event) -> bool:
+        """Extend the view by one event. False if only a rebuild can tell what the view is now."""
+        if _reorders(event):
+            return False
+        item = _item_of(event, self._viewer, self._rule)
+        if item is None:
+            return True
+        if item.transcription is not None:
+            return False
+        if self._viewer.current_turn_only and _starts_turn(item, event, self._viewer):
+            self.projection = Projection()
+            self._open_calls = None
+        if item.responses:
+            if self._open_calls is None or not self._open_calls.issuperset(item.responses):
+                return False
+            self._open_calls = None
+        else:
+            self._open_calls = _distinct(item.calls)
+        self._emit(item.content)
+        return True
+
+    def _emit(self, content: types.Content) -> None:
+        shown = _for_model(content, self._viewer.keeps_call_ids)
+        if shown is None:
+            return
+        if any(part.inline_data is not None or part.file_data is not None for part in shown.parts or ()):
+            self.projection.media.append(len(self.projection.contents))
+        self.projection.contents.append(shown)
+
+    def rebuild(self, events: Sequence[Event]) -> None:
+        """Build the view from the whole log."""
+        self._reset()
+        viewer = self._viewer
+        items: list[HistoryItem] = []
+        for event in _effective(events):
+            item = _item_of(event, viewer, self._rule)
+            if item is None:
+                continue
+            if viewer.current_turn_only and _starts_turn(item, event):
+                items.clear()
+            items.append(item)
+        merged = _merge_transcriptions(items)
+        arranged = rearrange(merged)
+        for content in arranged.contents:
+            self._emit(content)
+        self.projection.orphans.extend(arranged.orphans)
+        self._rebuild_next = arranged.drops_between
+        last = merged[-1] if merged else None
+        self._open_calls = None if last is None or last.responses else _distinct(last.calls)
+        self._mark(events)
+
+
+def _distinct(calls: list[str]) -> frozenset[str] | None:
+    """The ids of an item's calls; None if there are none, or if they do not tell the calls apart."""
+    ids = frozenset(calls)
+    return ids if calls and len(ids) == len(calls) and "" not in ids else None
+
+
+def _reorders(event: Event) -> bool:
+    actions = event.actions
+    return actions.rewind_before_invocation_id is not None or actions.compaction is not None
+
+
+def _effective(events: Sequence[Event]) -> Iterable[Event]:
+    """The log after its rewinds and compactions."""
+    if not any(_reorders(event) for event in events):
+        return events
+    kept: list[Event] = []
+    for event in events:
+        target = event.actions.rewind_before_invocation_id
+        if target is None:
+            kept.append(event)
+            continue
+        start = next((i for i, e in enumerate(kept) if e.invocation_id == target), len(kept))
+        del kept[start:]
+    return _compacted(kept)
+
+
+def _compacted(events: list[Event]) -> list[Event]:
+    """Each span of events that has a summary is replaced by it; a wider or later summary wins."""
+    for at, summary in enumerate(events):
+        compaction = summary.actions.compaction
+        if compaction is None:
+            continue
+        first, last = compaction.start_timestamp, compaction.end_timestamp
+        covered = [
+            i
+            for i, event in enumerate(events[:at])
+            if ((c := event.actions.compaction) is None and first <= event.timestamp <= last)
+            or (c is not None and first <= c.start_timestamp and c.end_timestamp <= last)
+        ]
+        stand_in = shallow_copy(summary)
+        stand_in.actions = stand_in.actions.model_copy(update={"compaction": None})
+        stand_in.content = compaction.compacted_content
+        stand_in.author = "user"
+        stand_in.branch = None
+        covered_set = set(covered)
+        rest = [event for i, event in enumerate(events) if i not in covered_set and i != at]
+        rest.insert(covered[0] if covered else at, stand_in)
+        return _compacted(rest)
+    return events
+
+
+def _item_of(event: Event, viewer: Viewer, rule: Visible) -> HistoryItem | None:
+    """What one event contributes, or None if it is not shown."""
+    content = event.content
+    if content is None or not content.role or not content.parts:
+        return _transcription_of(event) if rule(event, viewer) else None
+    if not rule(event, viewer):
+        return None
+    calls: list[str] = []
+    responses: list[str] = []
+    for part in content.parts:
+        call, response = part.function_call, part.function_response
+        if call is not None:
+            if call.name in HIDDEN_CALLS:
+                return None
+            calls.append(call.id or "")
+        elif response is not None:
+            if response.name in HIDDEN_CALLS:
+                return None
+            responses.append(response.id or "")
+    if event.author != viewer.agent and event.author != "user":
+        told = foreign_content(event.author, content, viewer.foreign_thoughts)
+        return None if told is None else HistoryItem(told, [], [], foreign=True)
+    return HistoryItem(content, calls, responses)
+
+
+def _transcription_of(event: Event) -> HistoryItem | None:
+    for role, heard in (("user", event.input_transcription), ("model", event.output_transcription)):
+        if heard is not None and heard.text:
+            return HistoryItem(
+                types.Content(role=role, parts=[types.Part(text=heard.text)]), [], [], transcription=role
+            )
+    return None
+
+
+def _merge_transcriptions(items: list[HistoryItem]) -> list[HistoryItem]:
+    """Neighbouring transcriptions of one speaker become one text (spec §9.5)."""
+    if not any(item.transcription for item in items):
+        return items
+    merged: list[HistoryItem] = []
+    texts: list[str] = []
+    for index, item in enumerate(items):
+        if item.transcription is None:
+            merged.append(item)
+            continue
+        texts.append((item.content.parts or [types.Part()])[0].text or "")
+        following = items[index + 1].transcription if index + 1 < len(items) else None
+        if following != item.transcription:
+            spoken = types.Content(role=item.transcription, parts=[types.Part(text="".join(texts))])
+            merged.append(HistoryItem(spoken, [], [], transcription=item.transcription))
+            texts = []
+    return merged
+
+
+def _starts_turn(item: HistoryItem, event: Event) -> bool:
+    """Whether a turn begins here: input from the user or another agent (spec §9.9).
+
+    A message of nothing but function responses goes on with the turn that called.
+    """
+    if item.foreign:
+        return True
+    if event.author != "user" or item.content.role != "user":
+        return False
+    return not item.responses or len(item.responses) < len(item.content.parts or ())
+
+
+def foreign_content(author: str, content: types.Content, thoughts: bool = False) -> types.Content | None:
+    """Another agent's content as user content that tells about it (spec §9.4); None if nothing is left to tell."""
+    parts: list[types.Part] = []
+    for part in content.parts or ():
+        if part.thought and not thoughts:
+            continue
+        if part.text:
+            parts.append(types.Part(text=f"[{author}] said: {part.text}"))
+        elif part.function_call is not None:
+            call = part.function_call
+            parts.append(types.Part(text=f"[{author}] called tool `{call.name}` with parameters: {_json(call.args)}"))
+        elif part.function_response is not None:
+            answer = part.function_response
+            text = f"[{author}] tool `{answer.name}` returned: {_json(answer.response)}"
+            parts.append(types.Part(text=text))
+        elif not _is_empty(part) and part.thought_signature is None:
+            parts.append(part)
+    if not parts:
+        return None
+    return types.Content(role="user", parts=[types.Part(text=FOREIGN_LEAD_IN), *parts])
+
+
+def _json(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"), default=str)
+
+
+def _is_empty(part: types.Part) -> bool:
+    if part.text:
+        return False
+    return all(value is None or name in ("text", "thought") for name, value in part.__dict__.items())
+
+
+def _for_model(content: types.Content, keeps_call_ids: bool) -> types.Content | None:
+    """The content as it is sent (spec §9.8): empty parts dropped, minted call ids taken off; shared if unchanged."""
+    parts = content.parts or []
+    changed = False
+    shown: list[types.Part] = []
+    for part in parts:
+        if not part.text and _is_empty(part):
+            changed = True
+            continue
+        sent = part
+        if not keeps_call_ids:
+            call, response = part.function_call, part.function_response
+            if call is not None and call.id and call.id.startswith(CLIENT_CALL_PREFIX):
+                sent = shallow_copy(part)
+                bare_call = shallow_copy(call)
+                bare_call.__dict__["id"] = None
+                sent.__dict__["function_call"] = bare_call
+                changed = True
+            elif response is not None and response.id and response.id.startswith(CLIENT_CALL_PREFIX):
+                sent = shallow_copy(part)
+                bare_response = shallow_copy(response)
+                bare_response.__dict__["id"] = None
+                sent.__dict__["function_response"] = bare_response
+                changed = True
+        shown.append(sent)
+    if not changed:
+        return content
+    if not shown:
+        return None
+    new = shallow_copy(content)
+    new.__dict__["parts"] = shown
+    return new

@@ -1,0 +1,170 @@
+"""`InMemorySessionService`: sessions that live as long as the process (spec §19)."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+from uuid import uuid4
+
+from flowloom.errors import AlreadyExistsError, InputValidationError, SessionNotFoundError
+from flowloom.events.event import Event
+from flowloom.sessions.history import History
+from flowloom.sessions.service import (
+    BaseSessionService,
+    GetSessionConfig,
+    ListSessionsResponse,
+    apply_event,
+    without_temp_state,
+)
+from flowloom.sessions.session import Session
+from flowloom.sessions.state import merge_scopes, own_value, split_by_scope
+
+_Key = tuple[str, str, str]
+_KeyT = TypeVar("_KeyT")
+
+
+@dataclass(slots=True)
+class _Stored:
+    state: dict[str, Any]
+    last_update_time: float
+    events: list[Event] = field(default_factory=list[Event])
+    ids: set[str] = field(default_factory=set[str])
+    history: History = field(default_factory=History)
+
+
+class InMemorySessionService(BaseSessionService):
+    """Keeps sessions in dictionaries. Every operation is atomic within an event loop.
+
+    The `*_sync` methods do the same without an event loop.
+    """
+
+    def __init__(self) -> None:
+        self._sessions: dict[_Key, _Stored] = {}
+        self._app_state: dict[str, dict[str, Any]] = {}
+        self._user_state: dict[tuple[str, str], dict[str, Any]] = {}
+
+    async def create_session(
+        self, *, app_name: str, user_id: str, state: dict[str, Any] | None = None, session_id: str | None = None
+    ) -> Session:
+        return self.create_session_sync(app_name=app_name, user_id=user_id, state=state, session_id=session_id)
+
+    def create_session_sync(
+        self, *, app_name: str, user_id: str, state: dict[str, Any] | None = None, session_id: str | None = None
+    ) -> Session:
+        """`create_session` without an event loop."""
+        if not app_name or not user_id:
+            raise InputValidationError("A session needs an app name and a user id; one of them is empty.")
+        session_id = (session_id or "").strip() or str(uuid4())
+        key = (app_name, user_id, session_id)
+        if key in self._sessions:
+            raise AlreadyExistsError(
+                f"Session `{session_id}` of user `{user_id}` in app `{app_name}` exists already. "
+                f"Get it with `get_session`, or leave `session_id` out for a new id."
+            )
+        app, user, own = split_by_scope(state or {})
+        self._write_shared(app_name, user_id, app, user)
+        stored = _Stored(_owned(own), time.time())
+        self._sessions[key] = stored
+        return self._snapshot(key, stored)
+
+    async def get_session(
+        self, *, app_name: str, user_id: str, session_id: str, config: GetSessionConfig | None = None
+    ) -> Session | None:
+        return self.get_session_sync(app_name=app_name, user_id=user_id, session_id=session_id, config=config)
+
+    def get_session_sync(
+        self, *, app_name: str, user_id: str, session_id: str, config: GetSessionConfig | None = None
+    ) -> Session | None:
+        """`get_session` without an event loop."""
+        key = (app_name, user_id, session_id)
+        stored = self._sessions.get(key)
+        return None if stored is None else self._snapshot(key, stored, config)
+
+    async def list_sessions(self, *, app_name: str, user_id: str | None = None) -> ListSessionsResponse:
+        return self.list_sessions_sync(app_name=app_name, user_id=user_id)
+
+    def list_sessions_sync(self, *, app_name: str, user_id: str | None = None) -> ListSessionsResponse:
+        """`list_sessions` without an event loop."""
+        found = [
+            self._snapshot(key, stored, GetSessionConfig(num_recent_events=0))
+            for key, stored in self._sessions.items()
+            if key[0] == app_name and user_id in (None, key[1])
+        ]
+        return ListSessionsResponse(sessions=sorted(found, key=lambda session: session.last_update_time))
+
+    async def delete_session(self, *, app_name: str, user_id: str, session_id: str) -> None:
+        self.delete_session_sync(app_name=app_name, user_id=user_id, session_id=session_id)
+
+    def delete_session_sync(self, *, app_name: str, user_id: str, session_id: str) -> None:
+        """`delete_session` without an event loop."""
+        self._sessions.pop((app_name, user_id, session_id), None)
+
+    async def get_user_state(self, *, app_name: str, user_id: str) -> dict[str, Any]:
+        return _owned(self._user_state.get((app_name, user_id), {}))
+
+    def adopt(self, session: Session) -> None:
+        """Put a session that was built elsewhere into the store, with its events and state as they are."""
+        app, user, own = split_by_scope(session.state)
+        self._write_shared(session.app_name, session.user_id, app, user)
+        self._sessions[(session.app_name, session.user_id, session.id)] = _Stored(
+            _owned(own),
+            session.last_update_time,
+            list(session.events),
+            {event.id for event in session.events},
+            session.history,
+        )
+
+    async def append_event(self, session: Session, event: Event) -> Event:
+        if event.partial:
+            return event
+        stored = self._sessions.get((session.app_name, session.user_id, session.id))
+        if stored is None:
+            raise SessionNotFoundError(
+                f"Session `{session.id}` of user `{session.user_id}` in app `{session.app_name}` is not in this "
+                f"service, so nothing can be appended to it. Create it with `create_session` first."
+            )
+        if event.id in stored.ids:
+            return event
+        kept = without_temp_state(event)
+        if kept.actions.state_delta:
+            app, user, own = split_by_scope(kept.actions.state_delta)
+            self._write_shared(session.app_name, session.user_id, app, user)
+            stored.state.update(_owned(own))
+        stored.events.append(kept)
+        stored.ids.add(kept.id)
+        stored.last_update_time = kept.timestamp
+        apply_event(session, event, kept)
+        return kept
+
+    def _write_shared(self, app_name: str, user_id: str, app: dict[str, Any], user: dict[str, Any]) -> None:
+        if app:
+            self._app_state.setdefault(app_name, {}).update(_owned(app))
+        if user:
+            self._user_state.setdefault((app_name, user_id), {}).update(_owned(user))
+
+    def _snapshot(self, key: _Key, stored: _Stored, config: GetSessionConfig | None = None) -> Session:
+        app_name, user_id, session_id = key
+        events = stored.events.copy()
+        if config is not None:
+            if config.num_recent_events is not None:
+                events = events[-config.num_recent_events :] if config.num_recent_events else []
+            if config.after_timestamp is not None:
+                events = [event for event in events if event.timestamp >= config.after_timestamp]
+        session = Session.model_construct(
+            id=session_id,
+            app_name=app_name,
+            user_id=user_id,
+            state=merge_scopes(
+                self._app_state.get(app_name, {}), self._user_state.get((app_name, user_id), {}), stored.state
+            ),
+            events=events,
+            last_update_time=stored.last_update_time,
+        )
+        if config is None:
+            session.share_history(stored.history)
+        return session
+
+
+def _owned(values: dict[_KeyT, Any]) -> dict[_KeyT, Any]:
+    return {key: own_value(value) for key, value in values.items()}

@@ -1,0 +1,39 @@
+"""`Session`: one conversation's state and log."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pydantic import ConfigDict, Field, PrivateAttr
+
+from flowloom.events.event import Event
+from flowloom.events.wire import WireModel
+from flowloom.sessions.history import History
+
+
+class Session(WireModel):
+    """A conversation: who, its state (all scopes merged), and its events in the order they were stored.
+
+    A session object is a snapshot for one run. It changes through `append_event` of its service only.
+    """
+
+    model_config = ConfigDict(defer_build=True)
+
+    id: str
+    app_name: str = ""
+    user_id: str = ""
+    state: dict[str, Any] = Field(default_factory=dict)
+    events: list[Event] = Field(default_factory=list[Event])
+    last_update_time: float = 0.0
+    """Epoch seconds of the latest event."""
+
+    _history: History = PrivateAttr(default_factory=History)
+
+    @property
+    def history(self) -> History:
+        """The projections of `events` that were built so far. They live and die with the session."""
+        return self._history
+
+    def share_history(self, history: History) -> None:
+        """Go on with the projections of another snapshot of the same session."""
+        self._history = history

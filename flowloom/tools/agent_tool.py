@@ -1,0 +1,145 @@
+"""`AgentTool`: an agent as a tool (decision 32)."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from google.genai import types
+
+from flowloom.context import Context, InvocationContext, Run
+from flowloom.context.hooks import NO_HOOKS
+from flowloom.context.protocols import AnyAgent, as_llm_agent
+from flowloom.errors import ToolError
+from flowloom.events.event import Event
+from flowloom.events.parts import content_of, text_part
+from flowloom.events.wire import shallow_copy
+from flowloom.sessions.in_memory import InMemorySessionService
+from flowloom.sessions.session import Session
+from flowloom.sessions.state import State
+from flowloom.tools.base_tool import BaseTool
+from flowloom.tools.delegation import call_declaration, input_schema_of
+from flowloom.tools.output import OutputSchema, validated_arguments
+
+PARENT_CALL = "agent_tool_call_id"
+"""The key of an event's `custom_metadata` that marks the events of agents that run as tools."""
+
+
+class AgentTool(BaseTool):
+    """Lets a model call another agent like a function, and get its final answer as the result.
+
+    The agent has a history of its own, and shares state and artifacts with the caller. Its usage counts into the
+    caller's run; its events reach the caller's stream, marked, if `RunConfig.forward_agent_tool_events` is set.
+
+    `skip_summarization` shows the answer to the user as it is. `include_plugins` lets the caller's plugins see
+    the agent's agent, model and tool calls. `propagate_grounding_metadata` leaves the grounding of the answer in
+    the state, under `temp:grounding_metadata`.
+    """
+
+    def __init__(
+        self,
+        agent: AnyAgent,
+        skip_summarization: bool = False,
+        *,
+        include_plugins: bool = True,
+        propagate_grounding_metadata: bool = False,
+        timeout: float | None = None,
+        retries: int = 0,
+    ) -> None:
+        super().__init__(
+            name=agent.name, description=agent.description.strip(), timeout=timeout, retries=retries
+        )
+        self.agent = agent
+        self.skip_summarization = skip_summarization
+        self.include_plugins = include_plugins
+        self.propagate_grounding_metadata = propagate_grounding_metadata
+        source = input_schema_of(agent)
+        self._input = None if source is None else OutputSchema(source)
+
+    def _get_declaration(self) -> types.FunctionDeclaration:
+        return call_declaration(self.agent, self._input)
+
+    async def run_async(self, *, args: dict[str, Any], tool_context: Context) -> Any:
+        """Run the agent on the arguments; its answer, as data if it has an output schema."""
+        if self.skip_summarization:
+            tool_context.actions.skip_summarization = True
+        ctx = self._context(self._message(args), tool_context)
+        await ctx.start()
+        last: Event | None = None
+        events = self.agent.run_async(ctx)
+        try:
+            async for event in events:
+                self._share(event, tool_context)
+                if event.partial:
+                    continue
+                if event.content is not None or event.error_code:
+                    last = event
+        finally:
+            await events.aclose()
+        return self._result(last, tool_context)
+
+    def _message(self, args: dict[str, Any]) -> types.Content:
+        if self._input is None:
+            text = args.get("request")
+            text = text if isinstance(text, str) else json.dumps(args, ensure_ascii=False)
+        else:
+            text = json.dumps(validated_arguments(self._input, args), ensure_ascii=False)
+        return content_of("user", [text_part(text)])
+
+    def _context(self, message: types.Content, tool_context: Context) -> InvocationContext:
+        """A run of its own: history apart, everything else shared with the caller's."""
+        caller = tool_context.invocation_context
+        outer = caller.run
+        # the same app, user and id, so that artifacts are the caller's; the same state object
+        session = Session(id=caller.session.id, app_name=caller.app_name, user_id=caller.user_id)
+        service = InMemorySessionService()
+        service.adopt(session)
+        session.state = caller.session.state
+        run = Run(
+            invocation_id=outer.invocation_id,
+            session=session,
+            session_service=service,
+            artifact_service=outer.artifact_service,
+            memory_service=outer.memory_service,
+            credential_service=outer.credential_service,
+            config=outer.config,
+            user_content=message,
+            hooks=outer.hooks if self.include_plugins else NO_HOOKS,
+            effects=outer.effects,
+            totals=outer.totals,
+            threads=outer.threads,
+        )
+        ctx = InvocationContext(agent=self.agent, run=run, lineage=())
+        ctx.path_prefix = f"{caller.effect_key('tool', tool_context.call_index)}/"
+        ctx.agent_span = caller.agent_span
+        ctx.outbox = caller.outbox
+        return ctx
+
+    def _share(self, event: Event, tool_context: Context) -> None:
+        """Let the caller have what the agent changed, and see what it said."""
+        delta = {k: v for k, v in event.actions.state_delta.items() if not k.startswith(State.TEMP_PREFIX)}
+        if not event.partial:
+            if delta:
+                tool_context.state.update(delta)
+            tool_context.actions.artifact_delta.update(event.actions.artifact_delta)
+            if self.propagate_grounding_metadata and event.grounding_metadata is not None:
+                tool_context.state["temp:grounding_metadata"] = event.grounding_metadata
+        outbox = tool_context.invocation_context.outbox
+        if outbox is not None:
+            shown = shallow_copy(event)
+            shown.custom_metadata = {**(event.custom_metadata or {}), PARENT_CALL: tool_context.function_call_id}
+            shown.partial = True
+            outbox.put_nowait(shown)
+
+    def _result(self, last: Event | None, tool_context: Context) -> Any:
+        if last is None:
+            return ""
+        if last.error_code and last.content is None:
+            raise ToolError(f"Agent `{self.agent.name}` failed ({last.error_code}): {last.error_message}")
+        text = "\n".join(p.text for p in (last.content and last.content.parts) or () if p.text and not p.thought)
+        llm_agent = as_llm_agent(self.agent)
+        if llm_agent is None or llm_agent.output_schema is None or not text:
+            return text
+        return OutputSchema(llm_agent.output_schema).parse(text)
+
+

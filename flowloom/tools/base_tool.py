@@ -1,0 +1,73 @@
+"""`BaseTool`: something a model can call (contract "Tool" of the house)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from google.genai import types
+
+from flowloom.context import Context
+from flowloom.errors import ConfigurationError
+from flowloom.models.request import LlmRequest
+
+
+class BaseTool:
+    """Something a model can call by name.
+
+    Subclasses implement `run_async` and `_get_declaration`. A tool's failure is a result that the model sees:
+    raise, and the engine answers the call with `{"error": text}`.
+
+    Parameters: `is_long_running` marks a tool whose result may come after the run; `timeout` is the seconds one
+    call may take; `retries` how often a call that raised is made again.
+    """
+
+    defers_response: bool = False
+    """Whether a result of None means that somebody else will answer the call."""
+
+    def __init__(
+        self,
+        *,
+        name: str,
+        description: str,
+        is_long_running: bool = False,
+        custom_metadata: dict[str, Any] | None = None,
+        timeout: float | None = None,
+        retries: int = 0,
+    ) -> None:
+        if not name:
+            raise ConfigurationError(f"A {type(self).__name__} needs a name.")
+        if timeout is not None and timeout <= 0:
+            raise ConfigurationError(f"Tool `{name}`: `timeout` is {timeout}, but must be more than 0 seconds.")
+        if retries < 0:
+            raise ConfigurationError(f"Tool `{name}`: `retries` is {retries}, but must be 0 or more.")
+        self.name = name
+        self.description = description
+        self.is_long_running = is_long_running
+        self.custom_metadata = custom_metadata
+        self.timeout = timeout
+        self.retries = retries
+        self._declaration: types.FunctionDeclaration | None = None
+        self._declared = False
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self.name}>"
+
+    @property
+    def declaration(self) -> types.FunctionDeclaration | None:
+        """How the tool is described to a model, made once; None for a tool that is run but not declared."""
+        if not self._declared:
+            self._declaration = self._get_declaration()
+            self._declared = True
+        return self._declaration
+
+    def _get_declaration(self) -> types.FunctionDeclaration | None:
+        """Make the declaration. Override it; the default declares nothing."""
+        return None
+
+    async def run_async(self, *, args: dict[str, Any], tool_context: Context) -> Any:
+        """Do the work. The result is JSON data; anything but a dict reaches the model as `{"result": ...}`."""
+        raise NotImplementedError(f"Tool `{self.name}` is declared to the model but cannot be run here.")
+
+    async def process_llm_request(self, *, tool_context: Context, llm_request: LlmRequest) -> None:
+        """Change a request before it is sent. The default registers and declares the tool."""
+        llm_request.append_tools([self])

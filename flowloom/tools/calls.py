@@ -1,0 +1,284 @@
+"""Running the tool calls of one model answer (spec §14, §15).
+
+This stands below the processors, because a confirmation that a person gave is dispatched by one of them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import copy
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from inspect import isawaitable
+from typing import Any
+
+from google.genai import types
+from pydantic_core import to_jsonable_python
+
+from flowloom.context import Context, InvocationContext
+from flowloom.context.hooks import Callbacks
+from flowloom.context.protocols import RunnableTool, as_llm_agent
+from flowloom.errors import (
+    ConfirmationRejectedError,
+    ConfirmationRequiredError,
+    ToolArgumentsError,
+    ToolError,
+    ToolNotFoundError,
+    ToolTimeoutError,
+    closest_first,
+    quoted_list,
+)
+from flowloom.events.actions import EventActions, ToolConfirmation, merge_actions
+from flowloom.events.event import Event
+from flowloom.events.parts import content_of, response_part
+from flowloom.tools.base_tool import BaseTool
+
+_log = logging.getLogger("flowloom.tools")
+
+FIRST_RETRY_SECONDS = 0.1
+"""The wait before a tool's first retry; it doubles with every further one."""
+
+_NOT_RETRIED = (ToolArgumentsError, ToolNotFoundError, ConfirmationRequiredError, ConfirmationRejectedError)
+
+
+@dataclass(slots=True)
+class CallResults:
+    """What came of the calls of one answer: the event that answers them, and the error that ends the run, if any."""
+
+    event: Event | None
+    error: Exception | None = None
+
+
+@dataclass(slots=True)
+class _Answer:
+    """What came of one call."""
+
+    part: types.Part | None
+    actions: EventActions
+    error: Exception | None = None
+
+
+async def run_calls(
+    ctx: InvocationContext,
+    calls: Sequence[types.FunctionCall],
+    tools: Mapping[str, RunnableTool],
+    confirmations: Mapping[str, ToolConfirmation] | None = None,
+    transfer_problem: Callable[[InvocationContext, str], str | None] | None = None,
+) -> CallResults:
+    """Run `calls` at once, each in its own context, and merge their answers in call order.
+
+    A tool that raises answers with `{"error": text}`; the others are kept. The event is None when no call has an
+    answer yet. A tool that hands over to an agent for which `transfer_problem` has an answer failed, with that
+    answer for an error. Cancellation cancels all calls and returns when they have ended.
+    """
+    ctx.run.totals.count_tool_calls(len(calls))
+    decided = confirmations or {}
+    if len(calls) == 1:
+        answers = [await _answer(ctx, calls[0], 0, tools, decided.get(calls[0].id or ""))]
+    else:
+        async with asyncio.TaskGroup() as group:
+            tasks = [
+                group.create_task(_answer(ctx, call, index, tools, decided.get(call.id or "")))
+                for index, call in enumerate(calls)
+            ]
+        answers = [task.result() for task in tasks]
+    if transfer_problem is not None:
+        answers = [_reachable(ctx, answer, transfer_problem) for answer in answers]
+    return _merged(ctx, answers)
+
+
+def _reachable(
+    ctx: InvocationContext, answer: _Answer, transfer_problem: Callable[[InvocationContext, str], str | None]
+) -> _Answer:
+    target = answer.actions.transfer_to_agent
+    problem = None if target is None else transfer_problem(ctx, target)
+    if problem is None:
+        return answer
+    answer.actions.transfer_to_agent = None
+    given = answer.part.function_response if answer.part is not None else None
+    return answer if given is None else _Answer(response_part(given.id, given.name, {"error": problem}), answer.actions)
+
+
+def _merged(ctx: InvocationContext, answers: list[_Answer]) -> CallResults:
+    parts = [answer.part for answer in answers if answer.part is not None]
+    error = next((answer.error for answer in answers if answer.error is not None), None)
+    if not parts:
+        return CallResults(None, error)
+    actions: EventActions | None = None
+    for answer in answers:
+        if answer.part is not None:
+            actions = merge_actions(actions, answer.actions)
+    return CallResults(ctx.new_event({"content": content_of("user", parts), "actions": actions}), error)
+
+
+async def _answer(
+    ctx: InvocationContext,
+    call: types.FunctionCall,
+    index: int,
+    tools: Mapping[str, RunnableTool],
+    confirmation: ToolConfirmation | None,
+) -> _Answer:
+    name = call.name or ""
+    tool = tools.get(name)
+    context = Context(ctx, function_call_id=call.id, tool_confirmation=confirmation, call_index=index)
+    args = _own_args(call.args)
+    result: Any = None
+    error: Exception | None = None
+    if tool is None:
+        tool = BaseTool(name=name or "unknown", description="")
+        error = _unknown(name, tools)
+        result, error = await _on_error(ctx, tool, args, context, error)
+    else:
+        result, error = await _call_tool(ctx, tool, args, context)
+    actions = context.settle()
+    if error is not None:
+        result = {"error": error_text(error)}
+        if not _raises(ctx, error):
+            error = None
+    elif result is None and (tool.is_long_running or tool.defers_response):
+        return _Answer(None, actions)
+    data: Any = to_jsonable_python(result, by_alias=False, bytes_mode="base64", fallback=str)
+    response = data if isinstance(data, dict) else {"result": data}
+    return _Answer(response_part(call.id, call.name, response), actions, error)
+
+
+def _own_args(args: dict[str, Any] | None) -> dict[str, Any]:
+    """The arguments as callbacks and the tool may change them; the history keeps what the model said."""
+    if not args:
+        return {}
+    if all(value is None or isinstance(value, str | int | float | bool) for value in args.values()):
+        return args.copy()
+    return copy.deepcopy(args)
+
+
+def _raises(ctx: InvocationContext, error: Exception) -> bool:
+    """Whether an error ends the run instead of being the model's to see (decision 8)."""
+    agent = as_llm_agent(ctx.agent)
+    policy = (agent.tool_errors if agent is not None else None) or ctx.run_config.tool_errors
+    return policy == "raise" and not isinstance(error, _NOT_RETRIED)
+
+
+def error_text(error: BaseException) -> str:
+    """What a model or a person is told about an error."""
+    return str(error) or type(error).__name__
+
+
+def _unknown(name: str, tools: Mapping[str, RunnableTool]) -> ToolNotFoundError:
+    names = closest_first(name, tools)
+    return ToolNotFoundError(
+        f"There is no tool `{name}`. Available tools: {quoted_list(names)}. The name may be invented or mistyped: "
+        f"call one of the available tools, or answer without a tool."
+    )
+
+
+async def _call_tool(
+    ctx: InvocationContext, tool: RunnableTool, args: dict[str, Any], context: Context
+) -> tuple[Any, Exception | None]:
+    """Callbacks before, the tool, callbacks on error and after (spec §14.4)."""
+    plugins, own = ctx.run.hooks, ctx.callbacks
+    result: Any = None
+    error: Exception | None = None
+    if plugins.before_tool or own.before_tool:
+        result, error = await _ask(plugins.before_tool, tool=tool, tool_args=args, tool_context=context)
+        if result is None and error is None:
+            result, error = await _ask(own.before_tool, tool=tool, args=args, tool_context=context)
+    if result is None and error is None:
+        try:
+            result = await _run_tool(ctx, tool, args, context)
+        except Exception as raised:
+            error = raised
+    if error is not None:
+        result, error = await _on_error(ctx, tool, args, context, error)
+    if plugins.after_tool or own.after_tool:
+        seen = {"error": error_text(error)} if error is not None else result
+        new, failed = await _ask(plugins.after_tool, tool=tool, tool_args=args, tool_context=context, result=seen)
+        if new is None and failed is None:
+            new, failed = await _ask(own.after_tool, tool=tool, args=args, tool_context=context, tool_response=seen)
+        if failed is not None:
+            return None, failed
+        if new is not None:
+            return new, None
+    return result, error
+
+
+async def _on_error(
+    ctx: InvocationContext, tool: RunnableTool, args: dict[str, Any], context: Context, error: Exception
+) -> tuple[Any, Exception | None]:
+    plugins, own = ctx.run.hooks.on_tool_error, ctx.callbacks.on_tool_error
+    if not plugins and not own:
+        return None, error
+    result, failed = await _ask(plugins, tool=tool, tool_args=args, tool_context=context, error=error)
+    if result is None and failed is None:
+        result, failed = await _ask(own, tool=tool, args=args, tool_context=context, error=error)
+    if failed is not None:
+        return None, failed
+    return (result, None) if result is not None else (None, error)
+
+
+async def _ask(callbacks: Callbacks, **arguments: Any) -> tuple[Any, Exception | None]:
+    """The first answer or error of some callbacks."""
+    for callback in callbacks:
+        try:
+            answer = callback(**arguments)
+            if isawaitable(answer):
+                answer = await answer
+        except Exception as error:
+            return None, error
+        if answer is not None:
+            return answer, None
+    return None, None
+
+
+async def _run_tool(ctx: InvocationContext, tool: RunnableTool, args: dict[str, Any], context: Context) -> Any:
+    """The tool with its wrappers, the first outermost."""
+    wrappers = ctx.callbacks.around_tool
+    if not wrappers:
+        return await _attempts(ctx, tool, args, context)
+
+    async def innermost(new_args: dict[str, Any] | None = None) -> Any:
+        return await _attempts(ctx, tool, args if new_args is None else new_args, context)
+
+    call_next = innermost
+    for wrapper in reversed(wrappers):
+        call_next = _wrapped(wrapper, call_next, tool, args, context)
+    return await call_next()
+
+
+def _wrapped(wrapper: Any, call_next: Any, tool: RunnableTool, args: dict[str, Any], context: Context) -> Any:
+    async def call(new_args: dict[str, Any] | None = None) -> Any:
+        given = args if new_args is None else new_args
+        return await wrapper(call_next=call_next, tool=tool, args=given, tool_context=context)
+
+    return call
+
+
+async def _attempts(ctx: InvocationContext, tool: RunnableTool, args: dict[str, Any], context: Context) -> Any:
+    """One call, within its time, as often as its retries allow."""
+    delay = FIRST_RETRY_SECONDS
+    for attempt in range(tool.retries + 1):
+        try:
+            if tool.timeout is None:
+                return await ctx.effects.call_tool(ctx, tool, args, context)
+            return await _timed(ctx, tool, args, context, tool.timeout)
+        except _NOT_RETRIED:
+            raise
+        except Exception as error:
+            if attempt == tool.retries:
+                raise
+            _log.info("Tool `%s` failed (%s); attempt %d follows.", tool.name, error, attempt + 2)
+            await ctx.effects.sleep(ctx, delay)
+            delay *= 2
+    raise ToolError(f"Tool `{tool.name}` was not tried.")
+
+
+async def _timed(
+    ctx: InvocationContext, tool: RunnableTool, args: dict[str, Any], context: Context, seconds: float
+) -> Any:
+    try:
+        async with asyncio.timeout(seconds) as limit:
+            return await ctx.effects.call_tool(ctx, tool, args, context)
+    except TimeoutError as error:
+        if not limit.expired():
+            raise  # the tool's own
+        raise ToolTimeoutError(f"Tool `{tool.name}` gave no result within {seconds:g} seconds.") from error

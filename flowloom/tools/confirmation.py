@@ -1,0 +1,64 @@
+"""What follows from tool results: requests for confirmation, and the structured final answer (spec §10.6, §15.4)."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+
+from google.genai import types
+
+from flowloom.context import InvocationContext
+from flowloom.events.event import Event
+from flowloom.events.ids import CLIENT_CALL_PREFIX
+from flowloom.events.parts import call_part, content_of, text_part
+from flowloom.tools.output import SET_MODEL_RESPONSE
+
+CONFIRMATION_CALL = "adk_request_confirmation"
+
+
+def follow_ups(ctx: InvocationContext, call_parts: Sequence[types.Part], results: Event) -> list[Event]:
+    """The events that come after the results of some calls: what a person is asked, and the final answer, if given."""
+    events: list[Event] = []
+    asked = confirmation_event(ctx, call_parts, results)
+    if asked is not None:
+        events.append(asked)
+    final = structured_final_event(ctx, results)
+    if final is not None:
+        events.append(final)
+    return events
+
+
+def confirmation_event(ctx: InvocationContext, call_parts: Sequence[types.Part], results: Event) -> Event | None:
+    """The request for confirmation, one call for each call that asked, in call order; None if none asked."""
+    requested = results.actions.requested_tool_confirmations
+    if not requested:
+        return None
+    parts: list[types.Part] = []
+    ids: list[str] = []
+    for part in call_parts:
+        call = part.function_call
+        if call is None or call.id not in requested:
+            continue
+        ids.append(CLIENT_CALL_PREFIX + ctx.effects.new_id(ctx))
+        args = {
+            "originalFunctionCall": call.model_dump(mode="json", by_alias=True, exclude_none=True),
+            "toolConfirmation": requested[call.id].to_wire(),
+        }
+        request = call_part(ids[-1], CONFIRMATION_CALL, args)
+        request.thought_signature = part.thought_signature
+        parts.append(request)
+    if not parts:
+        return None
+    return ctx.new_event({"content": content_of("model", parts), "long_running_tool_ids": ids})
+
+
+def structured_final_event(ctx: InvocationContext, results: Event) -> Event | None:
+    """The final answer of a model that called `set_model_response` with arguments that fit."""
+    for response in results.get_function_responses():
+        output = results.actions.set_model_response
+        if response.name != SET_MODEL_RESPONSE or output is None:
+            continue
+        # a callback may have changed the result; only an object is the result itself
+        text = json.dumps(response.response if isinstance(output, dict) else output, ensure_ascii=False)
+        return ctx.new_event({"content": content_of("model", [text_part(text)])})
+    return None

@@ -1,0 +1,84 @@
+"""Agents that are called like functions: the tools by which a coordinator delegates and a task ends (spec §17.9)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from google.genai import types
+
+from flowloom.context import Context
+from flowloom.context.protocols import AnyAgent, as_llm_agent
+from flowloom.models.request import LlmRequest
+from flowloom.tools.base_tool import BaseTool
+from flowloom.tools.output import OutputSchema, arguments_schema, validated_arguments
+
+FINISH_TASK = "finish_task"
+_TEXT_RESULT = {"type": "object", "properties": {"result": {"type": "string"}}, "required": ["result"]}
+_REQUEST = {"type": "object", "properties": {"request": {"type": "string"}}, "required": ["request"]}
+
+
+def input_schema_of(agent: AnyAgent) -> Any:
+    """The input schema of an agent that is called; a composite agent takes that of its first child."""
+    llm_agent = as_llm_agent(agent)
+    if llm_agent is not None:
+        return llm_agent.input_schema
+    return input_schema_of(agent.sub_agents[0]) if agent.sub_agents else None
+
+
+def call_declaration(agent: AnyAgent, schema: OutputSchema | None) -> types.FunctionDeclaration:
+    """How an agent is described as a function."""
+    return types.FunctionDeclaration(
+        name=agent.name,
+        description=agent.description.strip(),
+        parameters_json_schema=_REQUEST if schema is None else arguments_schema(schema),
+    )
+
+
+class DelegateTool(BaseTool):
+    """Calls a `task` or `single_turn` sub-agent. Its answer comes when that agent has finished."""
+
+    defers_response = True
+
+    def __init__(self, agent: AnyAgent) -> None:
+        super().__init__(name=agent.name, description=agent.description.strip())
+        self.agent = agent
+        source = input_schema_of(agent)
+        self._schema = None if source is None else OutputSchema(source)
+
+    def _get_declaration(self) -> types.FunctionDeclaration:
+        return call_declaration(self.agent, self._schema)
+
+    async def run_async(self, *, args: dict[str, Any], tool_context: Context) -> Any:
+        """Check the arguments; the flow then runs the agent."""
+        validated_arguments(self._schema or _REQUEST_SCHEMA, args)
+
+
+class FinishTaskTool(BaseTool):
+    """By calling it an agent in `task` mode ends its task and says what came of it."""
+
+    def __init__(self, output_schema: Any) -> None:
+        super().__init__(name=FINISH_TASK, description="End the task and report its result.")
+        self._schema = OutputSchema(_TEXT_RESULT if output_schema is None else output_schema)
+
+    def _get_declaration(self) -> types.FunctionDeclaration:
+        return types.FunctionDeclaration(
+            name=self.name, description=self.description, parameters_json_schema=arguments_schema(self._schema)
+        )
+
+    async def run_async(self, *, args: dict[str, Any], tool_context: Context) -> Any:
+        """Take the result; one that does not fit is an error that the model can mend."""
+        tool_context.actions.set_model_response = validated_arguments(self._schema, args)
+        tool_context.actions.skip_summarization = True
+        return {"result": "The task is finished."}
+
+    async def process_llm_request(self, *, tool_context: Context, llm_request: LlmRequest) -> None:
+        llm_request.append_tools([self])
+        llm_request.append_instructions(
+            [
+                f"You work on one task. Call `{FINISH_TASK}` with the result as soon as it is done, and not before: ask "
+                f"the user when you need to know more. Call no other tool together with it."
+            ]
+        )
+
+
+_REQUEST_SCHEMA = OutputSchema(_REQUEST)

@@ -1,0 +1,136 @@
+"""`FunctionTool`: a Python function as a tool (spec §14.10, §15)."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from typing import Any
+
+from google.genai import types
+
+from flowloom.context import Context
+from flowloom.errors import ConfigurationError, ConfirmationRejectedError, ConfirmationRequiredError
+from flowloom.tools.base_tool import BaseTool
+from flowloom.tools.schema import CallableSchema, describe_callable
+
+_LONG_RUNNING_NOTE = (
+    "This is a long-running operation: when it has reported that it is pending, do not call it again for the same "
+    "purpose; its result will be given to you when it is there."
+)
+
+
+class FunctionTool(BaseTool):
+    """A function, described to the model by its signature and docstring.
+
+    Arguments are validated and converted by pydantic; what does not fit goes back to the model as an error. A
+    parameter annotated with `ToolContext` is filled by the engine and not shown to the model. A blocking function
+    runs in a thread of its own.
+
+    `require_confirmation` lets a person decide before the function runs: always (True), or when the given
+    predicate over the same arguments says so. Raises `ToolSignatureError` for a signature that cannot be described.
+    """
+
+    def __init__(
+        self,
+        func: Callable[..., Any],
+        *,
+        name: str | None = None,
+        description: str | None = None,
+        require_confirmation: bool | Callable[..., bool] = False,
+        is_long_running: bool = False,
+        custom_metadata: dict[str, Any] | None = None,
+        timeout: float | None = None,
+        retries: int = 0,
+    ) -> None:
+        schema = describe_callable(func, name=name, description=description)
+        super().__init__(
+            name=schema.name,
+            description=schema.description,
+            is_long_running=is_long_running,
+            custom_metadata=custom_metadata,
+            timeout=timeout,
+            retries=retries,
+        )
+        self.func = func
+        self._schema: CallableSchema = schema
+        self._require_confirmation = require_confirmation
+        self._predicate: CallableSchema | None = None
+        if callable(require_confirmation):
+            self._predicate = describe_callable(require_confirmation)
+            known = schema.parameters.get("properties", {})
+            extra = [p for p in self._predicate.parameters.get("properties", {}) if p not in known]
+            if extra:
+                raise ConfigurationError(
+                    f"The confirmation predicate of tool `{self.name}` takes `{extra[0]}`, which is no parameter of the tool."
+                )
+
+    def _get_declaration(self) -> types.FunctionDeclaration:
+        description = self.description
+        if self.is_long_running:
+            description = f"{description}\n\n{_LONG_RUNNING_NOTE}" if description else _LONG_RUNNING_NOTE
+        properties = self._schema.parameters.get("properties")
+        return types.FunctionDeclaration(
+            name=self.name,
+            description=description,
+            parameters_json_schema=self._schema.parameters if properties else None,
+        )
+
+    async def check_require_confirmation(self, args: dict[str, Any], tool_context: Context) -> bool:
+        """Whether a person has to approve a call with these arguments (as the model gave them)."""
+        predicate = self._predicate
+        if predicate is None:
+            return bool(self._require_confirmation)
+        wanted = predicate.parameters.get("properties", {})
+        given = predicate.bind({key: value for key, value in args.items() if key in wanted})
+        if predicate.context_parameter:
+            given[predicate.context_parameter] = tool_context
+        answer: Any = self._require_confirmation(**given)  # type: ignore[operator] - it has a predicate, so it is callable
+        return bool(await answer if inspect.isawaitable(answer) else answer)
+
+    async def run_async(self, *, args: dict[str, Any], tool_context: Context) -> Any:
+        """Run the function, once a person has approved where that is required."""
+        bound = self._schema.bind(args)
+        if self._require_confirmation:
+            await self._gate(args, tool_context)
+        schema = self._schema
+        if schema.context_parameter:
+            bound[schema.context_parameter] = tool_context
+        if schema.is_async:
+            return await self.func(**bound)
+        if schema.is_async_generator:
+            return _joined([item async for item in self.func(**bound)])
+        run = tool_context.invocation_context.run
+        if schema.is_generator:
+            return _joined(await run.threads.call(self.name, lambda: list(self.func(**bound))))
+        result = await run.threads.call(self.name, self.func, **bound)
+        return await result if inspect.isawaitable(result) else result
+
+    async def _gate(self, args: dict[str, Any], tool_context: Context) -> None:
+        """Raise unless the call needs no approval or has it (spec §15.2)."""
+        decision = tool_context.tool_confirmation
+        if decision is None:
+            if not await self.check_require_confirmation(args, tool_context):
+                return
+            tool_context.request_confirmation(
+                hint=f"Tool `{self.name}` needs your approval to run. Answer with `confirmed` true or false."
+            )
+            raise ConfirmationRequiredError(
+                f"The call of `{self.name}` waits for a person's approval. It has not run yet."
+            )
+        if not decision.confirmed:
+            raise ConfirmationRejectedError(f"A person rejected the call of `{self.name}`. It was not run.")
+
+
+class LongRunningFunctionTool(FunctionTool):
+    """A function that starts something and returns at once: a first report, or None.
+
+    The final result is given later, as a function response of the user's.
+    """
+
+    def __init__(self, func: Callable[..., Any], **options: Any) -> None:
+        super().__init__(func, is_long_running=True, **options)
+
+
+def _joined(chunks: list[Any]) -> Any:
+    """What a function that yields has to say: its text joined, anything else as a list."""
+    return "".join(chunks) if all(isinstance(chunk, str) for chunk in chunks) else chunks

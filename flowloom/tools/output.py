@@ -1,0 +1,115 @@
+"""Structured output: schemas as data, and the tool by which a model delivers it (spec §10)."""
+
+from __future__ import annotations
+
+import json
+from typing import Any, cast
+
+from google.genai import types
+from pydantic import BaseModel, TypeAdapter, ValidationError
+from pydantic_core import to_jsonable_python
+
+from flowloom.context import Context
+from flowloom.errors import ConfigurationError, ToolArgumentsError
+from flowloom.tools.base_tool import BaseTool
+from flowloom.tools.json_schema import check_against_schema
+
+SET_MODEL_RESPONSE = "set_model_response"
+WRAPPER_KEY = "result"
+"""The argument that carries an output that is not an object."""
+
+
+class OutputSchema:
+    """An agent's output schema, given as a pydantic model, any type pydantic knows, a JSON schema, or a `Schema`.
+
+    `json_schema` is the schema as a dict; `validate` checks data and returns it as plain JSON data.
+    """
+
+    def __init__(self, schema: Any) -> None:
+        self.source = schema
+        self._adapter: TypeAdapter[Any] | None = None
+        if isinstance(schema, types.Schema):
+            self.json_schema: dict[str, Any] = schema.json_schema.model_dump(mode="json", exclude_none=True)
+        elif isinstance(schema, dict):
+            self.json_schema = cast(dict[str, Any], schema)
+        else:
+            try:
+                self._adapter = TypeAdapter(schema)
+                self.json_schema = self._adapter.json_schema()
+            except Exception as error:
+                raise ConfigurationError(
+                    f"The output schema {schema!r} cannot be described as JSON schema: {error}. Use a pydantic model, "
+                    f"a type that pydantic knows, a JSON schema dict or a `types.Schema`."
+                ) from error
+
+    @property
+    def is_object(self) -> bool:
+        """Whether the output is a JSON object, and so can be a tool's arguments as it is."""
+        return str(self.json_schema.get("type", "")).lower() == "object" or "properties" in self.json_schema
+
+    def validate(self, data: Any) -> Any:
+        """`data` as plain JSON data of this schema. Raises `ToolArgumentsError` that says what does not fit."""
+        if self._adapter is None:
+            problems = check_against_schema(data, self.json_schema)
+            if problems:
+                raise ToolArgumentsError("The output does not fit its schema:\n" + "\n".join(problems))
+            return data
+        try:
+            value = self._adapter.validate_python(data)
+        except ValidationError as error:
+            lines = [
+                f"- {'.'.join(map(str, e['loc'])) or 'output'}: {e['msg']}" for e in error.errors(include_url=False)
+            ]
+            raise ToolArgumentsError("The output does not fit its schema:\n" + "\n".join(lines)) from error
+        if isinstance(value, BaseModel):
+            return value.model_dump(mode="json", exclude_none=True)
+        return to_jsonable_python(value)
+
+    def parse(self, text: str) -> Any:
+        """JSON text as data of this schema. Raises `ToolArgumentsError`."""
+        try:
+            data = json.loads(text)
+        except ValueError as error:
+            raise ToolArgumentsError(f"The output is not JSON: {error}.") from error
+        return self.validate(data)
+
+
+class SetModelResponseTool(BaseTool):
+    """By calling it the model gives its final answer in the required structure."""
+
+    def __init__(self, schema: OutputSchema) -> None:
+        super().__init__(
+            name=SET_MODEL_RESPONSE,
+            description="Give the final answer in the required structure. Call it once, when everything is known.",
+        )
+        self.schema = schema
+
+    def _get_declaration(self) -> types.FunctionDeclaration:
+        return types.FunctionDeclaration(
+            name=self.name, description=self.description, parameters_json_schema=arguments_schema(self.schema)
+        )
+
+    async def run_async(self, *, args: dict[str, Any], tool_context: Context) -> Any:
+        """The validated answer; one that does not fit is an error that the model can mend (decision 11)."""
+        output = validated_arguments(self.schema, args)
+        tool_context.actions.set_model_response = output
+        return output
+
+
+def arguments_schema(schema: OutputSchema) -> dict[str, Any]:
+    """The schema of a tool whose arguments are the output; what is no object is wrapped."""
+    if schema.is_object:
+        return schema.json_schema
+    inner = dict(schema.json_schema)
+    definitions = inner.pop("$defs", None)
+    wrapped: dict[str, Any] = {"type": "object", "properties": {WRAPPER_KEY: inner}, "required": [WRAPPER_KEY]}
+    return wrapped if definitions is None else {**wrapped, "$defs": definitions}
+
+
+def validated_arguments(schema: OutputSchema, args: dict[str, Any]) -> Any:
+    """The output out of the arguments of such a tool."""
+    if schema.is_object:
+        return schema.validate(args)
+    if set(args) != {WRAPPER_KEY}:
+        raise ToolArgumentsError(f"Give the output as the one argument `{WRAPPER_KEY}`.")
+    return schema.validate(args[WRAPPER_KEY])
