@@ -154,14 +154,14 @@ def _name_of(data: types.Blob) -> str:
 
 
 def _data_files(ctx: InvocationContext) -> list[File]:
-    """The user's data files in the session. A later file of the same name replaces the earlier one."""
+    """The data files that a request of this session can name. A later one replaces an earlier one of its name."""
+    contents = [*(ctx.run_config.model_input_context or ()), *(event.content for event in ctx.session.events)]
     files: dict[str, File] = {}
-    for event in ctx.session.events:
-        if event.author == "user" and event.content is not None:
-            for part in event.content.parts or ():
-                blob = part.inline_data
-                if blob is not None and _is_data(part):
-                    files[_name_of(blob)] = File(_name_of(blob), blob.data or b"", blob.mime_type or "")
+    for content in contents:
+        for part in (content.parts if content is not None else None) or ():
+            blob = part.inline_data
+            if blob is not None and _is_data(part):
+                files[_name_of(blob)] = File(_name_of(blob), blob.data or b"", blob.mime_type or "")
     return list(files.values())
 
 

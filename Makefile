@@ -1,0 +1,39 @@
+# `make demo` and `make test` do all of their own set-up: a virtual environment in the checkout, made once, and
+# made again when pyproject.toml changes.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+
+.PHONY: demo test check snap bench bench-quick clean
+
+demo: $(READY)
+	@$(BIN)/flowloom run examples/travel_desk
+
+test: check
+	$(BIN)/python -m pytest -n auto --dist loadfile
+
+check: $(READY)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/pyright
+	$(BIN)/python -m pytest tests/test_architecture.py
+
+snap: $(READY)
+	$(BIN)/python -m pytest --snapshot-update
+
+bench: $(READY)
+	$(BIN)/python -m benchmarks --peer --write README.md
+
+bench-quick: $(READY)
+	$(BIN)/python -m benchmarks --quick
+
+$(READY): pyproject.toml
+	rm -rf $(VENV)
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --upgrade "pip>=25.1"
+	$(BIN)/python -m pip install --quiet --group dev --editable .
+	touch $(READY)
+
+clean:
+	rm -rf $(VENV) .bench build dist

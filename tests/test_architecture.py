@@ -1,0 +1,137 @@
+"""The rules of the house that a machine can read off the source."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import flowloom
+
+PACKAGE = Path(flowloom.__file__).parent
+
+# From the ground up; a module may import its own room and the rooms on lower floors.
+FLOORS: list[set[str]] = [
+    {"errors"},
+    {"events"},
+    {"models"},
+    {"sessions", "artifacts", "memory", "converters"},
+    {"context"},
+    {"telemetry"},
+    {"tools"},
+    {"processors"},
+    {"flow"},
+    {"agents"},
+    {"plugins"},
+    {"apps"},
+    {"routing"},
+    {"runner"},
+    {"cli", "server", "durable", "testing"},
+]
+FLOOR_OF = {room: number for number, rooms in enumerate(FLOORS) for room in rooms}
+PAIRS = {("plugins", "agents")}
+# Rooms of optional extras may import them where they are used.
+EDGES = ("cli/", "__init__.py", "models/registry.py")
+MAX_LINES = 500
+ENGINE_LINES = 8000
+
+
+def modules() -> list[Path]:
+    return sorted(PACKAGE.rglob("*.py"))
+
+
+def room_of(path: Path) -> str:
+    first = path.relative_to(PACKAGE).parts[0]
+    return first.removesuffix(".py")
+
+
+def imports(tree: ast.AST) -> Iterator[str]:
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom) and node.module:
+            yield node.module
+        elif isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+
+
+def without_type_checking(tree: ast.Module) -> ast.Module:
+    """The module without its `if TYPE_CHECKING` blocks, which import nothing when it runs."""
+    body = [
+        node
+        for node in tree.body
+        if not (isinstance(node, ast.If) and isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING")
+    ]
+    return ast.Module(body=body, type_ignores=[])
+
+
+@pytest.mark.parametrize("path", modules(), ids=lambda path: str(path.relative_to(PACKAGE)))
+class TestEveryModule:
+    def test_imports_its_own_floor_and_below_only(self, path: Path) -> None:
+        """Imports run downwards."""
+        room = room_of(path)
+        if room == "__init__":
+            return
+        for name in imports(without_type_checking(ast.parse(path.read_text()))):
+            if name.startswith("flowloom."):
+                other = name.split(".")[1]
+                assert other == room or FLOOR_OF[other] < FLOOR_OF[room], f"{room} imports {name}"
+
+    def test_imports_at_the_top(self, path: Path) -> None:
+        """No import hides in a function, save at the edges named above."""
+        if str(path.relative_to(PACKAGE)).startswith(EDGES):
+            return
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+                hidden = [n for n in ast.walk(node) if isinstance(n, ast.Import | ast.ImportFrom)]
+                assert not hidden, f"{node.name} imports in its body"
+
+    def test_is_of_readable_length(self, path: Path) -> None:
+        """Past 500 lines, something in a file wants a room of its own."""
+        assert len(path.read_text().splitlines()) <= MAX_LINES
+
+
+def test_every_room_has_a_floor() -> None:
+    """A new room has to be given its place in the order of imports."""
+    assert {room_of(path) for path in modules()} - {"__init__"} <= set(FLOOR_OF)
+
+
+def test_the_engine_reads_in_an_afternoon() -> None:
+    """Everything but provider adapters, test kit and command line stays under 8,000 lines."""
+    outside = {"testing", "cli"}
+    engine = [
+        path
+        for path in modules()
+        if room_of(path) not in outside and not (room_of(path) == "models" and path.stem in ("gemini", "offline"))
+    ]
+    assert sum(len(path.read_text().splitlines()) for path in engine) < ENGINE_LINES
+
+
+def test_google_genai_types_are_the_only_part_of_it_outside_the_adapter() -> None:
+    """The client is loaded by `models/gemini.py` alone."""
+    for path in modules():
+        if path.parent.name == "models" and path.stem == "gemini":
+            continue
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("google.genai"):
+                assert node.module == "google.genai", path
+                assert [alias.name for alias in node.names] == ["types"], path
+
+
+def test_the_public_names_are_sorted_and_exist() -> None:
+    """`__all__` is in order, and every name in it can be had."""
+    assert list(flowloom.__all__) == sorted(flowloom.__all__)
+    for name in flowloom.__all__:
+        assert getattr(flowloom, name) is not None
+
+
+def test_type_checkers_see_the_names_that_run() -> None:
+    """The imports under TYPE_CHECKING name exactly what is loaded on first use, from the same places."""
+    tree = ast.parse((PACKAGE / "__init__.py").read_text())
+    block = next(node for node in tree.body if isinstance(node, ast.If))
+    seen = {
+        alias.name: node.module for node in block.body if isinstance(node, ast.ImportFrom) for alias in node.names
+    }
+    assert set(seen) == set(flowloom.__all__)
+    for name, module in seen.items():
+        assert flowloom._home_of[name] == module
