@@ -224,7 +224,7 @@ class ArtifactNotFoundError(FlowloomError, LookupError):
     """No artifact of that name or version exists."""
 
 
-class Halt(FlowloomError):  # noqa: N818 - not a failure
+class Halt(FlowloomError):
     """Raised by a processor to stop its agent's step, without a model call and without a failure.
 
     `processor` is filled in by the flow: who halted.

@@ -288,9 +288,7 @@ class Runner:
         run = ctx.run
         if message is not None:
             if run.hooks.on_user_message:
-                replaced = await first_answer(
-                    run.hooks.on_user_message, invocation_context=ctx, user_message=message
-                )
+                replaced = await first_answer(run.hooks.on_user_message, invocation_context=ctx, user_message=message)
                 message = message if replaced is None else replaced
             if run.config.save_input_blobs_as_artifacts and run.artifact_service is not None:
                 message = await self._save_blobs(ctx, message)

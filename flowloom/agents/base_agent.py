@@ -6,7 +6,7 @@ import re
 from collections.abc import AsyncGenerator, Callable, Mapping
 from typing import Any, ClassVar, Self
 
-from pydantic import BaseModel, ConfigDict, Field, PrivateAttr
+from pydantic import BaseModel, ConfigDict, Field
 
 from flowloom.context import InvocationContext
 from flowloom.context.hooks import Callbacks, as_callbacks
@@ -41,10 +41,11 @@ class BaseAgent(BaseModel):
     before_agent_callback: AgentCallback | list[AgentCallback] | None = None
     after_agent_callback: AgentCallback | list[AgentCallback] | None = None
 
-    _parent: BaseAgent | None = PrivateAttr(default=None)
-    _derived: dict[Any, Any] = PrivateAttr(default_factory=dict)
+    __slots__ = ("_derived", "_parent")  # beside the fields, because runs read them at every step
 
     def __init__(self, **fields: Any) -> None:
+        object.__setattr__(self, "_derived", dict[Any, Any]())
+        object.__setattr__(self, "_parent", None)
         super().__init__(**fields)
         # checked here and not in validators: pydantic would wrap the errors
         self._check_name()
@@ -65,7 +66,7 @@ class BaseAgent(BaseModel):
                 raise DuplicateAgentError(f"Agent `{self.name}` {what} `{child.name}` twice. Remove or rename one.")
             seen[child.name] = child
             if child._parent is None:
-                child._parent = self
+                object.__setattr__(child, "_parent", self)
 
     def __setattr__(self, name: str, value: Any) -> None:
         super().__setattr__(name, value)

@@ -19,10 +19,10 @@ from flowloom.models.base_llm import BaseLlm
 from flowloom.models.registry import LLMRegistry
 from flowloom.processors import Template
 from flowloom.processors.code_executors import BaseCodeExecutor
-from flowloom.processors.planners import BasePlanner
-from flowloom.processors.tools import is_toolset
 from flowloom.processors.output_schema import schema_of
+from flowloom.processors.planners import BasePlanner
 from flowloom.processors.template import BraceTemplate
+from flowloom.processors.tools import is_toolset
 from flowloom.tools.agent_tool import AgentTool
 from flowloom.tools.base_tool import BaseTool
 from flowloom.tools.base_toolset import BaseToolset
@@ -173,7 +173,6 @@ class LlmAgent(BaseAgent):
         marks = (*map(id, self.tools), self.mode, *((c.name, getattr(c, "mode", None)) for c in self.sub_agents))
         made: tuple[object, list[Any]] | None = self._derived.get("tools")
         if made is None or made[0] != marks:
-            self._derived.pop("plain_tools", None)
             made = self._derived["tools"] = (marks, self._make_tools())
         return made[1]
 

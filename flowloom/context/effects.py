@@ -49,7 +49,9 @@ class Effects(Protocol):
         """Ask a model."""
         ...
 
-    async def call_tool(self, ctx: InvocationContext, tool: RunnableTool, args: dict[str, Any], context: Context) -> Any:
+    async def call_tool(
+        self, ctx: InvocationContext, tool: RunnableTool, args: dict[str, Any], context: Context
+    ) -> Any:
         """Run a tool, in its thread if it blocks. `context.call_index` is its position among the step's calls."""
         ...
 
@@ -74,7 +76,9 @@ class DirectEffects:
     ) -> AsyncIterator[LlmResponse]:
         return model.generate_content_async(request, stream)
 
-    async def call_tool(self, ctx: InvocationContext, tool: RunnableTool, args: dict[str, Any], context: Context) -> Any:
+    async def call_tool(
+        self, ctx: InvocationContext, tool: RunnableTool, args: dict[str, Any], context: Context
+    ) -> Any:
         return await tool.run_async(args=args, tool_context=context)
 
     def now(self, ctx: InvocationContext) -> float:

@@ -14,11 +14,11 @@ from flowloom.context.hooks import NO_CALLBACKS, NO_HOOKS, FlowCallbacks, Hooks
 from flowloom.context.protocols import as_llm_agent
 from flowloom.context.run import Run, Usage
 from flowloom.context.run_config import RunConfig
-from flowloom.events.actions import EventActions
 from flowloom.events.event import Event
 from flowloom.events.ids import new_id
 from flowloom.events.response import LlmResponse
 from flowloom.memory import BaseMemoryService, InMemoryMemoryService
+from flowloom.models.base_llm import BaseLlm
 from flowloom.sessions.in_memory import InMemorySessionService
 from flowloom.sessions.service import BaseSessionService
 from flowloom.sessions.session import Session
@@ -57,8 +57,8 @@ class InvocationContext:
         agent: AnyAgent,
         session: Session | None = None,
         session_service: BaseSessionService | None = None,
-        artifact_service: BaseArtifactService | None | _InMemory = _IN_MEMORY,
-        memory_service: BaseMemoryService | None | _InMemory = _IN_MEMORY,
+        artifact_service: BaseArtifactService | _InMemory | None = _IN_MEMORY,
+        memory_service: BaseMemoryService | _InMemory | None = _IN_MEMORY,
         credential_service: Any = None,
         invocation_id: str | None = None,
         user_content: types.Content | None = None,
@@ -92,6 +92,8 @@ class InvocationContext:
             )
         self.run = run
         self.agent = agent
+        self.llm_agent = as_llm_agent(agent)
+        """The agent, if it works through a flow and a model; else None."""
         self.branch = branch
         self.isolation_scope = isolation_scope
         self.lineage: tuple[AnyAgent, ...] = _parents_of(agent) if lineage is None else lineage
@@ -101,6 +103,8 @@ class InvocationContext:
         """Whether somebody further out takes the events into the session."""
         self.agent_span: Any = None
         """The telemetry context of the agent's span, if anybody records."""
+        self.model: BaseLlm | None = None
+        """The model that answers for the agent, once it was asked for (see `model_of`)."""
         self.tools: Sequence[RunnableTool] | None = None
         """The agent's tools, toolsets resolved; the `tools` processor sets it, once per agent run."""
         self.outbox: asyncio.Queue[Event | None] | None = None
@@ -187,8 +191,7 @@ class InvocationContext:
     def callbacks(self) -> FlowCallbacks:
         """The callbacks of the flow that runs; those of the agent's own flow if none was set."""
         if self._callbacks is None:
-            agent = as_llm_agent(self.agent)
-            self._callbacks = NO_CALLBACKS if agent is None else agent.flow.callbacks
+            self._callbacks = NO_CALLBACKS if self.llm_agent is None else self.llm_agent.flow.callbacks
         return self._callbacks
 
     @callbacks.setter
@@ -207,16 +210,23 @@ class InvocationContext:
         new._path = None
         if update:
             new.__dict__.update(update)
+            if "agent" in update:
+                new._enter(new.agent)
         return new
+
+    def _enter(self, agent: AnyAgent) -> None:
+        self.agent = agent
+        self.llm_agent = as_llm_agent(agent)
+        self.model = None
+        self.tools = None
+        self._callbacks = None
 
     def at(self, agent: AnyAgent, lineage: tuple[AnyAgent, ...]) -> Self:
         """The context of another agent of the same run, on the same branch."""
         new = self.model_copy()
-        new.agent = agent
+        new._enter(agent)
         new.lineage = lineage
         new.end_invocation = False
-        new.tools = None
-        new._callbacks = None
         return new
 
     def below(self, agent: AnyAgent) -> Self:
@@ -242,18 +252,17 @@ class InvocationContext:
             "author": self.agent.name,
             "branch": self.branch,
             "isolation_scope": self.isolation_scope,
+            "id": run.effects.new_id(self),
+            "timestamp": run.effects.now(self),
         }
         fields.update(values)
-        if "id" not in fields:
-            fields["id"] = run.effects.new_id(self)
-        fields["timestamp"] = run.effects.now(self)
-        if "actions" not in fields:
-            fields["actions"] = EventActions.unvalidated({})
         return Event.unvalidated(fields)
 
     def response_event(self, response: LlmResponse, values: dict[str, Any]) -> Event:
         """An event of this agent that carries a model's response."""
-        return self.new_event({**response.__dict__, **values})
+        given = {name: value for name, value in response.__dict__.items() if value is not None}
+        given.update(values)
+        return self.new_event(given)
 
     async def start(self) -> Event | None:
         """Append the user's message to the session, as a runner does before an agent runs."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Sequence
-from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeGuard
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from google.genai import types
 
@@ -36,7 +36,9 @@ class RunnableTool(Protocol):
 class RunnableToolset(Protocol):
     """A toolset as the flow uses it; `tools.BaseToolset` is the class to derive from."""
 
-    async def get_tools_with_prefix(self, readonly_context: ReadonlyContext | None = None) -> Sequence[RunnableTool]: ...
+    async def get_tools_with_prefix(
+        self, readonly_context: ReadonlyContext | None = None
+    ) -> Sequence[RunnableTool]: ...
     async def process_llm_request(self, *, tool_context: Context, llm_request: LlmRequest) -> None: ...
 
 
@@ -135,9 +137,4 @@ class AnyLlmAgent(AnyAgent, Protocol):
 
 def as_llm_agent(agent: AnyAgent | None) -> AnyLlmAgent | None:
     """The agent, if it works through a flow and a model; else None."""
-    return agent if agent is not None and is_llm_agent(agent) else None
-
-
-def is_llm_agent(agent: AnyAgent) -> TypeGuard[AnyLlmAgent]:
-    """Whether the agent works through a flow and a model."""
-    return agent.is_llm_agent
+    return agent if agent is not None and agent.is_llm_agent else None  # pyright: ignore[reportReturnType]

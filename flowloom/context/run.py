@@ -164,7 +164,11 @@ class Run:
         if self.config.custom_metadata:
             event = shallow_copy(event)
             event.custom_metadata = self.config.custom_metadata | (event.custom_metadata or {})
-        if event.output is not None and event.content is not None and (event.node_info and event.node_info.message_as_output):
+        if (
+            event.output is not None
+            and event.content is not None
+            and (event.node_info and event.node_info.message_as_output)
+        ):
             event = shallow_copy(event)
             event.output = None
         hooks = self.hooks.on_event
@@ -196,7 +200,8 @@ class Run:
             group = [
                 call
                 for call in self.open_calls.values()
-                if (call.author, call.branch, call.isolation_scope) == (first.author, first.branch, first.isolation_scope)
+                if (call.author, call.branch, call.isolation_scope)
+                == (first.author, first.branch, first.isolation_scope)
             ]
             parts = [response_part(call.id, call.name, {"error": reason}) for call in group]
             event = Event.unvalidated(

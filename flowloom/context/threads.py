@@ -63,7 +63,9 @@ class Threads:
             return value
         try:
             # StopIteration cannot be raised into a coroutine
-            raise RuntimeError(f"`{name}` raised StopIteration") from error if isinstance(error, StopIteration) else error
+            raise RuntimeError(f"`{name}` raised StopIteration") from (
+                error if isinstance(error, StopIteration) else error
+            )
         finally:
             del error, outcome
 
@@ -85,5 +87,7 @@ class Threads:
             if done.is_set():
                 self._finish(thread)
             else:
-                _log.error("The blocking call in thread %r is still busy after its run ended; it was left.", thread.name)
+                _log.error(
+                    "The blocking call in thread %r is still busy after its run ended; it was left.", thread.name
+                )
         self._busy.clear()

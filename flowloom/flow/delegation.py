@@ -36,11 +36,7 @@ def delegated_calls(
 ) -> list[types.FunctionCall]:
     """The calls that a sub-agent is still to answer."""
     answered = {response.id for response in results.get_function_responses()} if results is not None else set[str]()
-    return [
-        call
-        for call in calls
-        if call.id not in answered and isinstance(tools.get(call.name or ""), DelegateTool)
-    ]
+    return [call for call in calls if call.id not in answered and isinstance(tools.get(call.name or ""), DelegateTool)]
 
 
 def unresolved_tasks(ctx: InvocationContext) -> list[types.FunctionCall]:
@@ -125,5 +121,3 @@ def open_task_scope(events: Sequence[Event]) -> str | None:
         if scope and scope not in closed:
             return scope
     return None
-
-

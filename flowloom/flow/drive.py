@@ -18,7 +18,7 @@ from flowloom.flow.model_call import ModelCall
 from flowloom.flow.pipeline import events_of
 from flowloom.flow.step import answer_calls, build_request, build_request_plainly
 from flowloom.models.request import LlmRequest
-from flowloom.telemetry import Recorder, recorder
+from flowloom.telemetry import recorder
 
 if TYPE_CHECKING:
     from flowloom.flow.flow import Flow
@@ -85,10 +85,12 @@ async def drive(ctx: InvocationContext, flow: Flow | None = None, *, single_step
                 for event in await frame.begin(spans):
                     yield event
             if frame.finished:
-                for event in await _leave(stack, spans):
+                for event in await _leave(stack):
                     yield event
             elif frame.llm is None:
                 body = frame.agent.run_body(frame.ctx)
+                if frame.span is not None:
+                    body = frame.span.watch(body)
                 try:
                     async for event in body:
                         yield frame.own(event)
@@ -119,6 +121,7 @@ async def drive(ctx: InvocationContext, flow: Flow | None = None, *, single_step
                                         frame.note(event)
                                         yield event
                             if response.content is None and not response.error_code and not response.interrupted:
+                                call.count(response)
                                 continue
                             event = call.event(response)
                             if not event.partial:
@@ -126,8 +129,8 @@ async def drive(ctx: InvocationContext, flow: Flow | None = None, *, single_step
                             frame.note(event)
                             yield event
                             if frame.has_calls(event):
-                                async for event in answer_calls(frame, event, request):
-                                    yield event
+                                async for result in answer_calls(frame, event, request):
+                                    yield result
                                 if frame.answered:
                                     break
                     finally:
@@ -141,16 +144,16 @@ async def drive(ctx: InvocationContext, flow: Flow | None = None, *, single_step
                     frame.finished = True
     except BaseException as error:
         ctx.run.failed_context = ctx.run.failed_context or (stack[-1].ctx if stack else ctx)
-        if spans is not None:
-            for frame in reversed(stack):
-                spans.end_agent(frame.ctx, error if isinstance(error, Exception) else None)
+        for frame in reversed(stack):
+            if frame.span is not None:
+                frame.span.end(error, frame.last)
         raise
 
 
-async def _leave(stack: list[Frame], spans: Recorder | None) -> list[Event]:
+async def _leave(stack: list[Frame]) -> list[Event]:
     """End the topmost turn and give control back to the one below (spec §1.6, decision 27)."""
     frame = stack[-1]
-    events = await frame.end(spans)
+    events = await frame.end()
     stack.pop()
     if not stack:
         return events

@@ -149,7 +149,9 @@ class Flow:
                 number += 1
                 lines.append(f"{number:>4}  {'(model)':<{width}}  One model call.")
         number += 1
-        lines.append(f"{number:>4}  {'(tools)':<{width}}  The calls in the answer, at once; then from 1 again, or hand over.")
+        lines.append(
+            f"{number:>4}  {'(tools)':<{width}}  The calls in the answer, at once; then from 1 again, or hand over."
+        )
         return "\n".join(lines)
 
     __repr__ = __str__

@@ -17,7 +17,7 @@ from flowloom.flow.model_call import ONLY_THOUGHTS, is_thought_only
 from flowloom.flow.structured import write_output
 from flowloom.processors.agent_transfer import transfer_targets
 from flowloom.processors.model_choice import model_of
-from flowloom.telemetry import Recorder
+from flowloom.telemetry import AgentSpan, Recorder
 
 if TYPE_CHECKING:
     from flowloom.flow.flow import Flow
@@ -44,6 +44,7 @@ class Frame:
         "open_partial",
         "output",
         "paused",
+        "span",
         "task",
         "thought_turns",
         "transfer_to",
@@ -54,6 +55,7 @@ class Frame:
     ) -> None:
         self.ctx = ctx
         self.agent: AnyAgent = ctx.agent
+        self.span: AgentSpan | None = None
         self.llm: AnyLlmAgent | None = as_llm_agent(ctx.agent)
         self._flow = flow
         self._bare = flow is not None
@@ -118,7 +120,7 @@ class Frame:
         ctx, events = self.ctx, list[Event]()
         if not self._bare:
             if spans is not None:
-                spans.start_agent(ctx)
+                self.span = spans.start_agent(ctx)
             event = await self._ask(ctx.run.hooks.before_agent, self.agent.before_agent_callbacks)
             if event is not None:
                 self.note(event)
@@ -131,20 +133,18 @@ class Frame:
             self.delegated.extend(unresolved_tasks(ctx))
         return events
 
-    async def end(self, spans: Recorder | None) -> list[Event]:
+    async def end(self) -> list[Event]:
         """Ask the after-agent callbacks (spec §17.4), unless the turn was ended."""
         if self._bare:
             return []
         event = None
         if not self.ctx.end_invocation:
             event = await self._ask(self.ctx.run.hooks.after_agent, self.agent.after_agent_callbacks)
-        if spans is not None:
-            spans.end_agent(self.ctx)
-        if event is None:
-            return []
-        if event.content is not None:
+        if event is not None and event.content is not None:
             self.note(event)
-        return [event]
+        if self.span is not None:
+            self.span.end(last=self.last)
+        return [] if event is None else [event]
 
     async def _ask(self, plugins: Callbacks, own: Callbacks) -> Event | None:
         if not plugins and not own:

@@ -44,6 +44,7 @@ class ModelCall:
         "_request",
         "_responses",
         "_span",
+        "_spans",
     )
 
     def __init__(self, ctx: InvocationContext, request: LlmRequest, spans: Recorder | None) -> None:
@@ -57,7 +58,8 @@ class ModelCall:
         self._ready: LlmResponse | None = None
         self._responses: AsyncIterator[LlmResponse] | None = None
         self._given = False
-        self._span: ModelSpan | None = None if spans is None else spans.start_model(ctx, self._model, request)
+        self._spans = spans
+        self._span: ModelSpan | None = None
 
     @property
     def context(self) -> Context:
@@ -74,8 +76,6 @@ class ModelCall:
         if self._ready is None:
             self._ctx.run.totals.count_model_call()
             self._responses = self._start()
-            if self._span is not None:
-                self._responses = self._span.watch(self._responses)
 
     def _start(self) -> AsyncIterator[LlmResponse]:
         """The model's responses, through the wrappers."""
@@ -87,8 +87,14 @@ class ModelCall:
     def _call(self, request: LlmRequest) -> AsyncIterator[LlmResponse]:
         if isinstance(request.contents, SharedContents):
             # the model only reads: it gets the history itself, and no list that copies what is looked at
-            request.contents = request.contents.plain()
-        return self._ctx.effects.call_model(self._ctx, self._model, request, self._ctx.run.streaming)
+            request.__dict__["contents"] = request.contents.plain()
+        responses = self._ctx.effects.call_model(self._ctx, self._model, request, self._ctx.run.streaming)
+        if self._spans is None:
+            return responses
+        if self._span is not None:
+            self._span.end()  # a wrapper calls again
+        self._span = self._spans.start_model(self._ctx, self._model, request)
+        return self._span.watch(responses)
 
     async def next(self) -> LlmResponse | None:
         """The next response as the flow may use it; None at the end. Raises what nobody recovers from."""
@@ -116,11 +122,13 @@ class ModelCall:
     async def close(self) -> None:
         """Close the model's stream, wherever it stands."""
         responses, self._responses = self._responses, None
-        close = getattr(responses, "aclose", None)
-        if close is not None:
-            await close()
-        if self._span is not None:
-            self._span.end()
+        try:
+            close = getattr(responses, "aclose", None)
+            if close is not None:
+                await close()
+        finally:
+            if self._span is not None:
+                self._span.end()
 
     async def _recover(self, error: Exception) -> LlmResponse:
         """Ask the on-error callbacks for a response in the error's place; without one, the error is raised."""
@@ -142,6 +150,8 @@ class ModelCall:
     def _with_ids(self, response: LlmResponse) -> LlmResponse:
         """The response with an id on every function call; the same call has the same id in partials and at the end."""
         content = response.content
+        if not response.partial:
+            response = shallow_copy(response)  # response processors may write to it, and a model may give it twice
         if content is None or not content.parts:
             return response
         if all(part.function_call is None or part.function_call.id for part in content.parts):
@@ -192,8 +202,7 @@ class ModelCall:
                 values["content"] = shallow_copy(content)
                 values["content"].role = "model"
         if not response.partial:
-            if response.usage_metadata is not None:
-                ctx.run.totals.usage.add(response.usage_metadata)
+            self.count(response)
             if self._context is not None:
                 values["actions"] = self._context.settle()
                 self._actions = EventActions.unvalidated({})
@@ -202,6 +211,11 @@ class ModelCall:
         if self._span is not None:
             self._span.responded(event)
         return event
+
+    def count(self, response: LlmResponse) -> None:
+        """Count the tokens of a complete response."""
+        if response.usage_metadata is not None and not response.partial:
+            self._ctx.run.totals.usage.add(response.usage_metadata)
 
     def _is_long_running(self, name: str | None) -> bool:
         tool = self._request.tools_dict.get(name)  # type: ignore[arg-type]
@@ -223,7 +237,7 @@ def mark_if_empty(response: LlmResponse) -> LlmResponse:
     stopped = response.finish_reason is types.FinishReason.STOP
     if parts and not (stopped and all(_says_nothing(part) for part in parts)):
         return response
-    if response.input_transcription or response.output_transcription or response.turn_complete and not stopped:
+    if response.input_transcription or response.output_transcription or (response.turn_complete and not stopped):
         return response
     response = shallow_copy(response)
     response.error_code = NO_CONTENT
@@ -234,7 +248,9 @@ def mark_if_empty(response: LlmResponse) -> LlmResponse:
 def _says_nothing(part: types.Part) -> bool:
     if part.text and (part.thought or part.text.strip()):
         return False
-    return all(value is None or name in ("text", "thought", "thought_signature") for name, value in part.__dict__.items())
+    return all(
+        value is None or name in ("text", "thought", "thought_signature") for name, value in part.__dict__.items()
+    )
 
 
 def is_thought_only(event: Event) -> bool:

@@ -70,7 +70,9 @@ async def answer_calls(frame: Frame, event: Event, request: LlmRequest) -> Async
     calls = event.get_function_calls()
     if ctx.run_config.forward_agent_tool_events:
         ctx = ctx.model_copy(update={"outbox": asyncio.Queue[Event | None]()})
-        running = asyncio.ensure_future(_run_and_close(ctx, run_calls(ctx, calls, tools, transfer_problem=transfer_problem)))
+        running = asyncio.ensure_future(
+            _run_and_close(ctx, run_calls(ctx, calls, tools, transfer_problem=transfer_problem))
+        )
         try:
             while (inner := await ctx.outbox.get()) is not None:  # type: ignore[union-attr]
                 yield inner

@@ -7,7 +7,7 @@ import datetime
 import unicodedata
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from google.genai import types
 
@@ -17,7 +17,9 @@ from flowloom.events.ids import new_id
 from flowloom.events.wire import shallow_copy
 from flowloom.memory.service import BaseMemoryService, MemoryEntry, SearchMemoryResponse
 from flowloom.models.contents import copy_content
-from flowloom.sessions.session import Session
+
+if TYPE_CHECKING:
+    from flowloom.sessions import Session
 
 
 @dataclass(slots=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from google.genai import types
 from pydantic import ConfigDict, Field
@@ -12,7 +12,9 @@ from pydantic import ConfigDict, Field
 from flowloom.errors import NotSupportedError
 from flowloom.events.event import Event
 from flowloom.events.wire import WireModel
-from flowloom.sessions.session import Session
+
+if TYPE_CHECKING:
+    from flowloom.sessions import Session
 
 
 class MemoryEntry(WireModel):

@@ -221,10 +221,10 @@ class Gemini(BaseLlm):
 
 
 class _Json(list[dict[str, Any]]):
-    """JSON data that google-genai shall not copy: it copies the config deeply, and these are on it."""
+    """JSON data that is not copied item by item: google-genai copies the config deeply, and these are on it."""
 
-    def __deepcopy__(self, memo: object) -> _Json:
-        return self
+    def __deepcopy__(self, memo: object) -> list[dict[str, Any]]:
+        return list(self)
 
 
 def _as_one(whole: list[types.GenerateContentResponse], aggregator: StreamingAggregator) -> LlmResponse | None:

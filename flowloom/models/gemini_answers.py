@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import functools
 import types as python_types
@@ -117,6 +118,11 @@ class Answer:
         """Give the connection back, or close it when the answer was not read to its end."""
         await self._bytes.aclose()
         await self._response.aclose()
+        if not self._ended:
+            # The HTTP library drops a generator that it has not closed; the event loop then closes it in a task,
+            # which is made in its next turn and ends in the one after.
+            await asyncio.sleep(0)
+            await asyncio.sleep(0)
 
     async def _receive(self) -> list[bytes]:
         """The next pieces of JSON. Sets `_ended` at the end."""

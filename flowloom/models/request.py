@@ -65,13 +65,14 @@ class LlmRequest(BaseModel):
         texts = [text for text in instructions if text]
         if not texts:
             return
-        current = self.config.system_instruction
+        config = self.config.__dict__  # written directly: assignment to a pydantic model costs ten times as much
+        current = config["system_instruction"]
         if not current:
-            self.config.system_instruction = "\n\n".join(texts)
+            config["system_instruction"] = "\n\n".join(texts)
         elif isinstance(current, str):
-            self.config.system_instruction = "\n\n".join([current, *texts])
+            config["system_instruction"] = "\n\n".join([current, *texts])
         else:
-            self.config.system_instruction = _append_to_content(current, "\n\n".join(texts))
+            config["system_instruction"] = _append_to_content(current, "\n\n".join(texts))
 
     def append_tools(self, tools: Sequence[DeclaredTool]) -> None:
         """Register tools, and declare those that have a declaration in one common group.
@@ -79,15 +80,16 @@ class LlmRequest(BaseModel):
         Raises `DuplicateToolError` when a tool of that name is registered already.
         """
         declarations: list[types.FunctionDeclaration] = []
+        registered = self.tools_dict
         for tool in tools:
             name = tool.name
-            present = self.tools_dict.get(name)
+            present = registered.get(name)
             if present is not None:
                 raise DuplicateToolError(
                     f"Two tools are named `{name}`: {present!r} and {tool!r}. Rename one, or give its toolset a "
                     f"`tool_name_prefix`."
                 )
-            self.tools_dict[name] = tool
+            registered[name] = tool
             declaration = tool.declaration
             if declaration is not None:
                 declarations.append(declaration)
@@ -101,8 +103,10 @@ class LlmRequest(BaseModel):
                 groups[index] = merged
                 break
         else:
-            groups.append(types.Tool(function_declarations=declarations))
-        self.config.tools = groups
+            group = shallow_copy(_TOOL)
+            group.__dict__["function_declarations"] = declarations
+            groups.append(group)
+        self.config.__dict__["tools"] = groups
 
     def set_output_schema(self, output_schema: Any) -> None:
         """Ask for JSON of this schema: a pydantic model, a type, a `types.Schema` or a JSON schema dict."""
@@ -110,6 +114,7 @@ class LlmRequest(BaseModel):
         self.config.response_mime_type = "application/json"
 
 
+_TOOL = types.Tool()
 _prototypes: dict[type[LlmRequest], LlmRequest] = {}
 
 

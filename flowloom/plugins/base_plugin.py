@@ -45,14 +45,10 @@ class BasePlugin:
     async def after_agent_callback(self, *, agent: BaseAgent, callback_context: Context) -> types.Content | None:
         """After an agent's turn. An answer is one more event of the agent's."""
 
-    async def before_model_callback(
-        self, *, callback_context: Context, llm_request: LlmRequest
-    ) -> LlmResponse | None:
+    async def before_model_callback(self, *, callback_context: Context, llm_request: LlmRequest) -> LlmResponse | None:
         """Before a model call. An answer takes its place."""
 
-    async def after_model_callback(
-        self, *, callback_context: Context, llm_response: LlmResponse
-    ) -> LlmResponse | None:
+    async def after_model_callback(self, *, callback_context: Context, llm_response: LlmResponse) -> LlmResponse | None:
         """After each response of a model, partial ones too. An answer takes its place."""
 
     async def on_model_error_callback(

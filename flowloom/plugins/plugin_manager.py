@@ -51,8 +51,7 @@ class PluginManager:
                     hook: tuple(
                         getattr(plugin, method)
                         for plugin in self._plugins.values()
-                        if getattr(type(plugin), method) is not getattr(BasePlugin, method)
-                        or method in plugin.__dict__
+                        if getattr(type(plugin), method) is not getattr(BasePlugin, method) or method in plugin.__dict__
                     )
                     for hook in Hooks.names()
                     for method in (f"{hook}_callback",)

@@ -16,7 +16,7 @@ def agent_transfer(ctx: InvocationContext, request: LlmRequest) -> None:
     Writes: `tools_dict`, `config.tools`, `config.system_instruction`.
     Must come after: instructions and identity; before tool_declarations, so that this tool is declared first.
     """
-    agent = as_llm_agent(ctx.agent)
+    agent = ctx.llm_agent
     if agent is None or agent.mode in ("task", "single_turn"):
         return
     targets = transfer_targets(agent, ctx.parent)
@@ -52,13 +52,11 @@ def transfer_targets(agent: AnyLlmAgent, parent: AnyAgent | None) -> list[AnyAge
 
 def transfer_problem(ctx: InvocationContext, name: str) -> str | None:
     """What is wrong with handing over to `name` from here; None if it can be done (decision 5)."""
-    agent = as_llm_agent(ctx.agent)
+    agent = ctx.llm_agent
     names = [] if agent is None else [target.name for target in transfer_targets(agent, ctx.parent)]
     if name in names:
         return None
-    return (
-        f"Agent `{ctx.agent.name}` cannot hand over to `{name}`. It can reach: {quoted_list(closest_first(name, names))}."
-    )
+    return f"Agent `{ctx.agent.name}` cannot hand over to `{name}`. It can reach: {quoted_list(closest_first(name, names))}."
 
 
 def _takes_over(agent: AnyAgent) -> bool:
@@ -68,7 +66,9 @@ def _takes_over(agent: AnyAgent) -> bool:
 
 def _instruction(targets: list[AnyAgent], parent: AnyAgent | None) -> str:
     lines = ["Other agents that you can hand the conversation over to:"]
-    lines += [f"- {target.name}: {target.description}" if target.description else f"- {target.name}" for target in targets]
+    lines += [
+        f"- {target.name}: {target.description}" if target.description else f"- {target.name}" for target in targets
+    ]
     names = ", ".join(f"`{name}`" for name in sorted(target.name for target in targets))
     lines.append(
         f"\nIf you are the best one to answer, answer. If another agent fits better by its description, call "

@@ -12,7 +12,7 @@ from typing import Any
 from google.genai import types
 
 from flowloom.context import Context, InvocationContext
-from flowloom.context.protocols import AnyLlmAgent, as_llm_agent
+from flowloom.context.protocols import AnyLlmAgent
 from flowloom.errors import ConfigurationError
 from flowloom.events.event import Event
 from flowloom.events.parts import content_of, text_part
@@ -43,7 +43,7 @@ def code_execution(ctx: InvocationContext, request: LlmRequest) -> None:
         `contents` (an executor does).
     Must come after: basic (model and config), instructions, contents.
     """
-    agent = as_llm_agent(ctx.agent)
+    agent = ctx.llm_agent
     executor = None if agent is None else _executor_of(agent)
     if executor is None:
         return
@@ -60,9 +60,9 @@ def code_execution(ctx: InvocationContext, request: LlmRequest) -> None:
             _data_as_names(own_content(request, index))
 
 
-async def code_execution_response(
+def code_execution_response(
     ctx: InvocationContext, request: LlmRequest, response: LlmResponse
-) -> AsyncGenerator[Event, None]:
+) -> AsyncGenerator[Event, None] | None:
     """Code in a complete response is run: one event with the code, one with its result, and no other.
 
     What follows the code in the response is dropped, because it was written without having seen the result. A
@@ -72,12 +72,20 @@ async def code_execution_response(
     Writes: `content`: None, so that the model is called again and sees the result. Artifacts: the code's output files.
     Must come after: planning_response, which tells the text of the response apart.
     """
+    agent = ctx.llm_agent
+    if agent is None or agent.code_executor is None or response.partial:
+        return None
+    executor = _executor_of(agent)
+    if executor is None or isinstance(executor, BuiltInCodeExecutor):
+        return None
+    return _run_code(ctx, agent, executor, response)
+
+
+async def _run_code(
+    ctx: InvocationContext, agent: AnyLlmAgent, executor: BaseCodeExecutor, response: LlmResponse
+) -> AsyncGenerator[Event, None]:
     content = response.content
-    if response.partial or response.error_code or response.interrupted or content is None or not content.parts:
-        return
-    agent = as_llm_agent(ctx.agent)
-    executor = None if agent is None else _executor_of(agent)
-    if agent is None or executor is None or isinstance(executor, BuiltInCodeExecutor):
+    if response.error_code or response.interrupted or content is None or not content.parts:
         return
     found = find_code(content.parts, executor.code_block_delimiters, in_plans=rewrites_responses(agent.planner))
     if found is None:

@@ -110,7 +110,8 @@ class BaseCodeExecutor(BaseModel):
         """What the model is told about running code; None for nothing, if the agent's instruction does that."""
         if not self.code_block_delimiters:
             return None
-        before, after = self.code_block_delimiters[0]
+        (before, after), *others = self.code_block_delimiters
+        also = ", ".join(f"`{other.strip()}`" for other, _ in others)
         memory = (
             "Variables and imports of earlier blocks are still there."
             if self.stateful
@@ -120,8 +121,9 @@ class BaseCodeExecutor(BaseModel):
             f"You can have Python code run. Write it into your answer in exactly this form:\n"
             f"{before}print(6 * 7){after}\n"
             f"Stop after the block. It is run, and you are told what it printed, so print all that you need to see. "
-            f"{memory} Do not call a tool to run code, and do not make up a result. Code in any other form is only "
-            f"shown to the user."
+            f"{memory} Do not call a tool to run code, and do not make up a result. "
+            + (f"Code that begins with {also} is run as well. " if also else "")
+            + "Write code that is only to be shown to the user in another form."
         )
 
 

@@ -9,7 +9,6 @@ from typing import Any, cast
 from google.genai import types
 
 from flowloom.context import InvocationContext
-from flowloom.context.protocols import as_llm_agent
 from flowloom.errors import HistoryError
 from flowloom.events.actions import ToolConfirmation
 from flowloom.events.event import Event
@@ -28,7 +27,7 @@ def confirmation(ctx: InvocationContext, request: LlmRequest) -> Awaitable[list[
 
     Only requests that this agent made count; one id that stands for two different calls is never run.
     """
-    agent = as_llm_agent(ctx.agent)
+    agent = ctx.llm_agent
     if agent is None:
         return None
     events = ctx.session.events
@@ -115,7 +114,10 @@ def _pending(
                 conflicting.add(call.id)
             asked[call.id] = original
     answered = {
-        response.id for event in events[at + 1 :] for response in event.get_function_responses() if response.id is not None
+        response.id
+        for event in events[at + 1 :]
+        for response in event.get_function_responses()
+        if response.id is not None
     }
     pending: dict[str, tuple[types.FunctionCall, ToolConfirmation]] = {}
     for request_id in reversed(asked):
@@ -141,9 +143,7 @@ def _canonical(call: types.FunctionCall) -> str:
     return json.dumps([call.id, call.name, call.args], sort_keys=True, default=str)
 
 
-async def _resume(
-    ctx: InvocationContext, pending: list[tuple[types.FunctionCall, ToolConfirmation]]
-) -> list[Event]:
+async def _resume(ctx: InvocationContext, pending: list[tuple[types.FunctionCall, ToolConfirmation]]) -> list[Event]:
     calls = [call for call, _ in pending]
     tools = {tool.name: tool for tool in ctx.tools or ()}
     decisions = {call.id or "": decision for call, decision in pending}

@@ -7,7 +7,7 @@ import json
 from google.genai import types
 
 from flowloom.context import InvocationContext
-from flowloom.context.protocols import AnyLlmAgent, as_llm_agent
+from flowloom.context.protocols import AnyLlmAgent
 from flowloom.events.parts import content_of, text_part
 from flowloom.models.contents import SharedContents
 from flowloom.models.request import LlmRequest
@@ -38,10 +38,10 @@ class Contents:
         return "Contents()" if self._visible is visible else f"Contents(visible={self._visible.__name__})"
 
     def __call__(self, ctx: InvocationContext, request: LlmRequest) -> None:
-        agent = as_llm_agent(ctx.agent)
+        agent = ctx.llm_agent
         if agent is None:
             return
-        session, run_config = ctx.session, ctx.run_config
+        session, run_config = ctx.run.session, ctx.run.config
         viewer = Viewer(
             agent.name,
             ctx.branch,
@@ -55,7 +55,7 @@ class Contents:
         if ctx.isolation_scope:
             before.append(_task_input(ctx, agent))
         if not before:
-            request.contents = SharedContents(shown.contents, shown.media)
+            request.__dict__["contents"] = SharedContents(shown.contents, shown.media)
         else:
             shift = len(before)
             request.contents = SharedContents(before + shown.contents, [index + shift for index in shown.media])

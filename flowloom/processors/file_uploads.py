@@ -7,7 +7,6 @@ from collections.abc import Iterable
 from google.genai import types
 
 from flowloom.context import InvocationContext
-from flowloom.context.protocols import as_llm_agent
 from flowloom.models.contents import SharedContents, copy_content
 from flowloom.models.request import LlmRequest
 from flowloom.processors.model_choice import model_of
@@ -20,7 +19,7 @@ def file_uploads(ctx: InvocationContext, request: LlmRequest) -> None:
     Writes: `contents[i].parts[j].inline_data.display_name` and `.file_data.display_name`.
     Must come after: everything that writes contents.
     """
-    if as_llm_agent(ctx.agent) is None or model_of(ctx).backend != "gemini_api":
+    if ctx.llm_agent is None or model_of(ctx).backend != "gemini_api":
         return
     contents = request.contents
     if not isinstance(contents, SharedContents):

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 
 from flowloom.context import InvocationContext
-from flowloom.context.protocols import as_llm_agent
 from flowloom.models.request import LlmRequest
 
 
@@ -16,7 +15,7 @@ def identity(ctx: InvocationContext, request: LlmRequest) -> None:
     Writes: `config.system_instruction`.
     Must come after: instructions, because a reader expects the agent's own words first.
     """
-    agent = as_llm_agent(ctx.agent)
+    agent = ctx.llm_agent
     if agent is None or agent.mode == "single_turn":
         return
     text: str | None = agent.derived.get("identity")

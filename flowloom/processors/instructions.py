@@ -21,7 +21,7 @@ def instructions(ctx: InvocationContext, request: LlmRequest) -> Awaitable[None]
     Writes: `config.system_instruction`; with a static instruction, `dynamic_instructions`.
     Must come after: basic (which replaces the config), confirmation (whose tools may write state).
     """
-    agent = as_llm_agent(ctx.agent)
+    agent = ctx.llm_agent
     if agent is None:
         return None
     root = as_llm_agent(ctx.root) or agent

@@ -13,10 +13,14 @@ def model_of(ctx: InvocationContext) -> BaseLlm:
 
     Raises `ModelNotConfiguredError` if there is none (spec §2.1).
     """
+    if ctx.model is not None:
+        return ctx.model
     for agent in (ctx.agent, *reversed(ctx.lineage)):
         llm_agent = as_llm_agent(agent)
-        if llm_agent is not None and llm_agent.own_model is not None:
-            return llm_agent.own_model
+        model = None if llm_agent is None else llm_agent.own_model
+        if model is not None:
+            ctx.model = model
+            return model
     raise ModelNotConfiguredError(
         f"Agent `{ctx.agent.name}` has no model, and no agent above it has one. Set `model` to a model's name or to "
         f"a `BaseLlm`."

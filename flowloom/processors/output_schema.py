@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from flowloom.context import InvocationContext
-from flowloom.context.protocols import AnyLlmAgent, as_llm_agent
+from flowloom.context.protocols import AnyLlmAgent
 from flowloom.models.request import LlmRequest
 from flowloom.processors.model_choice import model_of
 from flowloom.tools.output import SET_MODEL_RESPONSE, OutputSchema, SetModelResponseTool
@@ -21,7 +21,7 @@ def output_schema(ctx: InvocationContext, request: LlmRequest) -> None:
     Writes: `tools_dict`, `config.tools`, `config.system_instruction`.
     Must come after: instructions; before tool_declarations, so that this tool is declared first.
     """
-    agent = as_llm_agent(ctx.agent)
+    agent = ctx.llm_agent
     if agent is None or not needs_response_tool(ctx, agent):
         return
     tool: SetModelResponseTool | None = agent.derived.get("response_tool")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from google.genai import types
 
 from flowloom.context import Context, InvocationContext, ReadonlyContext
-from flowloom.context.protocols import Planner, as_llm_agent
+from flowloom.context.protocols import Planner
 from flowloom.events.event import Event
 from flowloom.events.response import LlmResponse
 from flowloom.events.wire import shallow_copy
@@ -45,11 +45,8 @@ def planning_response(ctx: InvocationContext, request: LlmRequest, response: Llm
     Writes: `content`, as a new one; what the planner writes to state or actions is on the event that it returns.
     Must come after: nothing; before code_execution_response, which runs code that stands under a plan's tags.
     """
-    content = response.content
-    if content is None or not content.parts:
-        return None
-    planner = _planner_of(ctx)
-    if planner is None or not rewrites_responses(planner):
+    planner, content = _planner_of(ctx), response.content
+    if planner is None or content is None or not content.parts or not rewrites_responses(planner):
         return None
     context = Context(ctx)
     # the response may share its parts with what callbacks and telemetry hold, and planners write to parts
@@ -87,7 +84,7 @@ def own_content(request: LlmRequest, index: int) -> types.Content:
 
 
 def _planner_of(ctx: InvocationContext) -> Planner | None:
-    agent = as_llm_agent(ctx.agent)
+    agent = ctx.llm_agent
     return None if agent is None else agent.planner
 
 

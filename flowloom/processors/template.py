@@ -51,7 +51,9 @@ class Template:
         try:
             names = meta.find_undeclared_variables(environment.parse(source))
         except TemplateSyntaxError as error:
-            raise TemplateError(f"The instruction template is malformed in line {error.lineno}: {error.message}") from error
+            raise TemplateError(
+                f"The instruction template is malformed in line {error.lineno}: {error.message}"
+            ) from error
         self._uses_artifacts = "artifact" in names
         self._compiled: dict[str, Any] = {}
 
@@ -245,4 +247,3 @@ async def inject_session_state(template: str, context: Any) -> str:
     """
     rendered = BraceTemplate(template).render(context.invocation_context)
     return rendered if isinstance(rendered, str) else await rendered
-

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Sequence
 
 from flowloom.context import Context, InvocationContext
-from flowloom.context.protocols import RunnableTool, as_llm_agent
+from flowloom.context.protocols import RunnableTool
 from flowloom.events.event import Event
 from flowloom.models.request import LlmRequest
 from flowloom.processors.tools import is_toolset
@@ -19,17 +19,18 @@ def tool_declarations(ctx: InvocationContext, request: LlmRequest) -> Awaitable[
     Writes: `tools_dict`, `config.tools`; whatever a tool's own hook writes.
     Must come after: output_schema and agent_transfer, whose tools are declared first; contents, which hooks read.
     """
-    agent = as_llm_agent(ctx.agent)
-    if agent is None or not ctx.tools and not any(is_toolset(entry) for entry in agent.own_tools):
+    agent = ctx.llm_agent
+    if agent is None:
         return None
     resolved = ctx.tools or ()
-    if ctx.tools is agent.own_tools:
-        plain: bool | None = agent.derived.get("plain_tools")
-        if plain is None:
-            plain = agent.derived["plain_tools"] = all(_is_plain(tool) for tool in resolved)
-        if plain:
+    made: tuple[object, bool] | None = agent.derived.get("plain_tools")
+    if made is None or made[0] is not resolved:
+        all_plain = all(_is_plain(tool) for tool in resolved) and not any(map(is_toolset, agent.own_tools))
+        made = agent.derived["plain_tools"] = (resolved, all_plain)
+    if made[1]:
+        if resolved:
             request.append_tools(resolved)
-            return None
+        return None
     return _ask(ctx, request, resolved, [entry for entry in agent.own_tools if is_toolset(entry)])
 
 

@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Sequence
 from typing import Any, TypeGuard
 
 from flowloom.context import InvocationContext, ReadonlyContext
-from flowloom.context.protocols import RunnableTool, RunnableToolset, as_llm_agent
+from flowloom.context.protocols import RunnableTool, RunnableToolset
 from flowloom.errors import DuplicateToolError
 from flowloom.models.request import LlmRequest
 
@@ -18,7 +18,7 @@ def tools(ctx: InvocationContext, request: LlmRequest) -> Awaitable[None] | None
     Writes: `ctx.tools`.
     Must come after: nothing; confirmation needs it to dispatch by name.
     """
-    agent = as_llm_agent(ctx.agent)
+    agent = ctx.llm_agent
     if agent is None or ctx.tools is not None:
         return None
     own = agent.own_tools

@@ -151,15 +151,18 @@ class InMemorySessionService(BaseSessionService):
                 events = events[-config.num_recent_events :] if config.num_recent_events else []
             if config.after_timestamp is not None:
                 events = [event for event in events if event.timestamp >= config.after_timestamp]
-        session = Session.model_construct(
-            id=session_id,
-            app_name=app_name,
-            user_id=user_id,
-            state=merge_scopes(
-                self._app_state.get(app_name, {}), self._user_state.get((app_name, user_id), {}), stored.state
-            ),
-            events=events,
-            last_update_time=stored.last_update_time,
+        state = merge_scopes(
+            self._app_state.get(app_name, {}), self._user_state.get((app_name, user_id), {}), stored.state
+        )
+        session = Session.unvalidated(
+            {
+                "id": session_id,
+                "app_name": app_name,
+                "user_id": user_id,
+                "state": state,
+                "events": events,
+                "last_update_time": stored.last_update_time,
+            }
         )
         if config is None:
             session.share_history(stored.history)

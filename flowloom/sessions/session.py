@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from pydantic import ConfigDict, Field, PrivateAttr
+from pydantic import ConfigDict, Field
 
 from flowloom.events.event import Event
 from flowloom.events.wire import WireModel
@@ -27,13 +27,17 @@ class Session(WireModel):
     last_update_time: float = 0.0
     """Epoch seconds of the latest event."""
 
-    _history: History = PrivateAttr(default_factory=History)
+    __slots__ = ("_history",)  # beside the fields: not part of the session's data, and quick to get at
 
     @property
     def history(self) -> History:
         """The projections of `events` that were built so far. They live and die with the session."""
-        return self._history
+        try:
+            return self._history
+        except AttributeError:
+            self.share_history(History())
+            return self._history
 
     def share_history(self, history: History) -> None:
         """Go on with the projections of another snapshot of the same session."""
-        self._history = history
+        object.__setattr__(self, "_history", history)

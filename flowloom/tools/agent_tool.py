@@ -46,9 +46,7 @@ class AgentTool(BaseTool):
         timeout: float | None = None,
         retries: int = 0,
     ) -> None:
-        super().__init__(
-            name=agent.name, description=agent.description.strip(), timeout=timeout, retries=retries
-        )
+        super().__init__(name=agent.name, description=agent.description.strip(), timeout=timeout, retries=retries)
         self.agent = agent
         self.skip_summarization = skip_summarization
         self.include_plugins = include_plugins
@@ -141,5 +139,3 @@ class AgentTool(BaseTool):
         if llm_agent is None or llm_agent.output_schema is None or not text:
             return text
         return OutputSchema(llm_agent.output_schema).parse(text)
-
-

@@ -65,14 +65,15 @@ def _short(value: Any) -> str:
 
 
 def _schema_at(schema: Mapping[str, Any], place: Sequence[str | int]) -> Mapping[str, Any]:
-    node: Any = schema
+    node = schema
     for step in place:
         if "$ref" in node:
             node = schema["$defs"][node["$ref"].rpartition("/")[2]]
-        node = node.get("properties", {}).get(step) if isinstance(step, str) else node.get("items")
-        if not isinstance(node, dict):
+        held: Any = node.get("properties", {}).get(step) if isinstance(step, str) else node.get("items")
+        if not isinstance(held, dict):
             return {}
-    return cast(Mapping[str, Any], node)
+        node = cast(Mapping[str, Any], held)
+    return node
 
 
 def _parenthesis(schema: Mapping[str, Any]) -> str:

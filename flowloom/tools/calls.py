@@ -32,6 +32,7 @@ from flowloom.errors import (
 from flowloom.events.actions import EventActions, ToolConfirmation, merge_actions
 from flowloom.events.event import Event
 from flowloom.events.parts import content_of, response_part
+from flowloom.telemetry import ToolSpans, recorder
 from flowloom.tools.base_tool import BaseTool
 
 _log = logging.getLogger("flowloom.tools")
@@ -57,6 +58,9 @@ class _Answer:
     part: types.Part | None
     actions: EventActions
     error: Exception | None = None
+    """What ends the run."""
+    failure: Exception | None = None
+    """What the model is told, whether it ends the run or not."""
 
 
 async def run_calls(
@@ -74,18 +78,27 @@ async def run_calls(
     """
     ctx.run.totals.count_tool_calls(len(calls))
     decided = confirmations or {}
-    if len(calls) == 1:
-        answers = [await _answer(ctx, calls[0], 0, tools, decided.get(calls[0].id or ""))]
-    else:
-        async with asyncio.TaskGroup() as group:
-            tasks = [
-                group.create_task(_answer(ctx, call, index, tools, decided.get(call.id or "")))
-                for index, call in enumerate(calls)
-            ]
-        answers = [task.result() for task in tasks]
-    if transfer_problem is not None:
-        answers = [_reachable(ctx, answer, transfer_problem) for answer in answers]
-    return _merged(ctx, answers)
+    telemetry = recorder()
+    spans = None if telemetry is None else telemetry.start_tools(ctx, len(calls))
+    try:
+        if len(calls) == 1:
+            answers = [await _recorded(ctx, calls[0], 0, tools, decided.get(calls[0].id or ""), spans)]
+        else:
+            async with asyncio.TaskGroup() as group:
+                tasks = [
+                    group.create_task(_recorded(ctx, call, index, tools, decided.get(call.id or ""), spans))
+                    for index, call in enumerate(calls)
+                ]
+            answers = [task.result() for task in tasks]
+        if transfer_problem is not None:
+            answers = [_reachable(ctx, answer, transfer_problem) for answer in answers]
+        results = _merged(ctx, answers)
+        if spans is not None:
+            spans.answered([(answer.part, answer.failure) for answer in answers], results.event)
+        return results
+    finally:
+        if spans is not None:
+            spans.end()
 
 
 def _reachable(
@@ -112,6 +125,20 @@ def _merged(ctx: InvocationContext, answers: list[_Answer]) -> CallResults:
     return CallResults(ctx.new_event({"content": content_of("user", parts), "actions": actions}), error)
 
 
+async def _recorded(
+    ctx: InvocationContext,
+    call: types.FunctionCall,
+    index: int,
+    tools: Mapping[str, RunnableTool],
+    confirmation: ToolConfirmation | None,
+    spans: ToolSpans | None,
+) -> _Answer:
+    if spans is None:
+        return await _answer(ctx, call, index, tools, confirmation)
+    with spans.start(index, call, tools.get(call.name or "")):
+        return await _answer(ctx, call, index, tools, confirmation)
+
+
 async def _answer(
     ctx: InvocationContext,
     call: types.FunctionCall,
@@ -132,6 +159,7 @@ async def _answer(
     else:
         result, error = await _call_tool(ctx, tool, args, context)
     actions = context.settle()
+    failure = error
     if error is not None:
         result = {"error": error_text(error)}
         if not _raises(ctx, error):
@@ -140,7 +168,7 @@ async def _answer(
         return _Answer(None, actions)
     data: Any = to_jsonable_python(result, by_alias=False, bytes_mode="base64", fallback=str)
     response = data if isinstance(data, dict) else {"result": data}
-    return _Answer(response_part(call.id, call.name, response), actions, error)
+    return _Answer(response_part(call.id, call.name, response), actions, error, failure)
 
 
 def _own_args(args: dict[str, Any] | None) -> dict[str, Any]:

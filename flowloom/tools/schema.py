@@ -6,12 +6,15 @@ without noise, and errors that the model (or whoever wrote the function) can act
 
 from __future__ import annotations
 
+import builtins
 import functools
 import inspect
+import json
 import math
 import re
+import sys
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, is_dataclass
+from dataclasses import dataclass, field, is_dataclass
 from enum import Enum
 from types import FunctionType, NoneType, UnionType
 from typing import Annotated, Any, ForwardRef, NotRequired, Optional, Union, cast, get_args, get_origin, get_type_hints
@@ -47,11 +50,12 @@ class CallableSchema:
     is_async: bool
     is_async_generator: bool
     is_generator: bool
-    _known: frozenset[str]
-    _reserved: frozenset[str]
+    _known: frozenset[str] = field(repr=False)
+    _reserved: frozenset[str] = field(repr=False)
     """Parameters that are not the model's to give."""
-    _check: _Check
-    _check_extra: _Check | None
+    _check: _Check = field(repr=False)
+    _check_json: Callable[[str], dict[str, Any]] = field(repr=False)
+    _check_extra: _Check | None = field(repr=False)
     """Checks undeclared arguments; None if the function takes none."""
 
     def bind(self, args: Mapping[str, Any]) -> dict[str, Any]:
@@ -63,16 +67,27 @@ class CallableSchema:
         if not self._known.issuperset(args):
             return self._bind_undeclared(args)
         try:
-            return self._check(args)
+            return self._checked(args)
         except ValidationError as error:
             raise self._refusal(args, error.errors(include_url=False)) from error
+
+    def _checked(self, args: Mapping[str, Any]) -> dict[str, Any]:
+        try:
+            return self._check(args)
+        except ValidationError as error:
+            # A strict model reads some types, such as dates, from JSON text only, and the arguments come from there.
+            try:
+                text = json.dumps(args)
+            except (TypeError, ValueError):
+                raise error from None
+            return self._check_json(text)
 
     def _bind_undeclared(self, args: Mapping[str, Any]) -> dict[str, Any]:
         extra = {name: value for name, value in args.items() if name not in self._known}
         unknown = [name for name in extra if self._check_extra is None or name in self._reserved]
         bound: dict[str, Any] = {}
         problems: list[ErrorDetails] = []
-        for check, values in ((self._check, args), (self._check_extra, extra)):
+        for check, values in ((self._checked, args), (self._check_extra, extra)):
             if check is not None:
                 try:
                     bound |= check(values)
@@ -124,14 +139,17 @@ def describe_callable(
         annotation = _annotation_of(parameter, resolve, title)
         if parameter.kind is parameter.VAR_KEYWORD:
             extras: Any = dict[str, annotation]
-            check_extra = _compiled(title, parameter, extras)[1]
+            check_extra = _compiled(title, parameter, extras)[0].validator.validate_python
         elif not _takes_context(parameter, annotation):
-            fields[parameter.name] = _Field.of(parameter, annotation)
+            try:
+                fields[parameter.name] = _Field.of(parameter, annotation)
+            except TypeError as error:
+                raise _refused(title, parameter, f"has an annotation that is no type: {error}") from error
         elif context is None:
             context = parameter.name
         else:
             raise _refused(title, parameter, f"is a second context, beside `{context}`. Keep one of them.")
-    raw, check = _compiled_fields(title, fields)
+    adapter, raw = _compiled_fields(title, fields)
     parameters = _parameters(raw, fields, explained)
     called = _called(func)
     return CallableSchema(
@@ -144,7 +162,8 @@ def describe_callable(
         is_generator=inspect.isgeneratorfunction(called),
         _known=frozenset(parameters["properties"]),
         _reserved=frozenset(hidden if context is None else {*hidden, context}),
-        _check=check,
+        _check=adapter.validator.validate_python,
+        _check_json=adapter.validator.validate_json,
         _check_extra=check_extra,
     )
 
@@ -204,6 +223,9 @@ def _resolver(func: Callable[..., Any]) -> Callable[[Any], Any]:
         func = func.func
     bound = getattr(func, "__self__", func)
     owner: type[Any] = cast(Any, bound if inspect.isclass(bound) else type(bound))
+    if inspect.isclass(func) and func.__module__ in sys.modules:
+        # The constructor may have been generated, in a namespace that holds nothing.
+        globals_ = {**vars(sys.modules[func.__module__]), **globals_, "__builtins__": builtins}
 
     def resolve(annotation: Any) -> Any:
         def holder() -> None: ...
@@ -226,7 +248,7 @@ def _home_of(func: Any) -> FunctionType | None:
         elif inspect.ismethod(func):
             func = func.__func__
         elif hasattr(func, "__wrapped__"):
-            func = func.__wrapped__
+            func = getattr(func, "__wrapped__")  # noqa: B009 - the type of functions does not tell that it is there
         elif isinstance(func, FunctionType):
             return func
         elif inspect.isclass(func):
@@ -339,47 +361,48 @@ class _Describer(GenerateJsonSchema):
     ignored_warning_kinds = {"skipped-choice", "non-serializable-default"}  # noqa: RUF012
 
 
-def _compiled_fields(title: str, fields: Mapping[str, _Field]) -> tuple[Schema, _Check]:
-    """The schema and the validator of an object with these fields."""
+def _compiled_fields(title: str, fields: Mapping[str, _Field]) -> tuple[TypeAdapter[Any], Schema]:
+    """The validator and the schema of an object with these fields."""
     # Not a model: a parameter may have any name (`json`, `_x`), and only what was given is to come back.
     make = cast(Callable[..., Any], TypedDict)
     try:
-        return _schema_and_check(make(title, {name: field.hint for name, field in fields.items()}))
-    except Exception as error:
-        for name, field in fields.items():  # find out which of them it is
-            _compiled(title, field.parameter, make(title, {name: field.hint}))
-        raise ToolSignatureError(f"The parameters of `{title}` cannot be described together: {error}") from error
+        return _describable(make(title, {name: entry.hint for name, entry in fields.items()}))
+    except Exception:
+        for name, entry in fields.items():  # find out which of them it is
+            _compiled(title, entry.parameter, make(title, {name: entry.hint}))
+        raise
 
 
-def _compiled(title: str, parameter: inspect.Parameter, hint: Any) -> tuple[Schema, _Check]:
+def _compiled(title: str, parameter: inspect.Parameter, hint: Any) -> tuple[TypeAdapter[Any], Schema]:
     try:
-        return _schema_and_check(hint)
+        return _describable(hint)
     except Exception as error:  # pydantic, or a user's schema hook
+        reason = str(error).partition("\n")[0].partition(". ")[0]  # the rest is advice for authors of models
         raise _refused(
             title,
             parameter,
-            f"has a type that pydantic cannot describe ({str(error).partition('. ')[0]}). Use one that it can (a JSON "
-            f"type, a model, a dataclass, an enum, ...), or `ToolContext` for the context.",
+            f"has a type that pydantic cannot describe ({reason}). Use one that it can (a JSON type, a model, a "
+            f"dataclass, an enum, ...), or `ToolContext` for the context.",
         ) from error
 
 
-def _schema_and_check(hint: Any) -> tuple[Schema, _Check]:
+def _describable(hint: Any) -> tuple[TypeAdapter[Any], Schema]:
     adapter = TypeAdapter[Any](hint)
-    return adapter.json_schema(schema_generator=_Describer), adapter.validator.validate_python
+    return adapter, adapter.json_schema(schema_generator=_Describer)
 
 
 def _parameters(raw: Schema, fields: Mapping[str, _Field], explained: Mapping[str, str]) -> Schema:
     """pydantic's schema as a model is shown it."""
     properties: dict[str, Schema] = raw.get("properties", {})
-    for name, field in fields.items():
+    for name, entry in fields.items():
         described = properties.get(name)
         if described is None:  # under an alias, or not to be shown
             continue
-        about = field.description or explained.get(name)
+        about = entry.description or explained.get(name)
         if about:
             described.setdefault("description", about)
         try:
-            described.setdefault("default", _as_json(field.parameter.default))
+            described.setdefault("default", _as_json(entry.parameter.default))
         except TypeError:
             pass  # nothing that JSON can say, or no default at all
     defs: dict[str, Schema] = raw.get("$defs", {})

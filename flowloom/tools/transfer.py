@@ -40,9 +40,7 @@ class TransferToAgentTool(BaseTool):
         return types.FunctionDeclaration(
             name=self.name,
             description=self.description,
-            parameters=types.Schema(
-                type=types.Type.OBJECT, properties={"agent_name": name}, required=["agent_name"]
-            ),
+            parameters=types.Schema(type=types.Type.OBJECT, properties={"agent_name": name}, required=["agent_name"]),
         )
 
     async def run_async(self, *, args: dict[str, Any], tool_context: Context) -> Any:

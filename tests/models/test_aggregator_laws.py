@@ -128,7 +128,6 @@ def as_data(parts: list[Part]) -> list[dict[str, Any]]:
     return dumped
 
 
-@__import__("hypothesis").settings(max_examples=4000, deadline=None)
 @given(streams())
 def test_the_aggregate_of_the_chunks_of_an_answer_is_the_answer(
     stream: tuple[list[Part], list[types.GenerateContentResponse]],
@@ -145,7 +144,6 @@ def test_the_aggregate_of_the_chunks_of_an_answer_is_the_answer(
     assert {call.id for call in complete.get_function_calls()} == set(shown)
 
 
-@__import__("hypothesis").settings(max_examples=4000, deadline=None)
 @given(streams())
 def test_chunks_and_converted_responses_give_the_same(
     stream: tuple[list[Part], list[types.GenerateContentResponse]],

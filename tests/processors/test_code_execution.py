@@ -182,11 +182,6 @@ class TestBuiltInExecutor:
         code_execution(_context(BuiltInCodeExecutor()), request)
         assert request.config.tools == [types.Tool(code_execution=types.ToolCodeExecution())]
 
-    @pytest.mark.parametrize("model", ["gemini-1.5-pro", "gemini-pro", "gpt-5", "my-gemini-2", None])
-    def test_any_other_model_is_an_error_that_names_it(self, model: str | None) -> None:
-        with pytest.raises(ConfigurationError, match=f"`{model}` cannot run code"):
-            code_execution(_context(BuiltInCodeExecutor()), LlmRequest(model=model))
-
     def test_the_tool_is_put_beside_those_that_are_there_and_only_once(self) -> None:
         search = types.Tool(google_search=types.GoogleSearch())
         request = LlmRequest(model="gemini-2.5-flash")
@@ -236,14 +231,13 @@ class TestFindingCode:
         assert found is not None
         assert found[0] == [thought, types.Part(text="Look."), _code_part("print(1)")]
 
-    def test_a_block_that_is_not_closed_is_no_code(self) -> None:
-        assert self.find("```tool_code\nprint(1)") is None
-
-    def test_a_block_of_another_language_is_no_code(self) -> None:
-        assert self.find("```js\nalert(1)\n```") is None
-
-    def test_an_empty_block_is_no_code(self) -> None:
-        assert self.find("```tool_code\n \n```") is None
+    @pytest.mark.parametrize(
+        "text",
+        ["```tool_code\nprint(1)", "```js\nalert(1)\n```", "```tool_code\n \n```"],
+        ids=["not closed", "of another language", "empty"],
+    )
+    def test_a_block_is_no_code_when_it_is(self, text: str) -> None:
+        assert self.find(text) is None
 
     def test_an_executable_code_part_is_code(self) -> None:
         assert self.find("Look:", _code_part("1"), "and") == ([types.Part(text="Look:"), _code_part("1")], "1")
@@ -334,21 +328,17 @@ class TestResponse:
                 assert (tool.name, args) == ("code_execution", {"code": "print(1)"})
                 return {"outcome": "OUTCOME_OK", "output": "from the record"}
 
-        executor = _Scripted(asked=[])
+        executor = _Scripted()
         _, result = await _respond(_context(executor, effects=Replay()), _response(CODE))
         assert _outcome(result).output == "from the record"
         assert executor.asked == []
 
-    @pytest.mark.parametrize(
-        ("stateful", "expected"), [(True, "the session"), (False, None)], ids=["stateful", "stateless"]
-    )
-    async def test_only_a_stateful_executor_is_told_whose_state_to_use(
-        self, stateful: bool, expected: str | None
-    ) -> None:
-        executor = _Scripted(stateful=stateful, asked=[])
+    @pytest.mark.parametrize("stateful", [True, False])
+    async def test_only_a_stateful_executor_is_told_whose_state_to_use(self, stateful: bool) -> None:
+        executor = _Scripted(stateful=stateful)
         ctx = _context(executor)
         await _respond(ctx, _response(CODE))
-        assert executor.asked[0].execution_id == (ctx.session.id if expected else None)
+        assert executor.asked[0].execution_id == (ctx.session.id if stateful else None)
 
 
 class TestResult:
@@ -357,9 +347,8 @@ class TestResult:
         return _outcome(event)
 
     async def test_what_the_code_printed_is_the_output(self) -> None:
-        assert await self.result(CodeExecutionResult(stdout="a\nb\n", exit_code=0)) == types.CodeExecutionResult(
-            outcome=OK, output="a\nb"
-        )
+        result = await self.result(CodeExecutionResult(stdout="a\nb\n", exit_code=0))
+        assert (result.outcome, result.output) == (OK, "a\nb")
 
     async def test_code_that_printed_nothing_says_so(self) -> None:
         assert "printed nothing" in ((await self.result(CodeExecutionResult(exit_code=0))).output or "")
@@ -411,16 +400,14 @@ class TestFiles:
     async def test_without_an_artifact_service_the_model_is_told_that_files_are_lost(self) -> None:
         made = CodeExecutionResult(stdout="1", output_files=[File("a.csv", b"x")], exit_code=0)
         _, event = await _respond(_context(_Scripted(result=made), artifact_service=None), _response(CODE))
-        assert _outcome(event) == types.CodeExecutionResult(
-            outcome=OK, output="1\nFiles that could not be saved: `a.csv`"
-        )
+        assert _outcome(event).output == "1\nFiles that could not be saved: `a.csv`"
 
     def data(self, content: bytes, name: str | None = None) -> types.Part:
         return types.Part(inline_data=types.Blob(data=content, mime_type="text/csv", display_name=name))
 
     async def test_optimized_data_files_are_named_in_the_request_and_given_to_the_code(self) -> None:
         message = _content("user", "Sum it.", self.data(b"x\n1", "sum.csv"), self.data(b"y\n2"))
-        executor = _Scripted(optimize_data_file=True, asked=[])
+        executor = _Scripted(optimize_data_file=True)
         ctx = _context(executor, user_content=message)
         await ctx.start()
         request = LlmRequest.empty("m")
@@ -438,7 +425,7 @@ class TestFiles:
 
     async def test_without_optimization_data_files_go_to_the_model_only(self) -> None:
         message = _content("user", self.data(b"x\n1"))
-        executor = _Scripted(asked=[])
+        executor = _Scripted()
         ctx = _context(executor, user_content=message)
         await ctx.start()
         request = LlmRequest(contents=[message])
@@ -448,7 +435,7 @@ class TestFiles:
         assert executor.asked[0].input_files == []
 
     async def test_the_name_of_a_data_file_cannot_lead_out_of_the_working_directory(self) -> None:
-        executor = _Scripted(optimize_data_file=True, asked=[])
+        executor = _Scripted(optimize_data_file=True)
         ctx = _context(executor, user_content=_content("user", self.data(b"x", "../../etc\\pass.csv")))
         await ctx.start()
         await _respond(ctx, _response(CODE))

@@ -14,7 +14,8 @@ from pathlib import Path
 import pytest
 
 from flowloom.context import InvocationContext
-from flowloom.errors import InputValidationError, NotSupportedError
+from flowloom.errors import ConfigurationError, InputValidationError, NotSupportedError
+from flowloom.models.request import LlmRequest
 from flowloom.processors.code_executors import (
     BuiltInCodeExecutor,
     CodeExecutionInput,
@@ -179,6 +180,21 @@ class TestBuiltInExecutor:
     def test_it_runs_no_code_itself(self) -> None:
         with pytest.raises(NotSupportedError):
             BuiltInCodeExecutor().execute_code(_context(), CodeExecutionInput("1"))
+
+    @pytest.mark.parametrize("model", ["gemini-1.5-pro", "gemini-pro", "gpt-5", "my-gemini-2", None])
+    def test_a_model_that_is_not_gemini_from_version_2_on_is_an_error_that_names_it(self, model: str | None) -> None:
+        with pytest.raises(ConfigurationError, match=f"`{model}` cannot run code"):
+            BuiltInCodeExecutor().process_llm_request(LlmRequest(model=model))
+
+
+class TestInstruction:
+    def test_the_model_is_told_of_every_form_that_is_run(self) -> None:
+        text = LocalCodeExecutor().code_instruction() or ""
+        assert "```tool_code\nprint(6 * 7)\n```" in text
+        assert "`" + "```python`" in text
+
+    def test_without_delimiters_there_is_nothing_to_tell(self) -> None:
+        assert LocalCodeExecutor(code_block_delimiters=[]).code_instruction() is None
 
 
 class TestFile:

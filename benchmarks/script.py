@@ -1,0 +1,37 @@
+"""The answers that all engines' models give: the same content types, made anew for each answer."""
+
+from __future__ import annotations
+
+from google.genai import types
+
+CHUNKS = 200
+BIG = "x" * 20_000
+
+
+def text(words: str) -> types.Content:
+    """An answer of one text."""
+    return types.Content(role="model", parts=[types.Part(text=words)])
+
+
+def calls(name: str, *arguments: dict[str, object]) -> types.Content:
+    """An answer that calls one function, as often as there are arguments."""
+    return types.Content(
+        role="model",
+        parts=[types.Part(function_call=types.FunctionCall(name=name, args=dict(args))) for args in arguments],
+    )
+
+
+def answer(case: str, contents: list[types.Content]) -> types.Content:
+    """What the model says in a case, by the latest content: a call for a user's text, a text for results."""
+    last = (contents[-1].parts or [types.Part()])[-1]
+    if case in ("text", "history", "tree", "big", "stream") or last.function_response is not None:
+        return text("It is done.")
+    if last.text is not None and not last.text.startswith("Please"):
+        return text("It is done.")  # another agent's words, told to this one
+    if case == "transfer":
+        return calls("transfer_to_agent", {"agent_name": "helper"})
+    if case == "async_tools":
+        return calls("wait", *({"seconds": 0.02} for _ in range(20)))
+    if case == "blocking_tools":
+        return calls("block", *({"seconds": 0.05} for _ in range(8)))
+    return calls("add", {"a": 1, "b": 2})

@@ -1,0 +1,593 @@
+"""The flow as a value: printed, edited, run without a model, stopped (contract "Flow" and "Effects")."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+from google.genai import types
+from kit import (
+    STREAMED,
+    Chat,
+    FrozenEffects,
+    agent,
+    call,
+    collect,
+    context,
+    declared_names,
+    event,
+    hand_to,
+    no_op,
+    requests_of,
+    shown,
+    story,
+    system_text,
+    user,
+)
+
+from flowloom import (
+    Context,
+    DirectEffects,
+    EffectKey,
+    Event,
+    Flow,
+    Halt,
+    InvocationContext,
+    LlmAgent,
+    LlmRequest,
+    LlmResponse,
+    PipelineError,
+    ProcessorError,
+    RunConfig,
+)
+from flowloom.processors import REQUEST_PROCESSORS
+
+ORDER = [
+    "basic",
+    "tools",
+    "auth",
+    "confirmation",
+    "instructions",
+    "identity",
+    "contents",
+    "planning",
+    "code_execution",
+    "output_schema",
+    "agent_transfer",
+    "tool_declarations",
+    "file_uploads",
+]
+
+
+def request_names(flow: Flow) -> list[str]:
+    return [step.name for step in flow.request_steps]
+
+
+def response_names(flow: Flow) -> list[str]:
+    return [step.name for step in flow.response_steps]
+
+
+def hello(ctx: InvocationContext, request: LlmRequest) -> None:
+    """Says hello."""
+    request.append_instructions(["hello"])
+
+
+def stamp(ctx: InvocationContext, request: LlmRequest, response: LlmResponse) -> None:
+    """Stamps the answer."""
+    response.custom_metadata = {"stamped": True}
+
+
+# -- what it is -------------------------------------------------------------------------------------
+
+
+def test_decision_01_the_default_order_of_processors() -> None:
+    assert request_names(Flow()) == ORDER
+    assert request_names(LlmAgent(name="a").flow) == ORDER
+    assert len(REQUEST_PROCESSORS) == len(ORDER)
+
+
+async def test_decision_01_nothing_runs_outside_the_list() -> None:
+    """A flow without processors asks the model with an empty request: no hidden hook adds anything."""
+    root = agent("root", "done", instruction="Be kind.", tools=[add], flow=Flow([], []))
+    await Chat(root).say("go")
+    [request] = requests_of(root)
+    assert (request.contents, request.tools_dict, system_text(request), request.model) == ([], {}, "", None)
+
+
+def add(a: int, b: int) -> int:
+    """Add."""
+    return a + b
+
+
+def test_a_flow_prints_as_a_numbered_list() -> None:
+    lines = str(Flow()).splitlines()
+    assert lines[0] == "Flow"
+    names = [line.split()[1] for line in lines[1:]]
+    assert names == [*ORDER, "(model)", *response_names(Flow()), "(tools)"]
+    assert [int(line.split()[0]) for line in lines[1:]] == list(range(1, len(lines)))
+
+
+def test_a_flow_prints_what_each_processor_says_of_itself() -> None:
+    assert "Says hello." in str(Flow().with_processor(hello))
+
+
+def test_an_agent_shows_the_flow_in_use() -> None:
+    flow = Flow().without("identity")
+    assert request_names(LlmAgent(name="a", flow=flow).flow) == request_names(flow)
+
+
+# -- editing ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("place", "expected"),
+    [
+        ({"before": "contents"}, [*ORDER[:6], "hello", *ORDER[6:]]),
+        ({"after": "contents"}, [*ORDER[:7], "hello", *ORDER[7:]]),
+        ({"replace": "contents"}, [*ORDER[:6], "hello", *ORDER[7:]]),
+        ({"before": "basic"}, ["hello", *ORDER]),
+        ({"after": "file_uploads"}, [*ORDER, "hello"]),
+        ({}, [*ORDER, "hello"]),
+    ],
+)
+def test_a_processor_is_put_where_it_is_wanted(place: dict[str, str], expected: list[str]) -> None:
+    assert request_names(Flow().with_processor(hello, **place)) == expected
+
+
+def test_a_place_may_be_given_by_the_processor_itself() -> None:
+    flow = Flow().with_processor(hello)
+    assert request_names(flow.with_processor(no_op, before=hello))[-2:] == ["no_op", "hello"]
+
+
+def test_a_response_processor_is_put_by_place_too() -> None:
+    flow = Flow().with_processor(stamp, before="planning_response")
+    assert response_names(flow)[0] == "stamp"
+    assert request_names(flow) == ORDER
+    assert response_names(Flow().with_response_processor(stamp))[-1] == "stamp"
+
+
+def test_a_processor_is_taken_out() -> None:
+    assert "identity" not in request_names(Flow().without("identity"))
+    assert response_names(Flow().without("planning_response")) == response_names(Flow())[1:]
+
+
+def test_a_flow_never_changes() -> None:
+    flow = Flow()
+    before = str(flow)
+    for _ in (flow.with_processor(hello), flow.without("auth"), flow.with_response_processor(stamp)):
+        assert str(flow) == before
+    with pytest.raises((AttributeError, TypeError)):
+        flow.request_processors = ()  # type: ignore[misc]
+    assert isinstance(flow.request_processors, tuple)
+
+
+def test_an_edit_keeps_the_callbacks() -> None:
+    asked = LlmAgent(name="a", before_model_callback=lambda **_: None)
+    assert asked.flow.without("auth").callbacks == asked.flow.callbacks
+
+
+def test_two_agents_may_share_a_flow_and_keep_their_own_callbacks() -> None:
+    flow = Flow()
+    one = LlmAgent(name="one", flow=flow, before_model_callback=lambda **_: None)
+    two = LlmAgent(name="two", flow=flow)
+    assert len(one.flow.callbacks.before_model) == 1
+    assert two.flow.callbacks.before_model == ()
+    assert flow.callbacks.before_model == ()
+
+
+@pytest.mark.parametrize("place", [{"before": "content"}, {"after": no_op}, {"replace": "gone"}])
+def test_an_unknown_place_is_an_error_that_lists_what_there_is(place: dict[str, Any]) -> None:
+    with pytest.raises(PipelineError, match="`contents`"):
+        Flow().with_processor(hello, **place)
+
+
+def test_the_closest_name_is_listed_first() -> None:
+    with pytest.raises(PipelineError, match=r"It has: `contents`"):
+        Flow().without("content")
+
+
+def test_more_than_one_place_is_an_error() -> None:
+    with pytest.raises(PipelineError, match="one of"):
+        Flow().with_processor(hello, before="auth", after="auth")
+
+
+@pytest.mark.parametrize("bad", ["contents", None, 3, type("Class", (), {"__call__": no_op})])
+def test_what_is_no_processor_is_refused_when_the_flow_is_built(bad: Any) -> None:
+    with pytest.raises(PipelineError):
+        Flow([bad])
+
+
+def test_two_processors_of_one_name_are_refused() -> None:
+    with pytest.raises(PipelineError, match="`hello`"):
+        Flow([hello, hello])
+
+
+def test_a_name_of_its_own_tells_two_instances_apart() -> None:
+    class Named:
+        def __init__(self, name: str) -> None:
+            self.name = name
+
+        def __call__(self, ctx: InvocationContext, request: LlmRequest) -> None:
+            return None
+
+    assert request_names(Flow([Named("one"), Named("two")])) == ["one", "two"]
+
+
+# -- processors of every kind -------------------------------------------------------------------------
+
+
+def one_event(ctx: InvocationContext, request: LlmRequest) -> Event:
+    return ctx.new_event({"custom_metadata": {"n": 1}})
+
+
+def several(ctx: InvocationContext, request: LlmRequest) -> list[Event]:
+    return [one_event(ctx, request), one_event(ctx, request)]
+
+
+async def async_nothing(ctx: InvocationContext, request: LlmRequest) -> None:
+    await asyncio.sleep(0)
+
+
+async def async_event(ctx: InvocationContext, request: LlmRequest) -> Event:
+    return one_event(ctx, request)
+
+
+async def generator(ctx: InvocationContext, request: LlmRequest) -> AsyncIterator[Event]:
+    yield one_event(ctx, request)
+    yield one_event(ctx, request)
+
+
+class Instance:
+    async def __call__(self, ctx: InvocationContext, request: LlmRequest) -> Event:
+        return one_event(ctx, request)
+
+
+@pytest.mark.parametrize(
+    ("processor", "count"),
+    [(no_op, 0), (one_event, 1), (several, 2), (async_nothing, 0), (async_event, 1), (generator, 2), (Instance(), 1)],
+)
+async def test_a_processor_may_be_any_callable(processor: Any, count: int) -> None:
+    root = agent("root", "done", flow=Flow().with_processor(processor))
+    chat = Chat(root)
+    events = await chat.say("go")
+    assert len(events) == count + 1
+    assert events[-1].text == "done"
+    assert [e.author for e in await chat.stored()] == ["user", *["root"] * (count + 1)]
+
+
+@pytest.mark.parametrize("bad", ["text", {"an": "object"}, 3, [1]])
+async def test_a_processor_that_gives_anything_else_is_a_typed_error_that_names_it(bad: Any) -> None:
+    def wrong(ctx: InvocationContext, request: LlmRequest) -> Any:
+        return bad
+
+    with pytest.raises(ProcessorError, match="`wrong`"):
+        await Chat(agent("root", "done", flow=Flow().with_processor(wrong))).say("go")
+
+
+@pytest.mark.parametrize("kind", ["sync", "async"])
+async def test_an_error_names_processor_step_and_agent(kind: str) -> None:
+    def broken(ctx: InvocationContext, request: LlmRequest) -> None:
+        raise LookupError("no index")
+
+    async def broken_later(ctx: InvocationContext, request: LlmRequest) -> None:
+        raise LookupError("no index")
+
+    processor = broken if kind == "sync" else broken_later
+    with pytest.raises(LookupError) as caught:
+        await Chat(agent("root", "done", flow=Flow().with_processor(processor))).say("go")
+    notes = " ".join(caught.value.__notes__)
+    assert f"`{processor.__name__}`" in notes
+    assert "step 0" in notes
+    assert "`root`" in notes
+
+
+async def test_a_processors_event_is_stored_before_the_next_processor_runs() -> None:
+    seen: list[int] = []
+
+    def count(ctx: InvocationContext, request: LlmRequest) -> None:
+        seen.append(len(ctx.session.events))
+
+    flow = Flow().with_processor(one_event, before="contents").with_processor(count, after=one_event)
+    await Chat(agent("root", "done", flow=flow)).say("go")
+    assert seen == [2]
+
+
+async def test_a_response_processor_sees_and_changes_each_response() -> None:
+    root = agent("root", call("add", a=1, b=2), "done", tools=[add], flow=Flow().with_response_processor(stamp))
+    events = await Chat(root).say("go")
+    assert [(e.custom_metadata or {}).get("stamped") for e in events] == [True, None, True]
+
+
+async def test_a_response_processor_may_take_the_content_away_to_call_the_model_again() -> None:
+    """A code executor works that way: the response itself is no event then."""
+    taken: list[str] = []
+
+    def swallow(ctx: InvocationContext, request: LlmRequest, response: LlmResponse) -> Event | None:
+        if taken:
+            return None
+        taken.append(response.text)
+        response.content = None
+        outcome = types.CodeExecutionResult(outcome=types.Outcome.OUTCOME_OK, output="1")
+        return event("root", types.Part(code_execution_result=outcome))
+
+    root = agent("root", "code", "done", flow=Flow().with_response_processor(swallow))
+    events = await Chat(root).say("go")
+    assert [e.text for e in events][-1] == "done"
+    assert "code" not in [e.text for e in events]
+
+
+# -- halting ----------------------------------------------------------------------------------------
+
+
+async def test_a_halt_stops_the_step_without_a_model_call_and_without_an_error() -> None:
+    def stop(ctx: InvocationContext, request: LlmRequest) -> None:
+        raise Halt("budget spent")
+
+    root = agent("root", "never", flow=Flow().with_processor(stop, before="contents"))
+    assert await Chat(root).say("go") == []
+    assert requests_of(root) == []
+
+
+async def test_a_halt_in_an_async_processor_stops_too_and_its_events_stay() -> None:
+    async def stop(ctx: InvocationContext, request: LlmRequest) -> AsyncIterator[Event]:
+        yield one_event(ctx, request)
+        raise Halt("enough")
+
+    root = agent("root", "never", flow=Flow().with_processor(stop, before="contents"))
+    assert len(await Chat(root).say("go")) == 1
+    assert requests_of(root) == []
+
+
+async def test_end_invocation_stops_before_the_model_call() -> None:
+    def stop(ctx: InvocationContext, request: LlmRequest) -> None:
+        ctx.end_invocation = True
+
+    later: list[str] = []
+
+    def after(ctx: InvocationContext, request: LlmRequest) -> None:
+        later.append("ran")
+
+    flow = Flow().with_processor(stop, before="contents").with_processor(after)
+    root = agent("root", "never", flow=flow)
+    assert await Chat(root).say("go") == []
+    assert (requests_of(root), later) == ([], [])
+
+
+@pytest.mark.parametrize("how", ["halt", "end"])
+async def test_the_trace_names_who_halted(how: str) -> None:
+    def stop(ctx: InvocationContext, request: LlmRequest) -> None:
+        if how == "halt":
+            raise Halt("enough")
+        ctx.end_invocation = True
+
+    flow = Flow().with_processor(stop, before="contents")
+    assembly = await flow.assemble(context(agent("root")))
+    assert assembly.halted_by == "stop"
+    assert [step.name for step in assembly.steps][-1] == "stop"
+
+
+async def test_a_halted_agent_gives_control_back_to_the_one_that_handed_over() -> None:
+    def stop(ctx: InvocationContext, request: LlmRequest) -> None:
+        raise Halt("enough")
+
+    after: list[str] = []
+    child = agent("child", "never", flow=Flow().with_processor(stop))
+    root = agent(
+        "root", hand_to("child"), "back", sub_agents=[child], after_agent_callback=lambda **_: after.append("root")
+    )
+    events = await Chat(root).say("go")
+    assert requests_of(child) == []
+    assert events[-1].text == "back"
+    assert after == ["root"]
+
+
+# -- running it -------------------------------------------------------------------------------------
+
+
+async def test_assemble_gives_the_request_without_asking_the_model() -> None:
+    root = agent("root", instruction="Be {mood}.", tools=[add], sub_agents=[LlmAgent(name="child")])
+    ctx = context(root, event("user", "hi"), state={"mood": "kind"})
+    assembly = await root.flow.assemble(ctx)
+    assert shown(assembly.request) == ["user: hi"]
+    assert system_text(assembly.request).startswith("Be kind.")
+    assert declared_names(assembly.request) == ["transfer_to_agent", "add"]
+    assert [step.name for step in assembly.steps] == ORDER
+    assert all(step.seconds >= 0 for step in assembly.steps)
+    assert requests_of(root) == []
+
+
+async def test_the_assembled_request_is_the_one_that_a_run_sends() -> None:
+    root = agent("root", "done", instruction="Be kind.", tools=[add])
+    assembly = await root.flow.assemble(context(root, event("user", "hi")))
+    await Chat(root).say("hi")
+    [sent] = requests_of(root)
+    assert assembly.request.config == sent.config
+    assert shown(assembly.request) == shown(sent)
+    assert assembly.request.model == sent.model
+
+
+async def test_assemble_gives_the_events_of_processors() -> None:
+    root = agent("root", flow=Flow().with_processor(one_event))
+    assembly = await root.flow.assemble(context(root))
+    assert len(assembly.events) == 1
+
+
+async def test_assembling_twice_gives_the_same_request() -> None:
+    root = agent("root", instruction="Be kind.", tools=[add])
+    ctx = context(root, event("user", "hi"))
+    first, second = [await root.flow.assemble(ctx) for _ in range(2)]
+    assert first.request.config == second.request.config
+    assert shown(first.request) == shown(second.request)
+
+
+async def test_one_step_is_one_model_call_with_its_tool_results() -> None:
+    root = agent("root", call("add", a=1, b=2), "done", tools=[add])
+    ctx = context(root, event("user", "go"))
+    events = await collect(root.flow.run_one_step(ctx))
+    assert story(events) == ["root: add(a=1, b=2)", "root: add -> {'result': 3}"]
+    assert story(await collect(root.flow.run_one_step(ctx))) == ["root: done"]
+
+
+async def test_a_flow_runs_an_agents_turn_without_its_agent_callbacks() -> None:
+    called: list[str] = []
+    root = agent(
+        "root", call("add", a=1, b=2), "done", tools=[add], before_agent_callback=lambda **_: called.append("x")
+    )
+    ctx = context(root, event("user", "go"))
+    events = await collect(root.flow.run(ctx))
+    assert [e.text for e in events][-1] == "done"
+    assert called == []
+    assert len(ctx.session.events) == 4
+
+
+async def test_a_flow_can_run_with_another_agents_context() -> None:
+    root = agent("root", "done", instruction="Be kind.")
+    flow = Flow().without("instructions").without("identity")
+    await collect(flow.run(context(root, event("user", "go"))))
+    assert system_text(requests_of(root)[0]) == ""
+
+
+# -- effects ----------------------------------------------------------------------------------------
+
+
+class Recorder(FrozenEffects):
+    """Notes the key of every model and tool call."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.keys: list[str] = []
+
+    def call_model(self, ctx: InvocationContext, *args: Any) -> Any:
+        self.keys.append(str(ctx.effect_key("model")))
+        return super().call_model(ctx, *args)
+
+    async def call_tool(self, ctx: InvocationContext, tool: Any, args: dict[str, Any], context: Context) -> Any:
+        self.keys.append(str(ctx.effect_key("tool", context.call_index)))
+        return await super().call_tool(ctx, tool, args, context)
+
+
+def team(name: str = "root") -> LlmAgent:
+    child = agent("child", [call("add", a=1, b=2), call("add", a=3, b=4)], "child done", tools=[add])
+    return agent(name, call("add", a=0, b=0), hand_to("child"), tools=[add], sub_agents=[child])
+
+
+KEYS = [
+    "root/0/model/0",
+    "root/0/tool/0",
+    "root/1/model/0",
+    "root/1/tool/0",
+    "root.child/0/model/0",
+    "root.child/0/tool/0",
+    "root.child/0/tool/1",
+    "root.child/1/model/0",
+]
+
+
+async def test_effect_keys_are_path_step_kind_and_number() -> None:
+    effects = Recorder()
+    await Chat(team(), effects=effects).say("go")
+    assert effects.keys == KEYS
+
+
+async def test_effect_keys_are_the_same_in_every_run_and_unique_within_one() -> None:
+    runs: list[list[str]] = []
+    for config in (None, STREAMED):
+        effects = Recorder()
+        await Chat(team(), effects=effects, config=config).say("go")
+        runs.append(effects.keys)
+    assert runs == [KEYS, KEYS]
+    assert len(set(KEYS)) == len(KEYS)
+
+
+def test_an_effect_key_reads_as_a_path() -> None:
+    assert str(EffectKey("root.child", 2, "tool", 1)) == "root.child/2/tool/1"
+
+
+async def test_the_flow_is_deterministic_but_for_its_effects() -> None:
+    """With the same effects two runs give the same events, ids and times included."""
+    dumps = []
+    for _ in range(2):
+        effects = FrozenEffects()
+        events = await Chat(team(), effects=effects).say("go")
+        dumps.append([{**e.to_wire(), "invocationId": ""} for e in events])
+    assert dumps[0] == dumps[1]
+    assert all(d["timestamp"] == 1_700_000_000.0 for d in dumps[0])
+
+
+async def test_other_effects_can_answer_in_the_place_of_the_model() -> None:
+    class Canned(DirectEffects):
+        async def call_model(self, ctx: InvocationContext, model: Any, request: Any, stream: bool) -> Any:
+            yield LlmResponse(content=user("canned").model_copy(update={"role": "model"}))
+
+    root = agent("root")
+    events = await Chat(root, effects=Canned()).say("go")
+    assert events[-1].text == "canned"
+
+
+async def test_other_effects_can_fail_a_tool() -> None:
+    class Faulty(DirectEffects):
+        async def call_tool(self, *_: Any) -> Any:
+            raise ConnectionError("injected")
+
+    events = await Chat(agent("root", call("add", a=1, b=2), "done", tools=[add]), effects=Faulty()).say("go")
+    assert events[1].get_function_responses()[0].response == {"error": "injected"}
+
+
+async def test_the_streaming_flag_reaches_the_model_without_a_runner() -> None:
+    """Streaming flag | agent run directly, RunConfig = SSE | model receives stream=true, no crash."""
+    asked: list[bool] = []
+
+    class Noting(DirectEffects):
+        def call_model(self, ctx: InvocationContext, model: Any, request: Any, stream: bool) -> Any:
+            asked.append(stream)
+            return super().call_model(ctx, model, request, stream)
+
+    for config in (STREAMED, RunConfig(), None):
+        root = agent("root", "done")
+        ctx = context(root, event("user", "go"), run_config=config, effects=Noting())
+        await collect(root.run_async(ctx))
+    assert asked == [True, False, False]
+
+
+# -- around -----------------------------------------------------------------------------------------
+
+
+async def test_around_model_wraps_the_call_the_first_outermost() -> None:
+    log: list[str] = []
+
+    def wrapper(name: str) -> Any:
+        async def around(call_next: Any, callback_context: Context, llm_request: LlmRequest) -> AsyncIterator[Any]:
+            log.append(f"{name} in")
+            async for response in call_next(llm_request):
+                yield response
+            log.append(f"{name} out")
+
+        return around
+
+    root = agent("root", "done", around_model=[wrapper("a"), wrapper("b")])
+    await Chat(root).say("go")
+    assert log == ["a in", "b in", "b out", "a out"]
+
+
+async def test_around_model_may_call_again() -> None:
+    async def retry(call_next: Any, callback_context: Context, llm_request: LlmRequest) -> AsyncIterator[Any]:
+        try:
+            async for response in call_next(llm_request):
+                yield response
+        except ConnectionError:
+            async for response in call_next(llm_request):
+                yield response
+
+    root = agent("root", ConnectionError("down"), "done", around_model=retry)
+    assert [e.text for e in await Chat(root).say("go")] == ["done"]
+
+
+async def test_around_tool_wraps_the_tool_and_may_change_its_arguments() -> None:
+    async def double(call_next: Any, tool: Any, args: dict[str, Any], tool_context: Context) -> Any:
+        return {"doubled": await call_next({k: v * 2 for k, v in args.items()})}
+
+    root = agent("root", call("add", a=1, b=2), "done", tools=[add], around_tool=double)
+    events = await Chat(root).say("go")
+    assert events[1].get_function_responses()[0].response == {"doubled": 6}

@@ -1,0 +1,430 @@
+"""Agents that are called like functions: `task` and `single_turn` (cases area 21)."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import pytest
+from google.genai import types
+from kit import (
+    STREAMED,
+    Chat,
+    agent,
+    call,
+    collect,
+    context,
+    declarations,
+    declared_names,
+    event,
+    hand_to,
+    named_call,
+    open_calls,
+    requests_of,
+    result,
+    shown,
+    story,
+    system_text,
+    text,
+)
+from pydantic import BaseModel
+
+from flowloom import (
+    ConfigurationError,
+    Event,
+    InMemoryRunner,
+    LlmAgent,
+    LongRunningFunctionTool,
+    LoopAgent,
+    ParallelAgent,
+    SequentialAgent,
+)
+
+
+class Facts(BaseModel):
+    city: str
+    people: int
+
+
+class Order(BaseModel):
+    item: str
+    count: int = 1
+
+
+def finish(**args: Any) -> types.Part:
+    return call("finish_task", **args)
+
+
+def task(name: str, *answers: Any, **fields: Any) -> LlmAgent:
+    return agent(name, *answers, mode="task", **fields)
+
+
+def single(name: str, *answers: Any, **fields: Any) -> LlmAgent:
+    return agent(name, *answers, mode="single_turn", **fields)
+
+
+def responses(events: list[Event], name: str) -> list[Any]:
+    return [r.response for e in events for r in e.get_function_responses() if r.name == name]
+
+
+def look_up(city: str) -> int:
+    """Look up."""
+    return 700_000
+
+
+def double(n: int) -> int:
+    """Double."""
+    return n * 2
+
+
+async def test_01_a_tasks_result_is_handed_to_a_function_tool_once() -> None:
+    """Chat->task->tool."""
+    doubled: list[int] = []
+
+    def keep(people: int) -> str:
+        """Keep."""
+        doubled.append(people)
+        return "kept"
+
+    worker = task(
+        "worker", call("look_up", city="Oslo"), finish(city="Oslo", people=7), tools=[look_up], output_schema=Facts
+    )
+    root = agent(
+        "root", call("worker", request="count"), call("keep", people=7), "done", tools=[keep], sub_agents=[worker]
+    )
+    chat = Chat(root)
+    events = await chat.say("go")
+    assert responses(events, "worker") == [{"city": "Oslo", "people": 7}]
+    assert doubled == [7]
+    assert events[-1].text == "done"
+    assert open_calls(await chat.stored()) == set()
+
+
+async def test_02_two_tasks_in_one_turn_have_their_own_scopes_and_both_results_come_before_the_final_text() -> None:
+    """Two tasks in sequence in one turn."""
+    one, two = task("one", finish(result="A")), task("two", finish(result="B"))
+    root = agent("root", call("one", request="a"), call("two", request="b"), "both", sub_agents=[one, two])
+    events = await Chat(root).say("go")
+    assert responses(events, "one") == [{"result": "A"}]
+    assert responses(events, "two") == [{"result": "B"}]
+    scopes = {a: {e.isolation_scope for e in events if e.author == a} for a in ("one", "two", "root")}
+    assert scopes["root"] == {None}
+    assert len(scopes["one"] | scopes["two"]) == 2
+    assert None not in scopes["one"] | scopes["two"]
+    assert "A" not in str(shown(requests_of(two)[0]))
+    assert events[-1].text == "both"
+
+
+async def test_02_two_tasks_called_at_once_are_both_done() -> None:
+    one, two = task("one", finish(result="A")), task("two", finish(result="B"))
+    root = agent("root", [call("one", request="a"), call("two", request="b")], "both", sub_agents=[one, two])
+    events = await Chat(root).say("go")
+    assert len(requests_of(root)) == 2
+    assert shown(requests_of(root)[1])[-2:] == ["user: one -> {'result': 'A'}", "user: two -> {'result': 'B'}"]
+    assert events[-1].text == "both"
+
+
+async def test_03_a_single_turn_agent_has_one_round_and_no_history_of_the_coordinator() -> None:
+    """Single_turn | one LLM round, no coordinator history, structured reply as FR."""
+    helper = single("helper", '{"city": "Oslo", "people": 7}', output_schema=Facts)
+    root = agent("root", call("helper", request="count Oslo"), "done", sub_agents=[helper])
+    chat = Chat(root)
+    await chat.say("secret context")
+    assert len(requests_of(helper)) == 1
+    lines = " ".join(shown(requests_of(helper)[0]))
+    assert "count Oslo" in lines
+    assert "secret context" not in lines
+    assert shown(requests_of(root)[1])[-1] == "user: helper -> {'result': {'city': 'Oslo', 'people': 7}}"
+
+
+async def test_04_two_single_turn_agents_in_parallel_give_both_results() -> None:
+    """Two single_turn in parallel | both results, race free."""
+    one, two = single("one", "A"), single("two", "B")
+    root = agent("root", [call("one", request="a"), call("two", request="b")], "both", sub_agents=[one, two])
+    events = await Chat(root).say("go")
+    assert responses(events, "one") == [{"result": "A"}]
+    assert responses(events, "two") == [{"result": "B"}]
+    assert len({e.branch for e in events if e.author in ("one", "two") and e.text}) == 2
+
+
+async def test_04_one_single_turn_agent_may_be_called_twice_at_once() -> None:
+    helper = single("helper", "A", "B")
+    root = agent("root", [call("helper", request="a"), call("helper", request="b")], "both", sub_agents=[helper])
+    events = await Chat(root).say("go")
+    assert responses(events, "helper") == [{"result": "A"}, {"result": "B"}]
+    assert ["a" in str(shown(r)[0]) for r in requests_of(helper)] == [True, False] or len(requests_of(helper)) == 2
+
+
+async def test_05_a_chat_agent_below_the_root_delegates() -> None:
+    """Chat->chat->task | transfer then delegation from a non-root chat."""
+    worker = task("worker", finish(result="W"))
+    middle = agent("middle", call("worker", request="w"), "middle done", sub_agents=[worker])
+    root = agent("root", hand_to("middle"), sub_agents=[middle])
+    events = await Chat(root).say("go")
+    assert responses(events, "worker") == [{"result": "W"}]
+    assert [e.author for e in events if e.text] == ["middle"]
+
+
+async def test_06_a_task_asks_the_user_and_goes_on_with_the_reply() -> None:
+    """Task HITL | pause without closing FR; reply stamped with open scope; tool resumes; finish; final text."""
+    worker = task("worker", "Which city?", call("look_up", city="Oslo"), finish(result="700k"), tools=[look_up])
+    root = agent("root", call("worker", request="count"), "done", sub_agents=[worker])
+    chat = Chat(root)
+    first = await chat.say("go")
+    assert first[-1].text == "Which city?"
+    assert responses(first, "worker") == []
+    assert len(requests_of(root)) == 1
+    scope = first[-1].isolation_scope
+    second = await chat.say("Oslo")
+    stored = await chat.stored()
+    assert next(e for e in stored if e.text == "Oslo").isolation_scope == scope
+    assert "user: Oslo" in shown(requests_of(worker)[1])
+    assert responses(second, "worker") == [{"result": "700k"}]
+    assert second[-1].text == "done"
+    assert "Oslo" not in str([line for line in shown(requests_of(root)[1]) if line == "user: Oslo"])
+
+
+async def test_07_a_result_that_fails_validation_is_tried_again() -> None:
+    """finish_task validation failure | error result, retry succeeds."""
+    worker = task("worker", finish(city="Oslo", people="many"), finish(city="Oslo", people=7), output_schema=Facts)
+    root = agent("root", call("worker", request="count"), "done", sub_agents=[worker])
+    events = await Chat(root).say("go")
+    first, second = responses(events, "finish_task")
+    assert "people" in first["error"]
+    assert "error" not in second
+    assert responses(events, "worker") == [{"city": "Oslo", "people": 7}]
+
+
+async def test_08_a_task_and_a_function_called_together_are_both_answered() -> None:
+    """Task tool + function tool | deferred vs immediate FR routed correctly."""
+    worker = task("worker", finish(result="W"))
+    calls = [named_call("t", "worker", request="w"), named_call("f", "double", n=4)]
+    root = agent("root", calls, "done", tools=[double], sub_agents=[worker])
+    chat = Chat(root)
+    events = await chat.say("go")
+    answered = {r.id: r.response for e in events for r in e.get_function_responses() if r.id in ("t", "f")}
+    assert answered == {"t": {"result": "W"}, "f": {"result": 8}}
+    assert len(requests_of(root)) == 2
+    assert open_calls(await chat.stored()) == set()
+
+
+async def test_09_the_last_active_peer_goes_on_in_the_next_turn() -> None:
+    """Peers | last active peer continues next turn."""
+    one = agent("one", hand_to("two"))
+    two = agent("two", "two here", "two again")
+    chat = Chat(agent("root", hand_to("one"), sub_agents=[one, two]))
+    await chat.say("go")
+    assert story(await chat.say("more")) == ["two: two again"]
+
+
+@pytest.mark.parametrize("kind", [SequentialAgent, LoopAgent, ParallelAgent])
+def test_10_a_task_agent_is_no_member_of_a_workflow(kind: Any) -> None:
+    """Task agent as static node | rejected."""
+    with pytest.raises(ConfigurationError, match="worker"):
+        InMemoryRunner(kind(name="row", sub_agents=[task("worker")]))
+
+
+@pytest.mark.parametrize("mode", ["chat", "single_turn", None])
+async def test_10_chat_and_single_turn_agents_are(mode: Literal["chat", "single_turn"] | None) -> None:
+    row = SequentialAgent(name="row", sub_agents=[agent("worker", "done", mode=mode)])
+    assert story(await Chat(row).say("go")) == ["worker: done"]
+
+
+@pytest.mark.parametrize("mode", ["task", "single_turn"])
+def test_10_a_root_that_is_an_llm_agent_is_in_chat_mode(mode: Any) -> None:
+    """Spec 18.6: unset is chat, any other mode is an error."""
+    with pytest.raises(ConfigurationError, match=r"`root`|root"):
+        InMemoryRunner(agent("root", mode=mode))
+
+
+async def test_11_a_single_turn_agent_chains_two_tools_and_sees_its_own_history() -> None:
+    """Single_turn chaining two tools | sees own tool history; two FCs."""
+    helper = single(
+        "helper", call("look_up", city="Oslo"), call("double", n=700_000), "1.4 million", tools=[look_up, double]
+    )
+    root = agent("root", call("helper", request="x"), "done", sub_agents=[helper])
+    events = await Chat(root).say("go")
+    last = shown(requests_of(helper)[2])
+    assert [line for line in last if "->" in line] == [
+        "user: look_up -> {'result': 700000}",
+        "user: double -> {'result': 1400000}",
+    ]
+    assert responses(events, "helper") == [{"result": "1.4 million"}]
+
+
+# -- finish_task ------------------------------------------------------------------------------------
+
+
+def declaration_of(asked: LlmAgent, name: str, at: int = 0) -> types.FunctionDeclaration:
+    return next(d for d in declarations(requests_of(asked)[at]) if d.name == name)
+
+
+@pytest.mark.parametrize(
+    ("schema", "keys"),
+    [(Facts, {"city", "people"}), *((s, {"result"}) for s in (None, str, int, bool, float, list[str], list[Facts]))],
+)
+async def test_finish_task_takes_the_output_and_wraps_what_is_no_object(schema: Any, keys: set[str]) -> None:
+    """finish_task | schemas none / object / string / int / bool / number / arrays; wrapper key."""
+    worker = task("worker", "What?", output_schema=schema)
+    root = agent("root", call("worker", request="x"), sub_agents=[worker])
+    await Chat(root).say("go")
+    declared = declaration_of(worker, "finish_task")
+    assert set(declared.parameters_json_schema["properties"]) == keys
+    assert set(declared.parameters_json_schema["required"]) == keys
+    assert "finish_task" in system_text(requests_of(worker)[0])
+
+
+@pytest.mark.parametrize(
+    ("schema", "args", "response"),
+    [
+        (None, {"result": "W"}, {"result": "W"}),
+        (Facts, {"city": "Oslo", "people": 1}, {"city": "Oslo", "people": 1}),
+        (str, {"result": "W"}, {"output": "W"}),
+        (int, {"result": 3}, {"output": 3}),
+        (bool, {"result": True}, {"output": True}),
+        (float, {"result": 1.5}, {"output": 1.5}),
+        (list[str], {"result": ["a"]}, {"output": ["a"]}),
+        (list[Facts], {"result": [{"city": "x", "people": 1}]}, {"output": [{"city": "x", "people": 1}]}),
+    ],
+)
+async def test_a_tasks_output_is_the_result_of_its_call(schema: Any, args: dict[str, Any], response: Any) -> None:
+    worker = task("worker", finish(**args), output_schema=schema)
+    events = await Chat(agent("root", call("worker", request="x"), "done", sub_agents=[worker])).say("go")
+    assert responses(events, "worker") == [response]
+    assert "result" in responses(events, "finish_task")[0]
+
+
+@pytest.mark.parametrize(
+    ("schema", "args"),
+    [(None, {}), (None, {"result": 3}), (Facts, {"city": "x"}), (int, {"result": "x"}), (int, {"value": 3})],
+)
+async def test_a_bad_result_is_an_error_for_the_task_and_does_not_end_it(schema: Any, args: dict[str, Any]) -> None:
+    """finish_task | missing / wrong type / non-map | error."""
+    worker = task("worker", finish(**args), "I need help", output_schema=schema)
+    events = await Chat(agent("root", call("worker", request="x"), sub_agents=[worker])).say("go")
+    assert "error" in responses(events, "finish_task")[0]
+    assert responses(events, "worker") == []
+
+
+# -- how delegates are declared ---------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("mode", ["task", "single_turn"])
+@pytest.mark.parametrize(("schema", "keys"), [(None, {"request"}), (Order, {"item", "count"})])
+async def test_a_delegate_is_declared_by_name_description_and_input(mode: Any, schema: Any, keys: set[str]) -> None:
+    """Default and custom schema; description trimmed; no response schema."""
+    worker = agent("worker", mode=mode, input_schema=schema, description="  Works. \n")
+    root = agent("root", "done", sub_agents=[worker])
+    await Chat(root).say("go")
+    declared = declaration_of(root, "worker")
+    assert declared.description == "Works."
+    assert set(declared.parameters_json_schema["properties"]) == keys
+    assert (declared.response, declared.response_json_schema) == (None, None)
+
+
+async def test_a_delegate_is_no_target_of_a_transfer() -> None:
+    root = agent("root", "done", sub_agents=[task("worker"), single("helper")])
+    await Chat(root).say("go")
+    assert declared_names(requests_of(root)[0]) == ["worker", "helper"]
+
+
+async def test_arguments_that_do_not_fit_are_told_to_the_coordinator() -> None:
+    worker = task("worker", finish(result="W"), input_schema=Order)
+    root = agent("root", call("worker", count="x"), call("worker", item="tea"), "done", sub_agents=[worker])
+    events = await Chat(root).say("go")
+    first, second = responses(events, "worker")
+    assert "item" in first["error"]
+    assert second == {"result": "W"}
+
+
+async def test_the_delegate_is_given_the_arguments_of_its_call() -> None:
+    worker = task("worker", finish(result="W"), input_schema=Order)
+    await Chat(agent("root", call("worker", item="tea"), "done", sub_agents=[worker])).say("go")
+    assert "tea" in shown(requests_of(worker)[0])[0]
+
+
+# -- what a single turn comes to --------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("answers", "fields", "response"),
+    [
+        (["words"], {}, {"result": "words"}),
+        ([[text("hm", thought=True), text("words")]], {}, {"result": "words"}),
+        ([call("look_up", city="x"), "words"], {"tools": [look_up]}, {"result": "words"}),
+        (['{"city": "x", "people": 1}'], {"output_schema": Facts}, {"result": {"city": "x", "people": 1}}),
+    ],
+)
+async def test_the_final_text_is_the_result(answers: list[Any], fields: dict[str, Any], response: Any) -> None:
+    """Output processing | text / thoughts skipped / FC event / valid schema."""
+    root = agent("root", call("helper", request="x"), "done", sub_agents=[single("helper", *answers, **fields)])
+    assert responses(await Chat(root).say("go"), "helper") == [response]
+
+
+@pytest.mark.parametrize(
+    ("answers", "fields"),
+    [(["not json"], {"output_schema": Facts}), ([""], {}), (['{"city": 1}'], {"output_schema": Facts})],
+)
+async def test_no_answer_or_one_that_does_not_fit_is_an_error_result(
+    answers: list[Any], fields: dict[str, Any]
+) -> None:
+    """Output processing | invalid / blank."""
+    root = agent("root", call("helper", request="x"), "done", sub_agents=[single("helper", answer, **fields)])
+    events = await Chat(root).say("go")
+    assert set(responses(events, "helper")[0]) == {"error"}
+    assert events[-1].text == "done"
+
+
+async def test_partial_events_are_no_result() -> None:
+    helper = single("helper")
+    helper.model = agent("x", "a long answer in pieces").model
+    helper.model.stream_chunks = True  # type: ignore[union-attr]
+    root = agent("root", call("helper", request="x"), "done", sub_agents=[helper])
+    events = await Chat(root, config=STREAMED).say("go")
+    assert responses(events, "helper") == [{"result": "a long answer in pieces"}]
+
+
+async def test_a_delegates_output_key_is_written() -> None:
+    helper = single("helper", "words", output_key="said")
+    chat = Chat(agent("root", call("helper", request="x"), "done", sub_agents=[helper]))
+    await chat.say("go")
+    assert (await chat.state())["said"] == "words"
+
+
+# -- resuming ---------------------------------------------------------------------------------------
+
+
+async def test_an_open_delegation_of_an_earlier_turn_runs_before_the_coordinator() -> None:
+    """Resume | unresolved delegation from an earlier turn | re-dispatched before the coordinator runs."""
+    worker = task("worker", finish(result="W"))
+    root = agent("root", "done", sub_agents=[worker])
+    ctx = context(root, event("user", "go"), event("root", named_call("c1", "worker", request="x")))
+    events = await collect(root.run_async(ctx))
+    assert responses(events, "worker") == [{"result": "W"}]
+    assert events[-1].text == "done"
+    assert len(requests_of(root)) == 1
+
+
+async def test_a_task_that_waits_for_a_long_running_tool_goes_on_when_its_result_is_there() -> None:
+    def ask() -> None:
+        """Ask."""
+
+    worker = task("worker", named_call("c1", "ask"), finish(result="W"), tools=[LongRunningFunctionTool(ask)])
+    root = agent("root", call("worker", request="x"), "done", sub_agents=[worker])
+    chat = Chat(root)
+    first = await chat.say("go")
+    assert responses(first, "worker") == []
+    second = await chat.answer(result("c1", "ask", {"ok": True}))
+    assert responses(second, "worker") == [{"result": "W"}]
+    assert second[-1].text == "done"
+
+
+async def test_three_levels_of_tasks_give_their_results_upwards() -> None:
+    inner = task("inner", finish(result="I"))
+    outer = task("outer", call("inner", request="i"), finish(result="O"), sub_agents=[inner])
+    root = agent("root", call("outer", request="o"), "done", sub_agents=[outer])
+    chat = Chat(root)
+    events = await chat.say("go")
+    assert responses(events, "inner") == [{"result": "I"}]
+    assert responses(events, "outer") == [{"result": "O"}]
+    assert events[-1].text == "done"
+    assert open_calls(await chat.stored()) == set()
