@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator
 
-from google.genai import types
-
-from benchmarks import script
-from benchmarks.bare import add, block, wait
 from google.adk.agents import LlmAgent, RunConfig
 from google.adk.agents.run_config import StreamingMode
 from google.adk.events import Event
 from google.adk.models import BaseLlm, LlmRequest, LlmResponse
 from google.adk.runners import Runner
 from google.adk.sessions import InMemorySessionService
+from google.genai import types
+
+from benchmarks import script
+from benchmarks.bare import add, block, wait
 
 
 class Model(BaseLlm):

@@ -8,8 +8,17 @@ from google.genai import types
 
 from benchmarks import script
 from benchmarks.bare import add, block, wait
-from flowloom import BaseLlm, Event, InMemorySessionService, LlmAgent, LlmRequest, LlmResponse, RunConfig, Runner
-from flowloom import StreamingMode
+from flowloom import (
+    BaseLlm,
+    Event,
+    InMemorySessionService,
+    LlmAgent,
+    LlmRequest,
+    LlmResponse,
+    RunConfig,
+    Runner,
+    StreamingMode,
+)
 
 
 class Model(BaseLlm):

@@ -29,6 +29,7 @@ from flowloom.memory import BaseMemoryService, InMemoryMemoryService
 from flowloom.plugins import BasePlugin, PluginManager
 from flowloom.routing import answered_calls, find_agent_to_run, message_scope
 from flowloom.sessions import BaseSessionService, InMemorySessionService, Session
+from flowloom.tools.agent_tool import AgentTool
 
 Message = types.Content | str | dict[str, Any]
 
@@ -84,12 +85,16 @@ class Runner:
 
     async def close(self) -> None:
         """Close the plugins, and the toolsets of all agents."""
-        await self.plugin_manager.close()
-        for agent in agents_of(self.agent):
+        toolsets: dict[int, Any] = {}
+        todo = agents_of(self.agent)
+        while todo:
+            agent = todo.pop()
             for tool in agent.own_tools if isinstance(agent, LlmAgent) else ():
-                close = getattr(tool, "close", None)
-                if close is not None:
-                    await close()
+                if hasattr(tool, "close"):
+                    toolsets[id(tool)] = tool
+                elif isinstance(tool, AgentTool) and isinstance(tool.agent, BaseAgent):
+                    todo.extend(agents_of(tool.agent))
+        await self.plugin_manager.close(toolsets.values())
 
     # -- running ------------------------------------------------------------------------------------
 
@@ -113,13 +118,15 @@ class Runner:
         """
         session = await self._session(user_id, session_id, run_config)
         message = _content_of(new_message)
-        ctx = self._context(session, message, run_config, invocation_id)
+        answered = answered_calls(session.events, message)
+        ctx = self._context(session, message, run_config, invocation_id, answered)
+        branch = answered[0].branch if answered else None
         hooks = ctx.run.hooks
         agen: AsyncGenerator[Event, None] | None = None
         try:
             ended = False
             if message is not None or state_delta:
-                stored = await self._take_message(ctx, message, state_delta)
+                stored = await self._take_message(ctx, message, state_delta, branch)
                 if yield_user_message:
                     yield stored
             if hooks.before_run:
@@ -258,9 +265,13 @@ class Runner:
         )
 
     def _context(
-        self, session: Session, message: types.Content | None, run_config: RunConfig | None, invocation_id: str | None
+        self,
+        session: Session,
+        message: types.Content | None,
+        run_config: RunConfig | None,
+        invocation_id: str | None,
+        answered: Sequence[Event],
     ) -> InvocationContext:
-        answered = answered_calls(session.events, message)
         if invocation_id is None:
             invocation_id = answered[0].invocation_id if answered else "e-" + new_id()
         run = Run(
@@ -276,15 +287,24 @@ class Runner:
             effects=self.effects,
             resume_authors={event.author for event in answered},
         )
+        if answered:  # other calls of the run may wait still
+            for event in session.events:
+                if event.invocation_id == invocation_id:
+                    run.follow(event)
+            run.open_calls.clear()
         agent, lineage = find_agent_to_run(self.agent, session.events, answered)
         ctx = InvocationContext(agent=agent, lineage=lineage, run=run)
         ctx.recorded = True
         return ctx
 
     async def _take_message(
-        self, ctx: InvocationContext, message: types.Content | None, state_delta: dict[str, Any] | None
+        self,
+        ctx: InvocationContext,
+        message: types.Content | None,
+        state_delta: dict[str, Any] | None,
+        branch: str | None,
     ) -> Event:
-        """Store the user's message (spec §18.4)."""
+        """Store the user's message (spec §18.4); one that answers a call belongs to that call's branch."""
         run = ctx.run
         if message is not None:
             if run.hooks.on_user_message:
@@ -295,12 +315,13 @@ class Runner:
             run.user_content = message
         values: dict[str, Any] = {
             "author": "user",
+            "branch": branch,
             "content": message,
             "isolation_scope": message_scope(self.agent, run.session.events),
         }
         if state_delta:
             values["actions"] = EventActions.unvalidated({"state_delta": dict(state_delta)})
-        return await run.record(ctx, ctx.new_event(values))
+        return await run.record(ctx, ctx.new_event(values), hooks=())
 
     async def _save_blobs(self, ctx: InvocationContext, message: types.Content) -> types.Content:
         assert ctx.artifact_service is not None
@@ -357,7 +378,12 @@ def agents_of(root: BaseAgent) -> list[BaseAgent]:
 
 
 def check_tree(root: BaseAgent) -> None:
-    """Raise `DuplicateAgentError` if two different agents of a tree have one name."""
+    """Raise `DuplicateAgentError` if two different agents of a tree have one name, `ConfigurationError` for a root
+    that can only be called."""
+    if isinstance(root, LlmAgent) and root.mode in ("task", "single_turn"):
+        raise ConfigurationError(
+            f"The root agent `{root.name}` is in mode `{root.mode}`, but nobody calls it. Use `chat`."
+        )
     names: dict[str, BaseAgent] = {}
     for agent in agents_of(root):
         if names.setdefault(agent.name, agent) is not agent:

@@ -129,9 +129,7 @@ def test_type_checkers_see_the_names_that_run() -> None:
     """The imports under TYPE_CHECKING name exactly what is loaded on first use, from the same places."""
     tree = ast.parse((PACKAGE / "__init__.py").read_text())
     block = next(node for node in tree.body if isinstance(node, ast.If))
-    seen = {
-        alias.name: node.module for node in block.body if isinstance(node, ast.ImportFrom) for alias in node.names
-    }
+    seen = {alias.name: node.module for node in block.body if isinstance(node, ast.ImportFrom) for alias in node.names}
     assert set(seen) == set(flowloom.__all__)
     for name, module in seen.items():
         assert flowloom._home_of[name] == module

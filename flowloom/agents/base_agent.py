@@ -10,7 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from flowloom.context import InvocationContext
 from flowloom.context.hooks import Callbacks, as_callbacks
-from flowloom.errors import AgentNameError, DuplicateAgentError, NotSupportedError
+from flowloom.errors import AgentNameError, ConfigurationError, DuplicateAgentError, NotSupportedError
 from flowloom.events.event import Event
 from flowloom.flow import run_agent
 
@@ -33,6 +33,8 @@ class BaseAgent(BaseModel):
     model_config = ConfigDict(arbitrary_types_allowed=True, extra="forbid", protected_namespaces=())
 
     is_llm_agent: ClassVar[bool] = False
+    rules_on_escalation: ClassVar[bool] = False
+    """Whether the agent itself tells (`ctx.escalated`) if an escalation below it goes further up."""
 
     name: str
     description: str = ""
@@ -65,6 +67,11 @@ class BaseAgent(BaseModel):
                 what = "lists the agent" if twin is child else "has two different sub-agents named"
                 raise DuplicateAgentError(f"Agent `{self.name}` {what} `{child.name}` twice. Remove or rename one.")
             seen[child.name] = child
+            if self.rules_on_escalation and getattr(child, "mode", None) == "task":
+                raise ConfigurationError(
+                    f"Agent `{child.name}` is in mode `task`, so it has to be called, but `{self.name}` runs its members "
+                    f"itself. Use mode `chat` or `single_turn`."
+                )
             if child._parent is None:
                 object.__setattr__(child, "_parent", self)
 

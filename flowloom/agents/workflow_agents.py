@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Iterator
-from typing import Any
+from typing import Any, ClassVar
 
 from flowloom.agents.base_agent import BaseAgent
 from flowloom.context import InvocationContext
@@ -21,24 +21,32 @@ def member_to_resume(agent: BaseAgent, ctx: InvocationContext) -> int:
     return 0
 
 
+def waits(member: BaseAgent, ctx: InvocationContext) -> bool:
+    """Whether a call of the member, or of an agent below it, waits for an answer of the user."""
+    calls = ctx.run.waiting_calls.values()
+    return any(member.find_agent(call.author) is not None for call in calls)
+
+
 class SequentialAgent(BaseAgent):
     """Runs its sub-agents once each, in order.
 
     A member that waits for a person or a long-running tool stops the sequence; when the answer is there, it goes
-    on in that member.
+    on in that member. A member that escalates ends the sequence only in a parallel branch (decision 33).
     """
+
+    rules_on_escalation: ClassVar[bool] = True
 
     async def _run_async_impl(self, ctx: InvocationContext) -> AsyncGenerator[Event, None]:
         for child in self.sub_agents[member_to_resume(self, ctx) :]:
-            member = _Member()
-            events = child.run_async(ctx.below(child))
+            below = ctx.below(child)
+            events = child.run_async(below)
             try:
                 async for event in events:
-                    member.note(event)
                     yield event
             finally:
                 await events.aclose()
-            if member.waits:
+            ctx.escalated = ctx.escalated or below.escalated
+            if waits(child, ctx) or (ctx.escalated and ctx.branch):
                 return
 
 
@@ -46,8 +54,10 @@ class LoopAgent(BaseAgent):
     """Runs its sub-agents in order, again and again, until one escalates or `max_iterations` rounds are done.
 
     A member that escalates finishes its turn first. None means without limit, 0 that nothing runs. Raises
-    `ConfigurationError` for a negative number, and for no limit without sub-agents.
+    `ConfigurationError` for a negative number.
     """
+
+    rules_on_escalation: ClassVar[bool] = True
 
     max_iterations: int | None = None
 
@@ -60,15 +70,14 @@ class LoopAgent(BaseAgent):
 
     async def _run_async_impl(self, ctx: InvocationContext) -> AsyncGenerator[Event, None]:
         for child in self._members(ctx):
-            member = _Member()
-            events = child.run_async(ctx.below(child))
+            below = ctx.below(child)
+            events = child.run_async(below)
             try:
                 async for event in events:
-                    member.note(event)
                     yield event
             finally:
                 await events.aclose()
-            if member.escalated or member.waits:
+            if below.escalated or waits(child, ctx):
                 return
 
     def _members(self, ctx: InvocationContext) -> Iterator[BaseAgent]:
@@ -77,19 +86,3 @@ class LoopAgent(BaseAgent):
         while self.sub_agents and (self.max_iterations is None or rounds < self.max_iterations):
             yield from self.sub_agents[first:]
             first, rounds = 0, rounds + 1
-
-
-class _Member:
-    """What a member's turn has come to so far."""
-
-    __slots__ = ("escalated", "waits")
-
-    def __init__(self) -> None:
-        self.escalated = False
-        self.waits = False
-
-    def note(self, event: Event) -> None:
-        if event.partial:
-            return
-        self.escalated = self.escalated or bool(event.actions.escalate)
-        self.waits = bool(event.long_running_tool_ids)

@@ -84,7 +84,7 @@ class Context(ReadonlyContext):
     engine puts on the event that the callback or tool belongs to.
     """
 
-    __slots__ = ("_actions", "_state", "call_index", "function_call_id", "tool_confirmation")
+    __slots__ = ("_actions", "_state", "call_index", "display", "function_call_id", "tool_confirmation")
 
     def __init__(
         self,
@@ -104,6 +104,8 @@ class Context(ReadonlyContext):
         """A person's decision about this call, if one was asked for and given."""
         self.call_index = call_index
         """The position of the call in the model's answer."""
+        self.display: str | None = None
+        """A text for the user, put beside the tool's result."""
 
     def get_invocation_context(self) -> InvocationContext:
         """The agent's place in the run."""

@@ -99,6 +99,8 @@ class InvocationContext:
         self.lineage: tuple[AnyAgent, ...] = _parents_of(agent) if lineage is None else lineage
         self.end_invocation = False
         """Set it to stop this agent before its next model call."""
+        self.escalated = False
+        """Whether the agent's turn ended in an escalation, for the agents that run others."""
         self.recorded = False
         """Whether somebody further out takes the events into the session."""
         self.agent_span: Any = None
@@ -226,7 +228,7 @@ class InvocationContext:
         new = self.model_copy()
         new._enter(agent)
         new.lineage = lineage
-        new.end_invocation = False
+        new.end_invocation = new.escalated = False
         return new
 
     def below(self, agent: AnyAgent) -> Self:
@@ -269,7 +271,7 @@ class InvocationContext:
         if self.user_content is None:
             return None
         event = self.new_event({"author": "user", "content": self.user_content})
-        return await self.run.record(self, event)
+        return await self.run.record(self, event, hooks=())
 
 
 def _parents_of(agent: AnyAgent) -> tuple[AnyAgent, ...]:

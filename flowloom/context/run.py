@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from google.genai import types
 
 from flowloom.context.effects import DIRECT_EFFECTS, Effects
-from flowloom.context.hooks import NO_HOOKS, Hooks, first_answer
+from flowloom.context.hooks import NO_HOOKS, Callbacks, Hooks, first_answer
 from flowloom.context.run_config import RunConfig, StreamingMode
 from flowloom.context.threads import Threads
 from flowloom.errors import LimitExceededError, LlmCallsLimitExceededError
@@ -137,11 +137,13 @@ class Run:
     effects: Effects = DIRECT_EFFECTS
     totals: Totals = None  # type: ignore[assignment] - set below when not shared
     threads: Threads = None  # type: ignore[assignment]
-    streaming: bool = False
+    streaming: bool = None  # type: ignore[assignment] - as the config says, if not given
     steps: dict[str, int] = field(default_factory=dict[str, int])
     """Model steps taken so far, by agent path."""
     effect_counts: dict[tuple[str, int, str], int] = field(default_factory=dict[tuple[str, int, str], int])
     open_calls: dict[str, OpenCall] = field(default_factory=dict[str, OpenCall])
+    waiting_calls: dict[str, OpenCall] = field(default_factory=dict[str, OpenCall])
+    """Calls of long-running tools, and requests to a person, that the user has not answered yet."""
     resume_authors: set[str] = field(default_factory=set[str])
     """Agents whose calls the user's message answers, until they have taken up their turn (decision 28)."""
     handled_messages: set[tuple[str, str]] = field(default_factory=set[tuple[str, str]])
@@ -152,12 +154,14 @@ class Run:
     def __post_init__(self) -> None:
         self.totals = self.totals or Totals(self.config)  # pyright: ignore[reportUnnecessaryComparison]
         self.threads = self.threads or Threads(self.config.tool_thread_pool_config.max_workers)
-        self.streaming = self.config.streaming_mode is StreamingMode.SSE
+        if self.streaming is None:  # pyright: ignore[reportUnnecessaryComparison]
+            self.streaming = self.config.streaming_mode is StreamingMode.SSE
 
-    async def record(self, ctx: InvocationContext, event: Event) -> Event:
+    async def record(self, ctx: InvocationContext, event: Event, hooks: Callbacks | None = None) -> Event:
         """Take an event into the session, and return it as the consumer is to see it (spec §18.8).
 
-        Plugins may replace it; it is stored unless it is partial; `temp:` state goes no further.
+        Plugins may replace it (`hooks`: those asked; not for the user's message); it is stored unless it is partial;
+        `temp:` state goes no further.
         """
         if not event.author:
             event.author = ctx.agent.name
@@ -171,7 +175,7 @@ class Run:
         ):
             event = shallow_copy(event)
             event.output = None
-        hooks = self.hooks.on_event
+        hooks = self.hooks.on_event if hooks is None else hooks
         if hooks:
             replaced = await first_answer(hooks, invocation_context=ctx, event=event)
             if replaced is not None:
@@ -179,18 +183,27 @@ class Run:
         if event.partial:
             return event
         stored = await self.session_service.append_event(self.session, event)
-        content = stored.content
-        if content is not None and content.parts:
-            for part in content.parts:
-                call, response = part.function_call, part.function_response
-                if call is not None:
-                    if call.id and call.id not in (stored.long_running_tool_ids or ()):
-                        self.open_calls[call.id] = OpenCall(
-                            call.id, call.name or "", stored.author, stored.branch, stored.isolation_scope
-                        )
-                elif response is not None and response.id:
-                    self.open_calls.pop(response.id, None)
+        self.follow(stored)
         return stored
+
+    def follow(self, event: Event) -> None:
+        """Keep account of which calls are open after an event of this run."""
+        content = event.content
+        if content is None or not content.parts:
+            return
+        for part in content.parts:
+            call, response = part.function_call, part.function_response
+            if call is not None:
+                if call.id:
+                    waits = event.long_running_tool_ids is not None and call.id in event.long_running_tool_ids
+                    calls = self.waiting_calls if waits else self.open_calls
+                    calls[call.id] = OpenCall(
+                        call.id, call.name or "", event.author, event.branch, event.isolation_scope
+                    )
+            elif response is not None and response.id:
+                self.open_calls.pop(response.id, None)
+                if event.author == "user":
+                    self.waiting_calls.pop(response.id, None)
 
     async def answer_open_calls(self, ctx: InvocationContext, reason: str) -> list[Event]:
         """Give every call of this run that is still without a result an error result, so that the history is legal."""

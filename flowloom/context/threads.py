@@ -58,16 +58,15 @@ class Threads:
         thread.start()
         await done.wait()
         self._finish(thread)
-        value, error = outcome[0]
+        value, error = outcome.pop()
+        if isinstance(error, StopIteration):  # cannot be raised into a coroutine
+            raise RuntimeError(f"`{name}` raised StopIteration") from error
         if error is None:
             return value
         try:
-            # StopIteration cannot be raised into a coroutine
-            raise RuntimeError(f"`{name}` raised StopIteration") from (
-                error if isinstance(error, StopIteration) else error
-            )
+            raise error
         finally:
-            del error, outcome
+            error = None  # the traceback must not hold its own frame
 
     def _finish(self, thread: threading.Thread) -> None:
         thread.join()  # it has nothing left to do but to end

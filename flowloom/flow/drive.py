@@ -163,6 +163,7 @@ async def _leave(stack: list[Frame]) -> list[Event]:
         return events
     answer = close_task(below.ctx, frame)
     if answer is None:
+        below.ctx.run.open_calls.pop(frame.task.id or "", None)  # a later run answers it
         below.finished = below.paused = True
         return events
     below.note(answer)

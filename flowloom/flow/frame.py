@@ -38,6 +38,7 @@ class Frame:
         "ctx",
         "delegated",
         "finished",
+        "gave_output",
         "halted_by",
         "last",
         "llm",
@@ -72,6 +73,8 @@ class Frame:
         self.halted_by: str | None = None
         self.answered = False
         """Whether the calls of the latest answer have results, so that the model is not listened to any further."""
+        self.gave_output = False
+        """Whether a tool that was confirmed has given the structured final answer."""
         self.task = task
         """The call that delegated to this agent."""
         self.output: Any = None
@@ -94,6 +97,8 @@ class Frame:
             return
         self.open_partial = False
         self.last = event
+        if event.actions.escalate and not self.agent.rules_on_escalation:
+            self.ctx.escalated = True
         if self.task is not None:
             finish_result(self, event)
 
@@ -123,6 +128,7 @@ class Frame:
                 self.span = spans.start_agent(ctx)
             event = await self._ask(ctx.run.hooks.before_agent, self.agent.before_agent_callbacks)
             if event is not None:
+                event = self.finish_event(event)
                 self.note(event)
                 events.append(event)
                 ctx.end_invocation = ctx.end_invocation or event.content is not None
@@ -141,6 +147,7 @@ class Frame:
         if not self.ctx.end_invocation:
             event = await self._ask(self.ctx.run.hooks.after_agent, self.agent.after_agent_callbacks)
         if event is not None and event.content is not None:
+            event = self.finish_event(event)
             self.note(event)
         if self.span is not None:
             self.span.end(last=self.last)
@@ -169,15 +176,17 @@ class Frame:
         self.last = None
         self.transfer_to = None
         self.answered = False
+        self.gave_output = False
 
     def wants_model(self) -> bool:
         """Whether the model is to be called, now that the request is built.
 
         Not when a processor halted, or when what it emitted (the results of a confirmed tool) ends the step itself.
         """
-        if self.halted_by or self.ctx.end_invocation or self.transfer_to:
+        last = self.last
+        if self.halted_by or self.ctx.end_invocation or self.transfer_to or self.gave_output:
             return False
-        return self.last is None or not self.last.is_final_response()
+        return last is None or not (last.actions.skip_summarization or last.long_running_tool_ids)
 
     def has_calls(self, event: Event) -> bool:
         """Whether a model event asks for tools to be run."""
@@ -237,6 +246,7 @@ class Frame:
     def came_back(self, other: Frame) -> None:
         """Take the turn up again after the one it handed over to; the same rule applies to that one's last event."""
         self.last = other.last or self.last
+        self.ctx.escalated = self.ctx.escalated or other.ctx.escalated
         self.open_partial = False
         self._rule_on_last()
         if other.paused:

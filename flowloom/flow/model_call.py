@@ -116,6 +116,9 @@ class ModelCall:
         if self._after:
             answer = await self._ask(self._after, llm_response=response)
             if answer is not None:
+                if response.partial and answer.partial is None:
+                    answer = shallow_copy(answer)
+                    answer.partial = True
                 response = self._with_ids(answer)
         return response
 

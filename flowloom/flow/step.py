@@ -29,6 +29,7 @@ async def build_request(
                 async for event in events_of(produced, ctx, step):
                     frame.note(event)
                     frame.transfer_to = event.actions.transfer_to_agent or frame.transfer_to
+                    frame.gave_output = frame.gave_output or event.actions.set_model_response is not None
                     yield event
         except Halt as halt:
             explain(halt, ctx, step)

@@ -13,7 +13,7 @@ from flowloom.processors.output_schema import schema_of
 
 def write_output(agent: AnyLlmAgent, event: Event) -> Event:
     """The event with the agent's output key in its state delta, if it is the agent's final text."""
-    if event.author != agent.name or event.error_code or not event.is_final_response():
+    if event.author != agent.name or not event.is_final_response():
         return event
     text = event.text
     if not text.strip():

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from typing import Any
 
 from flowloom.context.hooks import Hooks
 from flowloom.errors import ConfigurationError
@@ -59,11 +60,11 @@ class PluginManager:
             )
         return self._hooks
 
-    async def close(self) -> None:
-        """Close all plugins; one that fails or takes too long is reported and does not keep the others."""
-        for plugin in self._plugins.values():
+    async def close(self, also: Iterable[Any] = ()) -> None:
+        """Close all plugins, and toolsets; one that fails or takes too long is reported and does not keep the others."""
+        for each in (*self._plugins.values(), *also):
             try:
                 async with asyncio.timeout(self._close_timeout):
-                    await plugin.close()
+                    await each.close()
             except Exception:
-                _log.exception("Plugin `%s` could not be closed.", plugin.name)
+                _log.exception("%s could not be closed.", getattr(each, "name", each))

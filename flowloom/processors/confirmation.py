@@ -98,13 +98,16 @@ def _pending(
     """The decided calls that have not run, in the order they were asked for (spec §7.5 to §7.8)."""
     asked: dict[str, types.FunctionCall] = {}
     conflicting: set[str] = set()
-    wanted = set(decisions)
-    for event in reversed(events[:at]):
+    answered: set[str] = {r.id for event in events[at:] for r in event.get_function_responses() if r.id}
+    run_before: set[str] = set()
+    for index in range(at - 1, -1, -1):
+        event = events[index]
         if event.author != agent:
             continue
+        answered.update(response.id for response in event.get_function_responses() if response.id)
         for part in reversed(_parts(event)):
             call = part.function_call
-            if call is None or call.name != CONFIRMATION_CALL or call.id not in wanted:
+            if call is None or call.name != CONFIRMATION_CALL or call.id not in decisions:
                 continue
             original = _original(call)
             if original is None:
@@ -113,16 +116,12 @@ def _pending(
             if before is not None and _canonical(before) != _canonical(original):
                 conflicting.add(call.id)
             asked[call.id] = original
-    answered = {
-        response.id
-        for event in events[at + 1 :]
-        for response in event.get_function_responses()
-        if response.id is not None
-    }
+            if original.id in answered:  # after this request, so by its own run
+                run_before.add(call.id)
     pending: dict[str, tuple[types.FunctionCall, ToolConfirmation]] = {}
     for request_id in reversed(asked):
         original = asked[request_id]
-        if request_id in conflicting or original.id in answered:
+        if request_id in conflicting or request_id in run_before:
             continue
         pending[original.id or ""] = (original, decisions[request_id])
     return list(pending.values())

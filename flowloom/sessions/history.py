@@ -115,7 +115,19 @@ def project(events: Sequence[Event], viewer: Viewer, rule: Visible = visible) ->
 class _View:
     """One viewer's projection and where it stands in the log."""
 
-    __slots__ = ("_consumed", "_first", "_last", "_open_calls", "_rebuild_next", "_rule", "_viewer", "projection")
+    __slots__ = (
+        "_consumed",
+        "_first",
+        "_foreign_calls",
+        "_held",
+        "_last",
+        "_open_calls",
+        "_rebuild_next",
+        "_rule",
+        "_shown",
+        "_viewer",
+        "projection",
+    )
 
     def __init__(self, viewer: Viewer, rule: Visible) -> None:
         self._viewer = viewer
@@ -127,7 +139,10 @@ class _View:
         self._consumed = 0
         self._first: Event | None = None
         self._last: Event | None = None
+        self._foreign_calls: dict[str, str] = {}  # who made a call, for those of other agents
         self._open_calls: frozenset[str] | None = None  # ids of the calls in the latest item, if it was a call
+        self._held: HistoryItem | None = None  # the latest item, while calls in it are without an answer
+        self._shown = 0  # how many contents there were before what is shown of the held item
         self._rebuild_next = False
 
     def advance(self, events: Sequence[Event]) -> None:
@@ -139,9 +154,16 @@ class _View:
             return None
         if self._rebuild_next:
             return self.rebuild(events)
+        if self._held is not None:
+            del self.projection.contents[self._shown :]
         for index in range(done, count):
             if not self._append(events[index]):
                 return self.rebuild(events)
+        if self._held is not None:
+            self._shown = len(self.projection.contents)
+            answered = self._held.without_calls(self._held.unanswered)
+            if answered is not None:
+                self._emit(answered.content)
         self._mark(events)
         return None
 
@@ -154,20 +176,34 @@ class _View:
         """Extend the view by one event. False if only a rebuild can tell what the view is now."""
         if _reorders(event):
             return False
-        item = _item_of(event, self._viewer, self._rule)
+        item = self._item_of(event)
         if item is None:
             return True
         if item.transcription is not None:
             return False
-        if self._viewer.current_turn_only and _starts_turn(item, event, self._viewer):
+        if self._viewer.current_turn_only and _starts_turn(item, event):
             self.projection = Projection()
-            self._open_calls = None
+            self._open_calls = self._held = None
+        held = self._held
         if item.responses:
             if self._open_calls is None or not self._open_calls.issuperset(item.responses):
                 return False
-            self._open_calls = None
-        else:
+            if held is not None:
+                if not held.unanswered.issubset(item.responses):
+                    return False
+                self._emit(held.content)
+            self._open_calls = self._held = None
+        elif held is not None:
+            return False
+        elif item.calls:
             self._open_calls = _distinct(item.calls)
+            if item.unanswered:
+                if self._open_calls is None:
+                    return False
+                self._held = item
+                return True
+        else:
+            self._open_calls = None
         self._emit(item.content)
         return True
 
@@ -182,24 +218,73 @@ class _View:
     def rebuild(self, events: Sequence[Event]) -> None:
         """Build the view from the whole log."""
         self._reset()
-        viewer = self._viewer
         items: list[HistoryItem] = []
         for event in _effective(events):
-            item = _item_of(event, viewer, self._rule)
+            item = self._item_of(event)
             if item is None:
                 continue
-            if viewer.current_turn_only and _starts_turn(item, event):
+            if self._viewer.current_turn_only and _starts_turn(item, event):
                 items.clear()
             items.append(item)
-        merged = _merge_transcriptions(items)
-        arranged = rearrange(merged)
+        items = _merge_transcriptions(items)
+        last = items[-1] if items else None
+        answered = {response for item in items for response in item.responses}
+        shown = [kept for item in items if (kept := item.without_calls(item.unanswered - answered)) is not None]
+        arranged = rearrange(shown)
         for content in arranged.contents:
             self._emit(content)
         self.projection.orphans.extend(arranged.orphans)
         self._rebuild_next = arranged.drops_between
-        last = merged[-1] if merged else None
         self._open_calls = None if last is None or last.responses else _distinct(last.calls)
+        if last is not None and last.unanswered and not last.responses:
+            self._held = last
+            self._shown = len(self.projection.contents) - (last.without_calls(last.unanswered) is not None)
         self._mark(events)
+
+    def _item_of(self, event: Event) -> HistoryItem | None:
+        """What one event contributes, or None if it is not shown."""
+        viewer, content = self._viewer, event.content
+        if content is None or not content.role or not content.parts:
+            return _transcription_of(event) if self._rule(event, viewer) else None
+        if not self._rule(event, viewer):
+            return None
+        calls: list[str] = []
+        responses: list[str] = []
+        hidden = False
+        for part in content.parts:
+            call, response = part.function_call, part.function_response
+            if call is not None:
+                hidden = hidden or call.name in HIDDEN_CALLS
+                calls.append(call.id or "")
+            elif response is not None:
+                hidden = hidden or response.name in HIDDEN_CALLS
+                responses.append(response.id or "")
+        if hidden:
+            rest = [part for part in content.parts if not _is_hidden(part)]
+            if not rest:
+                return None
+            content = types.Content(role=content.role, parts=rest)
+            calls = [part.function_call.id or "" for part in rest if part.function_call is not None]
+            responses = [part.function_response.id or "" for part in rest if part.function_response is not None]
+        teller = event.author
+        if teller == "user":
+            callers = {self._foreign_calls.get(response) for response in responses}
+            if len(callers) != 1 or (teller := callers.pop()) is None:
+                return HistoryItem(content, calls, responses)
+        elif teller == viewer.agent:
+            waiting = event.long_running_tool_ids
+            if calls:
+                unanswered = frozenset(call for call in calls if call and (waiting is None or call not in waiting))
+                return HistoryItem(content, calls, responses, unanswered)
+            return HistoryItem(content, calls, responses)
+        self._foreign_calls.update((call, teller) for call in calls if call)
+        told = foreign_content(teller, content, viewer.foreign_thoughts)
+        return None if told is None else HistoryItem(told, [], [], foreign=True)
+
+
+def _is_hidden(part: types.Part) -> bool:
+    named = part.function_call or part.function_response
+    return named is not None and named.name in HIDDEN_CALLS
 
 
 def _distinct(calls: list[str]) -> frozenset[str] | None:
@@ -253,31 +338,6 @@ def _compacted(events: list[Event]) -> list[Event]:
     return events
 
 
-def _item_of(event: Event, viewer: Viewer, rule: Visible) -> HistoryItem | None:
-    """What one event contributes, or None if it is not shown."""
-    content = event.content
-    if content is None or not content.role or not content.parts:
-        return _transcription_of(event) if rule(event, viewer) else None
-    if not rule(event, viewer):
-        return None
-    calls: list[str] = []
-    responses: list[str] = []
-    for part in content.parts:
-        call, response = part.function_call, part.function_response
-        if call is not None:
-            if call.name in HIDDEN_CALLS:
-                return None
-            calls.append(call.id or "")
-        elif response is not None:
-            if response.name in HIDDEN_CALLS:
-                return None
-            responses.append(response.id or "")
-    if event.author != viewer.agent and event.author != "user":
-        told = foreign_content(event.author, content, viewer.foreign_thoughts)
-        return None if told is None else HistoryItem(told, [], [], foreign=True)
-    return HistoryItem(content, calls, responses)
-
-
 def _transcription_of(event: Event) -> HistoryItem | None:
     for role, heard in (("user", event.input_transcription), ("model", event.output_transcription)):
         if heard is not None and heard.text:
@@ -312,10 +372,18 @@ def _starts_turn(item: HistoryItem, event: Event) -> bool:
     A message of nothing but function responses goes on with the turn that called.
     """
     if item.foreign:
-        return True
+        return not _hands_over(event)
     if event.author != "user" or item.content.role != "user":
         return False
     return not item.responses or len(item.responses) < len(item.content.parts or ())
+
+
+def _hands_over(event: Event) -> bool:
+    """Whether an event of another agent does no more than to hand the conversation over."""
+    if event.actions.transfer_to_agent:
+        return True
+    calls = event.get_function_calls()
+    return bool(calls) and all(call.name == "transfer_to_agent" for call in calls)
 
 
 def foreign_content(author: str, content: types.Content, thoughts: bool = False) -> types.Content | None:

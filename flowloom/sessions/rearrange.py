@@ -20,9 +20,21 @@ class HistoryItem:
     """Ids of the function calls in it, in order; empty text for a call without an id."""
     responses: list[str]
     """Ids of the function responses in it, in order."""
+    unanswered: frozenset[str] = frozenset()
+    """Ids of the calls that must have a response to be shown: all but long-running ones."""
     foreign: bool = False
     transcription: str | None = None
     """The speaker's role, for the transcription of speech."""
+
+    def without_calls(self, ids: frozenset[str]) -> HistoryItem | None:
+        """The item without some of its calls, which models refuse without a response; None if nothing is left."""
+        if not ids:
+            return self
+        parts = [p for p in self.content.parts or () if p.function_call is None or p.function_call.id not in ids]
+        if not parts:
+            return None
+        calls = [call for call in self.calls if call not in ids]
+        return HistoryItem(types.Content(role=self.content.role, parts=parts), calls, self.responses)
 
 
 @dataclass(slots=True)

@@ -8,9 +8,9 @@ from typing import Any
 from google.genai import types
 
 from flowloom.context import Context, InvocationContext, Run
-from flowloom.context.hooks import NO_HOOKS
+from flowloom.context.hooks import NO_HOOKS, first_answer, tell_all
 from flowloom.context.protocols import AnyAgent, as_llm_agent
-from flowloom.errors import ToolError
+from flowloom.errors import ToolError, quoted_list
 from flowloom.events.event import Event
 from flowloom.events.parts import content_of, text_part
 from flowloom.events.wire import shallow_copy
@@ -31,7 +31,7 @@ class AgentTool(BaseTool):
     The agent has a history of its own, and shares state and artifacts with the caller. Its usage counts into the
     caller's run; its events reach the caller's stream, marked, if `RunConfig.forward_agent_tool_events` is set.
 
-    `skip_summarization` shows the answer to the user as it is. `include_plugins` lets the caller's plugins see
+    `skip_summarization` shows the answer to the user as it is, as a text beside the result. `include_plugins` lets the caller's plugins see
     the agent's agent, model and tool calls. `propagate_grounding_metadata` leaves the grounding of the answer in
     the state, under `temp:grounding_metadata`.
     """
@@ -62,19 +62,40 @@ class AgentTool(BaseTool):
         if self.skip_summarization:
             tool_context.actions.skip_summarization = True
         ctx = self._context(self._message(args), tool_context)
+        hooks = ctx.run.hooks
+        replaced = await first_answer(hooks.on_user_message, invocation_context=ctx, user_message=ctx.user_content)
+        if replaced is not None:
+            ctx.run.user_content = replaced
         await ctx.start()
+        content = await first_answer(hooks.before_run, invocation_context=ctx)
+        if content is not None:
+            last: Event | None = await ctx.run.record(ctx, ctx.new_event({"content": content}))
+        else:
+            last = await self._run(ctx, tool_context)
+        await tell_all(hooks.after_run, invocation_context=ctx)
+        if ctx.run.waiting_calls:
+            names = quoted_list(call.name for call in ctx.run.waiting_calls.values())
+            raise ToolError(
+                f"Agent `{self.agent.name}` waits for an answer to {names}, which cannot reach it while it runs as a tool. "
+                f"Make it a sub-agent to let it wait."
+            )
+        result = self._result(last, tool_context)
+        if self.skip_summarization and result:
+            tool_context.display = result if isinstance(result, str) else json.dumps(result, ensure_ascii=False)
+        return result
+
+    async def _run(self, ctx: InvocationContext, tool_context: Context) -> Event | None:
+        """Run the agent; returns the last event that says something."""
         last: Event | None = None
         events = self.agent.run_async(ctx)
         try:
             async for event in events:
                 self._share(event, tool_context)
-                if event.partial:
-                    continue
-                if event.content is not None or event.error_code:
+                if not event.partial and (event.content is not None or event.error_code):
                     last = event
         finally:
             await events.aclose()
-        return self._result(last, tool_context)
+        return last
 
     def _message(self, args: dict[str, Any]) -> types.Content:
         if self._input is None:
@@ -106,6 +127,7 @@ class AgentTool(BaseTool):
             effects=outer.effects,
             totals=outer.totals,
             threads=outer.threads,
+            streaming=outer.streaming and outer.config.forward_agent_tool_events,
         )
         ctx = InvocationContext(agent=self.agent, run=run, lineage=())
         ctx.path_prefix = f"{caller.effect_key('tool', tool_context.call_index)}/"

@@ -31,9 +31,10 @@ from flowloom.errors import (
 )
 from flowloom.events.actions import EventActions, ToolConfirmation, merge_actions
 from flowloom.events.event import Event
-from flowloom.events.parts import content_of, response_part
+from flowloom.events.parts import content_of, response_part, text_part
 from flowloom.telemetry import ToolSpans, recorder
 from flowloom.tools.base_tool import BaseTool
+from flowloom.tools.delegation import DelegateTool
 
 _log = logging.getLogger("flowloom.tools")
 
@@ -61,6 +62,8 @@ class _Answer:
     """What ends the run."""
     failure: Exception | None = None
     """What the model is told, whether it ends the run or not."""
+    display: str | None = None
+    """A text for the user."""
 
 
 async def run_calls(
@@ -114,7 +117,12 @@ def _reachable(
 
 
 def _merged(ctx: InvocationContext, answers: list[_Answer]) -> CallResults:
-    parts = [answer.part for answer in answers if answer.part is not None]
+    parts: list[types.Part] = []
+    for answer in answers:
+        if answer.part is not None:
+            parts.append(answer.part)
+        if answer.display is not None:
+            parts.append(text_part(answer.display))
     error = next((answer.error for answer in answers if answer.error is not None), None)
     if not parts:
         return CallResults(None, error)
@@ -122,6 +130,15 @@ def _merged(ctx: InvocationContext, answers: list[_Answer]) -> CallResults:
     for answer in answers:
         if answer.part is not None:
             actions = merge_actions(actions, answer.actions)
+    if actions is not None and 0 < len(actions.requested_tool_confirmations) < len(answers):
+        # only the calls that wait have nothing to sum up
+        actions.skip_summarization = (
+            any(
+                answer.actions.skip_summarization and not answer.actions.requested_tool_confirmations
+                for answer in answers
+            )
+            or None
+        )
     return CallResults(ctx.new_event({"content": content_of("user", parts), "actions": actions}), error)
 
 
@@ -165,10 +182,13 @@ async def _answer(
         if not _raises(ctx, error):
             error = None
     elif result is None and (tool.is_long_running or tool.defers_response):
+        if not isinstance(tool, DelegateTool):
+            ctx.run.open_calls.pop(call.id or "", None)  # somebody else answers it
         return _Answer(None, actions)
     data: Any = to_jsonable_python(result, by_alias=False, bytes_mode="base64", fallback=str)
     response = data if isinstance(data, dict) else {"result": data}
-    return _Answer(response_part(call.id, call.name, response), actions, error, failure)
+    display = context.display if failure is None else None
+    return _Answer(response_part(call.id, call.name, response), actions, error, failure, display)
 
 
 def _own_args(args: dict[str, Any] | None) -> dict[str, Any]:

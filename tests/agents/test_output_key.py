@@ -89,9 +89,9 @@ async def test_decision_18_it_is_parsed_when_there_is_a_schema() -> None:
     assert await kept('{"temp": 7}', output_schema=Weather) == {"out": {"temp": 7}}
 
 
-async def test_an_error_is_no_answer() -> None:
-    failed = LlmResponse(content=user("half"), error_code="MAX_TOKENS", error_message="cut")
-    assert await kept(failed) == {}
+async def test_a_final_text_is_kept_even_if_it_was_cut_off() -> None:
+    cut = LlmResponse(content=user("half"), error_code="MAX_TOKENS", error_message="cut")
+    assert await kept(cut) == {"out": "half"}
 
 
 async def test_the_key_may_have_a_scope() -> None:

@@ -157,7 +157,10 @@ class WireServer:
 
     async def _answer(self, reply: Reply, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         headers = {"content-type": reply.content_type, "transfer-encoding": "chunked", **reply.headers}
-        lines = [f"HTTP/1.1 {reply.status} {HTTPStatus(reply.status).phrase}", *(f"{k}: {v}" for k, v in headers.items())]
+        lines = [
+            f"HTTP/1.1 {reply.status} {HTTPStatus(reply.status).phrase}",
+            *(f"{k}: {v}" for k, v in headers.items()),
+        ]
         writer.write("\r\n".join([*lines, "", ""]).encode())
         for piece in reply.pieces:
             writer.write(f"{len(piece):x}\r\n".encode() + piece + b"\r\n")

@@ -368,7 +368,7 @@ async def test_no_answer_or_one_that_does_not_fit_is_an_error_result(
     answers: list[Any], fields: dict[str, Any]
 ) -> None:
     """Output processing | invalid / blank."""
-    root = agent("root", call("helper", request="x"), "done", sub_agents=[single("helper", answer, **fields)])
+    root = agent("root", call("helper", request="x"), "done", sub_agents=[single("helper", *answers, **fields)])
     events = await Chat(root).say("go")
     assert set(responses(events, "helper")[0]) == {"error"}
     assert events[-1].text == "done"
