@@ -6,110 +6,7 @@ Everything public can be imported from here. Nothing is loaded before it is used
 from __future__ import annotations
 
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    from flowloom.agents import Agent, BaseAgent, LlmAgent, LoopAgent, ParallelAgent, SequentialAgent
-    from flowloom.apps import App
-    from flowloom.artifacts import ArtifactVersion, BaseArtifactService, InMemoryArtifactService
-    from flowloom.context import (
-        CallbackContext,
-        Context,
-        DirectEffects,
-        EffectKey,
-        Effects,
-        InvocationContext,
-        Limits,
-        ReadonlyContext,
-        RunConfig,
-        StreamingMode,
-        ToolContext,
-        ToolThreadPoolConfig,
-        Usage,
-    )
-    from flowloom.errors import (
-        AgentNameError,
-        AgentNotFoundError,
-        AlreadyExistsError,
-        ArtifactNotFoundError,
-        ConfigurationError,
-        ConfirmationRejectedError,
-        ConfirmationRequiredError,
-        ContextError,
-        DuplicateAgentError,
-        DuplicateToolError,
-        EmptyTurnError,
-        FlowloomError,
-        Halt,
-        HistoryError,
-        IncompleteStreamError,
-        InputValidationError,
-        LimitExceededError,
-        LlmCallsLimitExceededError,
-        MissingVariableError,
-        ModelError,
-        ModelNotConfiguredError,
-        ModelNotFoundError,
-        ModelRateLimitError,
-        ModelRequestError,
-        ModelResponseError,
-        ModelStreamError,
-        ModelUnavailableError,
-        NotSupportedError,
-        PipelineError,
-        ProcessorError,
-        SessionNotFoundError,
-        TemplateError,
-        ToolArgumentsError,
-        ToolError,
-        ToolNotFoundError,
-        ToolSignatureError,
-        ToolTimeoutError,
-    )
-    from flowloom.events import Event, EventActions, EventCompaction, LlmResponse, NodeInfo, ToolConfirmation
-    from flowloom.flow import Assembly, AssemblyStep, Flow
-    from flowloom.memory import BaseMemoryService, InMemoryMemoryService, MemoryEntry, SearchMemoryResponse
-    from flowloom.models import BaseLlm, LLMRegistry, LlmRequest
-    from flowloom.models.aggregator import StreamingAggregator
-    from flowloom.models.gemini import Gemini
-    from flowloom.models.offline import OfflineModel
-    from flowloom.plugins import BasePlugin, PluginManager
-    from flowloom.processors import Contents, Template, inject_session_state
-    from flowloom.processors.code_executors import (
-        BaseCodeExecutor,
-        BuiltInCodeExecutor,
-        CodeExecutionInput,
-        CodeExecutionResult,
-        LocalCodeExecutor,
-    )
-    from flowloom.processors.planners import BasePlanner, BuiltInPlanner, PlanReActPlanner
-    from flowloom.runner import InMemoryRunner, Runner
-    from flowloom.sessions import (
-        BaseSessionService,
-        GetSessionConfig,
-        InMemorySessionService,
-        ListSessionsResponse,
-        Session,
-        State,
-        Viewer,
-        visible,
-    )
-    from flowloom.tools import (
-        AgentTool,
-        BaseTool,
-        BaseToolset,
-        FunctionTool,
-        LoadArtifactsTool,
-        LoadMemoryTool,
-        LongRunningFunctionTool,
-        PreloadMemoryTool,
-        TransferToAgentTool,
-        exit_loop,
-        load_artifacts,
-        load_memory,
-        preload_memory,
-        transfer_to_agent,
-    )
+from typing import Any
 
 __version__ = "0.1.0"
 
@@ -121,7 +18,7 @@ _HOMES = {
     "RunConfig StreamingMode ToolContext ToolThreadPoolConfig Usage",
     "errors": "AgentNameError AgentNotFoundError AlreadyExistsError ArtifactNotFoundError ConfigurationError "
     "ConfirmationRejectedError ConfirmationRequiredError ContextError DuplicateAgentError DuplicateToolError "
-    "EmptyTurnError FlowloomError Halt HistoryError IncompleteStreamError InputValidationError LimitExceededError "
+    "FlowloomError Halt HistoryError IncompleteStreamError InputValidationError LimitExceededError "
     "LlmCallsLimitExceededError MissingVariableError ModelError ModelNotConfiguredError ModelNotFoundError "
     "ModelRateLimitError ModelRequestError ModelResponseError ModelStreamError ModelUnavailableError "
     "NotSupportedError PipelineError ProcessorError SessionNotFoundError TemplateError ToolArgumentsError ToolError "

@@ -123,7 +123,7 @@ class ModelRequestError(ModelError):
 
 
 class ModelResponseError(ModelError):
-    """The provider's answer could not be understood."""
+    """A model's answer could not be understood, or is not of the form that was asked for."""
 
 
 class ModelStreamError(ModelError):
@@ -160,10 +160,6 @@ class LimitExceededError(FlowloomError):
 
 class LlmCallsLimitExceededError(LimitExceededError):
     """A run made as many model calls as `RunConfig.max_llm_calls` or `Limits.model_calls` allows."""
-
-
-class EmptyTurnError(FlowloomError):
-    """A model produced only thoughts, too many turns in a row."""
 
 
 class NotSupportedError(FlowloomError):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import weakref
 from collections.abc import AsyncGenerator, Generator, Sequence
-from typing import Any, Self
+from typing import Any, Self, cast
 
 from google.genai import types
 
@@ -252,7 +252,7 @@ class Runner:
     # -- parts of a run -------------------------------------------------------------------------------
 
     async def _session(self, user_id: str, session_id: str, run_config: RunConfig | None) -> Session:
-        names = {"app_name": self.app_name, "user_id": user_id, "session_id": session_id}
+        names: dict[str, Any] = {"app_name": self.app_name, "user_id": user_id, "session_id": session_id}
         config = None if run_config is None else run_config.get_session_config
         session = await self.session_service.get_session(**names, config=config)
         if session is not None:
@@ -309,7 +309,7 @@ class Runner:
         if message is not None:
             if run.hooks.on_user_message:
                 replaced = await first_answer(run.hooks.on_user_message, invocation_context=ctx, user_message=message)
-                message = message if replaced is None else replaced
+                message = cast(types.Content, message if replaced is None else replaced)
             if run.config.save_input_blobs_as_artifacts and run.artifact_service is not None:
                 message = await self._save_blobs(ctx, message)
             run.user_content = message
@@ -388,7 +388,7 @@ def check_tree(root: BaseAgent) -> None:
     for agent in agents_of(root):
         if names.setdefault(agent.name, agent) is not agent:
             raise DuplicateAgentError(
-                f"Two agents below `{root.name}` are named `{agent.name}`. Transfers and histories go by name: rename one."
+                f"Two agents below `{root.name}` are named `{agent.name}`. Histories go by name: rename one."
             )
 
 

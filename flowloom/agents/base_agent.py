@@ -33,8 +33,6 @@ class BaseAgent(BaseModel):
     model_config = ConfigDict(arbitrary_types_allowed=True, extra="forbid", protected_namespaces=())
 
     is_llm_agent: ClassVar[bool] = False
-    rules_on_escalation: ClassVar[bool] = False
-    """Whether the agent itself tells (`ctx.escalated`) if an escalation below it goes further up."""
 
     name: str
     description: str = ""
@@ -67,10 +65,10 @@ class BaseAgent(BaseModel):
                 what = "lists the agent" if twin is child else "has two different sub-agents named"
                 raise DuplicateAgentError(f"Agent `{self.name}` {what} `{child.name}` twice. Remove or rename one.")
             seen[child.name] = child
-            if self.rules_on_escalation and getattr(child, "mode", None) == "task":
+            if not self.is_llm_agent and getattr(child, "mode", None) == "task":
                 raise ConfigurationError(
-                    f"Agent `{child.name}` is in mode `task`, so it has to be called, but `{self.name}` runs its members "
-                    f"itself. Use mode `chat` or `single_turn`."
+                    f"Agent `{child.name}` is in mode `task`, so it has to be called, but `{self.name}` runs its "
+                    f"members itself. Use mode `chat` or `single_turn`."
                 )
             if child._parent is None:
                 object.__setattr__(child, "_parent", self)
@@ -83,7 +81,8 @@ class BaseAgent(BaseModel):
     def __eq__(self, other: object) -> bool:
         return self is other
 
-    __hash__ = object.__hash__
+    def __hash__(self) -> int:
+        return id(self)
 
     # -- the tree ---------------------------------------------------------------------------------
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, cast
 
 from google.genai import types
 from pydantic import Field, PrivateAttr
@@ -110,7 +110,7 @@ class LlmAgent(BaseAgent):
         for name, instead in _OWN_FIELDS_OF_CONFIG.items():
             if config is not None and getattr(config, name) is not None:
                 raise ConfigurationError(
-                    f"Agent `{self.name}` sets `{name}` in `generate_content_config`. Use the agent's {instead} instead."
+                    f"Agent `{self.name}` sets `{name}` in `generate_content_config`. Use the agent's {instead}."
                 )
 
     # -- what runs ask of an agent ------------------------------------------------------------------
@@ -118,10 +118,9 @@ class LlmAgent(BaseAgent):
     @property
     def flow(self) -> Flow:
         """The flow in use: the given or the default one, with the agent's callbacks."""
-        flow: Flow | None = self._derived.get("flow")
+        flow = cast(Flow | None, self._derived.get("flow"))
         if flow is None:
-            flow = (self._given_flow or _DEFAULT_FLOW).with_callbacks(self._own_callbacks())
-            self._derived["flow"] = flow
+            flow = self._derived["flow"] = (self._given_flow or _DEFAULT_FLOW).with_callbacks(self._own_callbacks())
         return flow
 
     def _own_callbacks(self) -> FlowCallbacks:
@@ -151,7 +150,7 @@ class LlmAgent(BaseAgent):
             chosen = self.DEFAULT_MODEL
         if isinstance(chosen, BaseLlm):
             return chosen
-        model: BaseLlm | None = self._derived.get(("model", chosen))
+        model = cast(BaseLlm | None, self._derived.get(("model", chosen)))
         if model is None:
             model = self._derived["model", chosen] = LLMRegistry.new_llm(chosen)
         return model
@@ -171,10 +170,9 @@ class LlmAgent(BaseAgent):
     def own_tools(self) -> Sequence[RunnableTool | RunnableToolset]:
         """`tools` with functions made tools, and the tools that delegation adds. Made again when they change."""
         marks = (*map(id, self.tools), self.mode, *((c.name, getattr(c, "mode", None)) for c in self.sub_agents))
-        made: tuple[object, list[Any]] | None = self._derived.get("tools")
-        if made is None or made[0] != marks:
-            made = self._derived["tools"] = (marks, self._make_tools())
-        return made[1]
+        if self._derived.get("tool_marks") != marks:
+            self._derived.update(tool_marks=marks, tools=self._make_tools())
+        return cast(list[RunnableTool | RunnableToolset], self._derived["tools"])
 
     def _make_tools(self) -> list[RunnableTool | RunnableToolset]:
         made: list[Any] = [self._as_tool(tool) for tool in self.tools]
@@ -200,7 +198,8 @@ class LlmAgent(BaseAgent):
         if callable(tool):
             return FunctionTool(tool)
         raise ConfigurationError(
-            f"Agent `{self.name}` has {tool!r} among its tools. A tool is a function, a `BaseTool`, a `BaseToolset` or an agent."
+            f"Agent `{self.name}` has {tool!r} among its tools. A tool is a function, a `BaseTool`, a `BaseToolset` or "
+            f"an agent."
         )
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator
-from typing import ClassVar
 
 from flowloom.agents.base_agent import BaseAgent
 from flowloom.context import InvocationContext
@@ -18,8 +17,6 @@ class ParallelAgent(BaseAgent):
     cancels the others; it is raised when they have ended. A member that escalates ends its own branch only; the others
     finish, and a loop around them then ends (decision 33).
     """
-
-    rules_on_escalation: ClassVar[bool] = True
 
     async def _run_async_impl(self, ctx: InvocationContext) -> AsyncGenerator[Event, None]:
         members = self._members(ctx)
@@ -44,7 +41,6 @@ class ParallelAgent(BaseAgent):
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
-        ctx.escalated = any(below.escalated for _, below in members)
 
     def _members(self, ctx: InvocationContext) -> list[tuple[BaseAgent, InvocationContext]]:
         """The members that run, each with its branch; after a pause, those whose calls were answered."""

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Iterator
-from typing import Any, ClassVar
+from typing import Any
 
 from flowloom.agents.base_agent import BaseAgent
+from flowloom.agents.parallel_agent import ParallelAgent
 from flowloom.context import InvocationContext
 from flowloom.errors import ConfigurationError
 from flowloom.events.event import Event
@@ -34,8 +35,6 @@ class SequentialAgent(BaseAgent):
     on in that member. A member that escalates ends the sequence only in a parallel branch (decision 33).
     """
 
-    rules_on_escalation: ClassVar[bool] = True
-
     async def _run_async_impl(self, ctx: InvocationContext) -> AsyncGenerator[Event, None]:
         for child in self.sub_agents[member_to_resume(self, ctx) :]:
             below = ctx.below(child)
@@ -45,9 +44,16 @@ class SequentialAgent(BaseAgent):
                     yield event
             finally:
                 await events.aclose()
-            ctx.escalated = ctx.escalated or below.escalated
-            if waits(child, ctx) or (ctx.escalated and ctx.branch):
+            ctx.branch_ended = bool(ctx.branch) and _ends_branch(child, below)
+            if ctx.branch_ended or waits(child, ctx):
                 return
+
+
+def _ends_branch(member: BaseAgent, ctx: InvocationContext) -> bool:
+    """Whether a member's escalation is the branch's: one in a loop has ended that loop."""
+    if isinstance(member, SequentialAgent):
+        return ctx.branch_ended
+    return ctx.escalated and not isinstance(member, LoopAgent | ParallelAgent)
 
 
 class LoopAgent(BaseAgent):
@@ -56,8 +62,6 @@ class LoopAgent(BaseAgent):
     A member that escalates finishes its turn first. None means without limit, 0 that nothing runs. Raises
     `ConfigurationError` for a negative number.
     """
-
-    rules_on_escalation: ClassVar[bool] = True
 
     max_iterations: int | None = None
 

@@ -100,7 +100,9 @@ class InvocationContext:
         self.end_invocation = False
         """Set it to stop this agent before its next model call."""
         self.escalated = False
-        """Whether the agent's turn ended in an escalation, for the agents that run others."""
+        """Whether an event of the agent's turn escalated, for the agents that run others."""
+        self.branch_ended = False
+        """Whether an escalation ended the sequence that the agent is, in its parallel branch (decision 33)."""
         self.recorded = False
         """Whether somebody further out takes the events into the session."""
         self.agent_span: Any = None
@@ -228,7 +230,7 @@ class InvocationContext:
         new = self.model_copy()
         new._enter(agent)
         new.lineage = lineage
-        new.end_invocation = new.escalated = False
+        new.end_invocation = new.escalated = new.branch_ended = False
         return new
 
     def below(self, agent: AnyAgent) -> Self:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Sequence
-from typing import TYPE_CHECKING, Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol
 
 from google.genai import types
 
@@ -54,14 +54,14 @@ class Planner(Protocol):
 class AnyAgent(Protocol):
     """An agent of any kind."""
 
+    is_llm_agent: ClassVar[bool]
+
     @property
     def name(self) -> str: ...
     @property
     def description(self) -> str: ...
     @property
     def sub_agents(self) -> Sequence[AnyAgent]: ...
-    @property
-    def is_llm_agent(self) -> bool: ...
     @property
     def before_agent_callbacks(self) -> Callbacks: ...
     @property

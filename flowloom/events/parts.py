@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
 from google.genai import types
 
@@ -17,32 +17,37 @@ _RESPONSE = types.FunctionResponse()
 def text_part(text: str, *, thought: bool | None = None) -> types.Part:
     """A part of text."""
     part = shallow_copy(_PART)
-    part.__dict__["text"] = text
-    part.__dict__["thought"] = thought
+    vars(part)["text"] = text
+    vars(part)["thought"] = thought
     return part
 
 
 def content_of(role: str, parts: list[types.Part]) -> types.Content:
     """A content of these parts; the list is kept, not copied."""
     content = shallow_copy(_CONTENT)
-    content.__dict__["role"] = role
-    content.__dict__["parts"] = parts
+    vars(content)["role"] = role
+    vars(content)["parts"] = parts
     return content
 
 
 def call_part(call_id: str | None, name: str, args: dict[str, Any]) -> types.Part:
     """A part that calls a function."""
     call = shallow_copy(_CALL)
-    call.__dict__.update(id=call_id, name=name, args=args)
+    vars(call).update(id=call_id, name=name, args=args)
     part = shallow_copy(_PART)
-    part.__dict__["function_call"] = call
+    vars(part)["function_call"] = call
     return part
 
 
 def response_part(call_id: str | None, name: str | None, response: dict[str, Any]) -> types.Part:
     """A part that answers a function call."""
     answer = shallow_copy(_RESPONSE)
-    answer.__dict__.update(id=call_id, name=name, response=response)
+    vars(answer).update(id=call_id, name=name, response=response)
     part = shallow_copy(_PART)
-    part.__dict__["function_response"] = answer
+    vars(part)["function_response"] = answer
     return part
+
+
+def as_object(data: Any, key: str) -> dict[str, Any]:
+    """JSON data as an object, which function responses are; what is none goes under `key`."""
+    return cast(dict[str, Any], data) if isinstance(data, dict) else {key: data}

@@ -15,12 +15,12 @@ from pydantic import (
     BaseModel,
     ConfigDict,
     ModelWrapValidatorHandler,
+    SerializerFunctionWrapHandler,
     ValidationError,
     model_serializer,
     model_validator,
 )
 from pydantic.alias_generators import to_camel
-from pydantic.functional_serializers import SerializerFunctionWrapHandler
 
 ModelT = TypeVar("ModelT", bound=BaseModel)
 _STASH = "__unknown_below__"
@@ -89,7 +89,7 @@ class WireModel(BaseModel):
             if not isinstance(data, Mapping) or any(p["type"] != "extra_forbidden" for p in problems):
                 raise
             known = copy.deepcopy(dict(cast(Mapping[str, Any], data)))
-            stash: list[tuple[list[str | int], Any]] = []
+            stash: list[tuple[list[Any], Any]] = []
             for problem in problems:
                 parent, path = _descend(known, problem["loc"])
                 if parent is None:
@@ -123,13 +123,13 @@ def _defaults_of(cls: type[BaseModel]) -> _Defaults:
     return plain, factories
 
 
-def _descend(data: dict[str, Any], location: Sequence[str | int]) -> tuple[dict[str, Any] | None, list[str | int]]:
+def _descend(data: dict[str, Any], location: Sequence[str | int]) -> tuple[dict[str, Any] | None, list[Any]]:
     """The mapping that holds the last key of `location`, and the keys that really led there.
 
     Validation locations are in camelCase; the data may be in either case.
     """
     node: Any = data
-    path: list[str | int] = []
+    path: list[Any] = []
     for step in location[:-1]:
         found = _key_in(node, step)
         if found is None:

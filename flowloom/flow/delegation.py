@@ -11,7 +11,7 @@ from flowloom.context import InvocationContext
 from flowloom.context.protocols import AnyAgent, as_llm_agent
 from flowloom.errors import AgentNotFoundError, ToolArgumentsError
 from flowloom.events.event import Event
-from flowloom.events.parts import content_of, response_part
+from flowloom.events.parts import as_object, content_of, response_part
 from flowloom.processors.output_schema import schema_of
 from flowloom.tools.delegation import FINISH_TASK, DelegateTool
 
@@ -91,8 +91,8 @@ def close_task(ctx: InvocationContext, frame: Frame) -> Event | None:
     if agent.mode == "task":
         if frame.output is None:
             return None
-        output = frame.output
-        return _answer(ctx, call, "user", output if isinstance(output, dict) else {"output": output})
+        output: Any = frame.output
+        return _answer(ctx, call, "user", as_object(output, "output"))
     if frame.output is None:
         if frame.paused:
             return None

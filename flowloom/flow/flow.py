@@ -197,5 +197,5 @@ class Flow:
 
 
 def _first_line(processor: Any) -> str:
-    target = processor if hasattr(processor, "__name__") else type(processor)
-    return (target.__doc__ or "").strip().split("\n")[0]
+    documentation: str | None = processor.__doc__ if hasattr(processor, "__name__") else type(processor).__doc__
+    return (documentation or "").strip().split("\n")[0]

@@ -10,13 +10,21 @@ from google.genai import types
 from flowloom.context import Context, InvocationContext
 from flowloom.context.hooks import Callbacks, first_answer
 from flowloom.context.protocols import AnyAgent, AnyLlmAgent, as_llm_agent
-from flowloom.errors import AgentNotFoundError, IncompleteStreamError, closest_first, quoted_list
+from flowloom.errors import (
+    AgentNotFoundError,
+    IncompleteStreamError,
+    ModelResponseError,
+    ToolArgumentsError,
+    closest_first,
+    quoted_list,
+)
 from flowloom.events.event import Event
+from flowloom.events.wire import shallow_copy
 from flowloom.flow.delegation import finish_result, unresolved_tasks
 from flowloom.flow.model_call import ONLY_THOUGHTS, is_thought_only
-from flowloom.flow.structured import write_output
 from flowloom.processors.agent_transfer import transfer_targets
 from flowloom.processors.model_choice import model_of
+from flowloom.processors.output_schema import schema_of
 from flowloom.telemetry import AgentSpan, Recorder
 
 if TYPE_CHECKING:
@@ -97,7 +105,7 @@ class Frame:
             return
         self.open_partial = False
         self.last = event
-        if event.actions.escalate and not self.agent.rules_on_escalation:
+        if event.actions.escalate:
             self.ctx.escalated = True
         if self.task is not None:
             finish_result(self, event)
@@ -147,7 +155,6 @@ class Frame:
         if not self.ctx.end_invocation:
             event = await self._ask(self.ctx.run.hooks.after_agent, self.agent.after_agent_callbacks)
         if event is not None and event.content is not None:
-            event = self.finish_event(event)
             self.note(event)
         if self.span is not None:
             self.span.end(last=self.last)
@@ -195,9 +202,29 @@ class Frame:
         return any(part.function_call is not None for part in event.content.parts or ())
 
     def finish_event(self, event: Event) -> Event:
-        """Write the output key, if this event is the agent's final answer (decision 18)."""
+        """Write the output key, if this event is the agent's final, non-empty text (spec §13.4, decision 18).
+
+        With an output schema it is parsed; raises `ModelResponseError` if it does not fit.
+        """
         agent = self.llm
-        return write_output(agent, event) if agent is not None and agent.output_key else event
+        if agent is None or not agent.output_key or event.author != agent.name or not event.is_final_response():
+            return event
+        output: Any = event.text
+        if not output.strip():
+            return event
+        if agent.output_schema is not None:
+            try:
+                output = schema_of(agent).parse(output)
+            except ToolArgumentsError as error:
+                raise ModelResponseError(
+                    f"The answer of agent `{agent.name}` does not fit its output schema, so `{agent.output_key}` "
+                    f"cannot be written. {error} The answer was: {output}",
+                    model=model_of(self.ctx).model,
+                ) from error
+        new, actions = shallow_copy(event), shallow_copy(event.actions)
+        vars(actions)["state_delta"] = {**actions.state_delta, agent.output_key: output}
+        vars(new)["actions"] = actions
+        return new
 
     def conclude_step(self) -> tuple[InvocationContext | None, Event | None]:
         """What comes after the step (spec §1.3): the agent to hand over to, an event that ends the turn, or neither."""

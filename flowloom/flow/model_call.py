@@ -87,7 +87,7 @@ class ModelCall:
     def _call(self, request: LlmRequest) -> AsyncIterator[LlmResponse]:
         if isinstance(request.contents, SharedContents):
             # the model only reads: it gets the history itself, and no list that copies what is looked at
-            request.__dict__["contents"] = request.contents.plain()
+            vars(request)["contents"] = request.contents.plain()
         responses = self._ctx.effects.call_model(self._ctx, self._model, request, self._ctx.run.streaming)
         if self._spans is None:
             return responses
@@ -165,14 +165,14 @@ class ModelCall:
             call = part.function_call
             if call is not None and not call.id:
                 named = shallow_copy(call)
-                named.__dict__["id"] = self._id_for(call, known)
+                vars(named)["id"] = self._id_for(call, known)
                 part = shallow_copy(part)
-                part.__dict__["function_call"] = named
+                vars(part)["function_call"] = named
             parts.append(part)
         response = shallow_copy(response)
         new = shallow_copy(content)
-        new.__dict__["parts"] = parts
-        response.__dict__["content"] = new
+        vars(new)["parts"] = parts
+        vars(response)["content"] = new
         return response
 
     def _id_for(self, call: types.FunctionCall, known: list[tuple[str, str]] | None) -> str:

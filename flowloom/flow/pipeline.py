@@ -6,7 +6,7 @@ to await.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, Iterable
+from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable
 from dataclasses import dataclass
 from inspect import isawaitable
 from typing import Any, cast
@@ -72,7 +72,7 @@ async def events_of(produced: Any, ctx: InvocationContext, step: Step) -> AsyncI
     """The events of whatever a processor returned: an event, several, an awaitable or an async generator of them."""
     try:
         if isawaitable(produced):
-            produced = await cast(Awaitable[Any], produced)
+            produced = await produced
         if produced is None:
             return
         if isinstance(produced, Event):

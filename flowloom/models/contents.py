@@ -25,7 +25,7 @@ def copy_content(content: types.Content) -> types.Content:
 
 def _copy_part(part: types.Part) -> types.Part:
     new = shallow_copy(part)
-    fields = new.__dict__
+    fields = vars(new)
     for name, value in fields.items():
         if value is not None and not isinstance(value, str | bytes | bool | int | float):
             fields[name] = copy.deepcopy(value)
@@ -49,22 +49,22 @@ class SharedContents(list[types.Content]):
 
     def plain(self) -> list[types.Content]:
         """The entries as an ordinary list, for code that only reads them."""
-        return list.copy(self)
+        return list[types.Content].copy(self)
 
     def own(self, index: int) -> types.Content:
         """Entry `index` (not negative) as a private copy, which replaces the shared one."""
-        content = list.__getitem__(self, index)
+        content = super().__getitem__(index)
         if id(content) in self._private:
             return content
         mine = copy_content(content)
         self._private[id(mine)] = mine
-        list.__setitem__(self, index, mine)
+        super().__setitem__(index, mine)
         return mine
 
     def add(self, content: types.Content) -> None:
         """Append an entry that nobody else holds."""
         self._private[id(content)] = content
-        list.append(self, content)
+        super().append(content)
 
     @overload
     def __getitem__(self, index: SupportsIndex) -> types.Content: ...

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any, Protocol, Self
+from typing import Any, Protocol, Self, cast
 
 from google.genai import types
 from pydantic import BaseModel, ConfigDict, Field
@@ -50,7 +50,7 @@ class LlmRequest(BaseModel):
         if prototype is None:
             prototype = _prototypes[cls] = cls()
         new = shallow_copy(prototype)
-        fields = new.__dict__
+        fields = vars(new)
         fields["model"] = model
         fields["contents"] = []
         fields["config"] = shallow_copy(prototype.config)
@@ -58,14 +58,16 @@ class LlmRequest(BaseModel):
         fields["dynamic_instructions"] = []
         return new  # pyright: ignore[reportReturnType]
 
-    def append_instructions(self, instructions: Iterable[str] | types.Content) -> None:
+    def append_instructions(self, instructions: str | Iterable[str] | types.Content) -> None:
         """Append texts to the system instruction, a blank line between any two. Empty ones are left out."""
-        if isinstance(instructions, types.Content):
+        if isinstance(instructions, str):
+            instructions = [instructions]
+        elif isinstance(instructions, types.Content):
             instructions = [part.text or "" for part in instructions.parts or ()]
         texts = [text for text in instructions if text]
         if not texts:
             return
-        config = self.config.__dict__  # written directly: assignment to a pydantic model costs ten times as much
+        config = vars(self.config)  # written directly: assignment to a pydantic model costs ten times as much
         current = config["system_instruction"]
         if not current:
             config["system_instruction"] = "\n\n".join(texts)
@@ -95,18 +97,18 @@ class LlmRequest(BaseModel):
                 declarations.append(declaration)
         if not declarations:
             return
-        groups = list(self.config.tools or ())
+        groups: list[Any] = list(cast(list[Any], self.config.tools or ()))
         for index, group in enumerate(groups):
             if isinstance(group, types.Tool) and group.function_declarations:
                 merged = shallow_copy(group)
-                merged.__dict__["function_declarations"] = [*group.function_declarations, *declarations]
+                vars(merged)["function_declarations"] = [*group.function_declarations, *declarations]
                 groups[index] = merged
                 break
         else:
             group = shallow_copy(_TOOL)
-            group.__dict__["function_declarations"] = declarations
+            vars(group)["function_declarations"] = declarations
             groups.append(group)
-        self.config.__dict__["tools"] = groups
+        vars(self.config)["tools"] = groups
 
     def set_output_schema(self, output_schema: Any) -> None:
         """Ask for JSON of this schema: a pydantic model, a type, a `types.Schema` or a JSON schema dict."""

@@ -61,7 +61,7 @@ class PluginManager:
         return self._hooks
 
     async def close(self, also: Iterable[Any] = ()) -> None:
-        """Close all plugins, and toolsets; one that fails or takes too long is reported and does not keep the others."""
+        """Close all plugins, and toolsets; one that fails or takes too long is reported, and the others are closed."""
         for each in (*self._plugins.values(), *also):
             try:
                 async with asyncio.timeout(self._close_timeout):

@@ -56,7 +56,8 @@ def transfer_problem(ctx: InvocationContext, name: str) -> str | None:
     names = [] if agent is None else [target.name for target in transfer_targets(agent, ctx.parent)]
     if name in names:
         return None
-    return f"Agent `{ctx.agent.name}` cannot hand over to `{name}`. It can reach: {quoted_list(closest_first(name, names))}."
+    reachable = quoted_list(closest_first(name, names))
+    return f"Agent `{ctx.agent.name}` cannot hand over to `{name}`. It can reach: {reachable}."
 
 
 def _takes_over(agent: AnyAgent) -> bool:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-from typing import Any
 
 from google.genai import types
 
@@ -29,7 +28,7 @@ def basic(ctx: InvocationContext, request: LlmRequest) -> None:
     if agent is None:
         return
     config = _own_config(agent)
-    request.__dict__.update(model=model_of(ctx).model, config=config)  # a tenth of what two assignments cost
+    vars(request).update(model=model_of(ctx).model, config=config)  # a tenth of what two assignments cost
     run_config = ctx.run.config
     if run_config.labels:
         config.labels = (config.labels or {}) | run_config.labels
@@ -49,7 +48,7 @@ def _own_config(agent: AnyLlmAgent) -> types.GenerateContentConfig:
         nested = [n for n, v in source.__dict__.items() if v is not None and not isinstance(v, _PLAIN)]
         agent.derived["nested_config"] = nested
     config = shallow_copy(source)
-    fields: dict[str, Any] = config.__dict__
+    fields = vars(config)
     for name in nested:
         fields[name] = copy.deepcopy(fields[name])
     return config

@@ -79,7 +79,7 @@ def _read_decision(event: Event, response: dict[str, Any] | None) -> ToolConfirm
             data = cast(Any, text)
         elif not isinstance(text, str):
             raise HistoryError(
-                f"The confirmation in event `{event.id}` has a `response` of type {type(text).__name__}; JSON text is expected."
+                f"The confirmation in event `{event.id}` has a `response` of type {type(text).__name__}, not JSON text."
             )
         else:
             try:
@@ -107,7 +107,7 @@ def _pending(
         answered.update(response.id for response in event.get_function_responses() if response.id)
         for part in reversed(_parts(event)):
             call = part.function_call
-            if call is None or call.name != CONFIRMATION_CALL or call.id not in decisions:
+            if call is None or call.name != CONFIRMATION_CALL or not call.id or call.id not in decisions:
                 continue
             original = _original(call)
             if original is None:

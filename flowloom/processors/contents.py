@@ -55,7 +55,7 @@ class Contents:
         if ctx.isolation_scope:
             before.append(_task_input(ctx, agent))
         if not before:
-            request.__dict__["contents"] = SharedContents(shown.contents, shown.media)
+            vars(request)["contents"] = SharedContents(shown.contents, shown.media)
         else:
             shift = len(before)
             request.contents = SharedContents(before + shown.contents, [index + shift for index in shown.media])
@@ -78,7 +78,7 @@ def _task_input(ctx: InvocationContext, agent: AnyLlmAgent) -> types.Content:
 
 
 def _insert_before_latest_input(request: LlmRequest, text: str) -> None:
-    """Instructions that change from turn to turn stand before the latest input, so that what is older stays the same."""
+    """Instructions that change with the turn stand before the latest input, so that what is older stays the same."""
     contents = request.contents
     plain = contents.plain() if isinstance(contents, SharedContents) else contents
     at = len(plain)

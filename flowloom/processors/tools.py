@@ -49,8 +49,8 @@ async def _resolve(ctx: InvocationContext, own: Sequence[RunnableTool | Runnable
         for tool in found:
             if tool.name in seen:
                 raise DuplicateToolError(
-                    f"Agent `{ctx.agent.name}` has two tools named `{tool.name}`: {seen[tool.name]!r} and {tool!r}. Give "
-                    f"the toolset a `tool_name_prefix`, or filter one out."
+                    f"Agent `{ctx.agent.name}` has two tools named `{tool.name}`: {seen[tool.name]!r} and {tool!r}. "
+                    f"Give the toolset a `tool_name_prefix`, or filter one out."
                 )
             seen[tool.name] = tool
             resolved.append(tool)

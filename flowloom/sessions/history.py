@@ -139,7 +139,7 @@ class _View:
         self._consumed = 0
         self._first: Event | None = None
         self._last: Event | None = None
-        self._foreign_calls: dict[str, str] = {}  # who made a call, for those of other agents
+        self._foreign_calls: set[str] = set()  # ids of other agents' calls
         self._open_calls: frozenset[str] | None = None  # ids of the calls in the latest item, if it was a call
         self._held: HistoryItem | None = None  # the latest item, while calls in it are without an answer
         self._shown = 0  # how many contents there were before what is shown of the held item
@@ -268,8 +268,7 @@ class _View:
             responses = [part.function_response.id or "" for part in rest if part.function_response is not None]
         teller = event.author
         if teller == "user":
-            callers = {self._foreign_calls.get(response) for response in responses}
-            if len(callers) != 1 or (teller := callers.pop()) is None:
+            if not responses or not self._foreign_calls.issuperset(responses):
                 return HistoryItem(content, calls, responses)
         elif teller == viewer.agent:
             waiting = event.long_running_tool_ids
@@ -277,7 +276,7 @@ class _View:
                 unanswered = frozenset(call for call in calls if call and (waiting is None or call not in waiting))
                 return HistoryItem(content, calls, responses, unanswered)
             return HistoryItem(content, calls, responses)
-        self._foreign_calls.update((call, teller) for call in calls if call)
+        self._foreign_calls.update(call for call in calls if call)
         told = foreign_content(teller, content, viewer.foreign_thoughts)
         return None if told is None else HistoryItem(told, [], [], foreign=True)
 
@@ -433,14 +432,14 @@ def _for_model(content: types.Content, keeps_call_ids: bool) -> types.Content | 
             if call is not None and call.id and call.id.startswith(CLIENT_CALL_PREFIX):
                 sent = shallow_copy(part)
                 bare_call = shallow_copy(call)
-                bare_call.__dict__["id"] = None
-                sent.__dict__["function_call"] = bare_call
+                vars(bare_call)["id"] = None
+                vars(sent)["function_call"] = bare_call
                 changed = True
             elif response is not None and response.id and response.id.startswith(CLIENT_CALL_PREFIX):
                 sent = shallow_copy(part)
                 bare_response = shallow_copy(response)
-                bare_response.__dict__["id"] = None
-                sent.__dict__["function_response"] = bare_response
+                vars(bare_response)["id"] = None
+                vars(sent)["function_response"] = bare_response
                 changed = True
         shown.append(sent)
     if not changed:
@@ -448,5 +447,5 @@ def _for_model(content: types.Content, keeps_call_ids: bool) -> types.Content | 
     if not shown:
         return None
     new = shallow_copy(content)
-    new.__dict__["parts"] = shown
+    vars(new)["parts"] = shown
     return new

@@ -81,8 +81,8 @@ def without_temp_state(event: Event) -> Event:
         return event
     stored = shallow_copy(event)
     actions = shallow_copy(event.actions)
-    actions.__dict__["state_delta"] = {k: v for k, v in delta.items() if not k.startswith(State.TEMP_PREFIX)}
-    stored.__dict__["actions"] = actions
+    vars(actions)["state_delta"] = {k: v for k, v in delta.items() if not k.startswith(State.TEMP_PREFIX)}
+    vars(stored)["actions"] = actions
     return stored
 
 
@@ -91,4 +91,4 @@ def apply_event(session: Session, event: Event, stored: Event) -> None:
     if event.actions.state_delta:
         session.state.update(event.actions.state_delta)
     session.events.append(stored)
-    session.__dict__["last_update_time"] = stored.timestamp  # a tenth of what an assignment costs
+    vars(session)["last_update_time"] = stored.timestamp  # a tenth of what an assignment costs

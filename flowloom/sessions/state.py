@@ -33,9 +33,9 @@ class State:
     def __getitem__(self, key: str) -> Any:
         value = self._delta.get(key, _MISSING)
         if value is _MISSING:
-            value = self._value[key]
-        if isinstance(value, dict | list | set) and key not in self._lent:
-            self._lent[key] = (value, copy.deepcopy(value))  # pyright: ignore[reportUnknownArgumentType]
+            value: Any = self._value[key]
+        if type(value) in (dict, list, set) and key not in self._lent:
+            self._lent[key] = (value, copy.deepcopy(value))
         return value
 
     def __setitem__(self, key: str, value: Any) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from inspect import isawaitable
-from typing import Any
+from typing import Any, cast
 
 from google.genai import types
 from pydantic import PrivateAttr
@@ -45,7 +45,7 @@ def call(name: str, /, **args: Any) -> types.Part:
 def snapshot(request: LlmRequest) -> LlmRequest:
     """The request as it is now: later changes of its lists and config do not reach the copy."""
     copy = shallow_copy(request)
-    fields = copy.__dict__
+    fields = vars(copy)
     fields["contents"] = list(request.contents)
     fields["config"] = shallow_copy(request.config)
     fields["tools_dict"] = dict(request.tools_dict)
@@ -94,8 +94,8 @@ class ScriptedModel(BaseLlm):
         """Raise `ScriptExhaustedError` if not every answer was asked for."""
         if self._answers:
             raise ScriptExhaustedError(
-                f"Model `{self.model}` has {len(self._answers)} answers left after {len(self.requests)} calls; the next "
-                f"is {self._answers[0]!r}."
+                f"Model `{self.model}` has {len(self._answers)} answers left after {len(self.requests)} calls; the "
+                f"next is {self._answers[0]!r}."
             )
 
     async def generate_content_async(
@@ -110,9 +110,9 @@ class ScriptedModel(BaseLlm):
         answer: Any = self._answers.pop(0)
         if isinstance(answer, Exception):
             raise answer
-        if isinstance(answer, list) and answer and isinstance(answer[0], LlmResponse):
-            responses: list[LlmResponse] = answer  # pyright: ignore[reportUnknownVariableType]
-            for each in responses:
+        several = cast(list[Any], answer) if isinstance(answer, list) else []
+        if several and isinstance(several[0], LlmResponse):
+            for each in several:
                 yield each
             return
         response = response_of(answer)

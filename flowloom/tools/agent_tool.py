@@ -31,8 +31,8 @@ class AgentTool(BaseTool):
     The agent has a history of its own, and shares state and artifacts with the caller. Its usage counts into the
     caller's run; its events reach the caller's stream, marked, if `RunConfig.forward_agent_tool_events` is set.
 
-    `skip_summarization` shows the answer to the user as it is, as a text beside the result. `include_plugins` lets the caller's plugins see
-    the agent's agent, model and tool calls. `propagate_grounding_metadata` leaves the grounding of the answer in
+    `skip_summarization` shows the answer to the user as it is, as a text beside the result. `include_plugins` lets the
+    caller's plugins see the agent's run. `propagate_grounding_metadata` leaves the grounding of the answer in
     the state, under `temp:grounding_metadata`.
     """
 
@@ -76,8 +76,8 @@ class AgentTool(BaseTool):
         if ctx.run.waiting_calls:
             names = quoted_list(call.name for call in ctx.run.waiting_calls.values())
             raise ToolError(
-                f"Agent `{self.agent.name}` waits for an answer to {names}, which cannot reach it while it runs as a tool. "
-                f"Make it a sub-agent to let it wait."
+                f"Agent `{self.agent.name}` waits for an answer to {names}, which cannot reach it as a tool. Make it a "
+                f"sub-agent to let it wait."
             )
         result = self._result(last, tool_context)
         if self.skip_summarization and result:

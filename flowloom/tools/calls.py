@@ -31,7 +31,7 @@ from flowloom.errors import (
 )
 from flowloom.events.actions import EventActions, ToolConfirmation, merge_actions
 from flowloom.events.event import Event
-from flowloom.events.parts import content_of, response_part, text_part
+from flowloom.events.parts import as_object, content_of, response_part, text_part
 from flowloom.telemetry import ToolSpans, recorder
 from flowloom.tools.base_tool import BaseTool
 from flowloom.tools.delegation import DelegateTool
@@ -186,9 +186,8 @@ async def _answer(
             ctx.run.open_calls.pop(call.id or "", None)  # somebody else answers it
         return _Answer(None, actions)
     data: Any = to_jsonable_python(result, by_alias=False, bytes_mode="base64", fallback=str)
-    response = data if isinstance(data, dict) else {"result": data}
     display = context.display if failure is None else None
-    return _Answer(response_part(call.id, call.name, response), actions, error, failure, display)
+    return _Answer(response_part(call.id, call.name, as_object(data, "result")), actions, error, failure, display)
 
 
 def _own_args(args: dict[str, Any] | None) -> dict[str, Any]:
@@ -323,8 +322,9 @@ async def _attempts(ctx: InvocationContext, tool: RunnableTool, args: dict[str, 
 async def _timed(
     ctx: InvocationContext, tool: RunnableTool, args: dict[str, Any], context: Context, seconds: float
 ) -> Any:
+    limit = asyncio.timeout(seconds)
     try:
-        async with asyncio.timeout(seconds) as limit:
+        async with limit:
             return await ctx.effects.call_tool(ctx, tool, args, context)
     except TimeoutError as error:
         if not limit.expired():

@@ -75,8 +75,8 @@ class FinishTaskTool(BaseTool):
         llm_request.append_tools([self])
         llm_request.append_instructions(
             [
-                f"You work on one task. Call `{FINISH_TASK}` with the result as soon as it is done, and not before: ask "
-                f"the user when you need to know more. Call no other tool together with it."
+                f"You work on one task. Call `{FINISH_TASK}` with the result as soon as it is done, and not before: "
+                f"ask the user when you need to know more. Call no other tool together with it."
             ]
         )
 

@@ -47,9 +47,7 @@ class LoadArtifactsTool(BaseTool):
             return
         listed = ", ".join(f"`{name}`" for name in names)
         llm_request.append_instructions(
-            [
-                f"Files in this conversation: {listed}. Call `{self.name}` with their names before you say what is in them."
-            ]
+            [f"Files in this conversation: {listed}. Call `{self.name}` before you say what is in them."]
         )
         for name in _asked_for(llm_request, self.name):
             part = await tool_context.load_artifact(name)

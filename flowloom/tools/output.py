@@ -68,10 +68,18 @@ class OutputSchema:
     def parse(self, text: str) -> Any:
         """JSON text as data of this schema. Raises `ToolArgumentsError`."""
         try:
-            data = json.loads(text)
+            data = json.loads(_unfenced(text))
         except ValueError as error:
             raise ToolArgumentsError(f"The output is not JSON: {error}.") from error
         return self.validate(data)
+
+
+def _unfenced(text: str) -> str:
+    """JSON out of a Markdown code block, as models like to give it."""
+    text = text.strip()
+    if not text.startswith("```") or not text.endswith("```"):
+        return text
+    return text[3:-3].removeprefix("json").strip()
 
 
 class SetModelResponseTool(BaseTool):

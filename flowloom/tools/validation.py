@@ -1,0 +1,68 @@
+"""Data that a model wrote: read again as JSON, or refused in words that the model can act on."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+from pydantic import TypeAdapter, ValidationError
+from pydantic_core import ErrorDetails, SchemaValidator
+
+from flowloom.errors import ToolArgumentsError
+
+MAX_PROBLEMS = 20
+"""How many problems one `ToolArgumentsError` spells out."""
+
+_EXPECTATIONS = {"missing": "is missing", "extra_forbidden": "is not allowed here"}
+
+
+def read_again(validator: TypeAdapter[Any] | SchemaValidator, data: Any, refusal: ValidationError, heading: str) -> Any:
+    """`data`, which was refused as Python objects, read as JSON: strict models take a date, say, from there only.
+
+    Raises `ToolArgumentsError`: the heading, and one line for each place where something is wrong.
+    """
+    try:
+        return validator.validate_json(json.dumps(data))
+    except ValidationError as error:
+        refusal = error  # it speaks of arrays and objects, not of Python's types
+    except (TypeError, ValueError):
+        pass  # not JSON, so there is nothing more to find out
+    lines = _problem_lines(data, refusal)
+    if len(lines) > MAX_PROBLEMS:
+        lines[MAX_PROBLEMS:] = [f"- and {len(lines) - MAX_PROBLEMS} more"]
+    raise ToolArgumentsError("\n".join([heading, *lines])) from refusal
+
+
+def _problem_lines(data: Any, error: ValidationError) -> list[str]:
+    """For each place in `data`: its path, what is expected there, and what came."""
+    expected: dict[str, list[str]] = {}
+    came: dict[str, str] = {}
+    for problem in error.errors(include_url=False):
+        steps = _place(data, problem)
+        path = "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in steps).lstrip(".")
+        text = _EXPECTATIONS.get(problem["type"]) or problem["msg"].partition(", unable to parse")[0]
+        text = text.removeprefix("Value error, ").replace("Input should be ", "must be ", 1)
+        texts = expected.setdefault(f"`{path}`: " if path else "", [])
+        if text not in texts:  # members of a union may expect the same
+            texts.append(text)
+        if problem["type"] != "missing":
+            came[f"`{path}`: " if path else ""] = f"; got {_short(problem['input'])}"
+    return [f"- {path}{', or '.join(texts)}{came.get(path, '')}" for path, texts in expected.items()]
+
+
+def _place(data: Any, problem: ErrorDetails) -> Iterator[str | int]:
+    """The steps to the problem. pydantic's location also names union members and validators."""
+    last = len(problem["loc"]) - 1
+    for index, step in enumerate(problem["loc"]):
+        try:
+            data = data[step]
+        except (LookupError, TypeError):
+            if problem["type"] != "missing" or index < last:
+                continue
+        yield step
+
+
+def _short(value: Any) -> str:
+    text = json.dumps(value, ensure_ascii=False, default=repr)
+    return text if len(text) <= 60 else text[:59] + "…"
