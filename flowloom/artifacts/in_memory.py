@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import quote
 
@@ -13,25 +12,8 @@ from flowloom.artifacts.service import ArtifactVersion, BaseArtifactService, own
 
 _Scope = tuple[str, str, str | None]
 """App, user, and session; no session for a user's own files."""
-
-
-@dataclass(slots=True)
-class _Stored:
-    part: types.Part
-    info: ArtifactVersion
-
-
-@dataclass(slots=True)
-class _File:
-    versions: dict[int, _Stored] = field(default_factory=dict[int, _Stored])
-    """By version, lowest first."""
-    next_version: int = 0
-    """Kept apart from `versions`, so that the number of a deleted version is not given again."""
-
-    def find(self, version: int | None) -> _Stored | None:
-        if version is not None:
-            return self.versions.get(version)
-        return next(reversed(self.versions.values()), None)
+_Versions = list[tuple[types.Part, ArtifactVersion] | None]
+"""By number. A deleted version leaves None behind, so that its number is not given again."""
 
 
 class InMemoryArtifactService(BaseArtifactService):
@@ -42,7 +24,7 @@ class InMemoryArtifactService(BaseArtifactService):
     """
 
     def __init__(self) -> None:
-        self._files: dict[_Scope, dict[str, _File]] = {}
+        self._files: dict[_Scope, dict[str, _Versions]] = {}
 
     async def save_artifact(
         self,
@@ -56,74 +38,45 @@ class InMemoryArtifactService(BaseArtifactService):
     ) -> int:
         scope = _scope(app_name, user_id, session_id, filename)
         part = private_part(artifact)
-        file = self._files.setdefault(scope, {}).setdefault(filename, _File())
-        version = file.next_version
+        versions = self._files.setdefault(scope, {}).setdefault(filename, [])
+        data = part.inline_data or part.file_data
         info = ArtifactVersion(
-            version=version,
-            canonical_uri=_uri(part, scope, filename, version),
+            version=len(versions),
+            canonical_uri=(part.file_data and part.file_data.file_uri) or _uri(scope, filename, len(versions)),
             custom_metadata=copy.deepcopy(custom_metadata or {}),
-            mime_type=_mime_type(part),
+            mime_type="text/plain" if data is None else data.mime_type,
         )
-        file.versions[version] = _Stored(part, info)
-        file.next_version = version + 1
-        return version
+        versions.append((part, info))
+        return info.version
 
     async def load_artifact(
-        self,
-        *,
-        app_name: str,
-        user_id: str,
-        filename: str,
-        session_id: str | None = None,
-        version: int | None = None,
+        self, *, app_name: str, user_id: str, filename: str, session_id: str | None = None, version: int | None = None
     ) -> types.Part | None:
-        stored = self._file(app_name, user_id, session_id, filename).find(version)
-        return None if stored is None else stored.part.model_copy(deep=True)
+        kept = filter(None, reversed(self._versions(app_name, user_id, session_id, filename)))
+        return next((part.model_copy(deep=True) for part, info in kept if version in (None, info.version)), None)
 
     async def list_artifact_keys(self, *, app_name: str, user_id: str, session_id: str | None = None) -> list[str]:
         scopes: set[_Scope] = {(app_name, user_id, None), (app_name, user_id, session_id)}
-        return sorted(name for scope in scopes for name, file in self._files.get(scope, {}).items() if file.versions)
+        return sorted(name for scope in scopes for name, held in self._files.get(scope, {}).items() if any(held))
 
     async def delete_artifact(
-        self,
-        *,
-        app_name: str,
-        user_id: str,
-        filename: str,
-        session_id: str | None = None,
-        version: int | None = None,
+        self, *, app_name: str, user_id: str, filename: str, session_id: str | None = None, version: int | None = None
     ) -> None:
-        if version is not None:
-            self._file(app_name, user_id, session_id, filename).versions.pop(version, None)
-        else:
+        versions = self._versions(app_name, user_id, session_id, filename)
+        if version is None:
             self._files.get(_scope(app_name, user_id, session_id, filename), {}).pop(filename, None)
-
-    async def list_versions(
-        self, *, app_name: str, user_id: str, filename: str, session_id: str | None = None
-    ) -> list[int]:
-        return list(self._file(app_name, user_id, session_id, filename).versions)
+        elif 0 <= version < len(versions):
+            versions[version] = None
 
     async def list_artifact_versions(
         self, *, app_name: str, user_id: str, filename: str, session_id: str | None = None
     ) -> list[ArtifactVersion]:
-        file = self._file(app_name, user_id, session_id, filename)
-        return [stored.info.model_copy(deep=True) for stored in file.versions.values()]
+        kept = filter(None, self._versions(app_name, user_id, session_id, filename))
+        return [info.model_copy(deep=True) for _, info in kept]
 
-    async def get_artifact_version(
-        self,
-        *,
-        app_name: str,
-        user_id: str,
-        filename: str,
-        session_id: str | None = None,
-        version: int | None = None,
-    ) -> ArtifactVersion | None:
-        stored = self._file(app_name, user_id, session_id, filename).find(version)
-        return None if stored is None else stored.info.model_copy(deep=True)
-
-    def _file(self, app_name: str, user_id: str, session_id: str | None, filename: str) -> _File:
-        """The file, or an empty one that is not part of the store."""
-        return self._files.get(_scope(app_name, user_id, session_id, filename), {}).get(filename) or _File()
+    def _versions(self, app_name: str, user_id: str, session_id: str | None, filename: str) -> _Versions:
+        """The file's versions; a list that is not part of the store if there is no such file."""
+        return self._files.get(_scope(app_name, user_id, session_id, filename), {}).get(filename, [])
 
 
 def _scope(app_name: str, user_id: str, session_id: str | None, filename: str) -> _Scope:
@@ -131,17 +84,8 @@ def _scope(app_name: str, user_id: str, session_id: str | None, filename: str) -
     return app_name, user_id, owner
 
 
-def _uri(part: types.Part, scope: _Scope, filename: str, version: int) -> str:
-    if part.file_data is not None and part.file_data.file_uri:
-        return part.file_data.file_uri
+def _uri(scope: _Scope, filename: str, version: int) -> str:
     app_name, user_id, session_id = scope
-    steps = ["apps", app_name, "users", user_id]
-    if session_id is not None:
-        steps += ["sessions", session_id]
+    steps = ["apps", app_name, "users", user_id, *(["sessions", session_id] if session_id is not None else [])]
     steps += ["artifacts", filename, "versions", str(version)]
     return "memory://" + "/".join(quote(step, safe=":@") for step in steps)
-
-
-def _mime_type(part: types.Part) -> str | None:
-    data = part.inline_data or part.file_data
-    return "text/plain" if data is None else data.mime_type

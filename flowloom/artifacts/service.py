@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from google.genai import types
-from pydantic import ConfigDict, Field, ValidationError
+from pydantic import Field, ValidationError
 
 from flowloom.errors import InputValidationError
 from flowloom.events.wire import WireModel
@@ -19,8 +19,6 @@ USER_PREFIX = "user:"
 
 class ArtifactVersion(WireModel):
     """What is known about one stored version of a file."""
-
-    model_config = ConfigDict(defer_build=True)
 
     version: int
     canonical_uri: str = ""
@@ -59,13 +57,7 @@ class BaseArtifactService(ABC):
 
     @abstractmethod
     async def load_artifact(
-        self,
-        *,
-        app_name: str,
-        user_id: str,
-        filename: str,
-        session_id: str | None = None,
-        version: int | None = None,
+        self, *, app_name: str, user_id: str, filename: str, session_id: str | None = None, version: int | None = None
     ) -> types.Part | None:
         """The file's given version, or its latest; None if there is none."""
 
@@ -75,52 +67,38 @@ class BaseArtifactService(ABC):
 
     @abstractmethod
     async def delete_artifact(
-        self,
-        *,
-        app_name: str,
-        user_id: str,
-        filename: str,
-        session_id: str | None = None,
-        version: int | None = None,
+        self, *, app_name: str, user_id: str, filename: str, session_id: str | None = None, version: int | None = None
     ) -> None:
         """Delete one version, or the whole file. Deleting what does not exist is fine."""
-
-    @abstractmethod
-    async def list_versions(
-        self, *, app_name: str, user_id: str, filename: str, session_id: str | None = None
-    ) -> list[int]:
-        """The file's versions, lowest first; empty if there is no such file."""
 
     @abstractmethod
     async def list_artifact_versions(
         self, *, app_name: str, user_id: str, filename: str, session_id: str | None = None
     ) -> list[ArtifactVersion]:
-        """What is known about each of the file's versions, lowest first."""
+        """What is known about each of the file's versions, lowest first; empty if there is no such file."""
 
-    @abstractmethod
+    async def list_versions(
+        self, *, app_name: str, user_id: str, filename: str, session_id: str | None = None
+    ) -> list[int]:
+        """The file's versions, lowest first; empty if there is no such file."""
+        file = {"app_name": app_name, "user_id": user_id, "filename": filename}
+        return [each.version for each in await self.list_artifact_versions(**file, session_id=session_id)]
+
     async def get_artifact_version(
-        self,
-        *,
-        app_name: str,
-        user_id: str,
-        filename: str,
-        session_id: str | None = None,
-        version: int | None = None,
+        self, *, app_name: str, user_id: str, filename: str, session_id: str | None = None, version: int | None = None
     ) -> ArtifactVersion | None:
         """What is known about the given version, or about the latest; None if there is none."""
+        file = {"app_name": app_name, "user_id": user_id, "filename": filename}
+        found = await self.list_artifact_versions(**file, session_id=session_id)
+        return next((each for each in reversed(found) if version in (None, each.version)), None)
 
 
 def owning_session(*, app_name: str, user_id: str, session_id: str | None, filename: str) -> str | None:
     """The session that a file belongs to, or None if it belongs to the user. Raises `InputValidationError`."""
     if not app_name or not user_id:
         raise InputValidationError(f"Artifact `{filename}` needs an app name and a user id; one of them is empty.")
-    if not filename.removeprefix(USER_PREFIX).strip():
-        raise InputValidationError(f"The artifact name {filename!r} is empty. Give the file a name.")
-    if "/" in filename or "\\" in filename:
-        raise InputValidationError(
-            f"The artifact name `{filename}` holds a path separator. Use a plain file name, such as "
-            f"`{filename.replace('/', '_').replace(chr(92), '_')}`."
-        )
+    if not filename.removeprefix(USER_PREFIX).strip() or "/" in filename or "\\" in filename:
+        raise InputValidationError(f"The artifact name `{filename}` is empty or holds a slash. Use a plain file name.")
     if filename.startswith(USER_PREFIX):
         return None
     if not session_id:
@@ -136,13 +114,10 @@ def private_part(artifact: types.Part | Mapping[str, Any]) -> types.Part:
 
     A dict, or a part of another google-genai version, is read by its structure (decision 25).
     """
-    if isinstance(artifact, types.Part):
-        part = artifact.model_copy(deep=True)
-    else:
-        try:
-            part = types.Part.model_validate(artifact).model_copy(deep=True)
-        except ValidationError as error:
-            raise InputValidationError(f"The artifact cannot be read as a part: {error}") from error
+    try:
+        part = types.Part.model_validate(artifact).model_copy(deep=True)
+    except ValidationError as error:
+        raise InputValidationError(f"The artifact cannot be read as a part: {error}") from error
     if part.text is None and part.inline_data is None and part.file_data is None:
         raise InputValidationError(
             "The artifact has nothing to store. Give a part with `text`, `inline_data` or `file_data`."

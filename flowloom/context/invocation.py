@@ -264,9 +264,10 @@ class InvocationContext:
 
     def response_event(self, response: LlmResponse, values: dict[str, Any]) -> Event:
         """An event of this agent that carries a model's response."""
-        given = {name: value for name, value in response.__dict__.items() if value is not None}
-        given.update(values)
-        return self.new_event(given)
+        given = response.__dict__
+        if type(response) is not LlmResponse:  # fields of a subclass are none of an event's
+            given = {name: given[name] for name in LlmResponse.model_fields}
+        return self.new_event(given | values)
 
     async def start(self) -> Event | None:
         """Append the user's message to the session, as a runner does before an agent runs."""

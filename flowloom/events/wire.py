@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, ClassVar, Self, TypeVar, cast
+from functools import partial
+from typing import Any, ClassVar, NamedTuple, Self, TypeVar, cast
 
 from pydantic import (
     BaseModel,
@@ -28,17 +29,26 @@ _object_setattr = object.__setattr__
 
 
 def shallow_copy(model: ModelT) -> ModelT:
-    """A copy of `model` that shares its field values; about a tenth of the cost of `model_copy`."""
+    """A copy of `model` that shares its field values; about a tenth of the cost of `model_copy`.
+
+    The set of given fields is shared too: it only grows, and only dumps without unset fields look at it.
+    """
     new = object.__new__(type(model))
     _object_setattr(new, "__dict__", model.__dict__.copy())
-    _object_setattr(new, "__pydantic_fields_set__", model.__pydantic_fields_set__.copy())
+    _object_setattr(new, "__pydantic_fields_set__", model.__pydantic_fields_set__)
     extra = model.__pydantic_extra__
     _object_setattr(new, "__pydantic_extra__", extra.copy() if extra else extra)
     _object_setattr(new, "__pydantic_private__", model.__pydantic_private__)
     return new
 
 
-_Defaults = tuple[dict[str, Any], list[tuple[str, Callable[[], Any]]]]
+class _Defaults(NamedTuple):
+    """How a class is made from values that need no validation."""
+
+    plain: dict[str, Any]
+    factories: list[tuple[str, Callable[[], Any]]]
+    names: set[str]
+    """All field names: such an instance counts as given in full."""
 
 
 class WireModel(BaseModel):
@@ -63,14 +73,13 @@ class WireModel(BaseModel):
         defaults = WireModel._defaults_by_class.get(cls)
         if defaults is None:
             defaults = WireModel._defaults_by_class[cls] = _defaults_of(cls)
-        fields = defaults[0].copy()
-        fields.update(values)
-        for name, factory in defaults[1]:
+        fields = defaults.plain | values
+        for name, factory in defaults.factories:
             if name not in values:
                 fields[name] = factory()
         new = object.__new__(cls)
         _object_setattr(new, "__dict__", fields)
-        _object_setattr(new, "__pydantic_fields_set__", set(values))
+        _object_setattr(new, "__pydantic_fields_set__", defaults.names)
         _object_setattr(new, "__pydantic_extra__", {})
         _object_setattr(new, "__pydantic_private__", None)
         return new
@@ -117,10 +126,13 @@ def _defaults_of(cls: type[BaseModel]) -> _Defaults:
     factories: list[tuple[str, Callable[[], Any]]] = []
     for name, field in cls.model_fields.items():
         if field.default_factory is not None:
-            factories.append((name, cast(Callable[[], Any], field.default_factory)))
+            factory = cast(Callable[[], Any], field.default_factory)
+            if isinstance(factory, type) and issubclass(factory, WireModel):
+                factory = partial(factory.unvalidated, {})
+            factories.append((name, factory))
         elif not field.is_required():
             plain[name] = field.default
-    return plain, factories
+    return _Defaults(plain, factories, set(cls.model_fields))
 
 
 def _descend(data: dict[str, Any], location: Sequence[str | int]) -> tuple[dict[str, Any] | None, list[Any]]:

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from google.genai import types
-from pydantic import ConfigDict, Field
+from pydantic import Field
 
 from flowloom.errors import NotSupportedError
 from flowloom.events.event import Event
@@ -16,11 +16,12 @@ from flowloom.events.wire import WireModel
 if TYPE_CHECKING:
     from flowloom.sessions import Session
 
+Metadata = Mapping[str, Any] | None
+"""What an application notes beside a memory."""
+
 
 class MemoryEntry(WireModel):
     """One thing that is remembered."""
-
-    model_config = ConfigDict(defer_build=True)
 
     content: types.Content
     custom_metadata: dict[str, Any] = Field(default_factory=dict)
@@ -34,8 +35,6 @@ class MemoryEntry(WireModel):
 
 class SearchMemoryResponse(WireModel):
     """What a search found, best match first."""
-
-    model_config = ConfigDict(defer_build=True)
 
     memories: list[MemoryEntry] = Field(default_factory=list[MemoryEntry])
 
@@ -57,18 +56,13 @@ class BaseMemoryService(ABC):
         user_id: str,
         events: Sequence[Event],
         session_id: str | None = None,
-        custom_metadata: Mapping[str, Any] | None = None,
+        custom_metadata: Metadata = None,
     ) -> None:
         """Remember these events, such as those of the latest turn, with `custom_metadata` on each."""
         raise NotSupportedError(f"{type(self).__name__} cannot add single events. Use `add_session_to_memory`.")
 
     async def add_memory(
-        self,
-        *,
-        app_name: str,
-        user_id: str,
-        memories: Sequence[MemoryEntry],
-        custom_metadata: Mapping[str, Any] | None = None,
+        self, *, app_name: str, user_id: str, memories: Sequence[MemoryEntry], custom_metadata: Metadata = None
     ) -> None:
         """Remember entries that were written elsewhere, with `custom_metadata` added to each."""
         raise NotSupportedError(f"{type(self).__name__} cannot add entries. Use `add_session_to_memory`.")
@@ -79,8 +73,4 @@ class BaseMemoryService(ABC):
 
     async def delete_memory(self, *, app_name: str, user_id: str, memory_id: str) -> None:
         """Forget the entry of that id. Forgetting what is not remembered is fine."""
-        raise NotSupportedError(f"{type(self).__name__} cannot delete memories.")
-
-    async def delete_memories(self, *, app_name: str, user_id: str) -> None:
-        """Forget everything about the user."""
         raise NotSupportedError(f"{type(self).__name__} cannot delete memories.")

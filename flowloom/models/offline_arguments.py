@@ -18,9 +18,10 @@ _KINDS: list[tuple[str, frozenset[str]]] = [
         ("email", "email mail"),
         ("month", "month season"),
         ("date", "date day when checkin checkout weekday until since deadline"),
+        ("nationality", "nationality citizenship passport"),
         ("currency", "currency currencies"),
         ("unit", "unit units"),
-        ("person", "passenger guest traveller traveler customer person who author nationality name"),
+        ("person", "passenger guest traveller traveler customer person who author name"),
         ("code", "id code number reference ref key sku serial booking"),
         (
             "free",
@@ -35,6 +36,7 @@ _KINDS: list[tuple[str, frozenset[str]]] = [
     )
 ]
 _FROM = frozenset("from source base origin start departure".split())
+_CHOICES = ("anyOf", "oneOf", "allOf")
 _MAX_DEPTH = 4
 
 
@@ -83,7 +85,7 @@ class Filler:
 
     def _object(self, schema: dict[str, Any], depth: int) -> Filled:
         filled = Filled()
-        required = set(schema.get("required") or ())
+        required = set(cast(list[str], schema.get("required") or []))
         properties = cast(dict[str, dict[str, Any]], schema.get("properties") or {})
         # what can be told by its form is taken first, so that it is not used up as mere words
         order = sorted(properties, key=lambda name: _rank(name, self._resolved(properties[name])))
@@ -105,13 +107,17 @@ class Filler:
 
     def _resolved(self, schema: dict[str, Any]) -> dict[str, Any]:
         """A schema behind its reference, or the first of several that is not null."""
-        for _ in range(8):
-            if "$ref" in schema:
-                schema = self._definitions.get(str(schema["$ref"]).rsplit("/", 1)[-1], {})
-            elif "anyOf" in schema or "oneOf" in schema or "allOf" in schema:
-                options: list[dict[str, Any]] = schema.get("anyOf") or schema.get("oneOf") or schema["allOf"]
-                first = next((each for each in options if each.get("type") != "null"), {})
-                schema = {**{k: v for k, v in schema.items() if k not in ("anyOf", "oneOf", "allOf")}, **first}
+        for _ in range(_MAX_DEPTH):
+            options: list[dict[str, Any]] = []
+            for key in _CHOICES:
+                options += schema.get(key) or ()
+            reference = schema.get("$ref")
+            if reference is not None:
+                schema = self._definitions.get(str(reference).rsplit("/", 1)[-1], {})
+            elif options:
+                others = {key: value for key, value in schema.items() if key not in _CHOICES}
+                nothing: dict[str, Any] = {}
+                schema = others | next((each for each in options if each.get("type") != "null"), nothing)
             else:
                 break
         return schema
@@ -122,7 +128,7 @@ class Filler:
         """What was said about a parameter; None for nothing."""
         if name in self.facts and _fits(self.facts[name], schema):
             return self.facts[name]
-        if "const" in schema:
+        if schema.get("const") is not None:
             return schema["const"]
         if schema.get("enum"):
             return self._one_of(schema["enum"])
@@ -202,10 +208,12 @@ class Filler:
         if kind in ("currency", "unit"):
             return source.unit(side) or (source.capitals() if kind == "currency" else None)
         if kind == "place":
-            return source.name(("from", "leaving") if side == "from" else ("to", "in", "at", "near", "for", "visit"))
+            if side == "from":
+                return source.name(("from", "leaving"), leave=1)
+            return source.name(("to", "in", "at", "near", "for", "visit"))
         if kind == "person":
-            return source.name(("is", "for", "passenger", "guest", "name"), only_linked=not required)
-        if kind in ("date", "month", "code", "email"):
+            return source.name(("is", "for", "passenger", "guest", "name"), person=True)
+        if kind in ("date", "month", "code", "email", "nationality"):
             return getattr(source, kind)()
         return source.quoted() or (source.code() or source.name(()) if required else None)
 
@@ -269,8 +277,18 @@ def _rank(name: str, schema: dict[str, Any]) -> int:
     if kind in ("integer", "number"):
         return 2
     if kind != "string":
-        return 5
-    order = {"date": 0, "email": 0, "code": 1, "unit": 1, "currency": 1, "month": 3, "place": 3, "person": 4}
+        return 9
+    order = {
+        "date": 0,
+        "email": 0,
+        "code": 1,
+        "nationality": 1,
+        "unit": 1,
+        "currency": 1,
+        "month": 3,
+        "place": 3,
+        "person": 4,
+    }
     rank = order.get(_kind_of(name), 6)
     return rank * 2 + (_kind_of(name) == "place" and not _FROM & set(plain_words(name.replace("_", " "))))
 

@@ -37,10 +37,13 @@ _TOKEN = re.compile(r"[^\W\d_][^\W_]*(?:['’-][^\W_]+)*")
 _LINKS = ("in", "at", "near", "around", "of", "about", "to", "for", "from", "into", "visit", "visiting", "leaving")
 _NO_NAMES = STOP_WORDS | frozenset(
     """be go fly travel see book visit know find stay make eat buy sleep convert exchange leave drive rent pay spend
-    today tomorrow tonight week month year day days night nights morning weekend people person persons adult adults
+    least most all home today tomorrow tonight week month year day days night nights morning weekend people person
+    persons adult adults
     summer winter spring autumn mon tue monday tuesday wednesday thursday friday saturday sunday euros dollars hotel
     hotels flight flights trip holiday weather""".split()
 )
+
+_JOINING = ("de", "da", "do", "del", "della", "di", "du", "la", "le", "of", "van", "von")
 
 Span = tuple[int, int]
 
@@ -63,7 +66,8 @@ class Evidence:
         self._known = known
         self._dates = [match.span() for match in _DATE.finditer(text)]
         self._codes = [match.span() for match in _CODE.finditer(text)]
-        self._names = self._find_names()
+        self._capitals = self._find_names()
+        self._lower_case = self._lower_case_names()
 
     # -- one kind each; None or nothing when the text has no more of it ------------------------------------
 
@@ -126,25 +130,34 @@ class Evidence:
             )
         for pattern in patterns:
             for match in re.finditer(pattern, text, re.I):
-                if stem(match.group(1)) not in self._known and match.group(1).lower() not in _NO_UNITS:
-                    span = match.span(1)
-                    if not self._inside(span, self._used):
-                        self._used.append(span)
-                        return match.group(1)
+                span = match.span(1)
+                if match.group(1).lower() not in _NO_UNITS and not self._inside(span, self._used):
+                    self._used.append(span)
+                    return match.group(1)
         return None
 
-    def name(self, links: Iterable[str], *, only_linked: bool = False) -> str | None:
-        """The next name; rather one after a word of `links`, in their order."""
-        free = [name for name in self._names if not self._inside(name.span, self._used)]
+    def nationality(self) -> str | None:
+        """Where somebody is said to be from, as an adjective."""
+        return self._take(match.span(1) for pattern in _NATIONALITY for match in pattern.finditer(self.text))
+
+    def name(self, links: Iterable[str], *, leave: int = 0, person: bool = False) -> str | None:
+        """The next name; rather one after a word of `links`, in their order.
+
+        Without such a word, one that has none at all is preferred, and `leave` names stay for others; a name that
+        another word of place leads to is not taken when a `person` is looked for.
+        """
+        free = [name for name in self._capitals if not self._inside(name.span, self._used)]
+        if not free and not (person and self._capitals):
+            free = [name for name in self._lower_case if not self._inside(name.span, self._used)]
         for link in links:
             for name in free:
                 if name.link == link:
                     return self._use(name)
-        return None if only_linked or not free else self._use(free[0])
-
-    def names(self) -> list[str]:
-        """All names that are not taken yet; they stay free."""
-        return [name.text for name in self._names if not self._inside(name.span, self._used)]
+        if person:
+            free = [name for name in free if name.link not in _LINKS]
+        if len(free) <= leave:
+            return None
+        return self._use(min(free, key=lambda name: name.link in _LINKS))
 
     def rest(self) -> str:
         """The words that were not given out and are not about the call itself."""
@@ -175,21 +188,29 @@ class Evidence:
         return any(span[0] < end and start < span[1] for start, end in spans)
 
     def _find_names(self) -> list[Name]:
-        """Capitalised names; where there are none, the words after a preposition."""
+        """The capitalised names."""
         found: list[Name] = []
         tokens = list(_TOKEN.finditer(self.text))
         index = 0
         while index < len(tokens):
             last = index
             if self._is_capital(tokens[index]):
-                while last + 1 < len(tokens) and self._follows(tokens[last], tokens[last + 1]):
-                    last += 1
+                while (step := self._step(tokens[last : last + 3])) > 0:
+                    last += step
                 found.append(self._name(tokens, index, last))
             index = last + 1
-        return found or self._lower_case_names(tokens)
+        return found
 
-    def _follows(self, token: re.Match[str], following: re.Match[str]) -> bool:
-        return self.text[token.end() : following.start()] == " " and self._is_capital(following)
+    def _step(self, tokens: list[re.Match[str]]) -> int:
+        """How far away the next word of a name is: 1, 2 over a joining word (Casa do Rio), or 0 when it ends."""
+        for step, following in enumerate(tokens[1:], 1):
+            if self.text[tokens[step - 1].end() : following.start()] != " ":
+                return 0
+            if self._is_capital(following):
+                return step
+            if following.group() not in _JOINING:
+                return 0
+        return 0
 
     def _is_capital(self, token: re.Match[str]) -> bool:
         word = token.group()
@@ -207,7 +228,9 @@ class Evidence:
             link = ""
         return Name(change(self.text[span[0] : span[1]]), link, span)
 
-    def _lower_case_names(self, tokens: list[re.Match[str]]) -> list[Name]:
+    def _lower_case_names(self) -> list[Name]:
+        """The words after a preposition, for people who do without capitals."""
+        tokens = list(_TOKEN.finditer(self.text))
         found: list[Name] = []
         for index in range(1, len(tokens)):
             word = tokens[index].group().lower()
@@ -217,10 +240,14 @@ class Evidence:
                 and word not in _MONTHS
                 and stem(word) not in self._known
                 and not self._inside(tokens[index].span(), self._dates)
-                and not _UPPER.fullmatch(tokens[index].group())
+                and tokens[index].group() == word
             ):
                 found.append(self._name(tokens, index, index, str.title))
         return found
 
 
+_NATIONALITY = (
+    re.compile(r"\b([A-Z][a-z]+)\s+(?:passport|citizen|national|travell?er)s?\b", re.I),
+    re.compile(r"\b(?:am|I'm|I’m|are|as an?|for an?)\s+(?:an?\s+)?([A-Z][a-z]+)\b"),
+)
 _NO_UNITS = frozenset("a an the and or of to in is are night nights day days people person me my our it for".split())

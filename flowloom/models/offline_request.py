@@ -39,6 +39,10 @@ class Function:
         return cast(dict[str, dict[str, Any]], self.schema.get("properties") or {})
 
     @property
+    def required(self) -> list[str]:
+        return cast(list[str], self.schema.get("required") or [])
+
+    @property
     def texts(self) -> list[str]:
         """What is said about its parameters."""
         texts = list(self.properties)
@@ -93,7 +97,7 @@ class View:
 def read(request: LlmRequest) -> View:
     """The request as the offline model sees it; nothing in it is changed."""
     view = View()
-    system = _text_of(request.config.system_instruction)
+    system = _text_of(cast(Any, request.config).system_instruction)
     identity = _IDENTITY.search(system)
     view.agent = identity.group(1) if identity else ""
     view.instruction = system[: identity.start()].strip() if identity else system
@@ -189,7 +193,8 @@ def _text_of(instruction: Any) -> str:
 
 
 def _functions(request: LlmRequest) -> Iterable[Function]:
-    for group in request.config.tools or ():
+    groups: list[Any] = cast(Any, request.config).tools or []
+    for group in groups:
         for declared in (group.function_declarations or ()) if isinstance(group, types.Tool) else ():
             schema: Any = declared.parameters_json_schema
             if schema is None and declared.parameters is not None:

@@ -11,7 +11,7 @@ from google.genai import types
 from flowloom.context import Context
 from flowloom.errors import ConfigurationError, ConfirmationRejectedError, ConfirmationRequiredError
 from flowloom.tools.base_tool import BaseTool
-from flowloom.tools.schema import CallableSchema, describe_callable
+from flowloom.tools.schema import describe_callable
 
 _LONG_RUNNING_NOTE = (
     "This is a long-running operation: when it has reported that it is pending, do not call it again for the same "
@@ -22,9 +22,9 @@ _LONG_RUNNING_NOTE = (
 class FunctionTool(BaseTool):
     """A function, described to the model by its signature and docstring.
 
-    Arguments are validated and converted by pydantic; what does not fit goes back to the model as an error. A
-    parameter annotated with `ToolContext` is filled by the engine and not shown to the model. A blocking function
-    runs in a thread of its own.
+    Arguments are validated and converted by pydantic; what does not fit goes back to the model as an error, and
+    arguments that the function does not take are dropped. A parameter annotated with `ToolContext` is filled by the
+    engine and not shown to the model. A blocking function runs in a thread of its own.
 
     `require_confirmation` lets a person decide before the function runs: always (True), or when the given
     predicate over the same arguments says so. Raises `ToolSignatureError` for a signature that cannot be described.
@@ -36,7 +36,7 @@ class FunctionTool(BaseTool):
         *,
         name: str | None = None,
         description: str | None = None,
-        require_confirmation: bool | Callable[..., bool] = False,
+        require_confirmation: bool | Callable[..., Any] = False,
         is_long_running: bool = False,
         custom_metadata: dict[str, Any] | None = None,
         timeout: float | None = None,
@@ -52,57 +52,51 @@ class FunctionTool(BaseTool):
             retries=retries,
         )
         self.func = func
-        self._schema: CallableSchema = schema
+        self._schema = schema
         self._require_confirmation = require_confirmation
-        self._predicate: CallableSchema | None = None
-        if callable(require_confirmation):
-            self._predicate = describe_callable(require_confirmation)
-            known = schema.parameters.get("properties", {})
-            extra = [p for p in self._predicate.parameters.get("properties", {}) if p not in known]
-            if extra:
+        self._predicate = None if isinstance(require_confirmation, bool) else describe_callable(require_confirmation)
+        if self._predicate is not None:
+            for parameter in self._predicate.parameters["properties"].keys() - schema.parameters["properties"].keys():
                 raise ConfigurationError(
-                    f"The confirmation predicate of tool `{self.name}` takes `{extra[0]}`, which is no parameter of the tool."
+                    f"The confirmation predicate of tool `{self.name}` takes `{parameter}`, which is no parameter of "
+                    f"the tool."
                 )
 
     def _get_declaration(self) -> types.FunctionDeclaration:
-        description = self.description
-        if self.is_long_running:
-            description = f"{description}\n\n{_LONG_RUNNING_NOTE}" if description else _LONG_RUNNING_NOTE
-        properties = self._schema.parameters.get("properties")
+        note = _LONG_RUNNING_NOTE if self.is_long_running else ""
         return types.FunctionDeclaration(
             name=self.name,
-            description=description,
-            parameters_json_schema=self._schema.parameters if properties else None,
+            description="\n\n".join(filter(None, (self.description, note))),
+            parameters_json_schema=self._schema.parameters if self._schema.parameters["properties"] else None,
         )
 
     async def check_require_confirmation(self, args: dict[str, Any], tool_context: Context) -> bool:
         """Whether a person has to approve a call with these arguments (as the model gave them)."""
-        predicate = self._predicate
-        if predicate is None:
-            return bool(self._require_confirmation)
-        wanted = predicate.parameters.get("properties", {})
-        given = predicate.bind({key: value for key, value in args.items() if key in wanted})
+        required, predicate = self._require_confirmation, self._predicate
+        if isinstance(required, bool) or predicate is None:
+            return bool(required)
+        given = predicate.bind(args)
         if predicate.context_parameter:
             given[predicate.context_parameter] = tool_context
-        answer: Any = self._require_confirmation(**given)  # type: ignore[operator] - it has a predicate, so it is callable
+        answer = required(**given)
         return bool(await answer if inspect.isawaitable(answer) else answer)
 
     async def run_async(self, *, args: dict[str, Any], tool_context: Context) -> Any:
         """Run the function, once a person has approved where that is required."""
-        bound = self._schema.bind(args)
+        schema = self._schema
+        bound = schema.bind(args)
         if self._require_confirmation:
             await self._gate(args, tool_context)
-        schema = self._schema
         if schema.context_parameter:
             bound[schema.context_parameter] = tool_context
         if schema.is_async:
             return await self.func(**bound)
         if schema.is_async_generator:
             return _joined([item async for item in self.func(**bound)])
-        run = tool_context.invocation_context.run
+        threads = tool_context.invocation_context.run.threads
         if schema.is_generator:
-            return _joined(await run.threads.call(self.name, lambda: list(self.func(**bound))))
-        result = await run.threads.call(self.name, self.func, **bound)
+            return _joined(await threads.call(self.name, lambda: list(self.func(**bound))))
+        result: Any = await threads.call(self.name, self.func, **bound)
         return await result if inspect.isawaitable(result) else result
 
     async def _gate(self, args: dict[str, Any], tool_context: Context) -> None:

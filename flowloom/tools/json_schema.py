@@ -10,6 +10,8 @@ from pydantic_core import core_schema as core
 
 from flowloom.errors import ConfigurationError
 
+_ANYTHING: Mapping[str, Any] = {}
+
 
 def validator_of(schema: Mapping[str, Any]) -> SchemaValidator:
     """A strict validator of JSON data: nothing is converted, and a property that the schema does not name is wrong.
@@ -44,7 +46,7 @@ def _of_kind(kind: str, schema: Mapping[str, Any]) -> core.CoreSchema:
         return core.float_schema(multiple_of=step, ge=schema.get("minimum"), le=schema.get("maximum"))
     if kind == "array":
         low, high = schema.get("minItems"), schema.get("maxItems")
-        return core.list_schema(_core(schema.get("items", {})), min_length=low, max_length=high)
+        return core.list_schema(_core(schema.get("items", _ANYTHING)), min_length=low, max_length=high)
     if kind == "object":
         return _object(schema)
     plain = {"boolean": core.bool_schema, "null": core.none_schema, "any": core.any_schema}
@@ -55,7 +57,7 @@ def _of_kind(kind: str, schema: Mapping[str, Any]) -> core.CoreSchema:
 
 def _object(schema: Mapping[str, Any]) -> core.CoreSchema:
     required: list[str] = schema.get("required") or []
-    properties: dict[str, Any] = {name: {} for name in required} | (schema.get("properties") or {})
+    properties: dict[str, Any] = {**dict.fromkeys(required, _ANYTHING), **(schema.get("properties") or {})}
     extra = schema.get("additionalProperties", not properties)
     return core.typed_dict_schema(
         {name: core.typed_dict_field(_core(held), required=name in required) for name, held in properties.items()},

@@ -6,13 +6,14 @@ import json
 from typing import Any, cast
 
 from google.genai import types
-from pydantic import BaseModel, TypeAdapter, ValidationError
-from pydantic_core import to_jsonable_python
+from pydantic import TypeAdapter, ValidationError
+from pydantic_core import SchemaValidator
 
 from flowloom.context import Context
 from flowloom.errors import ConfigurationError, ToolArgumentsError
 from flowloom.tools.base_tool import BaseTool
-from flowloom.tools.json_schema import check_against_schema
+from flowloom.tools.json_schema import validator_of
+from flowloom.tools.validation import read_again
 
 SET_MODEL_RESPONSE = "set_model_response"
 WRAPPER_KEY = "result"
@@ -23,24 +24,26 @@ class OutputSchema:
     """An agent's output schema, given as a pydantic model, any type pydantic knows, a JSON schema, or a `Schema`.
 
     `json_schema` is the schema as a dict; `validate` checks data and returns it as plain JSON data.
+    Raises `ConfigurationError` for what is none of these.
     """
 
     def __init__(self, schema: Any) -> None:
         self.source = schema
-        self._adapter: TypeAdapter[Any] | None = None
-        if isinstance(schema, types.Schema):
-            self.json_schema: dict[str, Any] = schema.json_schema.model_dump(mode="json", exclude_none=True)
-        elif isinstance(schema, dict):
-            self.json_schema = cast(dict[str, Any], schema)
-        else:
-            try:
-                self._adapter = TypeAdapter(schema)
-                self.json_schema = self._adapter.json_schema()
-            except Exception as error:
-                raise ConfigurationError(
-                    f"The output schema {schema!r} cannot be described as JSON schema: {error}. Use a pydantic model, "
-                    f"a type that pydantic knows, a JSON schema dict or a `types.Schema`."
-                ) from error
+        self._validator: TypeAdapter[Any] | SchemaValidator
+        try:
+            if isinstance(schema, types.Schema):
+                schema = schema.json_schema.model_dump(mode="json", by_alias=True, exclude_none=True)
+            if isinstance(schema, dict):
+                self.json_schema = cast(dict[str, Any], schema)
+                self._validator = validator_of(self.json_schema)
+            else:
+                self._validator = TypeAdapter[Any](schema)
+                self.json_schema = self._validator.json_schema()
+        except Exception as error:
+            raise ConfigurationError(
+                f"The output schema {schema!r} cannot be described as JSON schema: {error}. Use a pydantic model, "
+                f"a type that pydantic knows, a JSON schema dict or a `types.Schema`."
+            ) from error
 
     @property
     def is_object(self) -> bool:
@@ -49,21 +52,14 @@ class OutputSchema:
 
     def validate(self, data: Any) -> Any:
         """`data` as plain JSON data of this schema. Raises `ToolArgumentsError` that says what does not fit."""
-        if self._adapter is None:
-            problems = check_against_schema(data, self.json_schema)
-            if problems:
-                raise ToolArgumentsError("The output does not fit its schema:\n" + "\n".join(problems))
-            return data
+        validator = self._validator
         try:
-            value = self._adapter.validate_python(data)
+            value = validator.validate_python(data)
         except ValidationError as error:
-            lines = [
-                f"- {'.'.join(map(str, e['loc'])) or 'output'}: {e['msg']}" for e in error.errors(include_url=False)
-            ]
-            raise ToolArgumentsError("The output does not fit its schema:\n" + "\n".join(lines)) from error
-        if isinstance(value, BaseModel):
-            return value.model_dump(mode="json", exclude_none=True)
-        return to_jsonable_python(value)
+            value = read_again(validator, data, error, "The output does not fit its schema:")
+        if isinstance(validator, SchemaValidator):
+            return data
+        return validator.dump_python(value, mode="json", exclude_none=True)
 
     def parse(self, text: str) -> Any:
         """JSON text as data of this schema. Raises `ToolArgumentsError`."""

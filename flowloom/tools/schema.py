@@ -1,7 +1,7 @@
 """From a Python function to what a model is told about it, and to checked arguments (spec §14.10).
 
-pydantic describes and validates. What is ours: which parameters a model sees, how annotations are resolved, a schema
-without noise, and errors that the model (or whoever wrote the function) can act on.
+pydantic describes and validates. What is ours: which parameters a model sees, how annotations are resolved, and a
+schema without noise.
 """
 
 from __future__ import annotations
@@ -9,32 +9,30 @@ from __future__ import annotations
 import builtins
 import functools
 import inspect
-import json
-import math
-import re
+import logging
 import sys
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, is_dataclass
-from enum import Enum
-from types import FunctionType, NoneType, UnionType
-from typing import Annotated, Any, ForwardRef, NotRequired, Optional, Union, cast, get_args, get_origin, get_type_hints
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from types import SimpleNamespace, UnionType
+from typing import Annotated, Any, NotRequired, Optional, Union, cast, get_args, get_origin, get_type_hints
 
-from pydantic import BaseModel, Field, TypeAdapter, ValidationError
+from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
 from pydantic.fields import FieldInfo
 from pydantic.json_schema import GenerateJsonSchema
-from pydantic_core import ErrorDetails
-from typing_extensions import TypedDict, is_typeddict
+from pydantic_core import PydanticSerializationError, to_jsonable_python
+from typing_extensions import TypedDict
 
-from flowloom.errors import ToolArgumentsError, ToolSignatureError, closest_first, quoted_list
-from flowloom.tools.argument_errors import problem_lines
-from flowloom.tools.docstrings import documentation
-
-MAX_PROBLEMS = 20
-"""How many problems one `ToolArgumentsError` spells out."""
+from flowloom.context import Context, ReadonlyContext
+from flowloom.errors import ToolSignatureError
+from flowloom.tools.docstrings import split_docstring
+from flowloom.tools.validation import read_again
 
 Schema = dict[str, Any]
-_Check = Callable[[Any], dict[str, Any]]
+_log = logging.getLogger("flowloom.tools")
 _EMPTY: Any = inspect.Parameter.empty
+# Known in every annotation: these are often imported for type checkers only.
+_CONTEXTS = dict.fromkeys(("CallbackContext", "Context", "ToolContext"), Context)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -51,107 +49,82 @@ class CallableSchema:
     is_async_generator: bool
     is_generator: bool
     _known: frozenset[str] = field(repr=False)
-    _reserved: frozenset[str] = field(repr=False)
-    """Parameters that are not the model's to give."""
-    _check: _Check = field(repr=False)
-    _check_json: Callable[[str], dict[str, Any]] = field(repr=False)
-    _check_extra: _Check | None = field(repr=False)
-    """Checks undeclared arguments; None if the function takes none."""
+    _hidden: frozenset[str] | None = field(repr=False)
+    """Where any argument is taken: those that are not the model's to give."""
+    _adapter: TypeAdapter[Any] = field(repr=False)
+    _check: Callable[[Any], dict[str, Any]] = field(repr=False)
 
     def bind(self, args: Mapping[str, Any]) -> dict[str, Any]:
         """The arguments as the function takes them, by keyword: validated, and converted to the annotated types.
 
-        What `args` leaves out is left out, so that the function's own defaults apply. `args` is not changed.
-        Raises `ToolArgumentsError`, with one line for each problem.
+        What `args` leaves out is left out, so that the function's own defaults apply; what the function does not
+        take is dropped. `args` is not changed. Raises `ToolArgumentsError`, with one line for each problem.
         """
         if not self._known.issuperset(args):
-            return self._bind_undeclared(args)
-        try:
-            return self._checked(args)
-        except ValidationError as error:
-            raise self._refusal(args, error.errors(include_url=False)) from error
-
-    def _checked(self, args: Mapping[str, Any]) -> dict[str, Any]:
+            args = self._without_strays(args)
         try:
             return self._check(args)
         except ValidationError as error:
-            # A strict model reads some types, such as dates, from JSON text only, and the arguments come from there.
-            try:
-                text = json.dumps(args)
-            except (TypeError, ValueError):
-                raise error from None
-            return self._check_json(text)
+            heading = f"The arguments do not fit the parameters of `{self.name}`:"
+            return read_again(self._adapter, args, error, heading)
 
-    def _bind_undeclared(self, args: Mapping[str, Any]) -> dict[str, Any]:
-        extra = {name: value for name, value in args.items() if name not in self._known}
-        unknown = [name for name in extra if self._check_extra is None or name in self._reserved]
-        bound: dict[str, Any] = {}
-        problems: list[ErrorDetails] = []
-        for check, values in ((self._checked, args), (self._check_extra, extra)):
-            if check is not None:
-                try:
-                    bound |= check(values)
-                except ValidationError as error:
-                    problems += error.errors(include_url=False)
-        if unknown or problems:
-            raise self._refusal(args, problems, unknown)
-        return bound
-
-    def _refusal(
-        self, args: Mapping[str, Any], problems: Sequence[ErrorDetails], unknown: Sequence[str] = ()
-    ) -> ToolArgumentsError:
-        lines = [
-            f"- `{name}`: is not a parameter; the parameters are: {quoted_list(closest_first(name, self._known))}"
-            for name in unknown
-        ]
-        lines += problem_lines(args, problems, self.parameters)
-        if len(lines) > MAX_PROBLEMS:
-            lines[MAX_PROBLEMS:] = [f"- and {len(lines) - MAX_PROBLEMS} more"]
-        return ToolArgumentsError("\n".join([f"The arguments do not fit the parameters of `{self.name}`:", *lines]))
+    def _without_strays(self, args: Mapping[str, Any]) -> dict[str, Any]:
+        hidden = self._hidden
+        strays = [name for name in args if (name not in self._known if hidden is None else name in hidden)]
+        if strays:
+            _log.debug("`%s` has no parameters %s, which a model gave: they are dropped.", self.name, strays)
+        return {name: value for name, value in args.items() if name not in strays}
 
 
 def describe_callable(
-    func: Callable[..., Any], *, name: str | None = None, description: str | None = None, skip: Collection[str] = ()
+    func: Callable[..., Any], *, name: str | None = None, description: str | None = None
 ) -> CallableSchema:
     """Describe `func`: a function, a method, a class, a `functools.partial`, or an object with `__call__`.
 
-    `name` and `description` stand in for the function's own name and docstring. The context parameter, the parameters
-    in `skip`, and those that a `partial` fixes by keyword are neither shown to a model nor taken from it. A
-    parameter's description comes from `Field(description=...)`, or else from the docstring (Google style or reST).
+    `name` and `description` stand in for the function's own name and docstring. The context parameter and those that
+    a `partial` fixes by keyword are neither shown to a model nor taken from it. A parameter's description comes from
+    `Field(description=...)`, or else from the docstring (Google style or reST).
 
     Raises `ToolSignatureError` for a parameter that cannot be described, or cannot be given by name.
     """
-    title = _name_of(func)
+    target, hidden = func, set[str]()
+    while isinstance(target, functools.partial):
+        hidden |= target.keywords.keys()
+        target = cast(Callable[..., Any], target.func)
+    title: str = getattr(target, "__name__", type(target).__name__).strip("<>")
     signature = _signature_of(func, title)
-    resolve = _resolver(func)
-    prose, explained = documentation(func)
-    hidden = {*skip, *_fixed_keywords(func)}
+    called = target if inspect.isroutine(target) or inspect.isclass(target) else cast(Any, type(target)).__call__
+    prose, explained = split_docstring(inspect.getdoc(called) or inspect.getdoc(target) or "")
+    names = _names_around(inspect.unwrap(called))
     context: str | None = None
-    check_extra: _Check | None = None
-    fields: dict[str, _Field] = {}
+    takes_any = False
+    hints: dict[str, Any] = {}
     for parameter in signature.parameters.values():
         if parameter.name in hidden:
             continue
-        if parameter.kind is parameter.VAR_POSITIONAL:
-            raise _refused(title, parameter, "takes unnamed arguments, which a model cannot give. Take a list instead.")
-        if parameter.kind is parameter.POSITIONAL_ONLY:
-            raise _refused(title, parameter, "is positional-only, but a model gives arguments by name. Drop the `/`.")
-        annotation = _annotation_of(parameter, resolve, title)
+        if parameter.kind in (parameter.VAR_POSITIONAL, parameter.POSITIONAL_ONLY):
+            kind = parameter.kind.description
+            raise _refused(title, parameter, f"is {kind}, but a model names its arguments. Drop the `*` or `/`.")
         if parameter.kind is parameter.VAR_KEYWORD:
-            extras: Any = dict[str, annotation]
-            check_extra = _compiled(title, parameter, extras)[0].validator.validate_python
-        elif not _takes_context(parameter, annotation):
-            try:
-                fields[parameter.name] = _Field.of(parameter, annotation)
-            except TypeError as error:
-                raise _refused(title, parameter, f"has an annotation that is no type: {error}") from error
+            takes_any = True
+            continue
+        try:
+            hint = _hint_of(parameter, names, explained.get(parameter.name))
+        except Exception as error:  # whatever evaluating somebody's text may raise
+            raise _refused(
+                title,
+                parameter,
+                f"has an annotation that cannot be resolved: {error}. Import the name where the module sees it when "
+                f"it runs (not under `TYPE_CHECKING` alone), or define it before the tool is made.",
+            ) from error
+        if hint is not Context:
+            hints[parameter.name] = hint
         elif context is None:
             context = parameter.name
         else:
             raise _refused(title, parameter, f"is a second context, beside `{context}`. Keep one of them.")
-    adapter, raw = _compiled_fields(title, fields)
-    parameters = _parameters(raw, fields, explained)
-    called = _called(func)
+    adapter, raw = _compiled(title, signature, hints, takes_any)
+    parameters = _parameters(raw, signature)
     return CallableSchema(
         name=name or title,
         description=prose if description is None else description,
@@ -161,36 +134,10 @@ def describe_callable(
         is_async_generator=inspect.isasyncgenfunction(called),
         is_generator=inspect.isgeneratorfunction(called),
         _known=frozenset(parameters["properties"]),
-        _reserved=frozenset(hidden if context is None else {*hidden, context}),
+        _hidden=frozenset(hidden | {context or ""}) if takes_any else None,
+        _adapter=adapter,
         _check=adapter.validator.validate_python,
-        _check_json=adapter.validator.validate_json,
-        _check_extra=check_extra,
     )
-
-
-# -- the function ------------------------------------------------------------------------------
-
-
-def _name_of(func: Callable[..., Any]) -> str:
-    while isinstance(func, functools.partial):
-        func = func.func
-    name = getattr(func, "__name__", None)
-    return name.strip("<>") if isinstance(name, str) else type(func).__name__
-
-
-def _called(func: Callable[..., Any]) -> Any:
-    """The function that a call of `func` runs first, or a class."""
-    while isinstance(func, functools.partial):
-        func = func.func
-    if isinstance(func, staticmethod):
-        return func.__func__
-    return func if inspect.isclass(func) or inspect.isroutine(func) else type(func).__call__
-
-
-def _fixed_keywords(func: Callable[..., Any]) -> Iterator[str]:
-    while isinstance(func, functools.partial):
-        yield from func.keywords
-        func = func.func
 
 
 def _signature_of(func: Callable[..., Any], title: str) -> inspect.Signature:
@@ -207,153 +154,63 @@ def _signature_of(func: Callable[..., Any], title: str) -> inspect.Signature:
 
 
 def _refused(title: str, parameter: inspect.Parameter, problem: str) -> ToolSignatureError:
-    shown = parameter.replace(default=_EMPTY)
-    return ToolSignatureError(f"Function `{title}`: the parameter `{shown}` {problem}")
+    return ToolSignatureError(f"Function `{title}`: the parameter `{parameter.replace(default=_EMPTY)}` {problem}")
 
 
 # -- annotations -------------------------------------------------------------------------------
 
 
-def _resolver(func: Callable[..., Any]) -> Callable[[Any], Any]:
-    """Resolves annotations that are text, where `func` was written: its closure and enclosing functions included."""
-    home = _home_of(func)
-    local = _enclosing_names(home) if home is not None else {}
-    globals_: dict[str, Any] = home.__globals__ if home is not None else {}
-    while isinstance(func, functools.partial):
-        func = func.func
-    bound = getattr(func, "__self__", func)
-    owner: type[Any] = cast(Any, bound if inspect.isclass(bound) else type(bound))
-    if inspect.isclass(func) and func.__module__ in sys.modules:
-        # The constructor may have been generated, in a namespace that holds nothing.
-        globals_ = {**vars(sys.modules[func.__module__]), **globals_, "__builtins__": builtins}
-
-    def resolve(annotation: Any) -> Any:
-        def holder() -> None: ...
-
-        holder.__annotations__ = {"it": annotation}
-        try:
-            return get_type_hints(holder, globals_, local, include_extras=True)["it"]
-        except NameError:
-            # A class nested in the method's own class. Tried last: the class may have a method named `list`.
-            return get_type_hints(holder, globals_, {**vars(owner), **local}, include_extras=True)["it"]
-
-    return resolve
-
-
-def _home_of(func: Any) -> FunctionType | None:
-    """The Python function whose annotations `inspect.signature` shows."""
-    while True:
-        if isinstance(func, functools.partial):
-            func = cast(Any, func.func)
-        elif inspect.ismethod(func):
-            func = func.__func__
-        elif hasattr(func, "__wrapped__"):
-            func = getattr(func, "__wrapped__")  # noqa: B009 - the type of functions does not tell that it is there
-        elif isinstance(func, FunctionType):
-            return func
-        elif inspect.isclass(func):
-            func = func.__new__ if "__new__" in vars(func) and "__init__" not in vars(func) else func.__init__
-            return func if isinstance(func, FunctionType) else None
-        else:
-            func = cast(Any, type(func)).__call__
-            if not isinstance(func, FunctionType):
-                return None
-
-
-def _enclosing_names(home: FunctionType) -> dict[str, Any]:
-    """Names that are neither global nor built in: of running functions around `home`, its closure, its type variables.
-
-    A local class that only an annotation mentions is not in the closure, but it is in the frame of the enclosing
-    function, which is usually still running when the tool is made.
-    """
-    around = home.__qualname__.split(".<locals>.")[:-1]
-    outer = {".<locals>.".join(around[: depth + 1]) for depth in range(len(around))}
-    found: list[dict[str, Any]] = []
+def _names_around(home: Any) -> dict[str, Any]:
+    """The names that an annotation of `home` may use when it is text (`from __future__ import annotations`)."""
+    module = sys.modules.get(getattr(home, "__module__", None) or "", builtins)
+    names: dict[str, Any] = {**_CONTEXTS, **getattr(home, "__globals__", vars(module))}
+    # A local class that only an annotation mentions is not in the closure, but in the frame of the enclosing
+    # function, which usually still runs when the tool is made.
+    outer = home.__qualname__.rpartition(".<locals>.")[0]
+    local: dict[str, Any] = {}
     frame = inspect.currentframe() if outer else None
-    while frame is not None and outer:
-        if frame.f_code.co_qualname in outer and frame.f_globals is home.__globals__:
-            outer.discard(frame.f_code.co_qualname)
-            found.append(dict(frame.f_locals))
+    while frame is not None:
+        if (
+            f"{outer}.".startswith(f"{frame.f_code.co_qualname}.")
+            and frame.f_globals.get("__name__") == home.__module__
+        ):
+            local = frame.f_locals | local
         frame = frame.f_back
-    names: dict[str, Any] = {}
-    for inner in reversed(found):
-        names |= inner
-    for name, cell in zip(home.__code__.co_freevars, home.__closure__ or (), strict=True):
-        try:
-            names[name] = cell.cell_contents
-        except ValueError:  # not assigned yet
-            continue
-    return names | {variable.__name__: variable for variable in getattr(home, "__type_params__", ())}
+    if inspect.isfunction(home):
+        for name, cell in zip(home.__code__.co_freevars, home.__closure__ or (), strict=True):
+            with suppress(ValueError):  # not assigned yet
+                local[name] = cell.cell_contents
+    return names | local
 
 
-def _annotation_of(parameter: inspect.Parameter, resolve: Callable[[Any], Any], title: str) -> Any:
-    if parameter.annotation is _EMPTY:
-        return Any
-    try:
-        return resolve(parameter.annotation)
-    except Exception as error:  # whatever evaluating somebody's text may raise
-        if _names_context(parameter.annotation):  # imported for type checkers only
-            return parameter.annotation
-        raise _refused(
-            title,
-            parameter,
-            f"has an annotation that cannot be resolved: {error}. Import the name where the module sees it when it "
-            f"runs (not under `TYPE_CHECKING` alone), or define it before the tool is made.",
-        ) from error
+def _hint_of(parameter: inspect.Parameter, names: dict[str, Any], about: str | None) -> Any:
+    """The type of a parameter as pydantic is given it; `Context` for the one that takes the context."""
+    written = SimpleNamespace(__annotations__={"it": Any if parameter.annotation is _EMPTY else parameter.annotation})
+    annotation = get_type_hints(written, names, include_extras=True)["it"]
+    if _takes_context(parameter, annotation):
+        return Context
+    base, *metadata = get_args(annotation) if get_origin(annotation) is Annotated else (annotation,)
+    metadata = [Field(description=item) if isinstance(item, str) else item for item in metadata]
+    if about:
+        metadata.insert(0, Field(description=about))  # what comes later wins
+    default = parameter.default
+    if isinstance(default, FieldInfo):
+        metadata.append(default)
+        default = _EMPTY if default.is_required() else default.default
+    if default is None and base is not Any:
+        base = Optional[base]  # noqa: UP045 - `|` does not take every annotation
+    hint = Annotated[(base, *metadata)] if metadata else base
+    return hint if default is _EMPTY else NotRequired[hint]
 
 
 def _takes_context(parameter: inspect.Parameter, annotation: Any) -> bool:
-    return parameter.name == "tool_context" if annotation is Any else _names_context(annotation)
-
-
-def _names_context(annotation: Any) -> bool:
-    """Whether an annotation, resolved or text, is the context's class. By name: that class stands above this module."""
-    if isinstance(annotation, ForwardRef):
-        annotation = annotation.__forward_arg__
-    if isinstance(annotation, str):
-        words = {word.rpartition(".")[2] for word in re.findall(r"[\w.]+", annotation)} - {"Optional", "Union", "None"}
-        return bool(words) and words <= {"ToolContext", "CallbackContext", "Context"}
-    origin = get_origin(annotation)
-    if origin is Annotated:
-        return _names_context(get_args(annotation)[0])
-    if origin is Union or origin is UnionType:
-        members = [member for member in get_args(annotation) if member is not NoneType]
-        return bool(members) and all(map(_names_context, members))
-    name = getattr(annotation, "__name__", None)
-    if name == "Context" and inspect.isclass(annotation):
-        # The plainest of the names may also be somebody's own data.
-        return not (issubclass(annotation, BaseModel) or is_dataclass(annotation) or is_typeddict(annotation))
-    return name in ("ToolContext", "CallbackContext", "Context")
+    if annotation is Any:
+        return parameter.name == "tool_context"
+    members = get_args(annotation) if get_origin(annotation) in (Annotated, Union, UnionType) else (annotation,)
+    return any(inspect.isclass(member) and issubclass(member, ReadonlyContext) for member in members)
 
 
 # -- compiling ---------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True)
-class _Field:
-    """A parameter that a model fills."""
-
-    parameter: inspect.Parameter
-    hint: Any
-    """Its type as pydantic is given it."""
-    description: str | None
-
-    @classmethod
-    def of(cls, parameter: inspect.Parameter, annotation: Any) -> _Field:
-        base, *metadata = get_args(annotation) if get_origin(annotation) is Annotated else (annotation,)
-        default = parameter.default
-        if isinstance(default, FieldInfo):
-            metadata.append(default)
-            default = _EMPTY
-        declared = [item for item in metadata if isinstance(item, FieldInfo) and not item.is_required()]
-        if declared and default is not _EMPTY:
-            metadata.append(Field(default=default))  # the function's own default wins
-        if base is not Any and (default is None or any(item.default is None for item in declared)):
-            base = Optional[base]  # noqa: UP045 - `|` does not take every annotation
-        hint = Annotated[(base, *metadata)] if metadata else base
-        if declared or default is not _EMPTY:
-            hint = NotRequired[hint]
-        return cls(parameter, hint, next((item for item in metadata if isinstance(item, str)), None))
 
 
 class _Describer(GenerateJsonSchema):
@@ -361,126 +218,73 @@ class _Describer(GenerateJsonSchema):
     ignored_warning_kinds = {"skipped-choice", "non-serializable-default"}  # noqa: RUF012
 
 
-def _compiled_fields(title: str, fields: Mapping[str, _Field]) -> tuple[TypeAdapter[Any], Schema]:
+def _compiled(
+    title: str, signature: inspect.Signature, hints: Mapping[str, Any], takes_any: bool
+) -> tuple[TypeAdapter[Any], Schema]:
     """The validator and the schema of an object with these fields."""
-    # Not a model: a parameter may have any name (`json`, `_x`), and only what was given is to come back.
-    make = cast(Callable[..., Any], TypedDict)
     try:
-        return _describable(make(title, {name: entry.hint for name, entry in fields.items()}))
-    except Exception:
-        for name, entry in fields.items():  # find out which of them it is
-            _compiled(title, entry.parameter, make(title, {name: entry.hint}))
-        raise
-
-
-def _compiled(title: str, parameter: inspect.Parameter, hint: Any) -> tuple[TypeAdapter[Any], Schema]:
-    try:
-        return _describable(hint)
+        # Not a model: a parameter may have any name (`json`, `_x`), and only what was given is to come back.
+        fields = cast(Any, TypedDict)(title, hints)
+        fields.__pydantic_config__ = ConfigDict(extra="allow" if takes_any else "ignore")
+        adapter = TypeAdapter[Any](fields)
+        return adapter, adapter.json_schema(schema_generator=_Describer)
     except Exception as error:  # pydantic, or a user's schema hook
+        if len(hints) > 1:
+            for name, hint in hints.items():  # find out which of them it is
+                _compiled(title, signature, {name: hint}, False)
         reason = str(error).partition("\n")[0].partition(". ")[0]  # the rest is advice for authors of models
         raise _refused(
             title,
-            parameter,
+            signature.parameters[next(iter(hints))],
             f"has a type that pydantic cannot describe ({reason}). Use one that it can (a JSON type, a model, a "
             f"dataclass, an enum, ...), or `ToolContext` for the context.",
         ) from error
 
 
-def _describable(hint: Any) -> tuple[TypeAdapter[Any], Schema]:
-    adapter = TypeAdapter[Any](hint)
-    return adapter, adapter.json_schema(schema_generator=_Describer)
-
-
-def _parameters(raw: Schema, fields: Mapping[str, _Field], explained: Mapping[str, str]) -> Schema:
+def _parameters(raw: Schema, signature: inspect.Signature) -> Schema:
     """pydantic's schema as a model is shown it."""
     properties: dict[str, Schema] = raw.get("properties", {})
-    for name, entry in fields.items():
-        described = properties.get(name)
-        if described is None:  # under an alias, or not to be shown
-            continue
-        about = entry.description or explained.get(name)
-        if about:
-            described.setdefault("description", about)
-        try:
-            described.setdefault("default", _as_json(entry.parameter.default))
-        except TypeError:
-            pass  # nothing that JSON can say, or no default at all
-    defs: dict[str, Schema] = raw.get("$defs", {})
-    uses = {name: set(_references(schema)) for name, schema in defs.items()}
-    recursive = {name: schema for name, schema in defs.items() if name in _reached(name, uses)}
-    inline = {name: schema for name, schema in defs.items() if name not in recursive}
-    shown: Schema = {"type": "object", "properties": {k: _cleaned(v, inline) for k, v in properties.items()}}
+    for name in properties.keys() & signature.parameters.keys():
+        default = signature.parameters[name].default
+        if default is not _EMPTY:
+            with suppress(PydanticSerializationError, ValueError):  # nothing that JSON can say
+                properties[name].setdefault("default", to_jsonable_python(default, inf_nan_mode="null"))
+    recursive: dict[str, Schema] = {}
+    definitions = raw.get("$defs", {})
+    shown: Schema = {
+        "type": "object",
+        "properties": {name: _shown(held, definitions, recursive) for name, held in properties.items()},
+    }
     if raw.get("required"):
         shown["required"] = raw["required"]
-    if recursive:
-        shown["$defs"] = {name: _cleaned(schema, inline) for name, schema in recursive.items()}
-    return shown
+    return shown | ({"$defs": recursive} if recursive else {})
 
 
-def _references(node: Any) -> Iterator[str]:
-    if isinstance(node, dict):
-        held = cast(Schema, node)
-        if isinstance(held.get("$ref"), str):
-            yield _target(held)
-        for value in held.values():
-            yield from _references(value)
-    elif isinstance(node, list):
-        for value in cast(list[Any], node):
-            yield from _references(value)
+def _shown(schema: Schema, definitions: Schema, recursive: Schema, above: tuple[str, ...] = ()) -> Schema:
+    """A schema with definitions in their places, and without what tells a model nothing.
 
-
-def _target(schema: Schema) -> str:
-    """The name of the definition that a schema refers to; empty if it refers to none."""
-    return str(schema.get("$ref", "")).rpartition("/")[2]
-
-
-def _reached(name: str, uses: Mapping[str, set[str]]) -> set[str]:
-    reached: set[str] = set()
-    ahead = [name]
-    while ahead:
-        new = uses.get(ahead.pop(), set()) - reached
-        reached |= new
-        ahead += new
-    return reached
-
-
-_NAMED_SCHEMAS = frozenset({"properties", "patternProperties", "dependentSchemas"})
-_NESTED_SCHEMAS = frozenset({"items", "additionalProperties", "propertyNames", "contains", "not", "if", "then", "else"})
-
-
-def _cleaned(schema: Any, inline: Mapping[str, Schema]) -> Any:
-    """A schema with the definitions in `inline` in their places, and without what tells a model nothing."""
-    if isinstance(schema, list):
-        return [_cleaned(item, inline) for item in cast(list[Any], schema)]
-    if not isinstance(schema, dict):
-        return schema
-    written = cast(Schema, schema)
-    while _target(written) in inline:
-        beside = {key: value for key, value in written.items() if key != "$ref"}
-        written = inline[_target(written)] | beside
+    Definitions that contain themselves stay, and are collected in `recursive`; `above` are those around `schema`.
+    """
+    name = schema.get("$ref", "").rpartition("/")[2]
+    if name in above:
+        if name not in recursive:
+            recursive[name] = {}  # so that it is not done again inside itself
+            recursive[name] = _shown(definitions[name], definitions, recursive, (name,))
+        return {"$ref": schema["$ref"]}
+    if name:
+        beside = {key: value for key, value in schema.items() if key != "$ref"}
+        return _shown(definitions[name] | beside, definitions, recursive, (*above, name))
     shown: Schema = {}
-    for key, value in written.items():
+    for key, value in schema.items():
         if key in ("title", "discriminator") or (key, value) in (("additionalProperties", True), ("default", None)):
             continue  # titles repeat names; a discriminator points at definitions that are gone
         if key == "const":  # not every provider knows it
-            shown["enum"] = [value]
-        elif key in _NAMED_SCHEMAS:
-            shown[key] = {name: _cleaned(item, inline) for name, item in value.items()}
-        elif key in _NESTED_SCHEMAS or key in ("anyOf", "oneOf", "allOf", "prefixItems"):
-            shown[key] = _cleaned(value, inline)
-        else:
-            shown[key] = value
+            key, value = "enum", [value]
+        elif key in ("properties", "patternProperties"):
+            value = {name: _shown(held, definitions, recursive, above) for name, held in value.items()}
+        elif key in ("anyOf", "oneOf", "allOf", "prefixItems"):
+            value = [_shown(held, definitions, recursive, above) for held in value]
+        elif key in ("items", "additionalProperties", "propertyNames") and not isinstance(value, bool):
+            value = _shown(value, definitions, recursive, above)
+        shown[key] = value
     return shown
-
-
-def _as_json(value: Any) -> Any:
-    """A default value as JSON data. Raises `TypeError` for one that a model could not read, and for None."""
-    if isinstance(value, Enum):
-        value = value.value
-    if isinstance(value, str | int) or (isinstance(value, float) and math.isfinite(value)):
-        return value
-    if isinstance(value, list | tuple):
-        return [_as_json(item) for item in cast(Sequence[Any], value)]
-    if isinstance(value, dict) and all(isinstance(key, str) for key in cast(dict[Any, Any], value)):
-        return {key: _as_json(item) for key, item in cast(Schema, value).items()}
-    raise TypeError

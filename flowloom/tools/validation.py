@@ -48,7 +48,8 @@ def _problem_lines(data: Any, error: ValidationError) -> list[str]:
             texts.append(text)
         if problem["type"] != "missing":
             came[f"`{path}`: " if path else ""] = f"; got {_short(problem['input'])}"
-    return [f"- {path}{', or '.join(texts)}{came.get(path, '')}" for path, texts in expected.items()]
+    joined = {path: ", or ".join(texts).replace(", or must be ", ", or ") for path, texts in expected.items()}
+    return [f"- {path}{text}{came.get(path, '')}" for path, text in joined.items()]
 
 
 def _place(data: Any, problem: ErrorDetails) -> Iterator[str | int]:

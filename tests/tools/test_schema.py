@@ -20,7 +20,8 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator
 from typing_extensions import TypedDict
 
 from flowloom.errors import ToolArgumentsError, ToolSignatureError
-from flowloom.tools.schema import MAX_PROBLEMS, describe_callable
+from flowloom.tools.schema import describe_callable
+from flowloom.tools.validation import MAX_PROBLEMS
 
 if TYPE_CHECKING:
     from somewhere import CallbackContext, ToolContext, Unheard

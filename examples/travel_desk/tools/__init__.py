@@ -1,0 +1,1 @@
+"""What the specialists can do, a module for each."""
