@@ -8,7 +8,7 @@ from google.genai import types
 
 from flowloom.agents import BaseAgent, LlmAgent
 from flowloom.events import Event
-from flowloom.flow.delegation import delegates_of, open_task_scope
+from flowloom.flow.delegation import delegates_of
 
 Place = tuple[BaseAgent, tuple[BaseAgent, ...]]
 """An agent, and the agents above it, root first."""
@@ -84,17 +84,4 @@ def _transferable(place: Place) -> bool:
     return all(
         isinstance(each, LlmAgent) and not each.disallow_transfer_to_parent and each.mode not in ("task", "single_turn")
         for each in (*above, agent)
-    )
-
-
-def message_scope(root: BaseAgent, events: Sequence[Event]) -> str | None:
-    """The scope of the task that is still open, if any agent has tasks: the message belongs to it."""
-    if not _has_tasks(root):
-        return None
-    return open_task_scope(events)
-
-
-def _has_tasks(agent: BaseAgent) -> bool:
-    return any(
-        (isinstance(child, LlmAgent) and child.mode == "task") or _has_tasks(child) for child in agent.sub_agents
     )

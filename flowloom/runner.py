@@ -25,9 +25,10 @@ from flowloom.errors import (
 from flowloom.events import Event, EventActions, new_id
 from flowloom.events.parts import content_of, text_part
 from flowloom.flow import settle_end, settle_failure
+from flowloom.flow.delegation import open_task_scope
 from flowloom.memory import BaseMemoryService, InMemoryMemoryService
 from flowloom.plugins import BasePlugin, PluginManager
-from flowloom.routing import answered_calls, find_agent_to_run, message_scope
+from flowloom.routing import answered_calls, find_agent_to_run
 from flowloom.sessions import BaseSessionService, InMemorySessionService, Session
 from flowloom.tools.agent_tool import AgentTool
 
@@ -66,6 +67,7 @@ class Runner:
         if agent is None or not app_name:
             raise ConfigurationError("A runner needs an `app`, or an `app_name` and an `agent`.")
         check_tree(agent)
+        self._has_tasks = any(isinstance(each, LlmAgent) and each.mode == "task" for each in agents_of(agent))
         self.app_name = app_name
         self.agent = agent
         self.session_service = session_service
@@ -143,8 +145,6 @@ class Runner:
         except Exception as error:
             for event in await settle_failure(ctx, error):
                 yield event
-            if hooks.on_agent_error or hooks.on_run_error:
-                await tell_all(hooks.on_run_error, invocation_context=ctx, error=error)
             raise
         finally:
             await settle_end(ctx, agen)
@@ -317,7 +317,7 @@ class Runner:
             "author": "user",
             "branch": branch,
             "content": message,
-            "isolation_scope": message_scope(self.agent, run.session.events),
+            "isolation_scope": open_task_scope(run.session.events) if self._has_tasks else None,
         }
         if state_delta:
             values["actions"] = EventActions.unvalidated({"state_delta": dict(state_delta)})

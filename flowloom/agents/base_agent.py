@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import AsyncGenerator, Callable, Mapping
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Self, TypeVar, cast
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -15,6 +15,9 @@ from flowloom.events.event import Event
 from flowloom.flow import run_agent
 
 _NAME = re.compile(r"[\w-]+")
+_T = TypeVar("_T")
+_edits = [0]
+"""How often a field of an agent was set: what was derived before is out of date."""
 
 AgentCallback = Callable[..., Any]
 """`(callback_context) -> Content | None`, sync or async."""
@@ -44,7 +47,7 @@ class BaseAgent(BaseModel):
     __slots__ = ("_derived", "_parent")  # beside the fields, because runs read them at every step
 
     def __init__(self, **fields: Any) -> None:
-        object.__setattr__(self, "_derived", dict[Any, Any]())
+        object.__setattr__(self, "_derived", dict[Any, tuple[Any, Any]]())
         object.__setattr__(self, "_parent", None)
         super().__init__(**fields)
         # checked here and not in validators: pydantic would wrap the errors
@@ -76,7 +79,7 @@ class BaseAgent(BaseModel):
     def __setattr__(self, name: str, value: Any) -> None:
         super().__setattr__(name, value)
         if not name.startswith("_"):
-            self._derived.clear()
+            _edits[0] += 1
 
     def __eq__(self, other: object) -> bool:
         return self is other
@@ -123,10 +126,16 @@ class BaseAgent(BaseModel):
 
     # -- what runs ask of an agent ------------------------------------------------------------------
 
-    @property
-    def derived(self) -> dict[Any, Any]:
-        """Values computed from the agent's fields, by name; emptied when a field is set."""
-        return self._derived
+    def derive(self, name: Any, make: Callable[[], _T], *on: Any) -> _T:
+        """What `make` computes from agents' fields; made again when a field of any agent is set, or `on` is another.
+
+        Lists may be changed without being set: who depends on one gives the ids of its entries.
+        """
+        marks = (_edits[0], on)
+        found = self._derived.get(name)
+        if found is None or found[0] != marks:
+            found = self._derived[name] = (marks, make())
+        return cast(_T, found[1])
 
     @property
     def before_agent_callbacks(self) -> Callbacks:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, ClassVar, Literal, cast
+from typing import Any, ClassVar, Literal
 
 from google.genai import types
 from pydantic import Field, PrivateAttr
@@ -98,7 +98,7 @@ class LlmAgent(BaseAgent):
         self._check_config()
         for text in (self.instruction, self.global_instruction):
             if isinstance(text, str) and "{" in text:
-                self._derived[text] = BraceTemplate(text)
+                self.derive(text, lambda text=text: BraceTemplate(text))
         if isinstance(self.model, str) and self.model:
             _ = self.own_model
         if self.output_schema is not None:
@@ -118,10 +118,7 @@ class LlmAgent(BaseAgent):
     @property
     def flow(self) -> Flow:
         """The flow in use: the given or the default one, with the agent's callbacks."""
-        flow = cast(Flow | None, self._derived.get("flow"))
-        if flow is None:
-            flow = self._derived["flow"] = (self._given_flow or _DEFAULT_FLOW).with_callbacks(self._own_callbacks())
-        return flow
+        return self.derive("flow", lambda: (self._given_flow or _DEFAULT_FLOW).with_callbacks(self._own_callbacks()))
 
     def _own_callbacks(self) -> FlowCallbacks:
         return FlowCallbacks(
@@ -150,10 +147,7 @@ class LlmAgent(BaseAgent):
             chosen = self.DEFAULT_MODEL
         if isinstance(chosen, BaseLlm):
             return chosen
-        model = cast(BaseLlm | None, self._derived.get(("model", chosen)))
-        if model is None:
-            model = self._derived["model", chosen] = LLMRegistry.new_llm(chosen)
-        return model
+        return self.derive("model", lambda: LLMRegistry.new_llm(chosen), chosen)
 
     @property
     def canonical_model(self) -> BaseLlm:
@@ -169,10 +163,7 @@ class LlmAgent(BaseAgent):
     @property
     def own_tools(self) -> Sequence[RunnableTool | RunnableToolset]:
         """`tools` with functions made tools, and the tools that delegation adds. Made again when they change."""
-        marks = (*map(id, self.tools), self.mode, *((c.name, getattr(c, "mode", None)) for c in self.sub_agents))
-        if self._derived.get("tool_marks") != marks:
-            self._derived.update(tool_marks=marks, tools=self._make_tools())
-        return cast(list[RunnableTool | RunnableToolset], self._derived["tools"])
+        return self.derive("tools", self._make_tools, *map(id, self.tools), *map(id, self.sub_agents))
 
     def _make_tools(self) -> list[RunnableTool | RunnableToolset]:
         made: list[Any] = [self._as_tool(tool) for tool in self.tools]

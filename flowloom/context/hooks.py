@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass, fields
 from inspect import isawaitable
 from typing import Any
+
+_log = logging.getLogger("flowloom.plugins")
 
 Callback = Callable[..., Any]
 Callbacks = tuple[Callback, ...]
@@ -88,3 +91,12 @@ async def tell_all(callbacks: Iterable[Callable[..., Awaitable[None] | None]], *
         answer = callback(**arguments)
         if answer is not None:
             await answer
+
+
+async def tell_of_error(callbacks: Iterable[Callable[..., Awaitable[None] | None]], **arguments: Any) -> None:
+    """Tell every callback about an error; one that fails itself is reported, and hides nothing."""
+    for callback in callbacks:
+        try:
+            await tell_all((callback,), **arguments)
+        except Exception:
+            _log.exception("The callback %r failed while it was told of an error.", callback)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol
+from collections.abc import AsyncGenerator, Callable, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol, TypeVar
 
 from google.genai import types
 
@@ -15,6 +15,9 @@ from flowloom.models.request import LlmRequest
 if TYPE_CHECKING:
     from flowloom.context.context import Context, ReadonlyContext
     from flowloom.context.invocation import InvocationContext
+
+
+_T = TypeVar("_T")
 
 
 class RunnableTool(Protocol):
@@ -66,9 +69,8 @@ class AnyAgent(Protocol):
     def before_agent_callbacks(self) -> Callbacks: ...
     @property
     def after_agent_callbacks(self) -> Callbacks: ...
-    @property
-    def derived(self) -> dict[Any, Any]:
-        """Values computed from the agent's fields, by name; emptied when a field is set."""
+    def derive(self, name: Any, make: Callable[[], _T], *on: Any) -> _T:
+        """What `make` computes from agents' fields; made again when one is set, or `on` is another."""
         ...
 
     def run_async(self, parent_context: InvocationContext) -> AsyncGenerator[Event, None]: ...

@@ -23,12 +23,12 @@ _MODES = ("task", "single_turn")
 
 def delegates_of(agent: AnyAgent) -> dict[str, AnyAgent]:
     """The sub-agents that are called like functions, by name."""
-    found: dict[str, AnyAgent] = {}
-    for child in agent.sub_agents:
-        llm_agent = as_llm_agent(child)
-        if llm_agent is not None and llm_agent.mode in _MODES:
-            found[child.name] = child
-    return found
+    return agent.derive("delegates", lambda: _delegates_among(agent.sub_agents), *map(id, agent.sub_agents))
+
+
+def _delegates_among(agents: Sequence[AnyAgent]) -> dict[str, AnyAgent]:
+    called = (agent for agent in map(as_llm_agent, agents) if agent is not None and agent.mode in _MODES)
+    return {agent.name: agent for agent in called}
 
 
 def delegated_calls(

@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, Callable
 from typing import TYPE_CHECKING
 
-from flowloom.context import InvocationContext
+from flowloom.context import Context, InvocationContext
+from flowloom.context.hooks import tell_of_error
 from flowloom.context.run import INTERRUPTED
 from flowloom.events.event import Event
 from flowloom.flow.delegation import close_task, delegated_context
@@ -51,12 +52,14 @@ async def _record_all(ctx: InvocationContext, start: Callable[[InvocationContext
 
 
 async def settle_failure(ctx: InvocationContext, error: Exception) -> list[Event]:
-    """Make the history legal after an error, and store the one event that tells of it (decision 31)."""
+    """Make the history legal after an error, store the one event that tells of it (decision 31), tell the plugins."""
     run = ctx.run
     events = await run.answer_open_calls(ctx, f"The run failed before this call gave a result: {error}")
     failed = run.failed_context or ctx
     run.failed_context = None
     events.append(await run.record(failed, error_event(failed, error)))
+    await tell_of_error(run.hooks.on_agent_error, agent=failed.agent, callback_context=Context(failed), error=error)
+    await tell_of_error(run.hooks.on_run_error, invocation_context=ctx, error=error)
     return events
 
 

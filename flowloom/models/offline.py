@@ -40,6 +40,7 @@ _TRANSFER = "transfer_to_agent"
 _SET_RESPONSE = "set_model_response"
 _FINISH = "finish_task"
 _NAME = r"[A-Z][\w-]+(?:\s[A-Z][\w-]+)*"
+_REFERENCE = re.compile(r"\b(?:it|that|this|that one|the (?:first|cheapest|best)(?: one)?)\b", re.I)
 _MAX_CALLS = 4
 """How many calls of one tool a list of names in the message may lead to."""
 _OWN_TOOL_FACTOR = 1.25
@@ -213,7 +214,7 @@ class _Turn:
         view = self.view
         again = view.functions.get(view.previous.name) if view.previous else None
         if again is not None and len(plain_words(view.ask)) <= 8 and not plan.hand_to:
-            filled = Filler(view.ask, facts={}, known=self.known).arguments(again)
+            filled = Filler(view.ask, known=self.known).arguments(again)
             changed = {k: v for k, v in filled.args.items() if filled.found}
             if changed and not set(stems(view.ask)) <= self.known:
                 plan.calls = [call_part(None, again.name, {**view.previous.args, **changed})]  # type: ignore[union-attr]
@@ -244,11 +245,13 @@ class _Turn:
 
     def _filler(self, clause: str | None = None, whole: str | None = None) -> Filler:
         view = self.view
-        facts: dict[str, Any] = dict(view.previous.args) if view.previous and clause is None else {}
+        facts: dict[str, Any] = {}
+        if view.previous is not None and _REFERENCE.search(view.ask):
+            _collect(view.previous.result, facts)
         for done in view.done:
             _collect(done.result, facts)
-        facts.update(view.given)
-        return Filler(view.ask if clause is None else clause, view.ask, view.earlier, facts, self.known, whole)
+        text = view.ask if clause is None else clause
+        return Filler(text, view.ask, view.earlier, view.given, facts, self.known, whole)
 
     def _calls(self, function: Function, clause: str) -> tuple[list[types.Part], list[str]]:
         """The calls of a function that a part of the message asks for, or what is missing for them.

@@ -36,6 +36,7 @@ _KINDS: list[tuple[str, frozenset[str]]] = [
     )
 ]
 _FROM = frozenset("from source base origin start departure".split())
+_LASTING = frozenset({"place", "date", "month", "nationality", "currency", "unit"})
 _CHOICES = ("anyOf", "oneOf", "allOf")
 _MAX_DEPTH = 4
 
@@ -53,18 +54,22 @@ class Filled:
 class Filler:
     """Fills arguments from `clause`, then the whole `message`, then what was said `earlier` (latest first).
 
-    `facts` are values known by name, such as results; `known` stems that are no content. With `whole` set nothing
+    `given` are values that the message itself has by name, `facts` those that results have; `known` are stems that
+    are no content. With `whole` set nothing
     stays missing: it is the text for what has to be said, and every other type gets its plainest value.
     """
 
     clause: str
     message: str = ""
     earlier: Sequence[str] = ()
+    given: Mapping[str, Any] = field(default_factory=dict[str, Any])
     facts: Mapping[str, Any] = field(default_factory=dict[str, Any])
     known: Collection[str] = ()
     whole: str | None = None
     _definitions: dict[str, Any] = field(default_factory=dict[str, Any])
     _sources: list[Evidence] = field(default_factory=list[Evidence])
+    _current: int = 0
+    """How many of the sources are of the message at hand."""
 
     def arguments(self, function: Function) -> Filled:
         """The arguments of one call."""
@@ -73,8 +78,9 @@ class Filler:
     def filled(self, schema: dict[str, Any]) -> Filled:
         """An object of this schema."""
         self._definitions = schema.get("$defs") or {}
-        texts = dict.fromkeys(text for text in (self.clause, self.message, *self.earlier) if text)
-        self._sources = [Evidence(text, self.known) for text in texts]
+        current = dict.fromkeys(text for text in (self.clause, self.message) if text)
+        self._sources = [Evidence(text, self.known) for text in (*current, *self.earlier)]
+        self._current = len(current)
         return self._object(schema, 0)
 
     def value(self, schema: dict[str, Any]) -> Any:
@@ -125,9 +131,17 @@ class Filler:
     # -- one value -------------------------------------------------------------------------------------
 
     def _value(self, name: str, schema: dict[str, Any], required: bool, depth: int) -> Any:
-        """What was said about a parameter; None for nothing."""
-        if name in self.facts and _fits(self.facts[name], schema):
-            return self.facts[name]
+        """What is known of a parameter; None for nothing."""
+        fact = self.facts.get(name)
+        if name in self.given and _fits(self.given[name], schema):
+            return self.given[name]
+        if fact is not None and _fits(fact, schema) and _kind_of(name) in ("", "free"):
+            return fact
+        said = self._said(name, schema, required, depth)
+        return fact if said is None and fact is not None and _fits(fact, schema) else said
+
+    def _said(self, name: str, schema: dict[str, Any], required: bool, depth: int) -> Any:
+        """What the texts say about a parameter."""
         if schema.get("const") is not None:
             return schema["const"]
         if schema.get("enum"):
@@ -145,7 +159,7 @@ class Filler:
         return self._text(name, schema, required)
 
     def _one_of(self, values: Sequence[Any]) -> Any:
-        for source in self._sources[:2]:
+        for source in self._sources[: self._current]:
             words = plain_words(source.text)
             parts = {stem(word) for word in words}
             joined = f" {' '.join(words)} "
@@ -165,7 +179,7 @@ class Filler:
 
     def _number(self, name: str, schema: dict[str, Any], required: bool) -> int | float | None:
         nouns = set(stems(f"{name} {schema.get('description', '')}"))
-        for source in self._sources if required else self._sources[:2]:
+        for source in self._sources if required else self._sources[: self._current]:
             number = source.number(nouns, only_beside=not required)
             if number is not None:
                 return int(number) if number == int(number) or _type_of(schema) == "integer" else number
@@ -176,7 +190,7 @@ class Filler:
         if items.get("enum"):
             words = {stem(word) for word in plain_words(self.message or self.clause)}
             return [value for value in items["enum"] if set(map(stem, plain_words(str(value)))) <= words]
-        for source in self._sources[:2]:
+        for source in self._sources[: self._current]:
             while len(values) < 12:
                 if _type_of(items) in ("integer", "number"):
                     value: Any = source.number()
@@ -196,8 +210,8 @@ class Filler:
         kind = "date" if schema.get("format") in ("date", "date-time") else _kind_of(name)
         if kind == "free":
             return self._free(required)
-        # optional parameters are taken from the message at hand only
-        for source in self._sources if required else self._sources[:2]:
+        # what was said before stands for what is left out, but a thing or a person has to be named again
+        for source in self._sources if required and kind in _LASTING else self._sources[: self._current]:
             found = self._typed(source, kind, name, required)
             if found is not None:
                 return _as_iso(found) if schema.get("format") == "date" else found

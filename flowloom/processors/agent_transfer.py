@@ -19,18 +19,21 @@ def agent_transfer(ctx: InvocationContext, request: LlmRequest) -> None:
     agent = ctx.llm_agent
     if agent is None or agent.mode in ("task", "single_turn"):
         return
-    targets = transfer_targets(agent, ctx.parent)
+    parent = ctx.parent
+    peers = () if parent is None else (id(parent), *map(id, parent.sub_agents))
+    offer = agent.derive("transfer", lambda: _offer(agent, parent), *map(id, agent.sub_agents), peers)
+    if offer is not None:
+        request.append_tools((offer[0],))
+        request.append_instructions((offer[1],))
+
+
+def _offer(agent: AnyLlmAgent, parent: AnyAgent | None) -> tuple[TransferToAgentTool, str] | None:
+    """The tool and the instruction; None if there is nobody to hand over to."""
+    targets = transfer_targets(agent, parent)
     if not targets:
-        return
-    parent = ctx.parent if any(target is ctx.parent for target in targets) else None
-    facts = (parent and parent.name, *((target.name, target.description) for target in targets))
-    made: tuple[object, TransferToAgentTool, str] | None = agent.derived.get("transfer")
-    if made is None or made[0] != facts:
-        names = [target.name for target in targets]
-        made = (facts, TransferToAgentTool(names), _instruction(targets, parent))
-        agent.derived["transfer"] = made
-    request.append_tools((made[1],))
-    request.append_instructions((made[2],))
+        return None
+    above = parent if any(target is parent for target in targets) else None
+    return TransferToAgentTool([target.name for target in targets]), _instruction(targets, above)
 
 
 def transfer_targets(agent: AnyLlmAgent, parent: AnyAgent | None) -> list[AnyAgent]:

@@ -43,12 +43,9 @@ def _own_config(agent: AnyLlmAgent) -> types.GenerateContentConfig:
     source = agent.generate_content_config
     if source is None:
         return shallow_copy(_EMPTY)
-    nested: list[str] | None = agent.derived.get("nested_config")
-    if nested is None:
-        nested = [n for n, v in source.__dict__.items() if v is not None and not isinstance(v, _PLAIN)]
-        agent.derived["nested_config"] = nested
     config = shallow_copy(source)
     fields = vars(config)
-    for name in nested:
-        fields[name] = copy.deepcopy(fields[name])
+    for name, value in fields.items():
+        if value is not None and not isinstance(value, _PLAIN):
+            fields[name] = copy.deepcopy(value)
     return config

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 
 from flowloom.context import InvocationContext
+from flowloom.context.protocols import AnyLlmAgent
 from flowloom.models.request import LlmRequest
 
 
@@ -18,14 +19,9 @@ def identity(ctx: InvocationContext, request: LlmRequest) -> None:
     agent = ctx.llm_agent
     if agent is None or agent.mode == "single_turn":
         return
-    text: str | None = agent.derived.get("identity")
-    if text is None:
-        text = f"You are the agent {_quoted(agent.name)}."
-        if agent.description:
-            text += f" What you are for: {_quoted(agent.description)}."
-        agent.derived["identity"] = text
-    request.append_instructions((text,))
+    request.append_instructions((agent.derive("identity", lambda: _sentences(agent)),))
 
 
-def _quoted(text: str) -> str:
-    return json.dumps(text, ensure_ascii=False)
+def _sentences(agent: AnyLlmAgent) -> str:
+    name, description = (json.dumps(text, ensure_ascii=False) for text in (agent.name, agent.description))
+    return f"You are the agent {name}." + (f" What you are for: {description}." if agent.description else "")

@@ -90,10 +90,7 @@ def _resolve(ctx: InvocationContext, source: Any, owner: AnyLlmAgent) -> str | A
     if isinstance(source, str):
         if "{" not in source:
             return source
-        template = owner.derived.get(source)
-        if template is None:
-            template = owner.derived[source] = BraceTemplate(source)
-        return template.render(ctx, owner.on_missing)
+        return owner.derive(source, lambda: BraceTemplate(source)).render(ctx, owner.on_missing)
     if isinstance(source, Template):
         return source.render(ctx, owner.on_missing)
     return _provided(source, ctx)

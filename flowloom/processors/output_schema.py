@@ -24,10 +24,7 @@ def output_schema(ctx: InvocationContext, request: LlmRequest) -> None:
     agent = ctx.llm_agent
     if agent is None or not needs_response_tool(ctx, agent):
         return
-    tool: SetModelResponseTool | None = agent.derived.get("response_tool")
-    if tool is None:
-        tool = agent.derived["response_tool"] = SetModelResponseTool(schema_of(agent))
-    request.append_tools((tool,))
+    request.append_tools((agent.derive("response_tool", lambda: SetModelResponseTool(schema_of(agent))),))
     request.append_instructions((_INSTRUCTION,))
 
 
@@ -40,7 +37,4 @@ def needs_response_tool(ctx: InvocationContext, agent: AnyLlmAgent) -> bool:
 
 def schema_of(agent: AnyLlmAgent) -> OutputSchema:
     """The agent's output schema, compiled once."""
-    schema: OutputSchema | None = agent.derived.get("output_schema")
-    if schema is None:
-        schema = agent.derived["output_schema"] = OutputSchema(agent.output_schema)
-    return schema
+    return agent.derive("output_schema", lambda: OutputSchema(agent.output_schema))

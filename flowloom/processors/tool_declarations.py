@@ -23,20 +23,17 @@ def tool_declarations(ctx: InvocationContext, request: LlmRequest) -> Awaitable[
     if agent is None:
         return None
     resolved = ctx.tools or ()
-    made: tuple[object, bool] | None = agent.derived.get("plain_tools")
-    if made is None or made[0] is not resolved:
-        all_plain = all(_is_plain(tool) for tool in resolved) and not any(map(is_toolset, agent.own_tools))
-        made = agent.derived["plain_tools"] = (resolved, all_plain)
-    if made[1]:
+    own = agent.own_tools
+    if agent.derive("plain_tools", lambda: all(map(_is_plain, own)), own):
         if resolved:
             request.append_tools(resolved)
         return None
-    return _ask(ctx, request, resolved, [entry for entry in agent.own_tools if is_toolset(entry)])
+    return _ask(ctx, request, resolved, [entry for entry in own if is_toolset(entry)])
 
 
-def _is_plain(tool: RunnableTool) -> bool:
-    """Whether a tool's hook does nothing but declare it, so that nobody has to be asked."""
-    return type(tool).process_llm_request is BaseTool.process_llm_request
+def _is_plain(tool: object) -> bool:
+    """Whether it is a tool whose hook does nothing but declare it, so that nobody has to be asked."""
+    return isinstance(tool, BaseTool) and type(tool).process_llm_request is BaseTool.process_llm_request
 
 
 async def _ask(

@@ -1,0 +1,22 @@
+"""The command line: `flowloom run PATH`. It needs the extra `cli`, which is loaded only when it is used."""
+
+from __future__ import annotations
+
+import sys
+
+_EXTRA = ("typer", "click", "rich", "prompt_toolkit")
+
+
+def main() -> None:
+    """Run the command line (spec: `flowloom --help`). Exits with 2 when the extra `cli` is not installed."""
+    try:
+        from flowloom.cli.commands import app
+    except ModuleNotFoundError as error:
+        if (error.name or "").split(".")[0] not in _EXTRA:
+            raise
+        print(
+            f"The command line needs the package `{error.name}`. Install it with:\n\n    pip install 'flowloom[cli]'",
+            file=sys.stderr,
+        )
+        raise SystemExit(2) from None
+    app(prog_name="flowloom")

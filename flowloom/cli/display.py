@@ -1,0 +1,158 @@
+"""What a chat looks like: the events of a run as lines, on a terminal in colour, elsewhere as plain text."""
+
+from __future__ import annotations
+
+import json
+import os
+from typing import Any, TextIO
+
+from rich.console import Console
+
+from flowloom.events import Event
+
+_HIDDEN = frozenset({"transfer_to_agent", "adk_request_confirmation"})
+_PLAIN_WIDTH = 160
+_UNPRINTABLE = {code: None for code in (*range(32), *range(127, 160)) if chr(code) not in "\n\t"}
+"""Characters that could steer the terminal; no model or tool may."""
+
+Speaker = tuple[str, str | None]
+"""An agent's name and its branch."""
+
+
+class Display:
+    """Shows the events of a run as they come.
+
+    One agent at a time writes on the open line. What others say meanwhile, in parallel, waits until it has finished.
+    """
+
+    def __init__(self, out: TextIO, err: TextIO) -> None:
+        self.is_terminal = out.isatty()
+        colour = "auto" if self.is_terminal and not os.environ.get("NO_COLOR") else None
+        for stream in (out, err):
+            if hasattr(stream, "reconfigure"):
+                stream.reconfigure(errors="replace")  # type: ignore[union-attr] - an answer must not fail to be shown
+        # without a colour system rich writes no escape sequence at all
+        self._out = _console(out, colour)
+        self._err = _console(err, colour if err.isatty() else None)
+        self._live: Speaker | None = None
+        self._thinking = False
+        self._waiting: list[Event] = []
+        self.failed = False
+        """Whether the turn that is shown has told of an error."""
+
+    # -- lines of the chat itself ----------------------------------------------------------------------
+
+    def notice(self, text: str) -> None:
+        """A remark of the command line's, beside the conversation."""
+        if text:
+            self._end_line()
+            self._write(self._err, text + "\n", "dim")
+
+    def error(self, text: str) -> None:
+        """What went wrong."""
+        self._end_line()
+        self._write(self._err, f"Error: {text}\n", "red")
+
+    def user(self, text: str) -> None:
+        """What the user said, where it is not seen already."""
+        self._write(self._out, "you: ", "bold")
+        self._write(self._out, text + "\n")
+
+    def question(self, text: str) -> None:
+        """What the user is asked, without an end of line."""
+        self._end_line()
+        self._write(self._out, text, "yellow")
+
+    # -- a turn ------------------------------------------------------------------------------------------
+
+    def begin_turn(self) -> None:
+        """Forget the turn before."""
+        self.failed = False
+
+    def show(self, event: Event) -> None:
+        """Show an event, or put it off while another agent is writing."""
+        speaker = (event.author, event.branch)
+        if self._live is not None and self._live != speaker:
+            if not event.partial:
+                self._waiting.append(event)
+            return
+        self._show(event, speaker)
+        if self._live is None:
+            self._catch_up()
+
+    def end_turn(self) -> None:
+        """End the open line, and show what still waits."""
+        self._end_line()
+        self._catch_up()
+
+    def _catch_up(self) -> None:
+        waiting, self._waiting = self._waiting, []
+        for event in waiting:
+            self._show(event, (event.author, event.branch))
+
+    def _show(self, event: Event, speaker: Speaker) -> None:
+        parts = (event.content.parts if event.content is not None else None) or ()
+        if event.partial:
+            for part in parts:
+                if part.text:
+                    self._speak(speaker, part.text, thought=bool(part.thought))
+            return
+        streamed = self._live == speaker
+        if not streamed:
+            for part in parts:
+                if part.text:
+                    self._speak(speaker, part.text, thought=bool(part.thought))
+        self._end_line()
+        asked = event.actions.requested_tool_confirmations  # their results come once the user has decided
+        for part in parts:
+            call, answer = part.function_call, part.function_response
+            if call is not None and call.name not in _HIDDEN:
+                args = ", ".join(f"{name}={_compact(value)}" for name, value in (call.args or {}).items())
+                self._step(event.author, f"calls {call.name}({args})")
+            elif answer is not None and answer.name not in _HIDDEN and answer.id not in asked:
+                self._step(event.author, f"got {answer.name}: {_compact(answer.response)}")
+            elif part.executable_code is not None:
+                self._step(event.author, f"runs code: {_compact(part.executable_code.code)}")
+            elif part.code_execution_result is not None:
+                self._step(event.author, f"got output: {_compact(part.code_execution_result.output)}")
+            elif part.inline_data is not None or part.file_data is not None:
+                data: Any = part.inline_data or part.file_data
+                self._step(event.author, f"sends a file ({data.mime_type})")
+        if event.actions.transfer_to_agent:
+            self._step(event.author, f"hands over to {event.actions.transfer_to_agent}")
+        if event.error_code:
+            self.failed = True
+            self._write(self._out, f"{event.author}: {event.error_code}: {event.error_message or ''}\n", "red")
+
+    def _speak(self, speaker: Speaker, text: str, *, thought: bool) -> None:
+        if self._live is not None and self._thinking != thought:
+            self._end_line()
+        if self._live is None:
+            self._live, self._thinking = speaker, thought
+            self._write(self._out, f"{speaker[0]}{' (thinks)' if thought else ''}: ", "dim" if thought else "bold cyan")
+        self._write(self._out, text, "dim" if thought else None)
+
+    def _step(self, author: str, text: str) -> None:
+        width = self._out.width if self.is_terminal else _PLAIN_WIDTH
+        line = f"  [{author}] {text}"
+        self._write(self._out, (line if len(line) <= width else line[: width - 1] + "…") + "\n", "dim")
+
+    def _end_line(self) -> None:
+        if self._live is not None:
+            self._live = None
+            self._write(self._out, "\n")
+
+    def _write(self, console: Console, text: str, style: str | None = None) -> None:
+        console.out(text.translate(_UNPRINTABLE), style=style, end="", highlight=False)
+        console.file.flush()
+
+
+def _console(stream: TextIO, colour: Any) -> Console:
+    return Console(
+        file=stream, color_system=colour, force_terminal=stream.isatty(), markup=False, emoji=False, highlight=False
+    )
+
+
+def _compact(value: Any) -> str:
+    """Data on one line."""
+    return json.dumps(value, ensure_ascii=False, default=repr)

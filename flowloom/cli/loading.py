@@ -1,0 +1,131 @@
+"""From a path to the agent in it (ADK's convention: `root_agent`, in the package or in its `agent.py`)."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+import traceback
+from dataclasses import dataclass
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from flowloom.agents import BaseAgent
+from flowloom.apps import App
+from flowloom.cli.usage_error import UsageError
+from flowloom.errors import FlowloomError, quoted_list
+from flowloom.plugins import BasePlugin
+
+
+@dataclass(slots=True)
+class Loaded:
+    """An agent to run, the name that its sessions are kept under, and the plugins of its app."""
+
+    name: str
+    agent: BaseAgent
+    plugins: list[BasePlugin]
+
+
+def load_app(path: Path) -> Loaded:
+    """The `app` or `root_agent` of a .py file, a package folder, or its `agent.py`. Raises `UsageError`."""
+    target = path.resolve()
+    if not target.exists():
+        raise UsageError(f"There is no file or folder `{path}`. Give the path of a .py file or of a package folder.")
+    if target.is_dir():
+        names = [name for name in ("__init__.py", "agent.py") if (target / name).is_file()]
+        if not names:
+            raise UsageError(
+                f"The folder `{path}` has neither `__init__.py` nor `agent.py`. Give a folder with an agent in it, "
+                f"or a .py file."
+            )
+    elif target.suffix != ".py":
+        raise UsageError(f"`{path}` is no .py file and no folder.")
+    name = target.stem if target.stem not in ("agent", "__init__") else target.parent.name
+    modules: list[ModuleType] = []
+    for module_name in _module_names(target):
+        module = _import(module_name, path)
+        _check_origin(module, target, path)
+        modules.append(module)
+        found = _app_in(module, name, path)
+        if found is not None:
+            return found
+    raise UsageError(_nothing_found(modules, path))
+
+
+def _module_names(target: Path) -> list[str]:
+    """The modules to look into, by full name; the folder that holds the outermost package comes onto `sys.path`."""
+    is_package = target.is_dir() or (target.parent / "__init__.py").is_file()
+    parts = [target.stem if target.is_file() else target.name]
+    top = target.parent
+    while is_package and (top / "__init__.py").is_file():
+        parts.insert(0, top.name)
+        top = top.parent
+    if any("." in part for part in parts):
+        raise UsageError(f"`{target}` cannot be imported, because there is a dot in its name. Rename it.")
+    if str(top) not in sys.path:
+        sys.path.insert(0, str(top))
+    name = ".".join(parts).removesuffix(".__init__")
+    if not target.is_dir():
+        return [name]
+    names = [name] if (target / "__init__.py").is_file() else []
+    return [*names, f"{name}.agent"] if (target / "agent.py").is_file() else names
+
+
+def _import(name: str, path: Path) -> ModuleType:
+    try:
+        return importlib.import_module(name)
+    except FlowloomError as error:
+        raise UsageError(f"`{path}` could not be loaded{_place(error)}: {error}") from error
+    except ModuleNotFoundError as error:
+        raise UsageError(
+            f"`{path}` could not be loaded{_place(error)}: there is no module `{error.name}`. Install what it belongs "
+            f"to in this environment, or correct the import."
+        ) from error
+    except (Exception, SystemExit) as error:
+        raise UsageError(
+            f"`{path}` could not be loaded{_place(error)}: {type(error).__name__}: {error}. Correct it, then run again."
+        ) from error
+
+
+def _place(error: BaseException) -> str:
+    """Where in the user's own files an import failed."""
+    if isinstance(error, SyntaxError) and error.filename:
+        return f" ({Path(error.filename).name}, line {error.lineno})"
+    own = Path(__file__).resolve().parent.parent
+    for frame in reversed(traceback.extract_tb(error.__traceback__)):
+        file = Path(frame.filename)
+        if file.is_file() and own not in file.resolve().parents and "importlib" not in file.parts:
+            return f" ({file.name}, line {frame.lineno})"
+    return ""
+
+
+def _check_origin(module: ModuleType, target: Path, path: Path) -> None:
+    """Raise if another module of that name was imported instead."""
+    origins = [getattr(module, "__file__", None), *getattr(module, "__path__", ())]
+    wanted = {target, target / "__init__.py", target / "agent.py"}
+    if not any(origin and Path(origin).resolve() in wanted for origin in origins):
+        raise UsageError(
+            f"`{path}` cannot be imported as `{module.__name__}`: another module has that name. Rename the file or "
+            f"folder."
+        )
+
+
+def _app_in(module: ModuleType, name: str, path: Path) -> Loaded | None:
+    app, agent = getattr(module, "app", None), getattr(module, "root_agent", None)
+    if isinstance(app, App):
+        return Loaded(app.name, app.root_agent, list(app.plugins))
+    if agent is None:
+        return None
+    if not isinstance(agent, BaseAgent):
+        raise UsageError(
+            f"`root_agent` in `{path}` is a `{type(agent).__module__}.{type(agent).__qualname__}`, and no flowloom "
+            f"agent. Make it an `LlmAgent` or another agent of `flowloom`."
+        )
+    return Loaded(name, agent, [])
+
+
+def _nothing_found(modules: list[ModuleType], path: Path) -> str:
+    values: list[Any] = [value for module in modules for value in vars(module).values()]
+    agents = {agent.name for agent in values if isinstance(agent, BaseAgent)}
+    hint = f" The agents in it are {quoted_list(sorted(agents))}." if agents else ""
+    return f"`{path}` defines no `root_agent`.{hint} Name the agent to run `root_agent`, or give an `App` as `app`."

@@ -1,0 +1,95 @@
+"""Which model answers: the agents' own, the one asked for, or the offline stand-in."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+
+from google.genai import types
+
+from flowloom.agents import BaseAgent, LlmAgent
+from flowloom.cli.usage_error import UsageError
+from flowloom.context import Context
+from flowloom.errors import FlowloomError
+from flowloom.models import BaseLlm, LLMRegistry
+from flowloom.models.offline import OfflineModel
+from flowloom.plugins import BasePlugin
+
+_KEYS = ("GOOGLE_API_KEY", "GEMINI_API_KEY")
+_VERTEX = ("GOOGLE_GENAI_USE_VERTEXAI", "GOOGLE_GENAI_USE_ENTERPRISE")
+_EXPLICIT = ("api_key", "credentials", "vertexai", "base_url")
+_SECONDS_PER_WORD = 0.02
+"""The pace of the offline model on a terminal, so that one sees it write."""
+
+
+class ModelOverride(BasePlugin):
+    """Lets another model answer for agents, without changing them."""
+
+    def __init__(self, model: BaseLlm, *, only_without_credentials: bool) -> None:
+        super().__init__("model_override")
+        self.model = model
+        self.only_without_credentials = only_without_credentials
+
+    async def before_agent_callback(self, *, agent: BaseAgent, callback_context: Context) -> types.Content | None:
+        ctx = callback_context.invocation_context
+        lineage = (agent, *reversed(ctx.lineage))
+        own = next((m for a in lineage if isinstance(a, LlmAgent) and (m := a.own_model) is not None), None)
+        if not self.only_without_credentials or _lacks_credentials(own):
+            ctx.model = self.model
+
+
+@dataclass(slots=True)
+class ModelChoice:
+    """The plugins that put the choice into effect, and what the person is told of it."""
+
+    plugins: list[BasePlugin]
+    notice: str
+
+    @classmethod
+    def of(cls, root: BaseAgent, name: str | None, *, watched: bool) -> ModelChoice:
+        """The choice for this environment; `watched` slows the offline model down. Raises `UsageError`."""
+        offline = OfflineModel(seconds_per_word=_SECONDS_PER_WORD if watched else 0.0)
+        if name is not None:
+            model = offline if name == offline.model else _model_named(name)
+            return cls([ModelOverride(model, only_without_credentials=False)], f"All agents use the model {name}.")
+        if has_credentials():
+            return cls([], "")
+        # agents of tools come up only in the run, so the plugin decides for each again
+        notice = (
+            "No Gemini key is set (GOOGLE_API_KEY or GEMINI_API_KEY), so the offline stand-in answers. "
+            "It compares words and knows nothing."
+        )
+        stands_in = any(_lacks_credentials(agent.own_model) for agent in _llm_agents(root))
+        return cls([ModelOverride(offline, only_without_credentials=True)], notice if stands_in else "")
+
+
+def has_credentials() -> bool:
+    """Whether the environment holds what Gemini needs: a key, or the settings of Vertex AI."""
+    vertex = any(os.environ.get(name, "").lower() in ("true", "1") for name in _VERTEX)
+    return vertex or any(os.environ.get(name) for name in _KEYS)
+
+
+def _model_named(name: str) -> BaseLlm:
+    try:
+        model = LLMRegistry.new_llm(name)
+    except FlowloomError as error:
+        raise UsageError(str(error)) from error
+    if model.backend is not None and not has_credentials():
+        raise UsageError(
+            f"The model `{name}` needs a key, and none is set. Set GOOGLE_API_KEY, or use `--model offline`."
+        )
+    return model
+
+
+def _lacks_credentials(model: BaseLlm | None) -> bool:
+    """Whether an agent's model cannot answer without what the environment does not hold."""
+    if model is None:
+        return True
+    return model.backend is not None and not any(getattr(model, name, None) for name in _EXPLICIT)
+
+
+def _llm_agents(root: BaseAgent) -> list[LlmAgent]:
+    agents: list[LlmAgent] = [root] if isinstance(root, LlmAgent) else []
+    for child in root.sub_agents:
+        agents += _llm_agents(child)
+    return agents
