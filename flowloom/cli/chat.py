@@ -61,6 +61,7 @@ class Chat:
         )
         self._loop = asyncio.Runner()
         self._left_open: set[str] = set()
+        self._current: asyncio.Task[None] | None = None
 
     def __enter__(self) -> Self:
         self._loop.__enter__()
@@ -74,6 +75,8 @@ class Chat:
         """Answer `message`, or one message after the other until there are no more; whether that one failed."""
         if message is not None:
             return not self._answer(message)
+        if self._reader.asks:
+            self._display.notice(f"Talk to {self._runner.agent.name}. Ctrl-C stops an answer, Ctrl-D leaves.")
         try:
             self._ask_what_is_open()  # by a session that was saved while it waited
             while (text := self._reader.message()) is not None:
@@ -101,10 +104,11 @@ class Chat:
         display = self._display
         display.begin_turn()
         try:
-            self._loop.run(self._show_turn(message))
+            self._loop.run(self._run_turn(message))
         except KeyboardInterrupt:
-            display.end_turn()
-            display.notice("Stopped. The conversation goes on with the next message.")
+            if self._current is not None and not self._current.done():  # a second one: a tool still blocks
+                self._loop.run(self._abandon_turn())
+                raise
             return False
         except Exception as error:
             if not display.failed:
@@ -113,6 +117,24 @@ class Chat:
         finally:
             self._file.save(self._session())
         return not display.failed
+
+    async def _run_turn(self, message: Message) -> None:
+        """Show a turn. One that is cancelled says so at once, and then waits for what still blocks."""
+        turn = self._current = asyncio.ensure_future(self._show_turn(message))
+        try:
+            await asyncio.shield(turn)
+        except asyncio.CancelledError:
+            turn.cancel()
+            self._display.interrupt()
+            self._display.notice("Stopped. The conversation goes on with the next message; Ctrl-C leaves.")
+            await asyncio.gather(turn, return_exceptions=True)
+            raise
+
+    async def _abandon_turn(self) -> None:
+        """Let a turn end without waiting for the tools that block it; its history becomes legal all the same."""
+        while self._current is not None and not self._current.done():
+            self._current.cancel()
+            await asyncio.sleep(0.01)
 
     async def _show_turn(self, message: Message) -> None:
         events = self._runner.run_async(

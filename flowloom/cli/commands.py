@@ -39,7 +39,9 @@ def flowloom(
 def run(
     path: Annotated[
         Path,
-        typer.Argument(help="A .py file or a package folder with `root_agent` or `app`.", show_default=False),
+        typer.Argument(
+            metavar="PATH", help="A .py file or a package folder with `root_agent` or `app`.", show_default=False
+        ),
     ],
     model: Annotated[
         str | None,
@@ -56,8 +58,11 @@ def run(
 ) -> None:
     """Chat with an agent in the terminal.
 
-    When the input is no terminal, each of its lines is a message. Without a Gemini key in the environment the offline
-    stand-in answers. Ctrl-C stops an answer; Ctrl-C or Ctrl-D at the prompt leaves.
+    When the input is no terminal, each of its lines is a message.
+
+    Without a Gemini key in the environment the offline stand-in answers.
+
+    Ctrl-C stops an answer; Ctrl-C or Ctrl-D at the prompt leaves.
     """
     display = Display(sys.stdout, sys.stderr)
     try:

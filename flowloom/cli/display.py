@@ -37,6 +37,7 @@ class Display:
         self._live: Speaker | None = None
         self._thinking = False
         self._waiting: list[Event] = []
+        self._missed: set[Speaker] = set()
         self.failed = False
         """Whether the turn that is shown has told of an error."""
 
@@ -68,13 +69,16 @@ class Display:
     def begin_turn(self) -> None:
         """Forget the turn before."""
         self.failed = False
+        self._missed.clear()
 
     def show(self, event: Event) -> None:
         """Show an event, or put it off while another agent is writing."""
         speaker = (event.author, event.branch)
+        if event.partial and (speaker in self._missed or self._live not in (None, speaker)):
+            self._missed.add(speaker)  # its complete event will tell it all
+            return
         if self._live is not None and self._live != speaker:
-            if not event.partial:
-                self._waiting.append(event)
+            self._waiting.append(event)
             return
         self._show(event, speaker)
         if self._live is None:
@@ -84,6 +88,12 @@ class Display:
         """End the open line, and show what still waits."""
         self._end_line()
         self._catch_up()
+
+    def interrupt(self) -> None:
+        """End the turn on a line of its own: the terminal has written ^C."""
+        if self.is_terminal and self._live is None:
+            self._write(self._out, "\n")
+        self.end_turn()
 
     def _catch_up(self) -> None:
         waiting, self._waiting = self._waiting, []
@@ -97,6 +107,7 @@ class Display:
                 if part.text:
                     self._speak(speaker, part.text, thought=bool(part.thought))
             return
+        self._missed.discard(speaker)
         streamed = self._live == speaker
         if not streamed:
             for part in parts:

@@ -10,7 +10,7 @@ from google.genai import types
 from flowloom.agents import BaseAgent, LlmAgent
 from flowloom.cli.usage_error import UsageError
 from flowloom.context import Context
-from flowloom.errors import FlowloomError
+from flowloom.errors import ModelNotFoundError
 from flowloom.models import BaseLlm, LLMRegistry
 from flowloom.models.offline import OfflineModel
 from flowloom.plugins import BasePlugin
@@ -55,10 +55,7 @@ class ModelChoice:
         if has_credentials():
             return cls([], "")
         # agents of tools come up only in the run, so the plugin decides for each again
-        notice = (
-            "No Gemini key is set (GOOGLE_API_KEY or GEMINI_API_KEY), so the offline stand-in answers. "
-            "It compares words and knows nothing."
-        )
+        notice = "No GOOGLE_API_KEY or GEMINI_API_KEY is set: the offline stand-in answers, by comparing words."
         stands_in = any(_lacks_credentials(agent.own_model) for agent in _llm_agents(root))
         return cls([ModelOverride(offline, only_without_credentials=True)], notice if stands_in else "")
 
@@ -72,8 +69,11 @@ def has_credentials() -> bool:
 def _model_named(name: str) -> BaseLlm:
     try:
         model = LLMRegistry.new_llm(name)
-    except FlowloomError as error:
-        raise UsageError(str(error)) from error
+    except ModelNotFoundError as error:
+        raise UsageError(
+            f"`{name}` is no model that is known here. Use a Gemini model such as `gemini-2.5-flash`, or `offline`; "
+            f"others have to be registered with `LLMRegistry` by the agent's own code."
+        ) from error
     if model.backend is not None and not has_credentials():
         raise UsageError(
             f"The model `{name}` needs a key, and none is set. Set GOOGLE_API_KEY, or use `--model offline`."

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import sys
-from typing import Any, Protocol
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Protocol
 
 from flowloom.cli.display import Display
+
+if TYPE_CHECKING:
+    from prompt_toolkit import PromptSession
 
 
 class Reader(Protocol):
@@ -50,7 +54,9 @@ class PromptReader:
 
     asks = True
 
-    def __init__(self) -> None:
+    @cached_property
+    def _sessions(self) -> tuple[PromptSession[str], PromptSession[str]]:
+        """The prompts for messages and for answers, each with its history; made when the first is shown."""
         from prompt_toolkit import PromptSession
         from prompt_toolkit.key_binding import KeyBindings
 
@@ -64,13 +70,12 @@ class PromptReader:
             else:
                 event.app.exit(exception=KeyboardInterrupt)
 
-        self._messages: PromptSession[str] = PromptSession(key_bindings=keys)
-        self._answers: PromptSession[str] = PromptSession(key_bindings=keys)
+        return PromptSession(key_bindings=keys), PromptSession(key_bindings=keys)
 
     def message(self) -> str | None:
         try:
             while True:
-                text = self._messages.prompt("you> ").strip()
+                text = self._sessions[0].prompt("you> ").strip()
                 if text:
                     return text
         except EOFError:
@@ -78,7 +83,7 @@ class PromptReader:
 
     def answer(self, question: str) -> str | None:
         try:
-            return self._answers.prompt(question).strip()
+            return self._sessions[1].prompt(question).strip()
         except (EOFError, KeyboardInterrupt):
             return None
 

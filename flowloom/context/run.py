@@ -138,15 +138,15 @@ class Run:
     totals: Totals = None  # type: ignore[assignment] - set below when not shared
     threads: Threads = None  # type: ignore[assignment]
     streaming: bool = None  # type: ignore[assignment] - as the config says, if not given
-    steps: dict[str, int] = field(default_factory=dict[str, int])
+    steps: dict[str, int] = field(default_factory=dict)
     """Model steps taken so far, by agent path."""
-    effect_counts: dict[tuple[str, int, str], int] = field(default_factory=dict[tuple[str, int, str], int])
-    open_calls: dict[str, OpenCall] = field(default_factory=dict[str, OpenCall])
-    waiting_calls: dict[str, OpenCall] = field(default_factory=dict[str, OpenCall])
+    effect_counts: dict[tuple[str, int, str], int] = field(default_factory=dict)
+    open_calls: dict[str, OpenCall] = field(default_factory=dict)
+    waiting_calls: dict[str, OpenCall] = field(default_factory=dict)
     """Calls of long-running tools, and requests to a person, that the user has not answered yet."""
-    resume_authors: set[str] = field(default_factory=set[str])
+    resume_authors: set[str] = field(default_factory=lambda: set())
     """Agents whose calls the user's message answers, until they have taken up their turn (decision 28)."""
-    handled_messages: set[tuple[str, str]] = field(default_factory=set[tuple[str, str]])
+    handled_messages: set[tuple[str, str]] = field(default_factory=lambda: set())
     """Agent path and event id of the decisions about tool calls that were carried out."""
     failed_context: InvocationContext | None = None
     """Where the first error of the run came from."""

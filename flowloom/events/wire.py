@@ -126,8 +126,8 @@ def _defaults_of(cls: type[BaseModel]) -> _Defaults:
     factories: list[tuple[str, Callable[[], Any]]] = []
     for name, field in cls.model_fields.items():
         if field.default_factory is not None:
-            factory = cast(Callable[[], Any], field.default_factory)
-            if isinstance(factory, type) and issubclass(factory, WireModel):
+            factory: Any = field.default_factory
+            if factory is field.annotation and issubclass(factory, WireModel):
                 factory = partial(factory.unvalidated, {})
             factories.append((name, factory))
         elif not field.is_required():

@@ -130,7 +130,8 @@ class Frame:
     async def begin(self, spans: Recorder | None) -> list[Event]:
         """Ask the before-agent callbacks (spec §17.3). Content ends the turn; a change of state alone is an event."""
         self.begun = True
-        ctx, events = self.ctx, list[Event]()
+        ctx = self.ctx
+        events: list[Event] = []
         if not self._bare:
             if spans is not None:
                 self.span = spans.start_agent(ctx)
@@ -199,7 +200,10 @@ class Frame:
         """Whether a model event asks for tools to be run."""
         if event.partial or event.content is None:
             return False
-        return any(part.function_call is not None for part in event.content.parts or ())
+        for part in event.content.parts or ():  # noqa: SIM110 - a generator costs more than the look
+            if part.function_call is not None:
+                return True
+        return False
 
     def finish_event(self, event: Event) -> Event:
         """Write the output key, if this event is the agent's final, non-empty text (spec §13.4, decision 18).

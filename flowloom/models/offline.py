@@ -155,7 +155,7 @@ class _Turn:
         view = self.view
         if self.exit is not None:
             return review(view)
-        if view.done or not (view.functions or view.targets) or (view.heard and not view.functions):
+        if view.done or not (view.functions or (view.targets and not (view.handed_over and view.parent))):
             return composed(view)
         return greeting(view) if is_small_talk(view.ask) else overview(view)
 
@@ -171,7 +171,8 @@ class _Turn:
             self._plan_clause(clause, ranked(clause, pool), open_targets, plan)
         if not plan.calls and not view.done and (not plan.hand_to or view.handed_over):
             self._plan_without_words(pool, plan)
-        if not (plan.calls or plan.hand_to or plan.question or view.done) and view.parent in open_targets:
+        idle = not (plan.calls or plan.hand_to or plan.question or view.done or view.handed_over)
+        if idle and view.parent in open_targets:
             plan.hand_to = view.parent
         plan.calls = _different(plan.calls)
         return plan
@@ -196,7 +197,7 @@ class _Turn:
             if name in self.called:
                 return
             calls, missing = self._calls(view.functions[name], clause)
-            if calls:
+            if calls or not missing:
                 plan.calls += calls
                 return
             # something else may find out what is missing
@@ -258,9 +259,12 @@ class _Turn:
 
         Several names where the function takes one make several calls.
         """
-        filled = self._filler(clause).arguments(function)
+        filler = self._filler(clause)
+        filled = filler.arguments(function)
         if filled.missing:
             return [], filled.missing
+        if self.view.done and all(filler.facts.get(key) == value for key, value in filled.args.items()):
+            return [], []  # results alone are no reason to call: something has to be asked for
         calls = [call_part(None, function.name, filled.args)]
         key, others = _further_names(clause, function, filled)
         calls += [call_part(None, function.name, {**filled.args, key: other}) for other in others]

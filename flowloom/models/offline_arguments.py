@@ -39,6 +39,7 @@ _FROM = frozenset("from source base origin start departure".split())
 _LASTING = frozenset({"place", "date", "month", "nationality", "currency", "unit"})
 _CHOICES = ("anyOf", "oneOf", "allOf")
 _MAX_DEPTH = 4
+_MAX_ITEMS = 12
 
 
 @dataclass(slots=True)
@@ -190,20 +191,16 @@ class Filler:
         if items.get("enum"):
             words = {stem(word) for word in plain_words(self.message or self.clause)}
             return [value for value in items["enum"] if set(map(stem, plain_words(str(value)))) <= words]
+        places = _kind_of(name) == "place"
         for source in self._sources[: self._current]:
-            while len(values) < 12:
-                if _type_of(items) in ("integer", "number"):
-                    value: Any = source.number()
-                    value = int(value) if value is not None and value == int(value) else value
-                elif _kind_of(name) == "place":
-                    value = source.name(("in", "to"))
-                else:
-                    value = source.quoted() or source.code() or source.name(())
-                if value is None:
-                    break
-                values.append(value)
-            if values:
-                break
+            numeric = _type_of(items) in ("integer", "number")
+            for take in (source.number,) if numeric else (source.quoted, source.code, source.name):
+                if places and take != source.name:
+                    continue
+                while len(values) < _MAX_ITEMS and (value := take()) is not None:
+                    values.append(int(value) if isinstance(value, float) and value.is_integer() else value)
+                if values:
+                    return values
         return values
 
     def _text(self, name: str, schema: dict[str, Any], required: bool) -> str | None:
@@ -291,7 +288,7 @@ def _rank(name: str, schema: dict[str, Any]) -> int:
     if kind in ("integer", "number"):
         return 2
     if kind != "string":
-        return 9
+        return 20  # lists take all that is left
     order = {
         "date": 0,
         "email": 0,

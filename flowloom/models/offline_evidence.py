@@ -140,7 +140,7 @@ class Evidence:
         """Where somebody is said to be from, as an adjective."""
         return self._take(match.span(1) for pattern in _NATIONALITY for match in pattern.finditer(self.text))
 
-    def name(self, links: Iterable[str], *, leave: int = 0, person: bool = False) -> str | None:
+    def name(self, links: Iterable[str] = (), *, leave: int = 0, person: bool = False) -> str | None:
         """The next name; rather one after a word of `links`, in their order.
 
         Without such a word, one that has none at all is preferred, and `leave` names stay for others; a name that

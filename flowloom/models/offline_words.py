@@ -49,11 +49,13 @@ def stem(word: str) -> str:
 def _bare(word: str) -> str:
     for ending in ("ing", "ed"):
         if word.endswith(ending) and len(word) > len(ending) + 2:
-            word = word.removesuffix(ending)
-            if len(word) > 3 and word[-1] == word[-2] and word[-1] not in "lsz":
-                word = word[:-1]
-            break
-    return word[:-1] if len(word) > 4 and word[-1] in "ey" else word
+            return _undoubled(word.removesuffix(ending))
+    return _undoubled(word[:-1]) if len(word) > 4 and word[-1] in "ey" else word
+
+
+def _undoubled(word: str) -> str:
+    """A word without the consonant that an ending doubled: planned, sunny."""
+    return word[:-1] if len(word) > 3 and word[-1] == word[-2] and word[-1] not in "lsz" else word
 
 
 def stems(text: str) -> list[str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any, Protocol, Self, cast
+from typing import Any, Protocol, Self
 
 from google.genai import types
 from pydantic import BaseModel, ConfigDict, Field
@@ -97,7 +97,7 @@ class LlmRequest(BaseModel):
                 declarations.append(declaration)
         if not declarations:
             return
-        groups: list[Any] = list(cast(list[Any], self.config.tools or ()))
+        groups: list[Any] = list(vars(self.config)["tools"] or ())
         for index, group in enumerate(groups):
             if isinstance(group, types.Tool) and group.function_declarations:
                 merged = shallow_copy(group)

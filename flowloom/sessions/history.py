@@ -12,7 +12,7 @@ import json
 import logging
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 from google.genai import types
 
@@ -29,8 +29,7 @@ HIDDEN_CALLS = frozenset({"adk_request_credential", "adk_request_confirmation"})
 FOREIGN_LEAD_IN = "For context, this happened elsewhere in the conversation:"
 
 
-@dataclass(frozen=True, slots=True)
-class Viewer:
+class Viewer(NamedTuple):
     """Who looks at a history, and how. Equal viewers share one projection."""
 
     agent: str

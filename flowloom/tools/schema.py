@@ -111,12 +111,8 @@ def describe_callable(
         try:
             hint = _hint_of(parameter, names, explained.get(parameter.name))
         except Exception as error:  # whatever evaluating somebody's text may raise
-            raise _refused(
-                title,
-                parameter,
-                f"has an annotation that cannot be resolved: {error}. Import the name where the module sees it when "
-                f"it runs (not under `TYPE_CHECKING` alone), or define it before the tool is made.",
-            ) from error
+            remedy = "Import the name where the module sees it when it runs, not under `TYPE_CHECKING` alone."
+            raise _refused(title, parameter, f"has an annotation that cannot be resolved: {error}. {remedy}") from error
         if hint is not Context:
             hints[parameter.name] = hint
         elif context is None:
@@ -163,24 +159,21 @@ def _refused(title: str, parameter: inspect.Parameter, problem: str) -> ToolSign
 def _names_around(home: Any) -> dict[str, Any]:
     """The names that an annotation of `home` may use when it is text (`from __future__ import annotations`)."""
     module = sys.modules.get(getattr(home, "__module__", None) or "", builtins)
-    names: dict[str, Any] = {**_CONTEXTS, **getattr(home, "__globals__", vars(module))}
+    known: dict[str, Any] = getattr(home, "__globals__", vars(module))
     # A local class that only an annotation mentions is not in the closure, but in the frame of the enclosing
     # function, which usually still runs when the tool is made.
     outer = home.__qualname__.rpartition(".<locals>.")[0]
     local: dict[str, Any] = {}
     frame = inspect.currentframe() if outer else None
     while frame is not None:
-        if (
-            f"{outer}.".startswith(f"{frame.f_code.co_qualname}.")
-            and frame.f_globals.get("__name__") == home.__module__
-        ):
-            local = frame.f_locals | local
+        if f"{outer}.".startswith(f"{frame.f_code.co_qualname}.") and frame.f_globals is known:
+            local = {**frame.f_locals, **local}
         frame = frame.f_back
     if inspect.isfunction(home):
         for name, cell in zip(home.__code__.co_freevars, home.__closure__ or (), strict=True):
             with suppress(ValueError):  # not assigned yet
                 local[name] = cell.cell_contents
-    return names | local
+    return {**_CONTEXTS, **known, **local}
 
 
 def _hint_of(parameter: inspect.Parameter, names: dict[str, Any], about: str | None) -> Any:
@@ -250,14 +243,9 @@ def _parameters(raw: Schema, signature: inspect.Signature) -> Schema:
             with suppress(PydanticSerializationError, ValueError):  # nothing that JSON can say
                 properties[name].setdefault("default", to_jsonable_python(default, inf_nan_mode="null"))
     recursive: dict[str, Schema] = {}
-    definitions = raw.get("$defs", {})
-    shown: Schema = {
-        "type": "object",
-        "properties": {name: _shown(held, definitions, recursive) for name, held in properties.items()},
-    }
-    if raw.get("required"):
-        shown["required"] = raw["required"]
-    return shown | ({"$defs": recursive} if recursive else {})
+    inside = {name: _shown(held, raw.get("$defs", {}), recursive) for name, held in properties.items()}
+    shown: Schema = {"type": "object", "properties": inside, "required": raw.get("required"), "$defs": recursive}
+    return {key: value for key, value in shown.items() if value or key == "properties"}
 
 
 def _shown(schema: Schema, definitions: Schema, recursive: Schema, above: tuple[str, ...] = ()) -> Schema:
@@ -266,14 +254,14 @@ def _shown(schema: Schema, definitions: Schema, recursive: Schema, above: tuple[
     Definitions that contain themselves stay, and are collected in `recursive`; `above` are those around `schema`.
     """
     name = schema.get("$ref", "").rpartition("/")[2]
-    if name in above:
-        if name not in recursive:
-            recursive[name] = {}  # so that it is not done again inside itself
-            recursive[name] = _shown(definitions[name], definitions, recursive, (name,))
-        return {"$ref": schema["$ref"]}
-    if name:
+    if name in above and name not in recursive:
+        recursive[name] = {}  # so that it is not done again inside itself
+        recursive[name] = _shown(definitions[name], definitions, recursive, (name,))
+    elif name and name not in above:
         beside = {key: value for key, value in schema.items() if key != "$ref"}
-        return _shown(definitions[name] | beside, definitions, recursive, (*above, name))
+        whole = _shown(definitions[name] | beside, definitions, recursive, (*above, name))
+        if name not in recursive:
+            return whole
     shown: Schema = {}
     for key, value in schema.items():
         if key in ("title", "discriminator") or (key, value) in (("additionalProperties", True), ("default", None)):

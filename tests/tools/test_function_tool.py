@@ -112,11 +112,25 @@ async def test_a_result_that_is_no_object_is_wrapped(value: Any, response: dict[
     assert await answered(give) == response
 
 
-@pytest.mark.parametrize("args", [{}, {"a": "x"}, {"a": 1, "c": 2}, {"a": None}])
+@pytest.mark.parametrize("args", [{}, {"a": "x"}, {"b": 1, "c": 2}, {"a": None}])
 async def test_arguments_that_do_not_fit_are_an_error(args: dict[str, Any]) -> None:
     """Wrong args; invalid input type."""
     with pytest.raises(ToolArgumentsError, match="add"):
         await ran(add, **args)
+
+
+async def test_arguments_that_the_function_does_not_take_are_dropped() -> None:
+    """A model that makes up an argument still gets its answer."""
+    assert await answered(add, a=1, c=2) == {"result": 2}
+
+
+async def test_arguments_of_any_name_reach_a_function_that_takes_them() -> None:
+    """A function with `**kwargs` is given what it does not declare."""
+
+    def collect(a: int, **rest: int) -> dict[str, int]:
+        return {"a": a, **rest}
+
+    assert await answered(collect, a="1", c=2) == {"a": 1, "c": 2}
 
 
 async def test_a_function_that_raises_is_an_error_for_the_model() -> None:

@@ -1,0 +1,112 @@
+"""The real command in a process of its own, behind pipes or a pseudo-terminal."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import pty
+import re
+import select
+import signal
+import struct
+import subprocess
+import sys
+import termios
+import time
+from pathlib import Path
+
+COMMAND = [sys.executable, "-m", "flowloom.cli"]
+ROOT = Path(__file__).resolve().parents[2]
+DESK = ROOT / "examples" / "travel_desk"
+_KEYS = ("GOOGLE_API_KEY", "GEMINI_API_KEY", "GOOGLE_GENAI_USE_VERTEXAI", "GOOGLE_GENAI_USE_ENTERPRISE", "NO_COLOR")
+_ESCAPES = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]|\x1b[=>]|\r")
+
+
+def environment(**extra: str) -> dict[str, str]:
+    """This environment without keys."""
+    kept = {name: value for name, value in os.environ.items() if name not in _KEYS}
+    return {**kept, "TERM": "xterm", "COLUMNS": "120", **extra}
+
+
+def flowloom(*args: str | Path, lines: str = "", **env: str) -> subprocess.CompletedProcess[str]:
+    """Run the command to its end, with these lines as its input."""
+    return subprocess.run(
+        [*COMMAND, *map(str, args)], input=lines, capture_output=True, text=True, env=environment(**env), timeout=60
+    )
+
+
+class Terminal:
+    """The command on a pseudo-terminal."""
+
+    def __init__(self, *args: str | Path, **env: str) -> None:
+        self._screen, other = pty.openpty()
+        fcntl.ioctl(other, termios.TIOCSWINSZ, struct.pack("HHHH", 40, 120, 0, 0))
+        self._seen = 0
+        self.process = subprocess.Popen(
+            [*COMMAND, *map(str, args)],
+            stdin=other,
+            stdout=other,
+            stderr=other,
+            env=environment(**env),
+            start_new_session=True,
+            preexec_fn=lambda: _control(other),
+        )
+        os.close(other)
+        self.raw = ""
+
+    @property
+    def text(self) -> str:
+        """What was written so far, without escape sequences."""
+        return _ESCAPES.sub("", self.raw)
+
+    def wait_for(self, wanted: str, seconds: float = 20.0) -> str:
+        """What was written up to and with `wanted`, since the last wait."""
+        begun = self._seen
+        ends = time.monotonic() + seconds
+        while (at := self.text.find(wanted, begun)) < 0:
+            if time.monotonic() > ends or not self._read():
+                raise AssertionError(f"{wanted!r} never came; the terminal shows:\n{self.text}")
+        self._seen = at + len(wanted)
+        return self.text[begun : self._seen]
+
+    def _read(self) -> bool:
+        ready, _, _ = select.select([self._screen], [], [], 0.2)
+        if not ready:
+            return True
+        try:
+            data = os.read(self._screen, 65536)
+        except OSError:  # the other side is closed
+            return False
+        # prompts ask where the cursor is, and wait for the answer
+        for _ in range(data.count(b"\x1b[6n")):
+            os.write(self._screen, b"\x1b[1;1R")
+        self.raw += data.decode(errors="replace")
+        return bool(data)
+
+    def type(self, keys: str) -> None:
+        os.write(self._screen, keys.encode())
+
+    def say(self, line: str) -> None:
+        self.type(line + "\r")
+
+    def interrupt(self) -> None:
+        """Ctrl-C."""
+        self.type("\x03")
+
+    def end(self, seconds: float = 20.0) -> int:
+        """Wait for the process to end; its exit code."""
+        ends = time.monotonic() + seconds
+        while self.process.poll() is None and time.monotonic() < ends:
+            self._read()
+        return self.process.wait(1)
+
+    def close(self) -> None:
+        if self.process.poll() is None:
+            os.killpg(self.process.pid, signal.SIGKILL)
+            self.process.wait()
+        os.close(self._screen)
+
+
+def _control(terminal: int) -> None:
+    """Make the terminal the process's own, so that Ctrl-C reaches it."""
+    fcntl.ioctl(terminal, termios.TIOCSCTTY, 0)
