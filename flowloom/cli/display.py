@@ -77,6 +77,8 @@ class Display:
         if event.partial and (speaker in self._missed or self._live not in (None, speaker)):
             self._missed.add(speaker)  # its complete event will tell it all
             return
+        if not event.partial:
+            self._missed.discard(speaker)
         if self._live is not None and self._live != speaker:
             self._waiting.append(event)
             return
@@ -107,7 +109,6 @@ class Display:
                 if part.text:
                     self._speak(speaker, part.text, thought=bool(part.thought))
             return
-        self._missed.discard(speaker)
         streamed = self._live == speaker
         if not streamed:
             for part in parts:

@@ -110,8 +110,9 @@ class ScriptedModel(BaseLlm):
         answer: Any = self._answers.pop(0)
         if isinstance(answer, Exception):
             raise answer
-        if isinstance(answer, list) and answer and isinstance(answer[0], LlmResponse):
-            for each in cast(list[LlmResponse], answer):
+        several = cast(list[Any], answer if isinstance(answer, list) else [])
+        if several and isinstance(several[0], LlmResponse):
+            for each in several:
                 yield each
             return
         response = response_of(answer)

@@ -58,7 +58,7 @@ root_agent = LlmAgent(
 
 @pytest.fixture
 def shepherd(tmp_path: Path) -> Path:
-    """A file with an agent: counting, shearing (asks first), ordering (runs on), sleeping (blocks), watching (waits)."""
+    """A file with an agent that counts, shears (asks first), orders (runs on), sleeps (blocks) and watches (waits)."""
     path = tmp_path / "shepherd.py"
     path.write_text(AGENT)
     return path
