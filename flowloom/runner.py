@@ -14,6 +14,7 @@ from flowloom.apps import App
 from flowloom.artifacts import BaseArtifactService, InMemoryArtifactService
 from flowloom.context import DirectEffects, Effects, InvocationContext, Run
 from flowloom.context.hooks import first_answer, tell_all
+from flowloom.context.run_config import default_run_config
 from flowloom.errors import (
     ConfigurationError,
     DuplicateAgentError,
@@ -281,7 +282,7 @@ class Runner:
             artifact_service=self.artifact_service,
             memory_service=self.memory_service,
             credential_service=self.credential_service,
-            config=run_config or RunConfig(),
+            config=run_config or default_run_config(),
             user_content=message,
             hooks=self.plugin_manager.hooks,
             effects=self.effects,

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ast
+import io
+import tokenize
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -36,6 +38,7 @@ PAIRS = {("plugins", "agents")}
 EDGES = ("cli/", "__init__.py", "models/registry.py")
 MAX_LINES = 500
 ENGINE_LINES = 8000
+NO_CODE = (tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER)
 
 
 def modules() -> list[Path]:
@@ -96,10 +99,23 @@ def test_every_room_has_a_floor() -> None:
     assert {room_of(path) for path in modules()} - {"__init__"} <= set(FLOOR_OF)
 
 
+def lines_of_code(path: Path) -> int:
+    """The lines that hold code: no blank line, no comment, no docstring."""
+    source = path.read_text()
+    code: set[int] = set()
+    for token in tokenize.generate_tokens(io.StringIO(source).readline):
+        if token.type not in NO_CODE:
+            code.update(range(token.start[0], token.end[0] + 1))
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str):
+            code.difference_update(range(node.lineno, (node.end_lineno or node.lineno) + 1))
+    return len(code)
+
+
 def test_the_engine_reads_in_an_afternoon() -> None:
-    """Everything but models, test kit and command line stays under 8,000 lines."""
+    """Everything but models, test kit and command line stays under 8,000 lines of code."""
     engine = [path for path in modules() if room_of(path) not in ("models", "testing", "cli")]
-    assert sum(len(path.read_text().splitlines()) for path in engine) < ENGINE_LINES
+    assert sum(map(lines_of_code, engine)) < ENGINE_LINES
 
 
 def test_google_genai_types_are_the_only_part_of_it_outside_the_adapter() -> None:

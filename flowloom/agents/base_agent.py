@@ -40,7 +40,7 @@ class BaseAgent(BaseModel):
     name: str
     description: str = ""
     """What the agent is for, in a sentence: other agents decide by it."""
-    sub_agents: list[BaseAgent] = Field(default_factory=list["BaseAgent"])
+    sub_agents: list[BaseAgent] = Field(default_factory=list)
     before_agent_callback: AgentCallback | list[AgentCallback] | None = None
     after_agent_callback: AgentCallback | list[AgentCallback] | None = None
 

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Sequence
+import signal
+import sys
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
 from typing import Any, Self
 
 from google.genai import types
@@ -120,15 +123,16 @@ class Chat:
 
     async def _run_turn(self, message: Message) -> None:
         """Show a turn. One that is cancelled says so at once, and then waits for what still blocks."""
-        turn = self._current = asyncio.ensure_future(self._show_turn(message))
-        try:
-            await asyncio.shield(turn)
-        except asyncio.CancelledError:
-            turn.cancel()
-            self._display.interrupt()
-            self._display.notice("Stopped. The conversation goes on with the next message; Ctrl-C leaves.")
-            await asyncio.gather(turn, return_exceptions=True)
-            raise
+        with _woken_by_interrupts():
+            turn = self._current = asyncio.ensure_future(self._show_turn(message))
+            try:
+                await asyncio.shield(turn)
+            except asyncio.CancelledError:
+                turn.cancel()
+                self._display.interrupt()
+                self._display.notice("Stopped. The conversation goes on with the next message; Ctrl-C leaves.")
+                await asyncio.gather(turn, return_exceptions=True)
+                raise
 
     async def _abandon_turn(self) -> None:
         """Let a turn end without waiting for the tools that block it; its history becomes legal all the same."""
@@ -184,6 +188,24 @@ class Chat:
             self._display.notice("No answer; the call is declined.")
         confirmed = (answer or "").lower() in _YES
         return response_part(call.id, _CONFIRMATION, {"confirmed": confirmed})
+
+
+@contextmanager
+def _woken_by_interrupts() -> Generator[None]:
+    """Wake the event loop for an interrupt that comes just before it goes to sleep.
+
+    asyncio's handler for Ctrl-C runs only when the loop wakes up; a handler of the loop's own makes signals wake it.
+    """
+    loop, handler = asyncio.get_running_loop(), signal.getsignal(signal.SIGINT)
+    if sys.platform != "win32":  # there loops have no such handlers
+        loop.add_signal_handler(signal.SIGINT, lambda: None)
+        signal.signal(signal.SIGINT, handler)
+    try:
+        yield
+    finally:
+        if sys.platform != "win32":
+            loop.remove_signal_handler(signal.SIGINT)
+            signal.signal(signal.SIGINT, handler)
 
 
 def open_calls(events: Sequence[Event]) -> list[types.FunctionCall]:

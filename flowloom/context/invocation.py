@@ -13,7 +13,7 @@ from flowloom.context.effects import DIRECT_EFFECTS, EffectKey, Effects
 from flowloom.context.hooks import NO_CALLBACKS, NO_HOOKS, FlowCallbacks, Hooks
 from flowloom.context.protocols import as_llm_agent
 from flowloom.context.run import Run, Usage
-from flowloom.context.run_config import RunConfig
+from flowloom.context.run_config import RunConfig, default_run_config
 from flowloom.events.event import Event
 from flowloom.events.ids import new_id
 from flowloom.events.response import LlmResponse
@@ -85,7 +85,7 @@ class InvocationContext:
                 else artifact_service,
                 memory_service=InMemoryMemoryService() if isinstance(memory_service, _InMemory) else memory_service,
                 credential_service=credential_service,
-                config=run_config or RunConfig(),
+                config=run_config or default_run_config(),
                 user_content=user_content,
                 hooks=NO_HOOKS if plugin_manager is None else plugin_manager.hooks,
                 effects=effects,

@@ -8,10 +8,11 @@ from google.genai import types
 
 from flowloom.events.wire import shallow_copy
 
-_PART = types.Part()
-_CONTENT = types.Content()
-_CALL = types.FunctionCall()
-_RESPONSE = types.FunctionResponse()
+# made without validation, because building these types' validators would cost every start 10 ms
+_PART = types.Part.model_construct()
+_CONTENT = types.Content.model_construct()
+_CALL = types.FunctionCall.model_construct()
+_RESPONSE = types.FunctionResponse.model_construct()
 
 
 def text_part(text: str, *, thought: bool | None = None) -> types.Part:

@@ -9,11 +9,10 @@ from google.genai import types
 from flowloom.context import InvocationContext
 from flowloom.context.protocols import AnyLlmAgent
 from flowloom.events.wire import shallow_copy
-from flowloom.models.request import LlmRequest
+from flowloom.models.request import EMPTY_CONFIG, LlmRequest
 from flowloom.processors.model_choice import model_of
 from flowloom.processors.output_schema import needs_response_tool
 
-_EMPTY = types.GenerateContentConfig()
 _PLAIN = (str, int, float, bool, bytes)
 
 
@@ -42,7 +41,7 @@ def _own_config(agent: AnyLlmAgent) -> types.GenerateContentConfig:
     """A copy that shares nothing that could be changed with the agent's."""
     source = agent.generate_content_config
     if source is None:
-        return shallow_copy(_EMPTY)
+        return shallow_copy(EMPTY_CONFIG)
     config = shallow_copy(source)
     fields = vars(config)
     for name, value in fields.items():

@@ -115,7 +115,7 @@ class ScriptedModel(BaseLlm):
             for each in several:
                 yield each
             return
-        response = response_of(answer)
+        response = response_of(cast(Answer, answer))
         if stream and self.stream_chunks:
             for chunk in chunks_of(response, self.chunk_size):
                 yield chunk
@@ -144,7 +144,7 @@ class FunctionModel(BaseLlm):
         answer: Any = await given if isawaitable(given) else given
         if isinstance(answer, Exception):
             raise answer
-        response = response_of(answer)
+        response = response_of(cast(Answer, answer))
         if stream and self.stream_chunks:
             for chunk in chunks_of(response, self.chunk_size):
                 yield chunk

@@ -160,4 +160,4 @@ class AgentTool(BaseTool):
         llm_agent = as_llm_agent(self.agent)
         if llm_agent is None or llm_agent.output_schema is None or not text:
             return text
-        return OutputSchema(llm_agent.output_schema).parse(text)
+        return llm_agent.derive("output_schema", lambda: OutputSchema(llm_agent.output_schema)).parse(text)
