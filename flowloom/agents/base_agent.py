@@ -23,6 +23,10 @@ AgentCallback = Callable[..., Any]
 """`(callback_context) -> Content | None`, sync or async."""
 
 
+def _no_agents() -> list[BaseAgent]:
+    return []
+
+
 class BaseAgent(BaseModel):
     """An agent: a value that says how to behave. Running does not change it.
 
@@ -40,7 +44,7 @@ class BaseAgent(BaseModel):
     name: str
     description: str = ""
     """What the agent is for, in a sentence: other agents decide by it."""
-    sub_agents: list[BaseAgent] = Field(default_factory=list)
+    sub_agents: list[BaseAgent] = Field(default_factory=_no_agents)
     before_agent_callback: AgentCallback | list[AgentCallback] | None = None
     after_agent_callback: AgentCallback | list[AgentCallback] | None = None
 
