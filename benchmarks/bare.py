@@ -14,15 +14,18 @@ from benchmarks import script
 
 
 async def add(a: int, b: int) -> dict[str, int]:
+    """Add two numbers."""
     return {"sum": a + b}
 
 
 async def wait(seconds: float) -> dict[str, float]:
+    """Wait without blocking."""
     await asyncio.sleep(seconds)
     return {"waited": seconds}
 
 
 def block(seconds: float) -> dict[str, float]:
+    """Wait and block."""
     time.sleep(seconds)
     return {"blocked": seconds}
 
@@ -35,42 +38,36 @@ TOOLS: dict[str, Any] = {"add": add, "wait": wait, "block": _block}
 
 
 class Engine:
-    """One case on the bare loop."""
+    """One case on the bare loop; `size` is the number of exchanges in the history."""
 
     def __init__(self, case: str, size: int) -> None:
         self.case = case
-        self.history: list[types.Content] = []
-        for number in range(size):
-            if case == "big":
-                self.history.append(script.calls("add", {"a": number, "b": 1}))
-                answer = types.FunctionResponse(name="add", response={"page": script.BIG})
-                self.history.append(types.Content(role="user", parts=[types.Part(function_response=answer)]))
-            else:
-                self.history.append(types.Content(role="user", parts=[types.Part(text="Please go on.")]))
-                self.history.append(script.text("It is done."))
+        self.history = [content for number in range(size) for _, content in script.exchange(case, number)]
 
     async def start(self) -> None:
         return
 
-    async def model(self, contents: list[types.Content], config: types.GenerateContentConfig) -> types.Content:
-        return script.answer(self.case, contents)
+    async def model(
+        self, case: str, contents: list[types.Content], config: types.GenerateContentConfig
+    ) -> types.Content:
+        return script.answer(case, contents)
 
     async def stream(self, contents: list[types.Content]) -> AsyncIterator[types.Content]:
         for _ in range(script.CHUNKS):
             yield types.Content(role="model", parts=[types.Part(text="chunk ")])
         yield types.Content(role="model", parts=[types.Part(text="chunk " * script.CHUNKS)])
 
-    async def turn(self, number: int) -> int:
+    async def turn(self) -> int:
         contents = self.history.copy()
-        contents.append(types.Content(role="user", parts=[types.Part(text="Please go on.")]))
-        seen = 0
-        if self.case == "stream":
+        contents.append(types.Content(role="user", parts=[types.Part(text=script.QUESTION)]))
+        seen, case = 0, self.case
+        if case == "stream":
             async for chunk in self.stream(contents):
                 seen += len(chunk.parts or ())
             return seen
-        config = types.GenerateContentConfig(system_instruction="You are a helper.")
+        config = types.GenerateContentConfig(system_instruction=script.ROOT_INSTRUCTION)
         while True:
-            content = await self.model(contents, config)
+            content = await self.model(case, contents, config)
             contents.append(content)
             seen += 1
             asked = [part.function_call for part in content.parts or () if part.function_call is not None]
@@ -79,8 +76,9 @@ class Engine:
             for call in asked:
                 call.id = str(uuid.uuid4())
             if asked[0].name == "transfer_to_agent":
-                results = [{}]
-                config = types.GenerateContentConfig(system_instruction="You are the helper.")
+                results: list[Any] = [{}]
+                config = types.GenerateContentConfig(system_instruction=script.HELPER_INSTRUCTION)
+                case = "text"
             elif len(asked) == 1:
                 results = [await TOOLS[asked[0].name or ""](**(asked[0].args or {}))]
             else:

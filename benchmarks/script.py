@@ -6,6 +6,9 @@ from google.genai import types
 
 CHUNKS = 200
 BIG = "x" * 20_000
+QUESTION = "Please go on."
+ROOT_INSTRUCTION = "You are a helper."
+HELPER_INSTRUCTION = "You are the helper."
 
 
 def text(words: str) -> types.Content:
@@ -22,16 +25,29 @@ def calls(name: str, *arguments: dict[str, object]) -> types.Content:
 
 
 def answer(case: str, contents: list[types.Content]) -> types.Content:
-    """What the model says in a case, by the latest content: a call for a user's text, a text for results."""
+    """What the model says in a case: a call for a user's text, a text for results."""
     last = (contents[-1].parts or [types.Part()])[-1]
-    if case in ("text", "history", "tree", "big", "stream") or last.function_response is not None:
+    if last.function_response is not None:
         return text("It is done.")
-    if last.text is not None and not last.text.startswith("Please"):
-        return text("It is done.")  # another agent's words, told to this one
     if case == "transfer":
         return calls("transfer_to_agent", {"agent_name": "helper"})
+    if case in ("tool", "concurrent"):
+        return calls("add", {"a": 1, "b": 2})
     if case == "async_tools":
         return calls("wait", *({"seconds": 0.02} for _ in range(20)))
     if case == "blocking_tools":
         return calls("block", *({"seconds": 0.05} for _ in range(8)))
-    return calls("add", {"a": 1, "b": 2})
+    return text("It is done.")
+
+
+def exchange(case: str, number: int) -> list[tuple[str, types.Content]]:
+    """One exchange of a history, with its authors."""
+    if case != "big":
+        question = types.Content(role="user", parts=[types.Part(text=QUESTION)])
+        return [("user", question), ("root", text("It is done."))]
+    call = types.FunctionCall(id=f"c{number}", name="add", args={"a": number, "b": 1})
+    result = types.FunctionResponse(id=f"c{number}", name="add", response={"page": BIG})
+    return [
+        ("root", types.Content(role="model", parts=[types.Part(function_call=call)])),
+        ("root", types.Content(role="user", parts=[types.Part(function_response=result)])),
+    ]

@@ -7,6 +7,7 @@ import asyncio
 import contextlib
 import inspect
 import io
+import os
 import re
 import sys
 from collections.abc import Iterator
@@ -25,7 +26,7 @@ PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"\]\((?!https?://)([^)\s]+)\)")
 HEADING = re.compile(r"^#+ (.+)$", re.MULTILINE)
-KEYS = ("GOOGLE_API_KEY", "GEMINI_API_KEY", "GOOGLE_GENAI_USE_VERTEXAI", "GOOGLE_GENAI_USE_ENTERPRISE")
+SETTINGS = re.compile("(GOOGLE|GEMINI|OTEL)_")
 
 
 class Example(NamedTuple):
@@ -70,8 +71,8 @@ def anchors_of(page: Path) -> set[str]:
 @pytest.fixture
 def module(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     """Where a page's examples live: a module, so that annotations in them are found; without keys and telemetry."""
-    for key in KEYS:
-        monkeypatch.delenv(key, raising=False)
+    for name in filter(SETTINGS.match, list(os.environ)):
+        monkeypatch.delenv(name)
     monkeypatch.setattr(trace, "_TRACER_PROVIDER", None)
     monkeypatch.setattr(trace, "_TRACER_PROVIDER_SET_ONCE", Once())
     made = ModuleType("page")

@@ -251,16 +251,18 @@ class InvocationContext:
     def new_event(self, values: dict[str, Any]) -> Event:
         """An event of this agent, here and now; `values` are its fields, not validated."""
         run = self.run
-        fields: dict[str, Any] = {
-            "invocation_id": run.invocation_id,
-            "author": self.agent.name,
-            "branch": self.branch,
-            "isolation_scope": self.isolation_scope,
-            "id": run.effects.new_id(self),
-            "timestamp": run.effects.now(self),
-        }
-        fields.update(values)
-        return Event.unvalidated(fields)
+        effects = run.effects
+        return Event.unvalidated(
+            {
+                "invocation_id": run.invocation_id,
+                "author": self.agent.name,
+                "branch": self.branch,
+                "isolation_scope": self.isolation_scope,
+                "id": effects.new_id(self),
+                "timestamp": effects.now(self),
+                **values,
+            }
+        )
 
     def response_event(self, response: LlmResponse, values: dict[str, Any]) -> Event:
         """An event of this agent that carries a model's response."""

@@ -157,7 +157,10 @@ class ModelCall:
             response = shallow_copy(response)  # response processors may write to it, and a model may give it twice
         if content is None or not content.parts:
             return response
-        if all(part.function_call is None or part.function_call.id for part in content.parts):
+        for part in content.parts:
+            if part.function_call is not None and not part.function_call.id:
+                break
+        else:
             return response
         known = None if response.partial else self._minted.copy()
         parts: list[types.Part] = []
@@ -194,13 +197,10 @@ class ModelCall:
         values: dict[str, Any] = {}
         content = response.content
         if content is not None and content.parts:
-            long_running = [
-                part.function_call.id
-                for part in content.parts
-                if part.function_call is not None and self._is_long_running(part.function_call.name)
-            ]
-            if long_running:
-                values["long_running_tool_ids"] = long_running
+            for part in content.parts:
+                call = part.function_call
+                if call is not None and self._is_long_running(call.name):
+                    values.setdefault("long_running_tool_ids", []).append(call.id)
             if not content.role:
                 values["content"] = shallow_copy(content)
                 values["content"].role = "model"

@@ -11,7 +11,6 @@ from pydantic import BaseModel, ConfigDict, Field
 from flowloom.errors import DuplicateToolError
 from flowloom.events.wire import shallow_copy
 
-
 EMPTY_CONFIG = types.GenerateContentConfig.model_construct()
 """A config without settings, to be copied; made without building its validator, which costs 10 ms."""
 

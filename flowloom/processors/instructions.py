@@ -81,7 +81,7 @@ def _append_content(request: LlmRequest, content: types.Content) -> None:
     if all(part.text is not None for part in content.parts or ()):
         request.append_instructions(content)
         return
-    before = request.config.system_instruction
+    before: Any = vars(request.config)["system_instruction"]
     lead = [types.Part(text=before)] if isinstance(before, str) and before else []
     request.config.system_instruction = types.Content(role=content.role, parts=[*lead, *(content.parts or ())])
 

@@ -113,7 +113,7 @@ class BraceTemplate:
             variable = _read_variable(match.group(), source.count("\n", 0, match.start()) + 1)
             if variable is None:
                 continue
-            pieces += [_raw(source[end : match.start()]), "{{ v[%d] }}" % len(self._variables)]
+            pieces += [_raw(source[end : match.start()]), f"{{{{ v[{len(self._variables)}] }}}}"]
             self._variables.append(variable)
             end = match.end()
         self.is_plain = not self._variables
@@ -181,8 +181,8 @@ def _read_variable(written: str, line: int) -> _Variable | None:
 
 
 def _raw(text: str) -> str:
-    """Literal text in Jinja2 source."""
-    return "{{ " + repr(text) + " }}" if "{" in text else text
+    """Literal text in Jinja2 source, which would read braces, and carriage returns as line ends."""
+    return "{{ " + repr(text) + " }}" if "{" in text or "\r" in text else text
 
 
 def _value_of(variable: _Variable, ctx: InvocationContext, state: Mapping[str, Any], on_missing: OnMissing) -> str:

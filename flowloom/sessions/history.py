@@ -210,9 +210,12 @@ class _View:
         shown = _for_model(content, self._viewer.keeps_call_ids)
         if shown is None:
             return
-        if any(part.inline_data is not None or part.file_data is not None for part in shown.parts or ()):
-            self.projection.media.append(len(self.projection.contents))
-        self.projection.contents.append(shown)
+        contents = self.projection.contents
+        for part in shown.parts or ():
+            if part.inline_data is not None or part.file_data is not None:
+                self.projection.media.append(len(contents))
+                break
+        contents.append(shown)
 
     def rebuild(self, events: Sequence[Event]) -> None:
         """Build the view from the whole log."""

@@ -88,7 +88,7 @@ def _result_part(output: str | None = "1", outcome: types.Outcome = OK) -> types
 async def _respond(ctx: InvocationContext, response: LlmResponse) -> list[Event]:
     """The events of the response processor, recorded as a flow records them."""
     produced = code_execution_response(ctx, LlmRequest(), response)
-    return [await ctx.run.record(ctx, event) async for event in produced]
+    return [] if produced is None else [await ctx.run.record(ctx, event) async for event in produced]
 
 
 def _outcome(event: Event) -> types.CodeExecutionResult:
