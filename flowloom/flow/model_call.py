@@ -172,7 +172,8 @@ class ModelCall:
                 part = shallow_copy(part)
                 vars(part)["function_call"] = named
             parts.append(part)
-        response = shallow_copy(response)
+        if response.partial:
+            response = shallow_copy(response)
         new = shallow_copy(content)
         vars(new)["parts"] = parts
         vars(response)["content"] = new

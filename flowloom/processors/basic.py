@@ -7,9 +7,8 @@ import copy
 from google.genai import types
 
 from flowloom.context import InvocationContext
-from flowloom.context.protocols import AnyLlmAgent
 from flowloom.events.wire import shallow_copy
-from flowloom.models.request import EMPTY_CONFIG, LlmRequest
+from flowloom.models.request import LlmRequest
 from flowloom.processors.model_choice import model_of
 from flowloom.processors.output_schema import needs_response_tool
 
@@ -21,12 +20,12 @@ def basic(ctx: InvocationContext, request: LlmRequest) -> None:
 
     Reads: model, `generate_content_config`, `output_schema`, mode and tools of the agent; labels of the run.
     Writes: `model`, `config`.
-    Must come after: nothing; it replaces the config, so all that append to it come later.
+    Must come after: nothing; it may replace the config, so all that append to it come later.
     """
     agent = ctx.llm_agent
     if agent is None:
         return
-    config = _own_config(agent)
+    config = request.config if agent.generate_content_config is None else _copy(agent.generate_content_config)
     vars(request).update(model=model_of(ctx).model, config=config)  # a tenth of what two assignments cost
     run_config = ctx.run.config
     if run_config.labels:
@@ -37,11 +36,8 @@ def basic(ctx: InvocationContext, request: LlmRequest) -> None:
         request.set_output_schema(agent.output_schema)
 
 
-def _own_config(agent: AnyLlmAgent) -> types.GenerateContentConfig:
-    """A copy that shares nothing that could be changed with the agent's."""
-    source = agent.generate_content_config
-    if source is None:
-        return shallow_copy(EMPTY_CONFIG)
+def _copy(source: types.GenerateContentConfig) -> types.GenerateContentConfig:
+    """A copy that shares nothing that could be changed."""
     config = shallow_copy(source)
     fields = vars(config)
     for name, value in fields.items():
