@@ -16,6 +16,7 @@ _HOMES = {
     "artifacts": "ArtifactVersion BaseArtifactService InMemoryArtifactService",
     "context": "CallbackContext Context DirectEffects EffectKey Effects InvocationContext Limits ReadonlyContext "
     "RunConfig StreamingMode ToolContext ToolThreadPoolConfig Usage",
+    "context.hooks": "FlowCallbacks",
     "errors": "AgentNameError AgentNotFoundError AlreadyExistsError ArtifactNotFoundError ConfigurationError "
     "ConfirmationRejectedError ConfirmationRequiredError ContextError DuplicateAgentError DuplicateToolError "
     "FlowloomError Halt HistoryError IncompleteStreamError InputValidationError LimitExceededError "
@@ -30,14 +31,16 @@ _HOMES = {
     "models.aggregator": "StreamingAggregator",
     "models.gemini": "Gemini",
     "models.offline": "OfflineModel",
+    "models.retry": "RetryOptions",
     "plugins": "BasePlugin PluginManager",
     "processors": "Contents Template inject_session_state",
     "processors.code_executors": "BaseCodeExecutor BuiltInCodeExecutor CodeExecutionInput CodeExecutionResult "
-    "LocalCodeExecutor",
+    "File LocalCodeExecutor",
     "processors.planners": "BasePlanner BuiltInPlanner PlanReActPlanner",
     "runner": "InMemoryRunner Runner",
     "sessions": "BaseSessionService GetSessionConfig InMemorySessionService ListSessionsResponse Session State Viewer "
     "visible",
+    "telemetry": "configure_telemetry",
     "tools": "AgentTool BaseTool BaseToolset FunctionTool LoadArtifactsTool LoadMemoryTool LongRunningFunctionTool "
     "PreloadMemoryTool TransferToAgentTool exit_loop load_artifacts load_memory preload_memory transfer_to_agent",
 }

@@ -69,6 +69,7 @@ from flowloom.context import (
 from flowloom.context import (
     Usage as Usage,
 )
+from flowloom.context.hooks import FlowCallbacks as FlowCallbacks
 from flowloom.errors import (
     AgentNameError as AgentNameError,
 )
@@ -234,6 +235,7 @@ from flowloom.models.gemini import (
 from flowloom.models.offline import (
     OfflineModel as OfflineModel,
 )
+from flowloom.models.retry import RetryOptions as RetryOptions
 from flowloom.plugins import (
     BasePlugin as BasePlugin,
 )
@@ -261,6 +263,7 @@ from flowloom.processors.code_executors import (
 from flowloom.processors.code_executors import (
     CodeExecutionResult as CodeExecutionResult,
 )
+from flowloom.processors.code_executors import File as File
 from flowloom.processors.code_executors import (
     LocalCodeExecutor as LocalCodeExecutor,
 )
@@ -303,6 +306,7 @@ from flowloom.sessions import (
 from flowloom.sessions import (
     visible as visible,
 )
+from flowloom.telemetry import configure_telemetry as configure_telemetry
 from flowloom.tools import (
     AgentTool as AgentTool,
 )
@@ -386,7 +390,9 @@ __all__ = [
     "Event",
     "EventActions",
     "EventCompaction",
+    "File",
     "Flow",
+    "FlowCallbacks",
     "FlowloomError",
     "FunctionTool",
     "Gemini",
@@ -433,6 +439,7 @@ __all__ = [
     "PreloadMemoryTool",
     "ProcessorError",
     "ReadonlyContext",
+    "RetryOptions",
     "RunConfig",
     "Runner",
     "SearchMemoryResponse",
@@ -455,6 +462,7 @@ __all__ = [
     "TransferToAgentTool",
     "Usage",
     "Viewer",
+    "configure_telemetry",
     "exit_loop",
     "inject_session_state",
     "load_artifacts",

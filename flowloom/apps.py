@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import re
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from flowloom.agents import BaseAgent
-from flowloom.errors import ConfigurationError
+from flowloom.errors import ConfigurationError, bad_fields
 from flowloom.plugins import BasePlugin
 
 _NAME = re.compile(r"[\w-]+")
@@ -26,7 +26,10 @@ class App(BaseModel):
     plugins: list[BasePlugin] = Field(default_factory=list[BasePlugin])
 
     def __init__(self, **fields: object) -> None:
-        super().__init__(**fields)
+        try:
+            super().__init__(**fields)
+        except ValidationError as error:
+            raise bad_fields(f"App `{fields.get('name', '')}`", type(self).model_fields, error) from error
         if not _NAME.fullmatch(self.name) or self.name == "user":
             raise ConfigurationError(
                 f"`{self.name}` is no name for an app: use letters, digits, `_` and `-`, and not `user`."

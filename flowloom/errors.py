@@ -9,6 +9,8 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable
 
+from pydantic import ValidationError
+
 
 def closest_first(name: str, available: Iterable[str]) -> list[str]:
     """`available`, sorted, with the best match for `name` moved to the front."""
@@ -33,6 +35,18 @@ class FlowloomError(Exception):
 
 class ConfigurationError(FlowloomError, ValueError):
     """Something was put together in a way that cannot run. Raised when it is built, not when it runs."""
+
+
+def bad_fields(what: str, names: Iterable[str], error: ValidationError) -> ConfigurationError:
+    """The error for values that a pydantic model refused: which field of `what`, why, and what was probably meant."""
+    problems: list[str] = []
+    for problem in error.errors(include_url=False, include_context=False, include_input=False):
+        place = ".".join(map(str, problem["loc"]))
+        if problem["type"] == "extra_forbidden":
+            problems.append(f"`{place}` is no field; the closest is `{closest_first(place, names)[0]}`")
+        else:
+            problems.append(f"`{place}`: {problem['msg']}")
+    return ConfigurationError(f"{what} cannot be made: {'; '.join(problems)}.")
 
 
 class AgentNameError(ConfigurationError):

@@ -6,11 +6,11 @@ import re
 from collections.abc import AsyncGenerator, Callable, Mapping
 from typing import Any, ClassVar, Self, TypeVar, cast
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from flowloom.context import InvocationContext
 from flowloom.context.hooks import Callbacks, as_callbacks
-from flowloom.errors import AgentNameError, ConfigurationError, DuplicateAgentError, NotSupportedError
+from flowloom.errors import AgentNameError, ConfigurationError, DuplicateAgentError, NotSupportedError, bad_fields
 from flowloom.events.event import Event
 from flowloom.flow import run_agent
 
@@ -53,7 +53,11 @@ class BaseAgent(BaseModel):
     def __init__(self, **fields: Any) -> None:
         object.__setattr__(self, "_derived", dict[Any, tuple[Any, Any]]())
         object.__setattr__(self, "_parent", None)
-        super().__init__(**fields)
+        try:
+            super().__init__(**fields)
+        except ValidationError as error:
+            what = f"{type(self).__name__} `{fields.get('name', '')}`"
+            raise bad_fields(what, type(self).model_fields, error) from error
         # checked here and not in validators: pydantic would wrap the errors
         self._check_name()
         self._adopt_sub_agents()

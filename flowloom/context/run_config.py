@@ -6,8 +6,9 @@ from enum import Enum
 from typing import Any, Literal
 
 from google.genai import types
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from flowloom.errors import bad_fields
 from flowloom.events.wire import shallow_copy
 from flowloom.sessions.service import GetSessionConfig
 
@@ -44,7 +45,7 @@ class ToolThreadPoolConfig(BaseModel):
 
 
 class RunConfig(BaseModel):
-    """Settings of one run."""
+    """Settings of one run. Raises `ConfigurationError` for a field that is not there, or a value that does not fit."""
 
     model_config = ConfigDict(extra="forbid", arbitrary_types_allowed=True, defer_build=True)
 
@@ -70,6 +71,12 @@ class RunConfig(BaseModel):
     response_modalities: list[str] | None = None
     speech_config: types.SpeechConfig | None = None
     support_cfc: bool = False
+
+    def __init__(self, **fields: Any) -> None:
+        try:
+            super().__init__(**fields)
+        except ValidationError as error:
+            raise bad_fields("RunConfig", type(self).model_fields, error) from error
 
 
 _DEFAULT = RunConfig.model_construct()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import AsyncGenerator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Any, Self
 
 from flowloom.context import InvocationContext
@@ -152,7 +152,9 @@ class Flow:
         lines.append(
             f"{number:>4}  {'(tools)':<{width}}  The calls in the answer, at once; then from 1 again, or hand over."
         )
-        return "\n".join(lines)
+        hooks = {each.name: len(getattr(self._callbacks, each.name)) for each in fields(self._callbacks)}
+        given = [f"{hook} × {count}" for hook, count in hooks.items() if count]
+        return "\n".join([*lines, *([f"      callbacks: {', '.join(given)}"] if given else [])])
 
     __repr__ = __str__
 

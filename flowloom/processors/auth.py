@@ -7,7 +7,7 @@ from flowloom.models.request import LlmRequest
 
 
 def auth(ctx: InvocationContext, request: LlmRequest) -> None:
-    """Nothing yet: credential requests are kept out of the contents, and no tool of this release makes one.
+    """Nothing yet: no tool of this release asks for credentials.
 
     Reads: nothing.
     Writes: nothing.

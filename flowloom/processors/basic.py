@@ -16,7 +16,7 @@ _PLAIN = (str, int, float, bool, bytes)
 
 
 def basic(ctx: InvocationContext, request: LlmRequest) -> None:
-    """The model's name, and a private copy of the agent's generation config, with its output schema.
+    """The model's name, and the agent's generation config with its output schema.
 
     Reads: model, `generate_content_config`, `output_schema`, mode and tools of the agent; labels of the run.
     Writes: `model`, `config`.

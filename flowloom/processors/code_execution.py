@@ -36,7 +36,7 @@ DATA_FILES = {"text/csv": ".csv", "text/tab-separated-values": ".tsv"}
 
 
 def code_execution(ctx: InvocationContext, request: LlmRequest) -> None:
-    """How the model can have code run; code and results of earlier steps in the form that it writes and reads.
+    """How the model can have code run; earlier code and results as it writes and reads them.
 
     Reads: code executor of the agent, `model`, `contents`.
     Writes: `config.tools` (the model runs code) or `config.system_instruction` and code, results and data files in
@@ -63,7 +63,7 @@ def code_execution(ctx: InvocationContext, request: LlmRequest) -> None:
 def code_execution_response(
     ctx: InvocationContext, request: LlmRequest, response: LlmResponse
 ) -> AsyncGenerator[Event, None] | None:
-    """Code in a complete response is run: one event with the code, one with its result, and no other.
+    """Run the code in a complete response: one event with the code, one with its result.
 
     What follows the code in the response is dropped, because it was written without having seen the result. A
     response that calls a function first is left as it is, and so is every one after too many failures in a row.

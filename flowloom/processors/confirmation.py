@@ -19,7 +19,7 @@ from flowloom.tools.confirmation import CONFIRMATION_CALL, follow_ups
 
 
 def confirmation(ctx: InvocationContext, request: LlmRequest) -> Awaitable[list[Event]] | None:
-    """Run the tool calls that the latest message of the user approves or rejects, in the order they were asked.
+    """Run the tool calls that the user's message approves or rejects, in the order asked.
 
     Reads: the session's events back to the request for confirmation; `ctx.tools`.
     Writes: events: the tools' results, and what follows from them (another request, a final answer).

@@ -13,7 +13,7 @@ from flowloom.processors.model_choice import model_of
 
 
 def file_uploads(ctx: InvocationContext, request: LlmRequest) -> None:
-    """Clear the display names of files in the request, for the Gemini API only. The session keeps them.
+    """Clear the display names of files, which the Gemini API refuses. The session keeps them.
 
     Reads: the model's backend, `contents`.
     Writes: `contents[i].parts[j].inline_data.display_name` and `.file_data.display_name`.

@@ -15,7 +15,7 @@ _INSTRUCTION = (
 
 
 def output_schema(ctx: InvocationContext, request: LlmRequest) -> None:
-    """The tool by which a model that cannot combine a response schema with tools delivers its answer.
+    """The tool to answer with, for models that take no response schema beside tools.
 
     Reads: output schema, mode and tools of the agent; what the model can do.
     Writes: `tools_dict`, `config.tools`, `config.system_instruction`.

@@ -8,11 +8,12 @@ from typing import Any
 import pytest
 from google.genai import types
 from kit import Chat, agent, call, collect, context, event, said, story
-from pydantic import ValidationError, field_validator
+from pydantic import field_validator
 
 from flowloom import (
     AgentNameError,
     BaseAgent,
+    ConfigurationError,
     Context,
     DuplicateAgentError,
     Event,
@@ -151,7 +152,7 @@ def test_a_clone_is_a_tree_of_its_own() -> None:
 
 
 def test_fields_that_do_not_exist_are_refused() -> None:
-    with pytest.raises(ValidationError, match="instrucion"):
+    with pytest.raises(ConfigurationError, match="`instrucion` is no field; the closest is `instruction`"):
         LlmAgent(name="a", instrucion="typo")
 
 
@@ -167,7 +168,7 @@ def test_decision_34_subclasses_add_fields_and_validators() -> None:
             return value
 
     assert Strict(name="a", level=3).level == 3
-    with pytest.raises(ValidationError, match="positive"):
+    with pytest.raises(ConfigurationError, match="positive"):
         Strict(name="a", level=0)
 
 
