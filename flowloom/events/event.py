@@ -67,13 +67,12 @@ class Event(LlmResponse):
         parts = self.content.parts if self.content is not None else None
         if not parts:
             return True
-        if any(part.function_call is not None for part in parts):
-            return False
-        if self.error_code:
-            return True
-        if any(part.function_response is not None for part in parts):
-            return False
-        return parts[-1].code_execution_result is None
+        answered = False
+        for part in parts:
+            if part.function_call is not None:
+                return False
+            answered = answered or part.function_response is not None
+        return bool(self.error_code) or not (answered or parts[-1].code_execution_result is not None)
 
     def has_trailing_code_execution_result(self) -> bool:
         """Whether the last part is the result of executed code."""

@@ -23,7 +23,7 @@ def text_part(text: str, *, thought: bool | None = None) -> types.Part:
     return part
 
 
-def content_of(role: str, parts: list[types.Part]) -> types.Content:
+def content_of(role: str | None, parts: list[types.Part]) -> types.Content:
     """A content of these parts; the list is kept, not copied."""
     content = shallow_copy(_CONTENT)
     vars(content)["role"] = role

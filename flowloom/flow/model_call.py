@@ -261,4 +261,7 @@ def is_thought_only(event: Event) -> bool:
     """Whether a complete event holds thoughts and nothing else (spec §1.4); the model is then asked again."""
     if event.partial or event.content is None or not event.content.parts:
         return False
-    return all(part.thought for part in event.content.parts)
+    for part in event.content.parts:  # noqa: SIM110 - a generator costs more than the look
+        if not part.thought:
+            return False
+    return True

@@ -18,6 +18,7 @@ from google.genai import types
 
 from flowloom.events.event import Event
 from flowloom.events.ids import CLIENT_CALL_PREFIX
+from flowloom.events.parts import content_of, text_part
 from flowloom.events.wire import shallow_copy
 from flowloom.sessions.rearrange import HistoryItem, rearrange
 
@@ -265,7 +266,7 @@ class _View:
             rest = [part for part in content.parts if not _is_hidden(part)]
             if not rest:
                 return None
-            content = types.Content(role=content.role, parts=rest)
+            content = content_of(content.role, rest)
             calls = [part.function_call.id or "" for part in rest if part.function_call is not None]
             responses = [part.function_response.id or "" for part in rest if part.function_response is not None]
         teller = event.author
@@ -342,9 +343,7 @@ def _compacted(events: list[Event]) -> list[Event]:
 def _transcription_of(event: Event) -> HistoryItem | None:
     for role, heard in (("user", event.input_transcription), ("model", event.output_transcription)):
         if heard is not None and heard.text:
-            return HistoryItem(
-                types.Content(role=role, parts=[types.Part(text=heard.text)]), [], [], transcription=role
-            )
+            return HistoryItem(content_of(role, [text_part(heard.text)]), [], [], transcription=role)
     return None
 
 
@@ -361,7 +360,7 @@ def _merge_transcriptions(items: list[HistoryItem]) -> list[HistoryItem]:
         texts.append((item.content.parts or [types.Part()])[0].text or "")
         following = items[index + 1].transcription if index + 1 < len(items) else None
         if following != item.transcription:
-            spoken = types.Content(role=item.transcription, parts=[types.Part(text="".join(texts))])
+            spoken = content_of(item.transcription, [types.Part(text="".join(texts))])
             merged.append(HistoryItem(spoken, [], [], transcription=item.transcription))
             texts = []
     return merged
@@ -394,19 +393,19 @@ def foreign_content(author: str, content: types.Content, thoughts: bool = False)
         if part.thought and not thoughts:
             continue
         if part.text:
-            parts.append(types.Part(text=f"[{author}] said: {part.text}"))
+            parts.append(text_part(f"[{author}] said: {part.text}"))
         elif part.function_call is not None:
             call = part.function_call
-            parts.append(types.Part(text=f"[{author}] called tool `{call.name}` with parameters: {_json(call.args)}"))
+            parts.append(text_part(f"[{author}] called tool `{call.name}` with parameters: {_json(call.args)}"))
         elif part.function_response is not None:
             answer = part.function_response
             text = f"[{author}] tool `{answer.name}` returned: {_json(answer.response)}"
-            parts.append(types.Part(text=text))
+            parts.append(text_part(text))
         elif not _is_empty(part) and part.thought_signature is None:
             parts.append(part)
     if not parts:
         return None
-    return types.Content(role="user", parts=[types.Part(text=FOREIGN_LEAD_IN), *parts])
+    return content_of("user", [text_part(FOREIGN_LEAD_IN), *parts])
 
 
 def _json(value: Any) -> str:
@@ -425,12 +424,12 @@ def _for_model(content: types.Content, keeps_call_ids: bool) -> types.Content | 
     changed = False
     shown: list[types.Part] = []
     for part in parts:
-        if not part.text and _is_empty(part):
+        call, response = part.function_call, part.function_response
+        if not part.text and call is None and response is None and _is_empty(part):
             changed = True
             continue
         sent = part
         if not keeps_call_ids:
-            call, response = part.function_call, part.function_response
             if call is not None and call.id and call.id.startswith(CLIENT_CALL_PREFIX):
                 sent = shallow_copy(part)
                 bare_call = shallow_copy(call)

@@ -10,6 +10,8 @@ from dataclasses import dataclass, field
 
 from google.genai import types
 
+from flowloom.events.parts import content_of
+
 
 @dataclass(slots=True)
 class HistoryItem:
@@ -34,7 +36,7 @@ class HistoryItem:
         if not parts:
             return None
         calls = [call for call in self.calls if call not in ids]
-        return HistoryItem(types.Content(role=self.content.role, parts=parts), calls, self.responses)
+        return HistoryItem(content_of(self.content.role, parts), calls, self.responses)
 
 
 @dataclass(slots=True)
@@ -84,7 +86,7 @@ def rearrange(items: list[HistoryItem]) -> Arranged:
             if index in loose:
                 rest = [part for part in item.content.parts or () if part.function_response is None]
                 if rest:
-                    result.contents.append(types.Content(role=item.content.role, parts=rest))
+                    result.contents.append(content_of(item.content.role, rest))
             if not item.calls:
                 continue
         result.contents.append(item.content)
@@ -169,4 +171,4 @@ def _merge(items: list[HistoryItem], found: list[_Answer], *, every: bool) -> ty
                 place[key] = len(parts)
                 parts.append(part)
         parts.extend(texts)
-    return types.Content(role=items[found[0].item].content.role, parts=parts)
+    return content_of(items[found[0].item].content.role, parts)

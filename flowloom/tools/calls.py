@@ -85,7 +85,11 @@ async def run_calls(
     spans = None if telemetry is None else telemetry.start_tools(ctx, len(calls))
     try:
         if len(calls) == 1:
-            answers = [await _recorded(ctx, calls[0], 0, tools, decided.get(calls[0].id or ""), spans)]
+            confirmation = decided.get(calls[0].id or "")
+            if spans is None:
+                answers = [await _answer(ctx, calls[0], 0, tools, confirmation)]
+            else:
+                answers = [await _recorded(ctx, calls[0], 0, tools, confirmation, spans)]
         else:
             async with asyncio.TaskGroup() as group:
                 tasks = [
@@ -232,7 +236,8 @@ async def _call_tool(
             result, error = await _ask(own.before_tool, tool=tool, args=args, tool_context=context)
     if result is None and error is None:
         try:
-            result = await _run_tool(ctx, tool, args, context)
+            plain = tool.timeout is None and not tool.retries and not own.around_tool
+            result = await (ctx.effects.call_tool if plain else _run_tool)(ctx, tool, args, context)
         except Exception as raised:
             error = raised
     if error is not None:
