@@ -19,7 +19,7 @@ class App(BaseModel):
     Raises `ConfigurationError` for a name that is not of letters, digits, `_` and `-`, or is `user`.
     """
 
-    model_config = ConfigDict(arbitrary_types_allowed=True, extra="forbid")
+    model_config = ConfigDict(arbitrary_types_allowed=True, extra="forbid", defer_build=True)
 
     name: str
     root_agent: BaseAgent

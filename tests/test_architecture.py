@@ -34,8 +34,8 @@ FLOORS: list[set[str]] = [
 ]
 FLOOR_OF = {room: number for number, rooms in enumerate(FLOORS) for room in rooms}
 PAIRS = {("plugins", "agents")}
-# Rooms of optional extras may import them where they are used.
-EDGES = ("cli/", "__init__.py", "models/registry.py")
+# Rooms of optional extras may import them where they are used; Jinja2 is loaded by the first template.
+EDGES = ("cli/", "__init__.py", "models/registry.py", "processors/template.py")
 MAX_LINES = 500
 ENGINE_LINES = 8000
 NO_CODE = (tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER)

@@ -37,7 +37,7 @@ class BaseAgent(BaseModel):
     `DuplicateAgentError` for a sub-agent that is listed twice, or two of one name.
     """
 
-    model_config = ConfigDict(arbitrary_types_allowed=True, extra="forbid", protected_namespaces=())
+    model_config = ConfigDict(arbitrary_types_allowed=True, extra="forbid", protected_namespaces=(), defer_build=True)
 
     is_llm_agent: ClassVar[bool] = False
 

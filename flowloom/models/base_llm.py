@@ -23,7 +23,7 @@ class BaseLlm(BaseModel):
     only. It must not change the request's contents: they are the session's history.
     """
 
-    model_config = ConfigDict(arbitrary_types_allowed=True, protected_namespaces=())
+    model_config = ConfigDict(arbitrary_types_allowed=True, protected_namespaces=(), defer_build=True)
 
     model: str
     """The model's name, as the provider knows it."""

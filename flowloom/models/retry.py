@@ -19,7 +19,7 @@ class RetryOptions(BaseModel):
     (`Retry-After`) gets it; one that asks for more than `max_delay` is not called again.
     """
 
-    model_config = ConfigDict(arbitrary_types_allowed=True, extra="forbid")
+    model_config = ConfigDict(arbitrary_types_allowed=True, extra="forbid", defer_build=True)
 
     attempts: int = Field(default=3, ge=0)
     """Calls at most, the first one included; 1 (or 0) turns retries off."""

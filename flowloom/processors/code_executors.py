@@ -84,7 +84,7 @@ class BaseCodeExecutor(BaseModel):
     Subclasses implement `execute_code`, sync (it is then run in a thread) or async.
     """
 
-    model_config = ConfigDict(arbitrary_types_allowed=True, extra="forbid")
+    model_config = ConfigDict(arbitrary_types_allowed=True, extra="forbid", defer_build=True)
 
     optimize_data_file: bool = False
     """Whether CSV and TSV files in the user's messages are given to the code, and in the request only named."""

@@ -7,15 +7,16 @@ rendered again.
 from __future__ import annotations
 
 import re
-from collections.abc import Awaitable, Mapping
-from typing import Any, Literal
-
-from jinja2 import ChainableUndefined, DebugUndefined, StrictUndefined, TemplateSyntaxError, UndefinedError, meta
-from jinja2.sandbox import ImmutableSandboxedEnvironment
+from collections.abc import Awaitable, Callable, Mapping
+from functools import cache
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from flowloom.context import InvocationContext
 from flowloom.errors import InputValidationError, MissingVariableError, TemplateError
 from flowloom.sessions.state import State
+
+if TYPE_CHECKING:
+    from jinja2 import TemplateSyntaxError, UndefinedError
 
 OnMissing = Literal["error", "empty", "keep"]
 
@@ -24,18 +25,45 @@ _PREFIXES = ("app", "user", "temp")
 _ARTIFACT = "artifact."
 
 
+class _Jinja(NamedTuple):
+    """What is used of Jinja2."""
+
+    environments: dict[tuple[OnMissing, bool], Any]
+    """By policy for missing names, and whether templates are asynchronous."""
+    names_in: Callable[[str], set[str]]
+    malformed: type[TemplateSyntaxError]
+    undefined: type[UndefinedError]
+
+
+@cache
+def _jinja() -> _Jinja:
+    """Jinja2, loaded by the first template: most agents start without one, and it takes 15 ms."""
+    from jinja2 import ChainableUndefined, DebugUndefined, StrictUndefined, TemplateSyntaxError, UndefinedError, meta
+    from jinja2.sandbox import ImmutableSandboxedEnvironment
+
+    policies: dict[OnMissing, Any] = {"error": StrictUndefined, "empty": ChainableUndefined, "keep": DebugUndefined}
+    environments: dict[tuple[OnMissing, bool], Any] = {
+        (policy, asynchronous): ImmutableSandboxedEnvironment(
+            undefined=undefined, finalize=_nothing_for_none, enable_async=asynchronous, keep_trailing_newline=True
+        )
+        for policy, undefined in policies.items()
+        for asynchronous in (False, True)
+    }
+    strict = environments["error", False]
+
+    def names_in(source: str) -> set[str]:
+        return meta.find_undeclared_variables(strict.parse(source))
+
+    return _Jinja(
+        environments,
+        names_in,
+        TemplateSyntaxError,
+        UndefinedError,
+    )
+
+
 def _nothing_for_none(value: Any) -> Any:
     return "" if value is None else value
-
-
-_UNDEFINED = {"error": StrictUndefined, "empty": ChainableUndefined, "keep": DebugUndefined}
-_environments = {
-    (policy, asynchronous): ImmutableSandboxedEnvironment(
-        undefined=undefined, finalize=_nothing_for_none, enable_async=asynchronous, keep_trailing_newline=True
-    )
-    for policy, undefined in _UNDEFINED.items()
-    for asynchronous in (False, True)
-}
 
 
 class Template:
@@ -47,10 +75,9 @@ class Template:
 
     def __init__(self, source: str) -> None:
         self.source = source
-        environment = _environments["error", False]
         try:
-            names = meta.find_undeclared_variables(environment.parse(source))
-        except TemplateSyntaxError as error:
+            names = _jinja().names_in(source)
+        except _jinja().malformed as error:
             raise TemplateError(
                 f"The instruction template is malformed in line {error.lineno}: {error.message}"
             ) from error
@@ -64,7 +91,7 @@ class Template:
         """The instruction for this agent now. Raises `MissingVariableError`, which names agent, variable and line."""
         compiled = self._compiled.get(on_missing)
         if compiled is None:
-            compiled = _environments[on_missing, self._uses_artifacts].from_string(self.source)
+            compiled = _jinja().environments[on_missing, self._uses_artifacts].from_string(self.source)
             self._compiled[on_missing] = compiled
         state = ctx.session.state
         values = {
@@ -79,7 +106,7 @@ class Template:
             return self._render_async(compiled, ctx, values, on_missing)
         try:
             return compiled.render(values)
-        except UndefinedError as error:
+        except _jinja().undefined as error:
             raise _missing(ctx, str(error), _line_of(error)) from error
 
     async def _render_async(
@@ -93,7 +120,7 @@ class Template:
 
         try:
             return await compiled.render_async({**values, "artifact": artifact})
-        except UndefinedError as error:
+        except _jinja().undefined as error:
             raise _missing(ctx, str(error), _line_of(error)) from error
 
 
@@ -121,7 +148,7 @@ class BraceTemplate:
         self._compiled: Any = None
         if self._variables:
             pieces.append(_raw(source[end:]))
-            self._compiled = _environments["error", False].from_string("".join(pieces))
+            self._compiled = _jinja().environments["error", False].from_string("".join(pieces))
 
     def render(self, ctx: InvocationContext, on_missing: OnMissing = "error") -> str | Awaitable[str]:
         """The instruction for this agent now. Raises `MissingVariableError`, which names agent, variable and line."""
