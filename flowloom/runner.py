@@ -394,6 +394,7 @@ def check_tree(root: BaseAgent) -> None:
 
 
 def _content_of(message: Message | None) -> types.Content | None:
+    """A message as content. Raises `InputValidationError` for what is none."""
     if message is None:
         return None
     if isinstance(message, str):
@@ -401,7 +402,12 @@ def _content_of(message: Message | None) -> types.Content | None:
     elif isinstance(message, types.Content):
         content = message
     else:
-        content = types.Content.model_validate(message)
+        try:
+            content = types.Content.model_validate(message)
+        except ValueError as error:
+            raise InputValidationError(
+                f"{message!r} is no message. Give a text, a `types.Content`, or a dict with `role` and `parts`. {error}"
+            ) from error
     if not content.parts:
         raise InputValidationError("The message has no parts. Give it a text, a file, or a function response.")
     return content if content.role else content.model_copy(update={"role": "user"})

@@ -138,8 +138,13 @@ class FunctionModel(BaseLlm):
     ) -> AsyncGenerator[LlmResponse, None]:
         given: Any = self.function(llm_request)
         if hasattr(given, "__aiter__"):
-            async for response in given:
-                yield response
+            try:
+                async for response in given:
+                    yield response
+            finally:
+                close = getattr(given, "aclose", None)
+                if close is not None:
+                    await close()
             return
         answer: Any = await given if isawaitable(given) else given
         if isinstance(answer, Exception):

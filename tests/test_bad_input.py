@@ -1,0 +1,118 @@
+"""Bad input is a typed error that names what was wrong and what to do, as early as it can be known."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from google.genai import types
+from kit import Chat, agent, no_op
+
+from flowloom import (
+    AgentNameError,
+    App,
+    ConfigurationError,
+    DuplicateAgentError,
+    DuplicateToolError,
+    Flow,
+    FlowloomError,
+    FunctionTool,
+    InMemoryRunner,
+    InMemorySessionService,
+    InputValidationError,
+    LlmAgent,
+    LoopAgent,
+    MissingVariableError,
+    ModelNotConfiguredError,
+    ModelNotFoundError,
+    PipelineError,
+    RunConfig,
+    Runner,
+    SessionNotFoundError,
+    Template,
+    TemplateError,
+    ToolSignatureError,
+)
+
+
+def note() -> None:
+    """Note."""
+
+
+def untyped_varargs(*things: int) -> None:
+    """Take many."""
+
+
+CONSTRUCTIONS: list[tuple[str, Callable[[], Any], type[Exception], str]] = [
+    (
+        "two sub-agents of one name",
+        lambda: agent("root", sub_agents=[agent("a"), agent("a")]),
+        DuplicateAgentError,
+        "`a`",
+    ),
+    (
+        "two agents of one name, further apart",
+        lambda: InMemoryRunner(agent("root", sub_agents=[agent("a"), agent("b", sub_agents=[agent("a")])])),
+        DuplicateAgentError,
+        "`a`.*rename one",
+    ),
+    ("the reserved name", lambda: agent("user"), AgentNameError, "`user`"),
+    ("a name with a space", lambda: agent("my agent"), AgentNameError, "letters, digits"),
+    (
+        "two tools of one name",
+        lambda: agent(tools=[note, FunctionTool(note)]),
+        DuplicateToolError,
+        "`note`.*Rename one",
+    ),
+    ("something that is no tool", lambda: agent(tools=[7]), ConfigurationError, "7 among its tools"),
+    ("a signature that cannot be described", lambda: agent(tools=[untyped_varargs]), ToolSignatureError, "things"),
+    ("an unknown field", lambda: LlmAgent(name="a", instrucion="x"), ConfigurationError, "closest is `instruction`"),
+    ("an unknown setting", lambda: RunConfig(max_calls=3), ConfigurationError, "closest is `max_llm_calls`"),
+    ("an unknown model", lambda: LlmAgent(name="a", model="nothing-7b"), ModelNotFoundError, "nothing-7b"),
+    ("a broken template", lambda: Template("{% if x %}"), TemplateError, "line 1"),
+    (
+        "an instruction hidden in the config",
+        lambda: agent(generate_content_config=types.GenerateContentConfig(system_instruction="x")),
+        ConfigurationError,
+        "`system_instruction`.*`instruction`",
+    ),
+    ("a negative number of rounds", lambda: LoopAgent(name="l", max_iterations=-1), ConfigurationError, "-1"),
+    ("two processors of one name", lambda: Flow([no_op, no_op]), PipelineError, "`no_op`"),
+    ("a place that is not there", lambda: Flow().with_processor(no_op, before="contens"), PipelineError, "`contents`"),
+    ("a class for a processor", lambda: Flow([Flow]), PipelineError, "as an instance"),
+    ("an app without a good name", lambda: App(name="my app", root_agent=agent()), ConfigurationError, "my app"),
+    ("a runner of nothing", lambda: Runner(session_service=InMemorySessionService()), ConfigurationError, "`agent`"),
+]
+
+
+@pytest.mark.parametrize(("build", "error", "match"), [c[1:] for c in CONSTRUCTIONS], ids=[c[0] for c in CONSTRUCTIONS])
+def test_what_cannot_run_is_refused_when_it_is_built(
+    build: Callable[[], Any], error: type[Exception], match: str
+) -> None:
+    with pytest.raises(error, match=match) as raised:
+        build()
+    assert isinstance(raised.value, FlowloomError)
+
+
+async def test_a_missing_variable_names_agent_variable_and_line() -> None:
+    with pytest.raises(MissingVariableError, match=r"`root`.*line 2.*`city`"):
+        await Chat(agent("root", instruction="Help.\nThe city is {city}.")).say("go")
+
+
+async def test_an_agent_without_any_model_is_named() -> None:
+    with pytest.raises(ModelNotConfiguredError, match=r"`lonely`.*Set `model`"):
+        await Chat(LlmAgent(name="lonely")).say("go")
+
+
+async def test_an_unknown_session_is_named_with_the_remedy() -> None:
+    runner = Runner(app_name="app", agent=agent(), session_service=InMemorySessionService())
+    with pytest.raises(SessionNotFoundError, match=r"`nope`.*create_session"):
+        async for _ in runner.run_async(user_id="ann", session_id="nope", new_message="go"):
+            pass
+
+
+@pytest.mark.parametrize("message", [7, {"role": "user", "parts": 3}, ["a"]])
+async def test_a_message_that_is_none_is_refused(message: Any) -> None:
+    with pytest.raises(InputValidationError, match="message"):
+        await Chat(agent("root", "x")).say(message)
