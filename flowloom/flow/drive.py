@@ -7,6 +7,7 @@ were nested. A streamed chunk passes through the model's generator, `drive` and 
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Callable
+from contextlib import aclosing
 from typing import TYPE_CHECKING
 
 from flowloom.context import Context, InvocationContext
@@ -110,8 +111,9 @@ async def drive(ctx: InvocationContext, flow: Flow | None = None, *, single_step
                 frame.begin_step()
                 index, produced = build_request_plainly(frame, chosen.request_steps, request)
                 if produced is not None:
-                    async for event in build_request(frame, chosen.request_steps, index, request, produced):
-                        yield event
+                    async with aclosing(build_request(frame, chosen.request_steps, index, request, produced)) as made:
+                        async for event in made:
+                            yield event
                 if frame.wants_model():
                     call = ModelCall(frame.ctx, request, spans)
                     try:
@@ -120,9 +122,10 @@ async def drive(ctx: InvocationContext, flow: Flow | None = None, *, single_step
                             for step in chosen.response_steps:
                                 produced = step.run(frame.ctx, request, response)
                                 if produced is not None:
-                                    async for event in events_of(produced, frame.ctx, step):
-                                        frame.note(event)
-                                        yield event
+                                    async with aclosing(events_of(produced, frame.ctx, step)) as made:
+                                        async for event in made:
+                                            frame.note(event)
+                                            yield event
                             if response.content is None and not response.error_code and not response.interrupted:
                                 call.count(response)
                                 continue
@@ -132,8 +135,9 @@ async def drive(ctx: InvocationContext, flow: Flow | None = None, *, single_step
                             frame.note(event)
                             yield event
                             if frame.has_calls(event):
-                                async for result in answer_calls(frame, event, request):
-                                    yield result
+                                async with aclosing(answer_calls(frame, event, request)) as results:
+                                    async for result in results:
+                                        yield result
                                 if frame.answered:
                                     break
                     finally:

@@ -6,7 +6,7 @@ to await.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable
+from collections.abc import AsyncGenerator, AsyncIterable, Callable, Iterable
 from dataclasses import dataclass
 from inspect import isawaitable
 from typing import Any, cast
@@ -68,7 +68,7 @@ def explain(error: BaseException, ctx: InvocationContext, step: Step) -> None:
         error.add_note(f"in processor `{step.name}`, step {ctx.step} of agent `{ctx.agent.name}`")
 
 
-async def events_of(produced: Any, ctx: InvocationContext, step: Step) -> AsyncIterator[Event]:
+async def events_of(produced: Any, ctx: InvocationContext, step: Step) -> AsyncGenerator[Event, None]:
     """The events of whatever a processor returned: an event, several, an awaitable or an async generator of them."""
     try:
         if isawaitable(produced):

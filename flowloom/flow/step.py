@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator
+from contextlib import aclosing
 
 from flowloom.errors import Halt
 from flowloom.events.event import Event
@@ -26,11 +27,12 @@ async def build_request(
             if produced is None:
                 produced = step.run(ctx, request)
             if produced is not None:
-                async for event in events_of(produced, ctx, step):
-                    frame.note(event)
-                    frame.transfer_to = event.actions.transfer_to_agent or frame.transfer_to
-                    frame.gave_output = frame.gave_output or event.actions.set_model_response is not None
-                    yield event
+                async with aclosing(events_of(produced, ctx, step)) as made:
+                    async for event in made:
+                        frame.note(event)
+                        frame.transfer_to = event.actions.transfer_to_agent or frame.transfer_to
+                        frame.gave_output = frame.gave_output or event.actions.set_model_response is not None
+                        yield event
         except Halt as halt:
             explain(halt, ctx, step)
             frame.halted_by = halt.processor
