@@ -161,7 +161,8 @@ async def test_keep_alive_comments_and_other_fields_are_skipped() -> None:
 
 
 async def test_an_event_may_span_lines_and_lack_its_last_blank_line() -> None:
-    body = b'data: {"candidates": [{"finishReason": "STOP",\ndata: "content": {"role": "model", "parts": [{"text": "ab"}]}}]}'
+    first = b'data: {"candidates": [{"finishReason": "STOP",\n'
+    body = first + b'data: "content": {"role": "model", "parts": [{"text": "ab"}]}}]}'
     with WireServer(raw_stream([body])) as server:
         assert said((await answers(adapter(server), stream=True))[-1]) == "ab"
 
