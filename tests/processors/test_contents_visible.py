@@ -1,0 +1,222 @@
+"""What an agent is shown of a history (cases, areas 8 and 9; spec §9.1 to §9.5, §9.9, §9.10)."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator
+from typing import Any
+
+import pytest
+from google.genai import types
+from kit import agent, context, event, named_call, result, shown, text, user
+
+from flowloom import BaseAgent, Contents, Event, Flow, InvocationContext, LlmAgent, LlmRequest, RunConfig
+from flowloom.testing import call
+
+LEAD = "user: For context, this happened elsewhere in the conversation:"
+
+
+async def seen(*events: Event, by: LlmAgent | None = None, **where: Any) -> list[str]:
+    """What `root` is shown, a line for each part."""
+    root = by or agent("root")
+    return shown((await root.flow.assemble(context(root, *events, **where))).request)
+
+
+def none() -> LlmAgent:
+    return agent("root", include_contents="none")
+
+
+@pytest.mark.parametrize("include", ["none", "default"])
+async def test_no_events_no_contents(include: Any) -> None:
+    assert await seen(by=agent("root", include_contents=include)) == []
+
+
+async def test_two_user_messages() -> None:
+    """Default | both; none | last only."""
+    log = [event("user", "one"), event("user", "two")]
+    assert await seen(*log) == ["user: one", "user: two"]
+    assert await seen(*log, by=none()) == ["user: two"]
+
+
+FOREIGN = [
+    event("helper", call("look")),
+    event("helper", result("c0", "look", {"n": 1})),
+    event("helper", "found it"),
+    event("root", named_call("c1", "use")),
+    event("root", result("c1", "use", {})),
+]
+
+
+async def test_another_agents_call_result_and_text_are_told_as_context() -> None:
+    """Default | three context messages + own FC."""
+    assert await seen(*FOREIGN) == [
+        LEAD,
+        "user: [helper] called tool `look` with parameters: {}",
+        LEAD,
+        'user: [helper] tool `look` returned: {"n":1}',
+        LEAD,
+        "user: [helper] said: found it",
+        "model: use()",
+        "model: use -> {}",
+    ]
+
+
+async def test_none_begins_with_the_other_agents_last_text() -> None:
+    assert (await seen(*FOREIGN, by=none()))[:2] == [LEAD, "user: [helper] said: found it"]
+
+
+async def test_missing_arguments_are_told_as_null() -> None:
+    """`null` args rendering."""
+    bare = types.Part(function_call=types.FunctionCall(name="look"))
+    assert (await seen(event("helper", bare)))[1] == "user: [helper] called tool `look` with parameters: null"
+
+
+@pytest.mark.parametrize("include", ["none", "default"])
+async def test_an_agents_own_events_are_all_shown(include: Any) -> None:
+    """Only own events | all three (no pivot => everything)."""
+    log = [event("root", "mine"), event("root", named_call("c1", "use")), event("root", result("c1", "use", {}))]
+    assert await seen(*log, by=agent("root", include_contents=include)) == [
+        "model: mine",
+        "model: use()",
+        "model: use -> {}",
+    ]
+
+
+async def test_an_event_of_another_scope_begins_no_turn() -> None:
+    """None + scope | unscoped user turn followed by a scoped one, unscoped agent."""
+    log = [event("user", "mine"), event("user", "a task's", isolation_scope="t1")]
+    assert await seen(*log, by=none()) == ["user: mine"]
+
+
+async def test_a_siblings_reply_begins_no_turn() -> None:
+    """None + branch | own-branch user input then sibling-branch reply."""
+    log = [event("user", "mine", branch="side.root"), event("other", "theirs", branch="side.other")]
+    assert await seen(*log, by=none(), branch="side.root") == ["user: mine"]
+
+
+async def test_a_handover_begins_no_turn() -> None:
+    """The agent that was handed over to sees the question, not just that it was called."""
+    handed = event("boss", result("c1", "transfer_to_agent", {}), actions={"transfer_to_agent": "root"})
+    log = [
+        event("user", "the question"),
+        event("boss", named_call("c1", "transfer_to_agent", agent_name="root")),
+        handed,
+    ]
+    assert (await seen(*log, by=none()))[0] == "user: the question"
+
+
+async def test_an_agent_without_a_model_is_shown_nothing() -> None:
+    """Non-LLM agent | request untouched."""
+
+    class Custom(BaseAgent):
+        async def _run_async_impl(self, ctx: InvocationContext) -> AsyncGenerator[Event, None]:
+            return
+            yield
+
+    request = LlmRequest()
+    Contents()(context(Custom(name="c"), event("user", "hi")), request)
+    assert request.contents == []
+
+
+async def test_events_without_content_are_skipped() -> None:
+    assert await seen(Event(author="user"), event("user", "hi"), Event(author="root")) == ["user: hi"]
+
+
+async def test_a_branch_sees_itself_and_what_is_above_it() -> None:
+    """Agent at branch1.task1; events branch1, branch1.task1, branch12, branch2, none | 1st, 2nd, last visible."""
+    log = [event("user", str(b), branch=b) for b in ("branch1", "branch1.task1", "branch12", "branch2", None)]
+    assert await seen(*log, branch="branch1.task1") == ["user: branch1", "user: branch1.task1", "user: None"]
+
+
+SCOPED = [event("user", str(scope), isolation_scope=scope) for scope in ("task-1", "task-2", None)]
+
+
+async def test_a_scoped_agent_sees_its_scope_only() -> None:
+    assert (await seen(*SCOPED, isolation_scope="task-1"))[-1] == "user: task-1"
+    assert "user: task-2" not in await seen(*SCOPED, isolation_scope="task-1")
+
+
+async def test_an_unscoped_agent_sees_what_has_no_scope() -> None:
+    assert await seen(*SCOPED) == ["user: None"]
+
+
+@pytest.mark.parametrize("name", ["adk_request_confirmation", "adk_request_credential"])
+async def test_requests_to_the_client_and_their_answers_are_hidden(name: str) -> None:
+    """Confirmation FC + confirmation FR | nothing; credential request FC | nothing."""
+    assert await seen(event("root", named_call("r1", name)), event("user", result("r1", name, {}))) == []
+
+
+async def test_words_beside_a_confirmation_are_shown() -> None:
+    """Decision 30: a mixed message is stored, and the model consulted."""
+    answer = result("r1", "adk_request_confirmation", {"confirmed": True})
+    assert await seen(event("user", answer, text("and hurry"))) == ["user: and hurry"]
+
+
+async def test_transcriptions_of_one_speaker_are_one_text() -> None:
+    """Input chunks, output chunks, input | three texts: merged user, merged model, user."""
+
+    def heard(kind: str, words: str) -> Event:
+        return Event(
+            author="user" if kind == "input" else "root", **{f"{kind}_transcription": types.Transcription(text=words)}
+        )
+
+    log = [
+        heard("input", "hel"),
+        heard("input", "lo"),
+        heard("output", "hi "),
+        heard("output", "you"),
+        heard("input", "ok"),
+    ]
+    assert await seen(*log) == ["user: hello", "model: hi you", "user: ok"]
+
+
+async def test_another_agents_thoughts_are_dropped_unless_asked_for() -> None:
+    """Other agent event with thought part | thought dropped (decision 15)."""
+    log = [
+        event("user", "q"),
+        event("helper", text("secret", thought=True), "public"),
+        event("helper", text("x", thought=True)),
+    ]
+    assert await seen(*log) == ["user: q", LEAD, "user: [helper] said: public"]
+    shown_all = await seen(*log, run_config=RunConfig(include_thoughts_from_other_agents=True))
+    assert "user: [helper] said: secret" in shown_all
+
+
+async def test_an_answer_to_another_agents_call_is_told_as_well() -> None:
+    """The user's result for a long-running call of another agent is no orphan."""
+    asked = event("helper", named_call("c1", "ask"), long_running_tool_ids=["c1"])
+    told = await seen(event("user", "q"), asked, event("user", result("c1", "ask", {"v": "yes"})))
+    assert told[-1] == 'user: [user] tool `ask` returned: {"v":"yes"}'
+
+
+DELEGATION = event("boss", named_call("t1", "root", request="count"))
+
+
+async def test_a_task_begins_with_what_was_asked_for() -> None:
+    """Scope == delegating FC id, task mode | first content = JSON of FC args, then history."""
+    asked = event("user", "so?", isolation_scope="t1")
+    lines = await seen(DELEGATION, asked, by=agent("root", mode="task"), isolation_scope="t1")
+    assert lines == ['user: {"request": "count"}', "user: so?"]
+
+
+async def test_a_single_turn_is_told_that_nobody_will_answer() -> None:
+    lines = await seen(DELEGATION, by=agent("root", mode="single_turn"), isolation_scope="t1")
+    assert lines[0] == 'user: {"request": "count"}'
+    assert "Nobody will answer" in lines[1]
+
+
+async def test_a_task_without_a_call_begins_with_the_users_message() -> None:
+    lines = await seen(by=agent("root", mode="task"), isolation_scope="t9", user_content=user("do it"))
+    assert lines == ["user: do it"]
+
+
+async def test_the_rule_of_who_sees_what_can_be_replaced() -> None:
+    def only_mine(event: Event, viewer: Any) -> bool:
+        return event.author == viewer.agent
+
+    root = agent("root", flow=Flow().with_processor(Contents(visible=only_mine), replace="contents"))
+    assert await seen(event("user", "hi"), event("root", "mine"), by=root) == ["model: mine"]
+
+
+async def test_contents_of_this_run_only_come_first() -> None:
+    config = RunConfig(model_input_context=[user("today is Monday")])
+    assert await seen(event("user", "hi"), run_config=config) == ["user: today is Monday", "user: hi"]
