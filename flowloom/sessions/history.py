@@ -156,6 +156,8 @@ class _View:
             return self.rebuild(events)
         if self._held is not None:
             del self.projection.contents[self._shown :]
+            while self.projection.media and self.projection.media[-1] >= self._shown:
+                self.projection.media.pop()
         for index in range(done, count):
             if not self._append(events[index]):
                 return self.rebuild(events)
@@ -231,9 +233,7 @@ class _View:
             items.append(item)
         items = _merge_transcriptions(items)
         last = items[-1] if items else None
-        answered = {response for item in items for response in item.responses}
-        shown = [kept for item in items if (kept := item.without_calls(item.unanswered - answered)) is not None]
-        arranged = rearrange(shown)
+        arranged = rearrange(_with_answers(items))
         for content in arranged.contents:
             self._emit(content)
         self.projection.orphans.extend(arranged.orphans)
@@ -241,7 +241,9 @@ class _View:
         self._open_calls = None if last is None or last.responses else _distinct(last.calls)
         if last is not None and last.unanswered and not last.responses:
             self._held = last
-            self._shown = len(self.projection.contents) - (last.without_calls(last.unanswered) is not None)
+            rest = last.without_calls(last.unanswered)
+            emitted = rest is not None and _for_model(rest.content, self._viewer.keeps_call_ids) is not None
+            self._shown = len(self.projection.contents) - emitted
         self._mark(events)
 
     def _item_of(self, event: Event) -> HistoryItem | None:
@@ -282,6 +284,20 @@ class _View:
         self._foreign_calls.update(call for call in calls if call)
         told = foreign_content(teller, content, viewer.foreign_thoughts)
         return None if told is None else HistoryItem(told, [], [], foreign=True)
+
+
+def _with_answers(items: list[HistoryItem]) -> list[HistoryItem]:
+    """The items without the calls that no later response answers; of one id used twice, the later call has it."""
+    kept: list[HistoryItem] = []
+    answered: set[str] = set()
+    for item in reversed(items):
+        shown = item.without_calls(item.unanswered - answered)
+        answered.difference_update(item.calls)
+        answered.update(item.responses)
+        if shown is not None:
+            kept.append(shown)
+    kept.reverse()
+    return kept
 
 
 def _is_hidden(part: types.Part) -> bool:

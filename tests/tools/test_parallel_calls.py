@@ -7,6 +7,7 @@ import time
 from typing import Any
 
 import pytest
+from google.genai import types
 from kit import STREAMED, Chat, agent, named_call, open_calls, requests_of, said, shown, story, text
 
 from flowloom import BaseTool, FunctionTool, LlmResponse, LongRunningFunctionTool, ToolContext
@@ -194,3 +195,31 @@ async def test_the_model_sees_the_results_once() -> None:
     root = agent("root", [call("add", a=1, b=2), call("add", a=3, b=4)], "ok", tools=[add])
     await Chat(root).say("go")
     assert shown(requests_of(root)[1])[-2:] == ["user: add -> {'result': 3}", "user: add -> {'result': 7}"]
+
+
+async def test_signatures_ids_and_the_finish_reason_survive_a_streamed_turn() -> None:
+    """First FC part has a thought signature; finish STOP; a signature-only part behind the text; ids echoed."""
+    calls = [named_call(f"m{n}", "add", a=n, b=1) for n in range(3)]
+    calls[0].thought_signature = b"first"
+    stop = types.FinishReason.STOP
+    signed = types.Part(thought_signature=b"last")
+    root = agent(
+        "root",
+        [LlmResponse(content=said(*calls), finish_reason=stop)],
+        [
+            LlmResponse(content=said("sums "), partial=True),
+            LlmResponse(content=said("sums told", signed), finish_reason=stop),
+        ],
+        "once more",
+        tools=[add],
+    )
+    chat = Chat(root, config=STREAMED)
+    events = [event for event in await chat.say("go") if not event.partial]
+    assert [event.finish_reason for event in events] == [stop, None, stop]
+    assert not any(event.partial for event in events if event.get_function_responses())
+    await chat.say("again")
+    parts = [part for content in requests_of(root)[-1].contents for part in content.parts or []]
+    assert [p.thought_signature for p in parts if p.function_call is not None] == [b"first", None, None]
+    assert [p.function_call.id for p in parts if p.function_call is not None] == ["m0", "m1", "m2"]
+    assert [p.function_response.id for p in parts if p.function_response is not None] == ["m0", "m1", "m2"]
+    assert signed in parts

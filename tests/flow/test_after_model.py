@@ -1,0 +1,125 @@
+"""What after-model callbacks are given and may replace (spec §12.2 to §12.6)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from kit import STREAMED, Chat, agent, requests_of, said
+
+from flowloom import LlmResponse
+from flowloom.testing import call
+
+HALVES = [LlmResponse(content=said("one "), partial=True), LlmResponse(content=said("two"), partial=True)]
+STREAM = [*HALVES, LlmResponse(content=said("one two"))]
+
+
+def look() -> str:
+    """Look."""
+    return "seen"
+
+
+async def test_every_chunk_is_given_partial_ones_too() -> None:
+    given: list[tuple[str, bool]] = []
+
+    def note(llm_response: LlmResponse, **_: Any) -> None:
+        given.append((llm_response.text, bool(llm_response.partial)))
+
+    await Chat(agent("root", list(STREAM), after_model_callback=note), config=STREAMED).say("go")
+    assert given == [("one ", True), ("two", True), ("one two", False)]
+
+
+async def test_a_chunk_may_be_replaced_and_stays_in_its_place() -> None:
+    """Non-None replaces the response; the log keeps the complete one as it was replaced."""
+
+    def louder(llm_response: LlmResponse, **_: Any) -> LlmResponse:
+        return LlmResponse(content=said(llm_response.text.upper()), partial=llm_response.partial)
+
+    chat = Chat(agent("root", list(STREAM), after_model_callback=louder), config=STREAMED)
+    events = await chat.say("go")
+    assert [(event.text, bool(event.partial)) for event in events] == [
+        ("ONE ", True),
+        ("TWO", True),
+        ("ONE TWO", False),
+    ]
+    assert [event.text for event in await chat.stored()] == ["go", "ONE TWO"]
+
+
+async def test_calls_have_their_ids_when_a_callback_sees_them() -> None:
+    """Missing function-call ids are filled before after_model."""
+    ids: list[Any] = []
+
+    def note(llm_response: LlmResponse, **_: Any) -> None:
+        ids.extend(part.function_call.id for part in llm_response.content.parts if part.function_call is not None)
+
+    events = await Chat(agent("root", call("look"), "ok", tools=[look], after_model_callback=note)).say("go")
+    assert ids == [each.id for each in events[0].get_function_calls()]
+    assert ids[0].startswith("adk-")
+
+
+async def test_a_call_that_a_callback_makes_is_carried_out() -> None:
+    """Ids are filled again behind the callbacks."""
+    made = [LlmResponse(content=said(call("look")))]
+
+    def calls(**_: Any) -> LlmResponse | None:
+        return made.pop() if made else None
+
+    root = agent("root", "I would rather not", "ok", tools=[look], after_model_callback=calls)
+    chat = Chat(root)
+    events = await chat.say("go")
+    (asked,) = events[0].get_function_calls()
+    assert asked.id
+    assert asked.id == events[1].get_function_responses()[0].id
+    assert events[-1].text == "ok"
+
+
+async def test_what_stands_in_for_the_model_is_not_given() -> None:
+    """A before_model result is yielded directly; after_model is not run."""
+    given: list[Any] = []
+    root = agent(
+        "root",
+        before_model_callback=lambda **_: LlmResponse(content=said("instead")),
+        after_model_callback=lambda **fields: given.append(fields),
+    )
+    assert (await Chat(root).say("go"))[-1].text == "instead"
+    assert (given, requests_of(root)) == ([], [])
+
+
+@pytest.mark.parametrize("broken_after", [0, 1])
+async def test_a_stream_that_breaks_may_be_mended(broken_after: int) -> None:
+    """The response takes the error's place, also behind chunks that were shown, and is the complete event."""
+
+    async def breaking(call_next: Any, llm_request: Any, **_: Any) -> Any:
+        count = 0
+        async for response in call_next(llm_request):
+            if count == broken_after:
+                raise ConnectionError("line cut")
+            count += 1
+            yield response
+
+    def mend(error: Exception, **_: Any) -> LlmResponse:
+        return LlmResponse(content=said(f"mended: {error}"))
+
+    root = agent("root", list(STREAM), around_model=breaking, on_model_error_callback=mend)
+    chat = Chat(root, config=STREAMED)
+    events = await chat.say("go")
+    assert [event.text for event in events] == [*["one "][:broken_after], "mended: line cut"]
+    assert [event.text for event in await chat.stored()] == ["go", "mended: line cut"]
+
+
+async def test_an_error_response_of_a_model_is_given_like_any_other() -> None:
+    """A model that answers with an error code did not fail: on_model_error is not asked, after_model is."""
+    asked: list[str] = []
+
+    def note(name: str) -> Any:
+        return lambda **_: asked.append(name)
+
+    root = agent(
+        "root",
+        [LlmResponse(error_code="SAFETY", error_message="blocked")],
+        on_model_error_callback=note("on_error"),
+        after_model_callback=note("after"),
+    )
+    events = await Chat(root).say("go")
+    assert events[-1].error_code == "SAFETY"
+    assert asked == ["after"]
