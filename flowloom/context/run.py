@@ -185,7 +185,13 @@ class Run:
                 event = replaced
         if event.partial:
             return event
-        stored = await self.session_service.append_event(self.session, event)
+        try:
+            stored = await self.session_service.append_event(self.session, event)
+        except BaseException:
+            latest = self.session.events[-1:]
+            if latest and latest[0].id == event.id:  # cut off when it was stored already
+                self.follow(latest[0])
+            raise
         self.follow(stored)
         return stored
 
