@@ -17,13 +17,13 @@ _HOMES = {
     "context": "CallbackContext Context DirectEffects EffectKey Effects InvocationContext Limits ReadonlyContext "
     "RunConfig StreamingMode ToolContext ToolThreadPoolConfig Usage",
     "context.hooks": "FlowCallbacks",
-    "errors": "AgentNameError AgentNotFoundError AlreadyExistsError ArtifactNotFoundError ConfigurationError "
-    "ConfirmationRejectedError ConfirmationRequiredError ContextError DuplicateAgentError DuplicateToolError "
-    "FlowloomError Halt HistoryError IncompleteStreamError InputValidationError LimitExceededError "
-    "LlmCallsLimitExceededError MissingVariableError ModelError ModelNotConfiguredError ModelNotFoundError "
-    "ModelRateLimitError ModelRequestError ModelResponseError ModelStreamError ModelUnavailableError "
-    "NotSupportedError PipelineError ProcessorError SessionNotFoundError TemplateError ToolArgumentsError ToolError "
-    "ToolNotFoundError ToolSignatureError ToolTimeoutError",
+    "errors": "AgentNameError AgentNotFoundError AlreadyExistsError ArtifactNotFoundError CallbackError "
+    "ConfigurationError ConfirmationRejectedError ConfirmationRequiredError ContextError DuplicateAgentError "
+    "DuplicateToolError FlowloomError Halt HistoryError IncompleteStreamError InputValidationError "
+    "LimitExceededError LlmCallsLimitExceededError MissingVariableError ModelError ModelNotConfiguredError "
+    "ModelNotFoundError ModelRateLimitError ModelRequestError ModelResponseError ModelStreamError "
+    "ModelUnavailableError NotSupportedError PipelineError ProcessorError SessionNotFoundError TemplateError "
+    "ToolArgumentsError ToolError ToolNotFoundError ToolSignatureError ToolTimeoutError",
     "events": "Event EventActions EventCompaction LlmResponse NodeInfo ToolConfirmation",
     "flow": "Assembly AssemblyStep Flow",
     "memory": "BaseMemoryService InMemoryMemoryService MemoryEntry SearchMemoryResponse",

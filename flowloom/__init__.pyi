@@ -83,6 +83,9 @@ from flowloom.errors import (
     ArtifactNotFoundError as ArtifactNotFoundError,
 )
 from flowloom.errors import (
+    CallbackError as CallbackError,
+)
+from flowloom.errors import (
     ConfigurationError as ConfigurationError,
 )
 from flowloom.errors import (
@@ -374,6 +377,7 @@ __all__ = [
     "BuiltInCodeExecutor",
     "BuiltInPlanner",
     "CallbackContext",
+    "CallbackError",
     "CodeExecutionInput",
     "CodeExecutionResult",
     "ConfigurationError",

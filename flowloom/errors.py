@@ -184,6 +184,10 @@ class ContextError(FlowloomError):
     """A context was asked for something it does not carry (a service, a function call id)."""
 
 
+class CallbackError(FlowloomError, TypeError):
+    """A callback answered something that it may not answer."""
+
+
 class ProcessorError(FlowloomError):
     """A processor broke the pipeline's contract."""
 

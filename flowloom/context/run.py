@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -151,6 +152,8 @@ class Run:
     """Agents whose calls the user's message answers, until they have taken up their turn (decision 28)."""
     handled_messages: set[tuple[str, str]] = field(default_factory=_set)
     """Agent path and event id of the decisions about tool calls that were carried out."""
+    unsettled: Event | None = None
+    """The event whose storing was cut off: nobody knows whether it was stored."""
     failed_context: InvocationContext | None = None
     """Where the first error of the run came from."""
 
@@ -187,10 +190,8 @@ class Run:
             return event
         try:
             stored = await self.session_service.append_event(self.session, event)
-        except BaseException:
-            latest = self.session.events[-1:]
-            if latest and latest[0].id == event.id:  # cut off when it was stored already
-                self.follow(latest[0])
+        except asyncio.CancelledError:
+            self.unsettled = event
             raise
         self.follow(stored)
         return stored
@@ -217,6 +218,9 @@ class Run:
     async def answer_open_calls(self, ctx: InvocationContext, reason: str) -> list[Event]:
         """Give every call of this run that is still without a result an error result, so that the history is legal."""
         events: list[Event] = []
+        if self.unsettled is not None:  # appending an event that is stored already changes nothing
+            event, self.unsettled = self.unsettled, None
+            self.follow(await self.session_service.append_event(self.session, event))
         while self.open_calls:
             first = next(iter(self.open_calls.values()))
             group = [

@@ -12,6 +12,7 @@ from flowloom.context.hooks import Callbacks, first_answer
 from flowloom.context.protocols import AnyAgent, AnyLlmAgent, as_llm_agent
 from flowloom.errors import (
     AgentNotFoundError,
+    CallbackError,
     IncompleteStreamError,
     ModelResponseError,
     ToolArgumentsError,
@@ -135,7 +136,7 @@ class Frame:
         if not self._bare:
             if spans is not None:
                 self.span = spans.start_agent(ctx)
-            event = await self._ask(ctx.run.hooks.before_agent, self.agent.before_agent_callbacks)
+            event = await self._ask("before_agent", ctx.run.hooks.before_agent, self.agent.before_agent_callbacks)
             if event is not None:
                 event = self.finish_event(event)
                 self.note(event)
@@ -154,14 +155,14 @@ class Frame:
             return []
         event = None
         if not self.ctx.end_invocation:
-            event = await self._ask(self.ctx.run.hooks.after_agent, self.agent.after_agent_callbacks)
+            event = await self._ask("after_agent", self.ctx.run.hooks.after_agent, self.agent.after_agent_callbacks)
         if event is not None and event.content is not None:
             self.note(event)
         if self.span is not None:
             self.span.end(last=self.last)
         return [] if event is None else [event]
 
-    async def _ask(self, plugins: Callbacks, own: Callbacks) -> Event | None:
+    async def _ask(self, hook: str, plugins: Callbacks, own: Callbacks) -> Event | None:
         if not plugins and not own:
             return None
         context = Context(self.ctx)
@@ -172,7 +173,14 @@ class Frame:
             content = await first_answer(own, callback_context=context)
         actions = context.settle()
         if content is not None:
-            return self.ctx.new_event({"content": types.Content.model_validate(content), "actions": actions})
+            try:
+                content = types.Content.model_validate(content)
+            except ValueError as error:
+                raise CallbackError(
+                    f"`{hook}` of agent `{self.agent.name}` answered {type(content).__name__}. It may answer a "
+                    f"Content, or None."
+                ) from error
+            return self.ctx.new_event({"content": content, "actions": actions})
         if actions.state_delta or actions.artifact_delta:
             return self.ctx.new_event({"actions": actions})
         return None

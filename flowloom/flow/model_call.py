@@ -11,6 +11,7 @@ from google.genai import types
 
 from flowloom.context import Context, InvocationContext
 from flowloom.context.hooks import Callbacks
+from flowloom.errors import CallbackError
 from flowloom.events.actions import EventActions
 from flowloom.events.event import Event
 from flowloom.events.ids import CLIENT_CALL_PREFIX
@@ -72,7 +73,7 @@ class ModelCall:
         """Ask the callbacks before the call; without an answer, start the call. Raises when a limit forbids it."""
         before = (*self._ctx.run.hooks.before_model, *self._ctx.callbacks.before_model)
         if before:
-            self._ready = await self._ask(before, llm_request=self._request)
+            self._ready = await self._ask("before_model", before, llm_request=self._request)
         if self._ready is None:
             self._ctx.run.totals.count_model_call()
             self._responses = self._start()
@@ -114,7 +115,7 @@ class ModelCall:
         self._given = True
         response = mark_if_empty(self._with_ids(response))
         if self._after:
-            answer = await self._ask(self._after, llm_response=response)
+            answer = await self._ask("after_model", self._after, llm_response=response)
             if answer is not None:
                 if response.partial and answer.partial is None:
                     answer = shallow_copy(answer)
@@ -136,18 +137,23 @@ class ModelCall:
     async def _recover(self, error: Exception) -> LlmResponse:
         """Ask the on-error callbacks for a response in the error's place; without one, the error is raised."""
         callbacks = (*self._ctx.run.hooks.on_model_error, *self._ctx.callbacks.on_model_error)
-        answer = await self._ask(callbacks, llm_request=self._request, error=error)
+        answer = await self._ask("on_model_error", callbacks, llm_request=self._request, error=error)
         if answer is None:
             raise error
         return answer
 
-    async def _ask(self, callbacks: Callbacks, **arguments: Any) -> LlmResponse | None:
+    async def _ask(self, hook: str, callbacks: Callbacks, **arguments: Any) -> LlmResponse | None:
         for callback in callbacks:
             answer = callback(callback_context=self.context, **arguments)
             if isawaitable(answer):
                 answer = await answer
-            if answer is not None:
+            if isinstance(answer, LlmResponse):
                 return answer
+            if answer is not None:
+                raise CallbackError(
+                    f"`{hook}` of agent `{self._ctx.agent.name}` ({callback!r}) answered {type(answer).__name__}. It "
+                    f"may answer an LlmResponse, or None."
+                )
         return None
 
     def _with_ids(self, response: LlmResponse) -> LlmResponse:

@@ -9,6 +9,7 @@ from typing import Any, cast
 from google.genai import types
 
 from flowloom.context import InvocationContext
+from flowloom.context.run import OpenCall
 from flowloom.errors import HistoryError
 from flowloom.events.actions import ToolConfirmation
 from flowloom.events.event import Event
@@ -144,6 +145,11 @@ def _canonical(call: types.FunctionCall) -> str:
 
 async def _resume(ctx: InvocationContext, pending: list[tuple[types.FunctionCall, ToolConfirmation]]) -> list[Event]:
     calls = [call for call, _ in pending]
+    for call in calls:  # until their results are recorded, so that an interrupted one is not run a second time
+        call_id = call.id or ""
+        ctx.run.open_calls[call_id] = OpenCall(
+            call_id, call.name or "", ctx.agent.name, ctx.branch, ctx.isolation_scope
+        )
     tools = {tool.name: tool for tool in ctx.tools or ()}
     decisions = {call.id or "": decision for call, decision in pending}
     results = await run_calls(ctx, calls, tools, decisions, transfer_problem)
