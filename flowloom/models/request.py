@@ -27,6 +27,28 @@ class DeclaredTool(Protocol):
         ...
 
 
+class ToolBlock:
+    """Tools that are registered together, looked at once. Raises `DuplicateToolError` for two of one name."""
+
+    __slots__ = ("declarations", "tools")
+
+    def __init__(self, tools: Sequence[DeclaredTool]) -> None:
+        self.tools: dict[str, DeclaredTool] = {}
+        self.declarations: list[types.FunctionDeclaration] = []
+        for tool in tools:
+            if tool.name in self.tools:
+                raise _duplicate(tool.name, self.tools[tool.name], tool)
+            self.tools[tool.name] = tool
+            if tool.declaration is not None:
+                self.declarations.append(tool.declaration)
+
+
+def _duplicate(name: str, first: object, second: object) -> DuplicateToolError:
+    return DuplicateToolError(
+        f"Two tools are named `{name}`: {first!r} and {second!r}. Rename one, or give its toolset a `tool_name_prefix`."
+    )
+
+
 class LlmRequest(BaseModel):
     """One model call: model name, contents, generation config, and the tools behind the declarations."""
 
@@ -79,37 +101,29 @@ class LlmRequest(BaseModel):
         else:
             config["system_instruction"] = _append_to_content(current, "\n\n".join(texts))
 
-    def append_tools(self, tools: Sequence[DeclaredTool]) -> None:
+    def append_tools(self, tools: Sequence[DeclaredTool] | ToolBlock) -> None:
         """Register tools, and declare those that have a declaration in one common group.
 
         Raises `DuplicateToolError` when a tool of that name is registered already.
         """
-        declarations: list[types.FunctionDeclaration] = []
+        block = tools if isinstance(tools, ToolBlock) else ToolBlock(tools)
         registered = self.tools_dict
-        for tool in tools:
-            name = tool.name
-            present = registered.get(name)
-            if present is not None:
-                raise DuplicateToolError(
-                    f"Two tools are named `{name}`: {present!r} and {tool!r}. Rename one, or give its toolset a "
-                    f"`tool_name_prefix`."
-                )
-            registered[name] = tool
-            declaration = tool.declaration
-            if declaration is not None:
-                declarations.append(declaration)
-        if not declarations:
+        if registered and not registered.keys().isdisjoint(block.tools):
+            name = next(name for name in block.tools if name in registered)
+            raise _duplicate(name, registered[name], block.tools[name])
+        registered.update(block.tools)
+        if not block.declarations:
             return
         groups: list[Any] = list(vars(self.config)["tools"] or ())
         for index, group in enumerate(groups):
             if isinstance(group, types.Tool) and group.function_declarations:
                 merged = shallow_copy(group)
-                vars(merged)["function_declarations"] = [*group.function_declarations, *declarations]
+                vars(merged)["function_declarations"] = [*group.function_declarations, *block.declarations]
                 groups[index] = merged
                 break
         else:
             group = shallow_copy(_TOOL)
-            vars(group)["function_declarations"] = declarations
+            vars(group)["function_declarations"] = block.declarations.copy()
             groups.append(group)
         vars(self.config)["tools"] = groups
 

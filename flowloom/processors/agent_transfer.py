@@ -5,7 +5,7 @@ from __future__ import annotations
 from flowloom.context import InvocationContext
 from flowloom.context.protocols import AnyAgent, AnyLlmAgent, as_llm_agent
 from flowloom.errors import closest_first, quoted_list
-from flowloom.models.request import LlmRequest
+from flowloom.models.request import LlmRequest, ToolBlock
 from flowloom.tools.transfer import TRANSFER_TOOL, TransferToAgentTool
 
 
@@ -23,17 +23,18 @@ def agent_transfer(ctx: InvocationContext, request: LlmRequest) -> None:
     peers = () if parent is None else (id(parent), *map(id, parent.sub_agents))
     offer = agent.derive("transfer", lambda: _offer(agent, parent), *map(id, agent.sub_agents), peers)
     if offer is not None:
-        request.append_tools((offer[0],))
+        request.append_tools(offer[0])
         request.append_instructions((offer[1],))
 
 
-def _offer(agent: AnyLlmAgent, parent: AnyAgent | None) -> tuple[TransferToAgentTool, str] | None:
+def _offer(agent: AnyLlmAgent, parent: AnyAgent | None) -> tuple[ToolBlock, str] | None:
     """The tool and the instruction; None if there is nobody to hand over to."""
     targets = transfer_targets(agent, parent)
     if not targets:
         return None
     above = parent if any(target is parent for target in targets) else None
-    return TransferToAgentTool([target.name for target in targets]), _instruction(targets, above)
+    tool = TransferToAgentTool([target.name for target in targets])
+    return ToolBlock([tool]), _instruction(targets, above)
 
 
 def transfer_targets(agent: AnyLlmAgent, parent: AnyAgent | None) -> list[AnyAgent]:

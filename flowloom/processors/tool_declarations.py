@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Sequence
 from flowloom.context import Context, InvocationContext
 from flowloom.context.protocols import RunnableTool
 from flowloom.events.event import Event
-from flowloom.models.request import LlmRequest
+from flowloom.models.request import LlmRequest, ToolBlock
 from flowloom.processors.tools import is_toolset
 from flowloom.tools.base_tool import BaseTool
 
@@ -24,9 +24,9 @@ def tool_declarations(ctx: InvocationContext, request: LlmRequest) -> Awaitable[
         return None
     resolved = ctx.tools or ()
     own = agent.own_tools
-    if agent.derive("plain_tools", lambda: all(map(_is_plain, own)), own):
-        if resolved:
-            request.append_tools(resolved)
+    block = agent.derive("plain_tools", lambda: ToolBlock(resolved) if all(map(_is_plain, own)) else None, own)
+    if block is not None:
+        request.append_tools(block)
         return None
     return _ask(ctx, request, resolved, [entry for entry in own if is_toolset(entry)])
 
