@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Iterator
+from contextlib import aclosing
 from typing import Any
 
 from flowloom.agents.base_agent import BaseAgent
@@ -38,12 +39,9 @@ class SequentialAgent(BaseAgent):
     async def _run_async_impl(self, ctx: InvocationContext) -> AsyncGenerator[Event, None]:
         for child in self.sub_agents[member_to_resume(self, ctx) :]:
             below = ctx.below(child)
-            events = child.run_async(below)
-            try:
+            async with aclosing(child.run_async(below)) as events:
                 async for event in events:
                     yield event
-            finally:
-                await events.aclose()
             ctx.branch_ended = bool(ctx.branch) and _ends_branch(child, below)
             if ctx.branch_ended or waits(child, ctx):
                 return
@@ -75,12 +73,9 @@ class LoopAgent(BaseAgent):
     async def _run_async_impl(self, ctx: InvocationContext) -> AsyncGenerator[Event, None]:
         for child in self._members(ctx):
             below = ctx.below(child)
-            events = child.run_async(below)
-            try:
+            async with aclosing(child.run_async(below)) as events:
                 async for event in events:
                     yield event
-            finally:
-                await events.aclose()
             if below.escalated or waits(child, ctx):
                 return
 
