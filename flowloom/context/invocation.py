@@ -250,26 +250,26 @@ class InvocationContext:
 
     def new_event(self, values: dict[str, Any]) -> Event:
         """An event of this agent, here and now; `values` are its fields, not validated."""
+        return Event.unvalidated(self._here_and_now(), values)
+
+    def _here_and_now(self) -> dict[str, Any]:
         run = self.run
         effects = run.effects
-        return Event.unvalidated(
-            {
-                "invocation_id": run.invocation_id,
-                "author": self.agent.name,
-                "branch": self.branch,
-                "isolation_scope": self.isolation_scope,
-                "id": effects.new_id(self),
-                "timestamp": effects.now(self),
-                **values,
-            }
-        )
+        return {
+            "invocation_id": run.invocation_id,
+            "author": self.agent.name,
+            "branch": self.branch,
+            "isolation_scope": self.isolation_scope,
+            "id": effects.new_id(self),
+            "timestamp": effects.now(self),
+        }
 
     def response_event(self, response: LlmResponse, values: dict[str, Any]) -> Event:
         """An event of this agent that carries a model's response."""
-        given = response.__dict__
+        given = vars(response)
         if type(response) is not LlmResponse:  # fields of a subclass are none of an event's
             given = {name: given[name] for name in LlmResponse.model_fields}
-        return self.new_event(given | values)
+        return Event.unvalidated(given, self._here_and_now(), values)
 
     async def start(self) -> Event | None:
         """Append the user's message to the session, as a runner does before an agent runs."""

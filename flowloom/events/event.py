@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime
 import time
 from collections.abc import Iterable, Mapping
-from typing import Any, Self, cast
+from typing import Any, cast
 
 from pydantic import ConfigDict, Field, field_validator, model_validator
 
@@ -78,11 +78,6 @@ class Event(LlmResponse):
         """Whether the last part is the result of executed code."""
         parts = self.content.parts if self.content is not None else None
         return bool(parts) and parts[-1].code_execution_result is not None
-
-    @classmethod
-    def from_response(cls, response: LlmResponse, values: dict[str, Any]) -> Self:
-        """An event that carries all of `response`, plus `values`; no validation, nothing copied deeply."""
-        return cls.unvalidated(response.__dict__ | values)
 
     @field_validator("timestamp", mode="before")
     @classmethod

@@ -68,14 +68,16 @@ class WireModel(BaseModel):
     _defaults_by_class: ClassVar[dict[type[BaseModel], _Defaults]] = {}
 
     @classmethod
-    def unvalidated(cls, values: dict[str, Any]) -> Self:
-        """An instance from field values that are known to be of the right types, in about 1 µs."""
+    def unvalidated(cls, values: dict[str, Any], *more: dict[str, Any]) -> Self:
+        """An instance from field values that are known to be of the right types, in about 1 µs; `more` go before."""
         defaults = WireModel._defaults_by_class.get(cls)
         if defaults is None:
             defaults = WireModel._defaults_by_class[cls] = _defaults_of(cls)
         fields = defaults.plain | values
+        for each in more:
+            fields.update(each)
         for name, factory in defaults.factories:
-            if name not in values:
+            if name not in fields:
                 fields[name] = factory()
         new = object.__new__(cls)
         _object_setattr(new, "__dict__", fields)
