@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterable, Iterable, Sequence
+from collections.abc import AsyncIterable, Callable, Iterable, Sequence
 from typing import Any
 
 from google.genai import types
@@ -201,6 +201,21 @@ def open_calls(events: Iterable[Event]) -> set[str | None]:
         waiting |= {c.id for c in each.get_function_calls() if c.id not in (each.long_running_tool_ids or ())}
         waiting -= {response.id for response in each.get_function_responses()}
     return waiting
+
+
+class Ran(list[str]):
+    """Who ran, in order."""
+
+    def gives(self, name: str, value: Any = None) -> Callable[..., Any]:
+        """A callback that says it ran, and answers, or raises an error it is given."""
+
+        def callback(**_: Any) -> Any:
+            self.append(name)
+            if isinstance(value, Exception):
+                raise value
+            return value
+
+        return callback
 
 
 class FrozenEffects(DirectEffects):

@@ -6,12 +6,13 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from kit import Chat, agent, requests_of, said
+from kit import Chat, Ran, agent, requests_of, said
 
 from flowloom import BasePlugin, LlmResponse
 from flowloom.testing import call
 
-ran: list[str] = []
+ran = Ran()
+gives = ran.gives
 
 
 @pytest.fixture(autouse=True)
@@ -21,18 +22,6 @@ def fresh() -> None:
 
 def answer(words: str) -> LlmResponse:
     return LlmResponse(content=said(words))
-
-
-def gives(name: str, value: Any = None) -> Callable[..., Any]:
-    """A callback that says it ran, and answers, or raises an error it is given."""
-
-    def callback(**_: Any) -> Any:
-        ran.append(name)
-        if isinstance(value, Exception):
-            raise value
-        return value
-
-    return callback
 
 
 DOWN = ConnectionError("model down")

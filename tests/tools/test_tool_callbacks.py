@@ -6,12 +6,13 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from kit import Chat, agent, story
+from kit import Chat, Ran, agent, story
 
 from flowloom import BasePlugin, LlmAgent
 from flowloom.testing import call
 
-ran: list[str] = []
+ran = Ran()
+gives = ran.gives
 
 
 @pytest.fixture(autouse=True)
@@ -29,18 +30,6 @@ def breaks() -> dict[str, str]:
     """Break."""
     ran.append("tool")
     raise ValueError("tool broke")
-
-
-def gives(name: str, value: Any = None) -> Callable[..., Any]:
-    """A callback that says it ran, and answers, or raises an error it is given."""
-
-    def callback(**_: Any) -> Any:
-        ran.append(name)
-        if isinstance(value, Exception):
-            raise value
-        return value
-
-    return callback
 
 
 def sees(name: str, value: Any = None) -> Callable[..., Any]:
