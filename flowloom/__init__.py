@@ -14,8 +14,8 @@ _HOMES = {
     "agents": "Agent BaseAgent LlmAgent LoopAgent ParallelAgent SequentialAgent",
     "apps": "App",
     "artifacts": "ArtifactVersion BaseArtifactService InMemoryArtifactService",
-    "context": "CallbackContext Context DirectEffects EffectKey Effects InvocationContext Limits ReadonlyContext "
-    "RunConfig StreamingMode ToolContext ToolThreadPoolConfig Usage",
+    "context": "CallbackContext Context DirectEffects EffectKey Effects InvocationContext Limits Observer "
+    "ProcessorCall ReadonlyContext RunConfig StreamingMode ToolContext ToolThreadPoolConfig Usage observing",
     "context.hooks": "FlowCallbacks",
     "errors": "AgentNameError AgentNotFoundError AlreadyExistsError ArtifactNotFoundError CallbackError "
     "ConfigurationError ConfirmationRejectedError ConfirmationRequiredError ContextError DuplicateAgentError "
@@ -25,6 +25,7 @@ _HOMES = {
     "ModelUnavailableError NotSupportedError PipelineError ProcessorError SessionNotFoundError TemplateError "
     "ToolArgumentsError ToolError ToolNotFoundError ToolSignatureError ToolTimeoutError",
     "events": "Event EventActions EventCompaction LlmResponse NodeInfo ToolConfirmation",
+    "explanation": "explain",
     "flow": "Assembly AssemblyStep Flow",
     "memory": "BaseMemoryService InMemoryMemoryService MemoryEntry SearchMemoryResponse",
     "models": "BaseLlm LLMRegistry LlmRequest",
@@ -43,6 +44,7 @@ _HOMES = {
     "telemetry": "configure_telemetry",
     "tools": "AgentTool BaseTool BaseToolset FunctionTool LoadArtifactsTool LoadMemoryTool LongRunningFunctionTool "
     "PreloadMemoryTool TransferToAgentTool exit_loop load_artifacts load_memory preload_memory transfer_to_agent",
+    "views": "Change Difference RequestDiff RequestView Section assert_prefix_extends diff",
 }
 _home_of = {name: f"flowloom.{module}" for module, names in _HOMES.items() for name in names.split()}
 

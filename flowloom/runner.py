@@ -14,6 +14,8 @@ from flowloom.apps import App
 from flowloom.artifacts import BaseArtifactService, InMemoryArtifactService
 from flowloom.context import DirectEffects, Effects, InvocationContext, Run
 from flowloom.context.hooks import first_answer, tell_all
+from flowloom.context.observer import Observer
+from flowloom.context.observer import observers as observers_of_all
 from flowloom.context.run_config import default_run_config
 from flowloom.errors import (
     ConfigurationError,
@@ -29,7 +31,7 @@ from flowloom.flow import settle_end, settle_failure
 from flowloom.flow.delegation import open_task_scope
 from flowloom.memory import BaseMemoryService, InMemoryMemoryService
 from flowloom.plugins import BasePlugin, PluginManager
-from flowloom.routing import answered_calls, find_agent_to_run
+from flowloom.routing import Place, answered_calls, find_agent_to_run
 from flowloom.sessions import BaseSessionService, InMemorySessionService, Session
 from flowloom.tools.agent_tool import AgentTool
 
@@ -41,7 +43,7 @@ class Runner:
 
     Each run takes one message of a user, stores it, lets the agent answer, and stores every event before it is
     yielded. `auto_create_session` makes sessions that do not exist. `effects` replaces what the flow does to the
-    world. Close the runner (`async with`, or `close`) to close its plugins and toolsets.
+    world; `observers` see what it does. Close the runner (`async with`, or `close`) to close its plugins and toolsets.
 
     Raises `ConfigurationError` without an agent or app name, `DuplicateAgentError` for two agents of one name.
     """
@@ -60,6 +62,7 @@ class Runner:
         plugin_close_timeout: float = 5.0,
         auto_create_session: bool = False,
         effects: Effects | None = None,
+        observers: Sequence[Observer] = (),
     ) -> None:
         if app is not None:
             if agent is not None or plugins is not None:
@@ -78,6 +81,7 @@ class Runner:
         self.auto_create_session = auto_create_session
         self.plugin_manager = PluginManager(plugins, plugin_close_timeout)
         self.effects: Effects = effects or DirectEffects()
+        self.observers = tuple(observers)
         self._loop: asyncio.AbstractEventLoop | None = None
 
     async def __aenter__(self) -> Self:
@@ -287,16 +291,21 @@ class Runner:
             hooks=self.plugin_manager.hooks,
             effects=self.effects,
             resume_authors={event.author for event in answered},
+            observers=(*observers_of_all(), *self.observers),
         )
         if answered:  # other calls of the run may wait still
             for event in session.events:
                 if event.invocation_id == invocation_id:
                     run.follow(event)
             run.open_calls.clear()
-        agent, lineage = find_agent_to_run(self.agent, session.events, answered)
+        agent, lineage = self._place(session, answered)
         ctx = InvocationContext(agent=agent, lineage=lineage, run=run)
         ctx.recorded = True
         return ctx
+
+    def _place(self, session: Session, answered: Sequence[Event]) -> Place:
+        """Which agent answers, and the agents above it."""
+        return find_agent_to_run(self.agent, session.events, answered)
 
     async def _take_message(
         self,
@@ -351,6 +360,7 @@ class InMemoryRunner(Runner):
         app: App | None = None,
         plugin_close_timeout: float = 5.0,
         effects: Effects | None = None,
+        observers: Sequence[Observer] = (),
     ) -> None:
         super().__init__(
             app=app,
@@ -363,6 +373,7 @@ class InMemoryRunner(Runner):
             plugin_close_timeout=plugin_close_timeout,
             auto_create_session=True,
             effects=effects,
+            observers=observers,
         )
 
 

@@ -19,6 +19,7 @@ FLOORS: list[set[str]] = [
     {"errors"},
     {"events"},
     {"models"},
+    {"views"},
     {"sessions", "artifacts", "memory", "converters"},
     {"context"},
     {"telemetry"},
@@ -30,6 +31,8 @@ FLOORS: list[set[str]] = [
     {"apps"},
     {"routing"},
     {"runner"},
+    {"explanation"},
+    {"profile"},
     {"cli", "server", "durable", "testing"},
 ]
 FLOOR_OF = {room: number for number, rooms in enumerate(FLOORS) for room in rooms}
@@ -38,6 +41,7 @@ PAIRS = {("plugins", "agents")}
 EDGES = ("cli/", "__init__.py", "models/registry.py", "processors/template.py")
 MAX_LINES = 500
 ENGINE_LINES = 8000
+NO_ENGINE = ("models", "testing", "cli", "views", "explanation", "profile")
 NO_CODE = (tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER)
 
 
@@ -113,8 +117,8 @@ def lines_of_code(path: Path) -> int:
 
 
 def test_the_engine_reads_in_an_afternoon() -> None:
-    """Everything but models, test kit and command line stays under 8,000 lines of code."""
-    engine = [path for path in modules() if room_of(path) not in ("models", "testing", "cli")]
+    """What runs an agent stays under 8,000 lines of code; models, and what looks at the engine, come beside it."""
+    engine = [path for path in modules() if room_of(path) not in NO_ENGINE]
     assert sum(map(lines_of_code, engine)) < ENGINE_LINES
 
 

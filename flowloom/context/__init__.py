@@ -3,6 +3,7 @@
 from flowloom.context.context import CallbackContext, Context, ReadonlyContext, ToolContext
 from flowloom.context.effects import DirectEffects, EffectKey, Effects
 from flowloom.context.invocation import InvocationContext
+from flowloom.context.observer import Observer, ProcessorCall, observing
 from flowloom.context.run import Run, Usage
 from flowloom.context.run_config import Limits, RunConfig, StreamingMode, ToolThreadPoolConfig
 
@@ -14,6 +15,8 @@ __all__ = [
     "Effects",
     "InvocationContext",
     "Limits",
+    "Observer",
+    "ProcessorCall",
     "ReadonlyContext",
     "Run",
     "RunConfig",
@@ -21,4 +24,5 @@ __all__ = [
     "ToolContext",
     "ToolThreadPoolConfig",
     "Usage",
+    "observing",
 ]

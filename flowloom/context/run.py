@@ -11,6 +11,7 @@ from google.genai import types
 
 from flowloom.context.effects import DIRECT_EFFECTS, Effects
 from flowloom.context.hooks import NO_HOOKS, Callbacks, Hooks, first_answer
+from flowloom.context.observer import Observer, observers
 from flowloom.context.run_config import RunConfig, StreamingMode
 from flowloom.context.threads import Threads
 from flowloom.errors import LimitExceededError, LlmCallsLimitExceededError
@@ -142,6 +143,9 @@ class Run:
     totals: Totals = None  # type: ignore[assignment] - set below when not shared
     threads: Threads = None  # type: ignore[assignment]
     streaming: bool = None  # type: ignore[assignment] - as the config says, if not given
+    observers: tuple[Observer, ...] = field(default_factory=observers)
+    rehearsal: bool = False
+    """Whether this only finds out what a run would do: no telemetry, and no model is asked."""
     steps: dict[str, int] = field(default_factory=_dict)
     """Model steps taken so far, by agent path."""
     effect_counts: dict[tuple[str, int, str], int] = field(default_factory=_dict)
@@ -187,6 +191,8 @@ class Run:
             if replaced is not None:
                 event = replaced
         if event.partial:
+            for observer in self.observers:
+                observer.event_recorded(ctx, event)
             return event
         try:
             stored = await self.session_service.append_event(self.session, event)
@@ -194,6 +200,8 @@ class Run:
             self.unsettled = event
             raise
         self.follow(stored)
+        for observer in self.observers:
+            observer.event_recorded(ctx, stored)
         return stored
 
     def follow(self, event: Event) -> None:
@@ -244,5 +252,8 @@ class Run:
             )
             for call in group:
                 self.open_calls.pop(call.id, None)
-            events.append(await self.session_service.append_event(self.session, event))
+            stored = await self.session_service.append_event(self.session, event)
+            for observer in self.observers:
+                observer.event_recorded(ctx, stored)
+            events.append(stored)
         return events

@@ -1,6 +1,7 @@
 """The flow: the loop, the pipeline, the model call."""
 
+from flowloom.flow.assembly import Assembly, AssemblyStep
 from flowloom.flow.drive import run_agent, settle_end, settle_failure
-from flowloom.flow.flow import Assembly, AssemblyStep, Flow
+from flowloom.flow.flow import Flow
 
 __all__ = ["Assembly", "AssemblyStep", "Flow", "run_agent", "settle_end", "settle_failure"]

@@ -79,7 +79,7 @@ async def drive(ctx: InvocationContext, flow: Flow | None = None, *, single_step
 
     With `flow`, that flow runs in the place of the agent's own, and without the agent's callbacks.
     """
-    spans = recorder()
+    spans = None if ctx.run.rehearsal else recorder()
     bottom = Frame(ctx, flow=flow)
     stack = [bottom]
     try:
@@ -106,12 +106,12 @@ async def drive(ctx: InvocationContext, flow: Flow | None = None, *, single_step
                 stack.append(Frame(delegated_context(frame.ctx, call), task=call))
             else:
                 # -- one step: the request, the model, its tool calls
-                chosen = frame.flow
+                request_steps, response_steps = frame.steps
                 request = LlmRequest.empty(None)
                 frame.begin_step()
-                index, produced = build_request_plainly(frame, chosen.request_steps, request)
+                index, produced = build_request_plainly(frame, request_steps, request)
                 if produced is not None:
-                    async with aclosing(build_request(frame, chosen.request_steps, index, request, produced)) as made:
+                    async with aclosing(build_request(frame, request_steps, index, request, produced)) as made:
                         async for event in made:
                             yield event
                 if frame.wants_model():
@@ -119,7 +119,7 @@ async def drive(ctx: InvocationContext, flow: Flow | None = None, *, single_step
                     try:
                         await call.begin()
                         while (response := await call.next()) is not None:
-                            for step in chosen.response_steps:
+                            for step in response_steps:
                                 produced = step.run(frame.ctx, request, response)
                                 if produced is not None:
                                     async with aclosing(events_of(produced, frame.ctx, step)) as made:

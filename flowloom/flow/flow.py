@@ -2,39 +2,18 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import AsyncGenerator, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import fields
 from typing import Any, Self
 
 from flowloom.context import InvocationContext
 from flowloom.context.hooks import NO_CALLBACKS, FlowCallbacks
-from flowloom.errors import Halt, PipelineError
+from flowloom.errors import PipelineError
 from flowloom.events.event import Event
+from flowloom.flow.assembly import Assembly, Recording, rehearsal_of, rehearse
 from flowloom.flow.drive import drive, recorded
-from flowloom.flow.pipeline import Processor, Step, compile_steps, events_of, explain, find_step, name_of
-from flowloom.models.request import LlmRequest
+from flowloom.flow.pipeline import Processor, Step, compile_steps, find_step, name_of
 from flowloom.processors import REQUEST_PROCESSORS, RESPONSE_PROCESSORS
-
-
-@dataclass(slots=True)
-class AssemblyStep:
-    """What one processor did on the way to a request."""
-
-    name: str
-    seconds: float
-
-
-@dataclass(slots=True)
-class Assembly:
-    """A request as the model would get it, and how it came about."""
-
-    request: LlmRequest
-    steps: list[AssemblyStep] = field(default_factory=list[AssemblyStep])
-    events: list[Event] = field(default_factory=list[Event])
-    """What the processors emitted, recorded in the session like in a run."""
-    halted_by: str | None = None
-    """The processor that stopped the step, if one did."""
 
 
 class Flow:
@@ -172,30 +151,16 @@ class Flow:
         return recorded(ctx, lambda inner: drive(inner, self, single_step=True))
 
     async def assemble(self, ctx: InvocationContext) -> Assembly:
-        """The request side only: the request as the model would get it, without asking the model."""
-        if not ctx.recorded:
-            ctx = ctx.model_copy(update={"recorded": True})
-        ctx.callbacks = self._callbacks
-        assembly = Assembly(LlmRequest.empty(None))
-        for step in self._request_steps:
-            started = time.perf_counter()
-            try:
-                produced = step.run(ctx, assembly.request)
-                if produced is not None:
-                    async for event in events_of(produced, ctx, step):
-                        assembly.events.append(await ctx.run.record(ctx, event))
-            except Halt as halt:
-                explain(halt, ctx, step)
-                assembly.halted_by = halt.processor
-            except Exception as error:
-                explain(error, ctx, step)
-                raise
-            assembly.steps.append(AssemblyStep(step.name, time.perf_counter() - started))
-            if ctx.end_invocation:
-                assembly.halted_by = assembly.halted_by or step.name
-            if assembly.halted_by:
-                break
-        return assembly
+        """The request side only: the request as the model would get it, and who wrote what. The model is not asked.
+
+        It is the first half of a step, for real: callbacks before the model have their say, tools that the message
+        confirms are run, and the events of processors are stored in the session. `explain` changes nothing.
+        """
+        recording = Recording()
+        inner = ctx.model_copy(update={"run": rehearsal_of(ctx.run, recording)})
+        events = recorded(inner, lambda each: drive(each, self, single_step=True))
+        await rehearse(events, inner if ctx.recorded else None)
+        return recording.assembly(ctx.agent.name)
 
 
 def _first_line(processor: Any) -> str:

@@ -23,6 +23,8 @@ from flowloom.events.event import Event
 from flowloom.events.wire import shallow_copy
 from flowloom.flow.delegation import finish_result, unresolved_tasks
 from flowloom.flow.model_call import ONLY_THOUGHTS, is_thought_only
+from flowloom.flow.observed import observed
+from flowloom.flow.pipeline import Step
 from flowloom.processors.agent_transfer import transfer_targets
 from flowloom.processors.model_choice import model_of
 from flowloom.processors.output_schema import schema_of
@@ -41,6 +43,7 @@ class Frame:
     __slots__ = (
         "_bare",
         "_flow",
+        "_steps",
         "agent",
         "answered",
         "begun",
@@ -69,6 +72,7 @@ class Frame:
         self.llm: AnyLlmAgent | None = as_llm_agent(ctx.agent)
         self._flow = flow
         self._bare = flow is not None
+        self._steps: tuple[tuple[Step, ...], tuple[Step, ...]] | None = None
         self.begun = False
         self.finished = False
         self.paused = False
@@ -98,6 +102,17 @@ class Frame:
             assert self.llm is not None
             self._flow = self.llm.flow  # pyright: ignore[reportAttributeAccessIssue] - agents hold Flows
         return self._flow  # pyright: ignore[reportReturnType]
+
+    @property
+    def steps(self) -> tuple[tuple[Step, ...], tuple[Step, ...]]:
+        """The processors of the turn, those of the request and those of the response; observed, if anybody observes."""
+        if self._steps is None:
+            flow, observers = self.flow, self.ctx.run.observers
+            request, response = flow.request_steps, flow.response_steps
+            if observers:
+                request, response = observed(request, observers), observed(response, observers)
+            self._steps = request, response
+        return self._steps
 
     def note(self, event: Event) -> None:
         """Take an event of this turn into account."""

@@ -89,6 +89,8 @@ class ModelCall:
         if isinstance(request.contents, SharedContents):
             # the model only reads: it gets the history itself, and no list that copies what is looked at
             vars(request)["contents"] = request.contents.plain()
+        for observer in self._ctx.run.observers:
+            observer.model_asked(self._ctx, self._model, request)
         responses = self._ctx.effects.call_model(self._ctx, self._model, request, self._ctx.run.streaming)
         if self._spans is None:
             return responses

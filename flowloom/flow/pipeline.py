@@ -64,8 +64,10 @@ def explain(error: BaseException, ctx: InvocationContext, step: Step) -> None:
     """Note on an error where it came from, and on a halt who halted."""
     if isinstance(error, Halt):
         error.processor = error.processor or step.name
-    else:
-        error.add_note(f"in processor `{step.name}`, step {ctx.step} of agent `{ctx.agent.name}`")
+        return
+    note = f"in processor `{step.name}`, step {ctx.step} of agent `{ctx.agent.name}`"
+    if note not in getattr(error, "__notes__", ()):
+        error.add_note(note)
 
 
 async def events_of(produced: Any, ctx: InvocationContext, step: Step) -> AsyncGenerator[Event, None]:

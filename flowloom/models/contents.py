@@ -51,6 +51,10 @@ class SharedContents(list[types.Content]):
         """The entries as an ordinary list, for code that only reads them."""
         return list[types.Content].copy(self)
 
+    def is_private(self, content: types.Content) -> bool:
+        """Whether an entry is this request's own, and not the history's."""
+        return id(content) in self._private
+
     def own(self, index: int) -> types.Content:
         """Entry `index` (not negative) as a private copy, which replaces the shared one."""
         content = super().__getitem__(index)

@@ -128,6 +128,8 @@ class AgentTool(BaseTool):
             totals=outer.totals,
             threads=outer.threads,
             streaming=outer.streaming and outer.config.forward_agent_tool_events,
+            observers=outer.observers,
+            rehearsal=outer.rehearsal,
         )
         ctx = InvocationContext(agent=self.agent, run=run, lineage=())
         ctx.path_prefix = f"{caller.effect_key('tool', tool_context.call_index)}/"

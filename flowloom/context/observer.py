@@ -1,0 +1,70 @@
+"""`Observer`: sees what a run does, without a part in it."""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from flowloom.events.event import Event
+from flowloom.events.response import LlmResponse
+from flowloom.models.base_llm import BaseLlm
+from flowloom.models.request import LlmRequest
+
+if TYPE_CHECKING:
+    from flowloom.context.invocation import InvocationContext
+
+
+@dataclass(slots=True)
+class ProcessorCall:
+    """One call of a processor, filled in while it goes on."""
+
+    name: str
+    request: LlmRequest
+    response: LlmResponse | None
+    """What a response processor is given; None on the request side."""
+    seconds: float = 0.0
+    """The processor's own time; while a consumer holds an event of it, no time is counted."""
+    events: list[Event] = field(default_factory=list[Event])
+    """What it emitted."""
+    error: BaseException | None = None
+    """What it raised: a `Halt`, too."""
+
+
+class Observer:
+    """Is told of every processor, model call and stored event of the runs that it is given to.
+
+    Override what you need, and give it to a `Runner` (`observers=[...]`). A run that nobody observes pays nothing. What
+    an observer raises ends the run: this is how one forbids something.
+    """
+
+    def processor_started(self, ctx: InvocationContext, call: ProcessorCall) -> None:
+        """A processor is about to be called."""
+
+    def processor_finished(self, ctx: InvocationContext, call: ProcessorCall) -> None:
+        """A processor has returned or raised; nothing more comes of this call."""
+
+    def model_asked(self, ctx: InvocationContext, model: BaseLlm, request: LlmRequest) -> None:
+        """A model is about to be given this request; the callbacks have been asked."""
+
+    def event_recorded(self, ctx: InvocationContext, event: Event) -> None:
+        """An event was taken in, as the consumer will see it; partial ones too."""
+
+
+_everywhere: list[Observer] = []
+
+
+def observers() -> tuple[Observer, ...]:
+    """Those who observe every run that begins now."""
+    return tuple(_everywhere)
+
+
+@contextmanager
+def observing(observer: Observer) -> Generator[None]:
+    """Let an observer see every run of this process that begins meanwhile."""
+    _everywhere.append(observer)
+    try:
+        yield
+    finally:
+        _everywhere.remove(observer)

@@ -1,0 +1,123 @@
+"""`explain`: the request that an agent would send, without sending it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any, TypeGuard, cast
+
+from google.genai import types
+
+from flowloom.agents import BaseAgent
+from flowloom.apps import App
+from flowloom.artifacts import BaseArtifactService, InMemoryArtifactService
+from flowloom.context import DirectEffects, InvocationContext, RunConfig
+from flowloom.errors import ConfigurationError, InputValidationError
+from flowloom.events import Event
+from flowloom.events.parts import content_of, text_part
+from flowloom.flow.assembly import Assembly, Recording, RehearsalEffects, rehearsal_of, rehearse
+from flowloom.memory import BaseMemoryService, InMemoryMemoryService
+from flowloom.plugins import BasePlugin
+from flowloom.routing import Place, place_of
+from flowloom.runner import Message, Runner
+from flowloom.sessions import InMemorySessionService, Session
+
+Said = Event | types.Content | tuple[str, str]
+"""An entry of a history: an event, a content (of the user, or of the agent that is explained), an author and a text."""
+
+
+async def explain(
+    agent: BaseAgent | App,
+    message: Message | None = None,
+    *,
+    session: Session | None = None,
+    state: dict[str, Any] | None = None,
+    history: Sequence[Said] | None = None,
+    run_config: RunConfig | None = None,
+    plugins: Sequence[BasePlugin] | None = None,
+    artifact_service: BaseArtifactService | None = None,
+    memory_service: BaseMemoryService | None = None,
+) -> Assembly:
+    """The first request that `agent` would send to a model in answer to `message`, and how it comes about.
+
+    It is a run that ends at the model's door, on a copy of `session` (a new one if none is given) with `history` and
+    `state` added: nothing is stored, no model is asked, no tool is run, no telemetry is made. Everything else that a
+    run does before the model is done: callbacks, plugins (those of an `App`, or `plugins`), toolsets are listed,
+    instruction providers asked. Given the root of a tree, the agent that would answer is explained; given one of its
+    sub-agents, that one. Artifacts and memory are empty if no service is given.
+
+    Raises what a run would raise before it asks the model, and `InputValidationError` for a history that is none.
+    """
+    if isinstance(agent, App):
+        if plugins is not None:
+            raise ConfigurationError("Give either an `App` or `plugins`: the app holds its own.")
+        agent, plugins = agent.root_agent, agent.plugins
+    copy = session_for(session, state, events_of_history(history or (), agent.name))
+    sessions = InMemorySessionService()
+    sessions.adopt(copy)
+    recording = Recording()
+    runner = Rehearsal(
+        agent,
+        recording,
+        app_name=copy.app_name,
+        plugins=plugins,
+        session_service=sessions,
+        artifact_service=artifact_service or InMemoryArtifactService(),
+        memory_service=memory_service or InMemoryMemoryService(),
+    )
+    events = runner.run_async(user_id=copy.user_id, session_id=copy.id, new_message=message, run_config=run_config)
+    await rehearse(events)
+    return recording.assembly(agent.name)
+
+
+class Rehearsal(Runner):
+    """A runner whose runs end where they would ask a model."""
+
+    def __init__(self, agent: BaseAgent, recording: Recording, **options: Any) -> None:
+        effects = RehearsalEffects(DirectEffects(), recording)
+        super().__init__(agent=agent.root_agent, effects=effects, **options)
+        self._explained = agent
+        self._recording = recording
+
+    def _context(self, *args: Any, **kwargs: Any) -> InvocationContext:
+        ctx = super()._context(*args, **kwargs)
+        ctx.run = rehearsal_of(ctx.run, self._recording)
+        return ctx
+
+    def _place(self, session: Session, answered: Sequence[Event]) -> Place:
+        if self._explained is self.agent:
+            return super()._place(session, answered)
+        place = place_of(self.agent, self._explained.name)
+        assert place is not None
+        return place
+
+
+def _is_pair(said: object) -> TypeGuard[tuple[str, str]]:
+    return isinstance(said, tuple) and [*map(type, cast(Any, said))] == [str, str]
+
+
+def session_for(session: Session | None, state: dict[str, Any] | None, events: Iterable[Event]) -> Session:
+    """A copy of a session, or a new one, with more state and events."""
+    if session is None:
+        session = Session(id="explained", app_name="app", user_id="user")
+    merged = {**session.state, **(state or {})}
+    return session.model_copy(update={"state": merged, "events": [*session.events, *events]})
+
+
+def events_of_history(history: Iterable[Said], agent: str) -> list[Event]:
+    """A history as events; contents of the role `model` are the agent's. Raises `InputValidationError`."""
+    events: list[Event] = []
+    for said in history:
+        if isinstance(said, Event):
+            events.append(said)
+        elif isinstance(said, types.Content):
+            events.append(Event(author=agent if said.role == "model" else "user", content=said))
+        elif _is_pair(said):
+            author, text = said
+            content = content_of("user" if author == "user" else "model", [text_part(text)])
+            events.append(Event(author=author, content=content))
+        else:
+            raise InputValidationError(
+                f"{said!r} is no entry of a history. Give an `Event`, a `types.Content`, or an author and a text as a "
+                f"pair such as `('user', 'Hello')`."
+            )
+    return events

@@ -1,0 +1,267 @@
+"""`Assembly`: a request as the model would get it, and how it came about."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import aclosing
+from dataclasses import dataclass, field, replace
+from time import perf_counter
+from typing import Any
+
+from flowloom.context import Context, Effects, InvocationContext
+from flowloom.context.observer import Observer, ProcessorCall
+from flowloom.context.protocols import RunnableTool
+from flowloom.context.run import Run, Totals
+from flowloom.errors import Halt, PipelineError, closest_first, quoted_list
+from flowloom.events.event import Event
+from flowloom.events.response import LlmResponse
+from flowloom.models.base_llm import BaseLlm
+from flowloom.models.request import LlmRequest
+from flowloom.views.canonical import canonical
+from flowloom.views.changes import Change, apply, changes_between
+from flowloom.views.request_view import RequestView
+from flowloom.views.sections import Authors, Section, ordinals_of
+from flowloom.views.tree import Blocks, Fields, Known, empty_tree, request_of, tree_of
+
+CALLBACKS = "(callbacks)"
+"""The step that stands for the `before_model` callbacks and `around_model` wrappers."""
+
+
+@dataclass(slots=True)
+class AssemblyStep:
+    """What one processor did on the way to a request."""
+
+    name: str
+    seconds: float
+    changes: list[Change] = field(default_factory=list[Change])
+    """What it changed in the request, in order."""
+    events: list[Event] = field(default_factory=list[Event])
+    """What it emitted."""
+
+
+@dataclass(slots=True)
+class Assembly:
+    """A request as the model would get it, and how it came about. `print` it, or see `to_dict` and `to_html`."""
+
+    agent: str
+    """The agent whose request it is."""
+    request: LlmRequest
+    steps: list[AssemblyStep] = field(default_factory=list[AssemblyStep])
+    """The processors that ran, in order."""
+    sections: list[Section] = field(default_factory=list[Section])
+    """The pieces of the request in the order of the wire, each with the processor that wrote it last."""
+    halted_by: str | None = None
+    """The processor that stopped the step, if one did."""
+    reaches_model: bool = False
+    """Whether the model would be asked; not if a processor halted, or a callback answered in its place."""
+    tools_not_run: list[str] = field(default_factory=list[str])
+    """Tools that a real run would have executed on the way, because the message confirms them."""
+
+    @property
+    def events(self) -> list[Event]:
+        """What the processors emitted."""
+        return [event for step in self.steps for event in step.events]
+
+    @property
+    def changes(self) -> list[Change]:
+        """The changes of all processors. Applied in order to an empty request, they make this one."""
+        return [change for step in self.steps for change in step.changes]
+
+    @property
+    def view(self) -> RequestView:
+        """The request as data and text that are the same on every run."""
+        return RequestView(self.request)
+
+    def request_after(self, processor: str) -> LlmRequest:
+        """The request as it was when this processor had run. Raises `PipelineError` if none of that name ran."""
+        names = [step.name for step in self.steps]
+        if processor not in names:
+            known = quoted_list(closest_first(processor, names))
+            raise PipelineError(f"No processor `{processor}` ran. There were: {known}.")
+        tree = empty_tree()
+        for step in self.steps[: names.index(processor) + 1]:
+            tree = apply(tree, step.changes)
+        return request_of(tree)
+
+    def written_by(self, path: str) -> str | None:
+        """The processor that wrote a section last; None if there is no such section."""
+        return next((section.by for section in self.sections if section.path == path), None)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The same as JSON values: `agent`, `request`, `sections`, `steps` with their changes, and the rest."""
+        view = self.view
+        ordinals = ordinals_of(view.tree)
+
+        def data_of(change: Change) -> dict[str, Any]:
+            before, after = canonical(change.before, ordinals), canonical(change.after, ordinals)
+            return {"path": change.path, "kind": change.kind, "before": before, "after": after}
+
+        return {
+            "agent": self.agent,
+            "request": view.data,
+            "sections": [{"path": each.path, "by": each.by, "value": each.value} for each in self.sections],
+            "steps": [
+                {
+                    "name": step.name,
+                    "microseconds": round(step.seconds * 1e6, 1),
+                    "changes": [data_of(change) for change in step.changes],
+                    "events": [event.to_wire() for event in step.events],
+                }
+                for step in self.steps
+            ],
+            "halted_by": self.halted_by,
+            "reaches_model": self.reaches_model,
+            "tools_not_run": self.tools_not_run,
+        }
+
+
+class _Trace:
+    """The making of one request."""
+
+    def __init__(self, ctx: InvocationContext | None, request: LlmRequest) -> None:
+        self.ctx = ctx
+        self.request = request
+        self.steps: list[AssemblyStep] = []
+        self.halted_by: str | None = None
+        self.authors = Authors()
+        self.moment = perf_counter()
+        self._tree = empty_tree()
+        self._known: Known = {}
+
+    def step(self, name: str, seconds: float, events: list[Event], request: LlmRequest) -> None:
+        """Take note of what a processor has done."""
+        changes = self._follow(request, name, self._known)
+        self.steps.append(AssemblyStep(name, seconds, changes, events))
+        self.moment = perf_counter()
+
+    def finish(self, request: LlmRequest, always: bool) -> None:
+        """Take note of what came after the processors."""
+        seconds = perf_counter() - self.moment
+        changes = self._follow(request, CALLBACKS, None)
+        if always or changes:
+            self.steps.append(AssemblyStep(CALLBACKS, seconds, changes))
+        self.request = request
+
+    def _follow(self, request: LlmRequest, name: str, known: Known | None) -> list[Change]:
+        system = self._tree["config"].get("system_instruction")
+        tree = tree_of(request, system if isinstance(system, Blocks) else (), known)
+        changes = changes_between(self._tree, tree)
+        if changes:
+            self.authors.follow(tree, name)
+            self._tree = tree
+        return changes
+
+    @property
+    def tree(self) -> Fields:
+        return self._tree
+
+
+class ModelReached(BaseException):
+    """Ends a rehearsal, where a real run would ask the model. No callback is to take it for an error."""
+
+
+class Recording(Observer):
+    """Follows how requests come about, and stops at the door of the first model."""
+
+    def __init__(self) -> None:
+        self._traces: dict[int, _Trace] = {}
+        self._latest: _Trace | None = None
+        self._reached: _Trace | None = None
+        self.tools_not_run: list[str] = []
+
+    def processor_started(self, ctx: InvocationContext, call: ProcessorCall) -> None:
+        if call.response is not None:
+            return
+        trace = self._traces.get(id(ctx))
+        if trace is None or trace.request is not call.request:
+            self._latest = self._traces[id(ctx)] = _Trace(ctx, call.request)
+
+    def processor_finished(self, ctx: InvocationContext, call: ProcessorCall) -> None:
+        if call.response is not None:
+            return
+        trace = self._traces[id(ctx)]
+        trace.step(call.name, call.seconds, call.events, call.request)
+        if isinstance(call.error, Halt) or ctx.end_invocation:
+            trace.halted_by = trace.halted_by or call.name
+
+    def model_asked(self, ctx: InvocationContext, model: BaseLlm, request: LlmRequest) -> None:
+        if self._reached is None:
+            self._reached = self._traces[id(ctx)] if id(ctx) in self._traces else _Trace(ctx, request)
+            callbacks = ctx.callbacks
+            before = ctx.run.hooks.before_model or callbacks.before_model or callbacks.around_model
+            self._reached.finish(request, bool(before))
+        raise ModelReached
+
+    def assembly(self, agent: str) -> Assembly:
+        """What came of it; `agent` is whose run it was."""
+        trace = self._reached or self._latest or _Trace(None, LlmRequest.empty(None))
+        view = RequestView(trace.request)
+        _ = view.data
+        return Assembly(
+            agent=agent if trace.ctx is None else trace.ctx.agent.name,
+            request=trace.request,
+            steps=trace.steps,
+            sections=trace.authors.sections(ordinals_of(view.tree)),
+            halted_by=trace.halted_by,
+            reaches_model=self._reached is not None,
+            tools_not_run=self.tools_not_run,
+        )
+
+
+class RehearsalEffects:
+    """Effects that change nothing outside: no tool is run, nobody waits."""
+
+    def __init__(self, effects: Effects, recording: Recording) -> None:
+        self._effects = effects
+        self._recording = recording
+
+    def call_model(
+        self, ctx: InvocationContext, model: BaseLlm, request: LlmRequest, stream: bool
+    ) -> AsyncIterator[LlmResponse]:
+        raise ModelReached
+
+    async def call_tool(
+        self, ctx: InvocationContext, tool: RunnableTool, args: dict[str, Any], context: Context
+    ) -> Any:
+        self._recording.tools_not_run.append(tool.name)
+        return {"result": f"(the result of `{tool.name}`, which was not run)"}
+
+    def now(self, ctx: InvocationContext) -> float:
+        return self._effects.now(ctx)
+
+    def new_id(self, ctx: InvocationContext) -> str:
+        return self._effects.new_id(ctx)
+
+    async def sleep(self, ctx: InvocationContext, seconds: float) -> None:
+        return
+
+
+def rehearsal_of(run: Run, recording: Recording) -> Run:
+    """The same run, which ends where a model would be asked; what it uses is not counted."""
+    totals = Totals(run.config)
+    totals.usage = replace(run.totals.usage)
+    totals.model_calls, totals.tool_calls = run.totals.model_calls, run.totals.tool_calls
+    return replace(
+        run,
+        observers=(*run.observers, recording),
+        totals=totals,
+        rehearsal=True,
+    )
+
+
+async def rehearse(events: AsyncGenerator[Event, None], ctx: InvocationContext | None = None) -> None:
+    """Let a run go on until it reaches a model; with `ctx`, its events are stored there."""
+    try:
+        async with aclosing(events):
+            async for event in events:
+                if ctx is not None:
+                    await ctx.run.record(ctx, event)
+    except BaseException as error:
+        if not _is_reached(error):
+            raise
+
+
+def _is_reached(error: BaseException) -> bool:
+    if isinstance(error, BaseExceptionGroup):
+        return error.subgroup(ModelReached) is not None  # pyright: ignore[reportUnknownMemberType]
+    return isinstance(error, ModelReached)

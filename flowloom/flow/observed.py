@@ -1,0 +1,71 @@
+"""Processors with somebody looking on: timed, and each call told to the observers of the run."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+from time import perf_counter
+from typing import Any
+
+from flowloom.context import InvocationContext
+from flowloom.context.observer import Observer, ProcessorCall
+from flowloom.events.event import Event
+from flowloom.events.response import LlmResponse
+from flowloom.flow.pipeline import Step, events_of
+from flowloom.models.request import LlmRequest
+
+
+def observed(steps: tuple[Step, ...], observers: tuple[Observer, ...]) -> tuple[Step, ...]:
+    """The same processors, observed."""
+    return tuple(Step(step.name, _Observed(step, observers)) for step in steps)
+
+
+class _Observed:
+    """One processor: called as it is, and told of before and after."""
+
+    __slots__ = ("_observers", "_step")
+
+    def __init__(self, step: Step, observers: tuple[Observer, ...]) -> None:
+        self._step = step
+        self._observers = observers
+
+    def __call__(self, ctx: InvocationContext, request: LlmRequest, response: LlmResponse | None = None) -> Any:
+        call = ProcessorCall(self._step.name, request, response)
+        for observer in self._observers:
+            observer.processor_started(ctx, call)
+        given = (ctx, request) if response is None else (ctx, request, response)
+        started = perf_counter()
+        try:
+            produced = self._step.run(*given)
+        except BaseException as error:
+            call.seconds, call.error = perf_counter() - started, error
+            self._finish(ctx, call)
+            raise
+        call.seconds = perf_counter() - started
+        if produced is not None:
+            return self._events(produced, ctx, call)
+        self._finish(ctx, call)
+        return None
+
+    async def _events(self, produced: Any, ctx: InvocationContext, call: ProcessorCall) -> AsyncGenerator[Event, None]:
+        """What the processor emits."""
+        started: float | None = perf_counter()
+        try:
+            async with aclosing(events_of(produced, ctx, self._step)) as events:
+                async for event in events:
+                    call.seconds += perf_counter() - started
+                    started = None
+                    call.events.append(event)
+                    yield event
+                    started = perf_counter()
+        except BaseException as error:
+            call.error = error
+            raise
+        finally:
+            if started is not None:
+                call.seconds += perf_counter() - started
+            self._finish(ctx, call)
+
+    def _finish(self, ctx: InvocationContext, call: ProcessorCall) -> None:
+        for observer in self._observers:
+            observer.processor_finished(ctx, call)
