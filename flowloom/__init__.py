@@ -41,10 +41,11 @@ _HOMES = {
     "runner": "InMemoryRunner Runner",
     "sessions": "BaseSessionService GetSessionConfig InMemorySessionService ListSessionsResponse Session State Viewer "
     "visible",
-    "telemetry": "configure_telemetry",
+    "telemetry": "ProcessorTimes configure_telemetry",
     "tools": "AgentTool BaseTool BaseToolset FunctionTool LoadArtifactsTool LoadMemoryTool LongRunningFunctionTool "
     "PreloadMemoryTool TransferToAgentTool exit_loop load_artifacts load_memory preload_memory transfer_to_agent",
-    "views": "Change Difference RequestDiff RequestView Section assert_prefix_extends diff",
+    "profile": "ProcessorProfile measure",
+    "views": "Change Difference EventsView RequestDiff RequestView Section assert_prefix_extends diff",
 }
 _home_of = {name: f"flowloom.{module}" for module, names in _HOMES.items() for name in names.split()}
 

@@ -81,6 +81,7 @@ from flowloom.processors.code_executors import (
     LocalCodeExecutor,
 )
 from flowloom.processors.planners import BasePlanner, BuiltInPlanner, PlanReActPlanner
+from flowloom.profile import ProcessorProfile, measure
 from flowloom.runner import InMemoryRunner, Runner
 from flowloom.sessions import (
     BaseSessionService,
@@ -92,7 +93,7 @@ from flowloom.sessions import (
     Viewer,
     visible,
 )
-from flowloom.telemetry import configure_telemetry
+from flowloom.telemetry import ProcessorTimes, configure_telemetry
 from flowloom.tools import (
     AgentTool,
     BaseTool,
@@ -109,7 +110,16 @@ from flowloom.tools import (
     preload_memory,
     transfer_to_agent,
 )
-from flowloom.views import Change, Difference, RequestDiff, RequestView, Section, assert_prefix_extends, diff
+from flowloom.views import (
+    Change,
+    Difference,
+    EventsView,
+    RequestDiff,
+    RequestView,
+    Section,
+    assert_prefix_extends,
+    diff,
+)
 
 __version__: str
 
@@ -156,6 +166,7 @@ __all__ = [
     "Event",
     "EventActions",
     "EventCompaction",
+    "EventsView",
     "File",
     "Flow",
     "FlowCallbacks",
@@ -206,6 +217,8 @@ __all__ = [
     "PreloadMemoryTool",
     "ProcessorCall",
     "ProcessorError",
+    "ProcessorProfile",
+    "ProcessorTimes",
     "ReadonlyContext",
     "RequestDiff",
     "RequestView",
@@ -241,6 +254,7 @@ __all__ = [
     "inject_session_state",
     "load_artifacts",
     "load_memory",
+    "measure",
     "observing",
     "preload_memory",
     "transfer_to_agent",

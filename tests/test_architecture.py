@@ -34,6 +34,7 @@ FLOORS: list[set[str]] = [
     {"explanation"},
     {"profile"},
     {"cli", "server", "durable", "testing"},
+    {"pytest_plugin"},
 ]
 FLOOR_OF = {room: number for number, rooms in enumerate(FLOORS) for room in rooms}
 PAIRS = {("plugins", "agents")}
@@ -41,7 +42,7 @@ PAIRS = {("plugins", "agents")}
 EDGES = ("cli/", "__init__.py", "models/registry.py", "processors/template.py")
 MAX_LINES = 500
 ENGINE_LINES = 8000
-NO_ENGINE = ("models", "testing", "cli", "views", "explanation", "profile")
+NO_ENGINE = ("models", "testing", "cli", "views", "explanation", "profile", "pytest_plugin")
 NO_CODE = (tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from typing import Any
@@ -11,6 +10,7 @@ from google.genai import types
 from pydantic import Field, ValidationError
 
 from flowloom.errors import InputValidationError
+from flowloom.events.clock import now
 from flowloom.events.wire import WireModel
 
 USER_PREFIX = "user:"
@@ -24,7 +24,7 @@ class ArtifactVersion(WireModel):
     canonical_uri: str = ""
     """Where the data is: an address of the service, or the file's own URI for file data."""
     custom_metadata: dict[str, Any] = Field(default_factory=dict)
-    create_time: float = Field(default_factory=time.time)
+    create_time: float = Field(default_factory=now)
     """Epoch seconds."""
     mime_type: str | None = None
 

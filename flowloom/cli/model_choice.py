@@ -5,37 +5,18 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass
 
-from google.genai import types
-
 from flowloom.agents import BaseAgent, LlmAgent
 from flowloom.cli.usage_error import UsageError
-from flowloom.context import Context
 from flowloom.errors import ModelNotFoundError
 from flowloom.models import BaseLlm, LLMRegistry
 from flowloom.models.offline import OfflineModel
-from flowloom.plugins import BasePlugin
+from flowloom.plugins import BasePlugin, ModelOverride
 
 _KEYS = ("GOOGLE_API_KEY", "GEMINI_API_KEY")
 _VERTEX = ("GOOGLE_GENAI_USE_VERTEXAI", "GOOGLE_GENAI_USE_ENTERPRISE")
 _EXPLICIT = ("api_key", "credentials", "vertexai", "base_url")
 _SECONDS_PER_WORD = 0.02
 """The pace of the offline model on a terminal, so that one sees it write."""
-
-
-class ModelOverride(BasePlugin):
-    """Lets another model answer for agents, without changing them."""
-
-    def __init__(self, model: BaseLlm, *, only_without_credentials: bool) -> None:
-        super().__init__("model_override")
-        self.model = model
-        self.only_without_credentials = only_without_credentials
-
-    async def before_agent_callback(self, *, agent: BaseAgent, callback_context: Context) -> types.Content | None:
-        ctx = callback_context.invocation_context
-        lineage = (agent, *reversed(ctx.lineage))
-        own = next((m for a in lineage if isinstance(a, LlmAgent) and (m := a.own_model) is not None), None)
-        if not self.only_without_credentials or _lacks_credentials(own):
-            ctx.model = self.model
 
 
 @dataclass(slots=True)
@@ -51,13 +32,13 @@ class ModelChoice:
         offline = OfflineModel(seconds_per_word=_SECONDS_PER_WORD if watched else 0.0)
         if name is not None:
             model = offline if name == offline.model else _model_named(name)
-            return cls([ModelOverride(model, only_without_credentials=False)], f"All agents use the model {name}.")
+            return cls([ModelOverride(model)], f"All agents use the model {name}.")
         if has_credentials():
             return cls([], "")
         # agents of tools come up only in the run, so the plugin decides for each again
         notice = "No GOOGLE_API_KEY or GEMINI_API_KEY is set: the offline stand-in answers, by comparing words."
         stands_in = any(_lacks_credentials(agent.own_model) for agent in _llm_agents(root))
-        return cls([ModelOverride(offline, only_without_credentials=True)], notice if stands_in else "")
+        return cls([ModelOverride(offline, replaces=_lacks_credentials)], notice if stands_in else "")
 
 
 def has_credentials() -> bool:

@@ -6,11 +6,10 @@ are other implementations of this protocol.
 
 from __future__ import annotations
 
-import asyncio
-import time
 from collections.abc import AsyncIterator
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
+from flowloom.events.clock import now, sleep
 from flowloom.events.ids import new_id
 from flowloom.events.response import LlmResponse
 from flowloom.models.base_llm import BaseLlm
@@ -82,13 +81,13 @@ class DirectEffects:
         return await tool.run_async(args=args, tool_context=context)
 
     def now(self, ctx: InvocationContext) -> float:
-        return time.time()
+        return now()
 
     def new_id(self, ctx: InvocationContext) -> str:
         return new_id()
 
     async def sleep(self, ctx: InvocationContext, seconds: float) -> None:
-        await asyncio.sleep(seconds)
+        await sleep(seconds)
 
 
 DIRECT_EFFECTS = DirectEffects()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +15,7 @@ from flowloom.context.run_config import RunConfig, StreamingMode
 from flowloom.context.threads import Threads
 from flowloom.errors import LimitExceededError, LlmCallsLimitExceededError
 from flowloom.events.actions import EventActions
+from flowloom.events.clock import monotonic
 from flowloom.events.event import Event
 from flowloom.events.parts import content_of, response_part
 from flowloom.events.wire import shallow_copy
@@ -66,7 +66,7 @@ class Totals:
         self.model_calls = 0
         self.tool_calls = 0
         self.usage = Usage()
-        self.started = time.monotonic()
+        self.started = monotonic()
 
     def count_model_call(self) -> None:
         """Count a model call that is about to be made. Raises when a limit forbids it."""
@@ -88,7 +88,7 @@ class Totals:
             )
         self._check("total_tokens", limits.total_tokens, self.usage.total_tokens)
         if limits.seconds is not None:
-            self._check("seconds", limits.seconds, time.monotonic() - self.started)
+            self._check("seconds", limits.seconds, monotonic() - self.started)
         self.model_calls += 1
 
     def count_tool_calls(self, count: int) -> None:
@@ -103,7 +103,7 @@ class Totals:
                 used=used,
             )
         if limits.seconds is not None:
-            self._check("seconds", limits.seconds, time.monotonic() - self.started)
+            self._check("seconds", limits.seconds, monotonic() - self.started)
         self.tool_calls += count
 
     def _check(self, name: str, allowed: float | None, used: float) -> None:

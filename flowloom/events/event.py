@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import datetime
-import time
 from collections.abc import Iterable, Mapping
 from typing import Any, cast
 
 from pydantic import ConfigDict, Field, field_validator, model_validator
 
 from flowloom.events.actions import EventActions
+from flowloom.events.clock import now
 from flowloom.events.ids import new_id
 from flowloom.events.response import LlmResponse
 from flowloom.events.wire import WireModel
@@ -48,7 +48,7 @@ class Event(LlmResponse):
     branch: str | None = None
     isolation_scope: str | None = None
     id: str = Field(default_factory=new_id)
-    timestamp: float = Field(default_factory=time.time)
+    timestamp: float = Field(default_factory=now)
     """Epoch seconds."""
     routes: Any | None = None
     requested_input: Any | None = None

@@ -6,16 +6,20 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 
 CLIENT_CALL_PREFIX = "adk-"
 """Marks function-call ids that were minted here and not by a model (decision 16)."""
 
 _BATCH = 128
 _pool: list[str] = []
+_source: Callable[[], str] | None = None
 
 
 def new_id() -> str:
     """A random UUID, version 4, as text. Safe in threads and after a fork."""
+    if _source is not None:
+        return _source()
     try:
         digits = _pool.pop()
     except IndexError:
@@ -24,6 +28,13 @@ def new_id() -> str:
         digits = random[:32]
     variant = "89ab"[int(digits[16], 16) & 3]
     return f"{digits[:8]}-{digits[8:12]}-4{digits[13:16]}-{variant}{digits[17:20]}-{digits[20:]}"
+
+
+def set_source(source: Callable[[], str] | None) -> Callable[[], str] | None:
+    """Take ids from elsewhere, or with None from the system's randomness again; returns the source before."""
+    global _source
+    before, _source = _source, source
+    return before
 
 
 if hasattr(os, "register_at_fork"):

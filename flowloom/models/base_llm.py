@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import AsyncGenerator
 from typing import Any, ClassVar, Literal
+from urllib.parse import urlsplit
 
 from pydantic import BaseModel, ConfigDict
 
@@ -12,6 +13,7 @@ from flowloom.errors import NotSupportedError
 from flowloom.events.response import LlmResponse
 from flowloom.models.request import LlmRequest
 
+_LOOPBACK = ("localhost", "127.0.0.1", "::1")
 Backend = Literal["gemini_api", "vertex_ai"]
 
 
@@ -42,6 +44,11 @@ class BaseLlm(BaseModel):
         return None
 
     @property
+    def hosted(self) -> bool:
+        """Whether a call leaves this machine, and may cost money; tests forbid it (`block_model_requests`)."""
+        return False
+
+    @property
     def output_schema_and_tools(self) -> bool:
         """Whether the model itself can combine a response schema with tools (spec §10.1)."""
         return False
@@ -58,3 +65,8 @@ class BaseLlm(BaseModel):
         raise NotSupportedError(
             f"Live connections are not supported yet; model `{self.model}` answers by request only."
         )
+
+
+def is_loopback(url: str | None) -> bool:
+    """Whether a URL leads to this machine."""
+    return url is not None and urlsplit(url).hostname in _LOOPBACK

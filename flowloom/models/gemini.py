@@ -24,7 +24,7 @@ from flowloom.errors import ConfigurationError, ModelRequestError
 from flowloom.events.response import LlmResponse
 from flowloom.events.wire import shallow_copy
 from flowloom.models.aggregator import StreamingAggregator
-from flowloom.models.base_llm import Backend, BaseLlm
+from flowloom.models.base_llm import Backend, BaseLlm, is_loopback
 from flowloom.models.contents import SharedContents
 from flowloom.models.gemini_call import GeminiCall
 from flowloom.models.gemini_contents import contents_to_json, legal_contents
@@ -88,6 +88,14 @@ class Gemini(BaseLlm):
         """Which of Google's two services answers (spec §23)."""
         vertex = self._is_vertex() if self._client is None else self._client.vertexai
         return "vertex_ai" if vertex else "gemini_api"
+
+    @property
+    def hosted(self) -> bool:
+        """True, unless `base_url` (or its variable in the environment) names this machine."""
+        variable = "GOOGLE_VERTEX_BASE_URL" if self._is_vertex() else "GOOGLE_GEMINI_BASE_URL"
+        options = self.http_options
+        url = self.base_url or (options and options.base_url) or os.environ.get(variable)
+        return not is_loopback(url)
 
     @property
     def output_schema_and_tools(self) -> bool:

@@ -1,6 +1,7 @@
 """Plugins: hooks over all runs of a runner."""
 
 from flowloom.plugins.base_plugin import BasePlugin
+from flowloom.plugins.model_override import ModelOverride
 from flowloom.plugins.plugin_manager import PluginManager
 
-__all__ = ["BasePlugin", "PluginManager"]
+__all__ = ["BasePlugin", "ModelOverride", "PluginManager"]

@@ -27,6 +27,8 @@ def file_uploads(ctx: InvocationContext, request: LlmRequest) -> None:
             if _named(content):
                 contents[index] = _without_names(copy_content(content))
         return
+    if not contents.touched and not contents.media:
+        return
     plain = contents.plain()
     candidates: Iterable[int] = range(len(plain)) if contents.touched else contents.media
     for index in candidates:

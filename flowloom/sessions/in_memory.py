@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import time
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
-from uuid import uuid4
 
 from flowloom.errors import AlreadyExistsError, InputValidationError, SessionNotFoundError
+from flowloom.events.clock import now
 from flowloom.events.event import Event
+from flowloom.events.ids import new_id
 from flowloom.sessions.history import History
 from flowloom.sessions.service import (
     BaseSessionService,
@@ -55,7 +55,7 @@ class InMemorySessionService(BaseSessionService):
         """`create_session` without an event loop."""
         if not app_name or not user_id:
             raise InputValidationError("A session needs an app name and a user id; one of them is empty.")
-        session_id = (session_id or "").strip() or str(uuid4())
+        session_id = (session_id or "").strip() or new_id()
         key = (app_name, user_id, session_id)
         if key in self._sessions:
             raise AlreadyExistsError(
@@ -64,7 +64,7 @@ class InMemorySessionService(BaseSessionService):
             )
         app, user, own = split_by_scope(state or {})
         self._write_shared(app_name, user_id, app, user)
-        stored = _Stored(_owned(own), time.time())
+        stored = _Stored(_owned(own), now())
         self._sessions[key] = stored
         return self._snapshot(key, stored)
 

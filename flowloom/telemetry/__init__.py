@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from flowloom.errors import ConfigurationError
 from flowloom.telemetry.agent_span import AgentSpan
 from flowloom.telemetry.content import content_captured, reread_settings
+from flowloom.telemetry.metrics import ProcessorTimes
 from flowloom.telemetry.model_span import ModelSpan
 from flowloom.telemetry.recorder import Recorder, recorder
 from flowloom.telemetry.tool_spans import ToolSpans
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 __all__ = [
     "AgentSpan",
     "ModelSpan",
+    "ProcessorTimes",
     "Recorder",
     "ToolSpans",
     "configure_telemetry",

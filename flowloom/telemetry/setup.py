@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from contextlib import ExitStack
 
 from opentelemetry import _logs as logs
 from opentelemetry import metrics, trace
@@ -17,7 +18,9 @@ from opentelemetry.sdk.resources import Resource
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import BatchSpanProcessor
 
+from flowloom.context import observing
 from flowloom.errors import ConfigurationError
+from flowloom.telemetry.metrics import ProcessorTimes
 from flowloom.telemetry.recorder import is_proxy
 
 Provider = TracerProvider | MeterProvider | LoggerProvider
@@ -28,20 +31,23 @@ class Telemetry:
 
     def __init__(self, providers: dict[str, Provider]) -> None:
         self.providers = providers
+        self.observing = ExitStack()
 
     def shutdown(self) -> None:
         """Send what is waiting, and stop. Nothing is recorded any more; a second time changes nothing."""
+        self.observing.close()
         providers, self.providers = self.providers, {}
         for provider in providers.values():
             provider.shutdown()
 
 
-def configure_telemetry(service_name: str | None = None) -> Telemetry:
+def configure_telemetry(service_name: str | None = None, *, processor_times: bool = False) -> Telemetry:
     """Export spans, metrics and log records over OTLP/HTTP to where the environment says.
 
     `OTEL_EXPORTER_OTLP_ENDPOINT` is for all three, `OTEL_EXPORTER_OTLP_TRACES_ENDPOINT`, `..._METRICS_ENDPOINT` and
     `..._LOGS_ENDPOINT` for one each; what has no endpoint is not recorded. Headers, timeouts and so on come from
-    OpenTelemetry's own variables. `service_name` goes before `OTEL_SERVICE_NAME`. Call it once, before the first run.
+    OpenTelemetry's own variables. `service_name` goes before `OTEL_SERVICE_NAME`. With `processor_times`, the time of
+    each processor of every run is recorded too (see `ProcessorTimes`). Call it once, before the first run.
 
     Raises `ConfigurationError` if a provider is set already: OpenTelemetry does not let it be replaced.
     """
@@ -63,7 +69,10 @@ def configure_telemetry(service_name: str | None = None) -> Telemetry:
             metrics.set_meter_provider(provider)
         else:
             logs.set_logger_provider(provider)
-    return Telemetry(providers)
+    telemetry = Telemetry(providers)
+    if processor_times:
+        telemetry.observing.enter_context(observing(ProcessorTimes()))
+    return telemetry
 
 
 def _wanted(signal: str, present: object) -> bool:

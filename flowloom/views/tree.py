@@ -63,7 +63,7 @@ def tree_of(request: LlmRequest, blocks: Sequence[str] = (), known: Known | None
         values["contents"] = [_value(content) for content in plain]
     values["tools_dict"] = dict(request.tools_dict)
     values["dynamic_instructions"] = list(request.dynamic_instructions)
-    config = values["config"] = _fields(request.config)
+    config = values["config"] = fields_of(request.config)
     system = config.get("system_instruction")
     if isinstance(system, str):
         config["system_instruction"] = blocks_of(system, blocks)
@@ -73,7 +73,7 @@ def tree_of(request: LlmRequest, blocks: Sequence[str] = (), known: Known | None
 def _known_tree(content: types.Content, known: Known) -> Fields:
     found = known.get(id(content))
     if found is None:
-        found = known[id(content)] = content, _fields(content)
+        found = known[id(content)] = content, fields_of(content)
     return found[1]
 
 
@@ -116,7 +116,8 @@ def _set_fields(model: BaseModel) -> dict[str, Any]:
     return fields | (model.__pydantic_extra__ or {})
 
 
-def _fields(model: BaseModel) -> Fields:
+def fields_of(model: BaseModel) -> Fields:
+    """An object as a tree."""
     return Fields(type(model), {name: _value(value) for name, value in _set_fields(model).items()})
 
 
@@ -124,7 +125,7 @@ def _value(value: Any) -> Any:
     if value is None or isinstance(value, str | int | float | bytes):
         return value
     if isinstance(value, BaseModel):
-        return _fields(value)
+        return fields_of(value)
     if isinstance(value, list | tuple):
         return [_value(item) for item in cast(Sequence[Any], value)]
     if isinstance(value, dict):

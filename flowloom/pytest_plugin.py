@@ -1,0 +1,71 @@
+"""The pytest plugin: fixtures for snapshots, and a guard against calls of hosted models.
+
+It is loaded by pytest where flowloom is installed. `block_model_requests` is on for every test; the marker
+`allow_model_requests` switches it off.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+if TYPE_CHECKING:
+    from flowloom.testing.capture import CapturedRun
+    from flowloom.testing.frozen import FrozenClock
+    from flowloom.testing.guard import ModelGuard
+
+MARKER = "allow_model_requests"
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Make the marker known."""
+    config.addinivalue_line("markers", f"{MARKER}: this test may call hosted models.")
+
+
+@pytest.fixture(autouse=True)
+def block_model_requests(request: pytest.FixtureRequest) -> Generator[ModelGuard | None, None, None]:
+    """No test calls a hosted model by mistake: such a call raises, and the test fails even if nobody saw that.
+
+    Gives the guard, whose `blocked` tells of the calls; a test that expects them takes them out of the list.
+    """
+    if request.node.get_closest_marker(MARKER) is not None:
+        yield None
+        return
+    with import_module("flowloom.testing.guard").block_model_requests() as guard:
+        yield guard
+    if guard.blocked:
+        pytest.fail(str(guard.blocked[0]), pytrace=False)
+
+
+@pytest.fixture
+def request_snapshot(snapshot: Any) -> Any:
+    """Compares an `Assembly`, a request, or the steps of an assembly with what is stored:
+    `assert assembly == request_snapshot`.
+
+    One file for each assertion; `pytest --snapshot-update` writes them. syrupy's `exclude`, `include` and `matcher` go
+    by the paths of the request.
+    """
+    return snapshot.use_extension(import_module("flowloom.testing.snapshots").RequestSnapshotExtension)
+
+
+@pytest.fixture
+def event_snapshot(snapshot: Any) -> Any:
+    """Compares the events of a run with what is stored: `assert events == event_snapshot`."""
+    return snapshot.use_extension(import_module("flowloom.testing.snapshots").EventSnapshotExtension)
+
+
+@pytest.fixture
+def frozen_clock() -> Generator[FrozenClock, None, None]:
+    """The clock stands still and ids count, for the whole test (see `flowloom.testing.frozen`)."""
+    with import_module("flowloom.testing.frozen").frozen() as clock:
+        yield clock
+
+
+@pytest.fixture
+def captured_run() -> Generator[CapturedRun, None, None]:
+    """What happens in all runs of the test (see `flowloom.testing.capture_run`)."""
+    with import_module("flowloom.testing.capture").capture_run() as captured:
+        yield captured
