@@ -33,7 +33,7 @@ _HOMES = {
     "models.gemini": "Gemini",
     "models.offline": "OfflineModel",
     "models.retry": "RetryOptions",
-    "plugins": "BasePlugin PluginManager",
+    "plugins": "BasePlugin ModelOverride PluginManager",
     "processors": "Contents Template inject_session_state",
     "processors.code_executors": "BaseCodeExecutor BuiltInCodeExecutor CodeExecutionInput CodeExecutionResult "
     "File LocalCodeExecutor",

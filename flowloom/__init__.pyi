@@ -70,7 +70,7 @@ from flowloom.models.aggregator import StreamingAggregator
 from flowloom.models.gemini import Gemini
 from flowloom.models.offline import OfflineModel
 from flowloom.models.retry import RetryOptions
-from flowloom.plugins import BasePlugin, PluginManager
+from flowloom.plugins import BasePlugin, ModelOverride, PluginManager
 from flowloom.processors import Contents, Template, inject_session_state
 from flowloom.processors.code_executors import (
     BaseCodeExecutor,
@@ -201,6 +201,7 @@ __all__ = [
     "ModelError",
     "ModelNotConfiguredError",
     "ModelNotFoundError",
+    "ModelOverride",
     "ModelRateLimitError",
     "ModelRequestError",
     "ModelResponseError",

@@ -107,7 +107,7 @@ class Template:
         try:
             return compiled.render(values)
         except _jinja().undefined as error:
-            raise _missing(ctx, str(error), _line_of(error)) from error
+            raise _missing(ctx, _what_is_missing(error), _line_of(error)) from error
 
     async def _render_async(
         self, compiled: Any, ctx: InvocationContext, values: dict[str, Any], on_missing: OnMissing
@@ -121,7 +121,7 @@ class Template:
         try:
             return await compiled.render_async({**values, "artifact": artifact})
         except _jinja().undefined as error:
-            raise _missing(ctx, str(error), _line_of(error)) from error
+            raise _missing(ctx, _what_is_missing(error), _line_of(error)) from error
 
 
 class BraceTemplate:
@@ -238,6 +238,12 @@ def _missing(ctx: InvocationContext, what: str, line: int | None) -> MissingVari
         agent=ctx.agent.name,
         line=line,
     )
+
+
+def _what_is_missing(error: UndefinedError) -> str:
+    """Jinja2's sentence about an undefined value, in ours."""
+    found = re.fullmatch(r"'([^']+)' is undefined", str(error))
+    return f"variable `{found[1]}`" if found else f"value of which Jinja2 says: {error}"
 
 
 def _line_of(error: UndefinedError) -> int | None:

@@ -1,5 +1,52 @@
-"""Testing: models that answer from a script or a function."""
+"""Testing: models that answer from a script, snapshots of requests, a frozen clock, and suites for parts of your own.
 
+Fixtures come with the pytest plugin, which pytest finds by itself. The suites need pytest, and are loaded when used.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from flowloom.testing.capture import CapturedRun, ModelCallRecord, ProcessorRecord, capture_run
+from flowloom.testing.frozen import FrozenClock, frozen
+from flowloom.testing.guard import ModelGuard, ModelRequestBlockedError, block_model_requests
+from flowloom.testing.lint import Finding, lint
 from flowloom.testing.scripted import Answer, FunctionModel, ScriptedModel, ScriptExhaustedError, call, chunks_of
+from flowloom.testing.symmetry import assert_symmetric
 
-__all__ = ["Answer", "FunctionModel", "ScriptExhaustedError", "ScriptedModel", "call", "chunks_of"]
+if TYPE_CHECKING:
+    from flowloom.testing.suites import ModelSuite, ProcessorSuite, SessionServiceSuite, ToolsetSuite
+
+_SUITES = ("ModelSuite", "ProcessorSuite", "SessionServiceSuite", "ToolsetSuite")
+
+__all__ = [
+    "Answer",
+    "CapturedRun",
+    "Finding",
+    "FrozenClock",
+    "FunctionModel",
+    "ModelCallRecord",
+    "ModelGuard",
+    "ModelRequestBlockedError",
+    "ModelSuite",
+    "ProcessorRecord",
+    "ProcessorSuite",
+    "ScriptExhaustedError",
+    "ScriptedModel",
+    "SessionServiceSuite",
+    "ToolsetSuite",
+    "assert_symmetric",
+    "block_model_requests",
+    "call",
+    "capture_run",
+    "chunks_of",
+    "frozen",
+    "lint",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name in _SUITES:
+        return getattr(import_module("flowloom.testing.suites"), name)
+    raise AttributeError(f"module `flowloom.testing` has no attribute `{name}`")

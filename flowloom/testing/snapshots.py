@@ -67,13 +67,14 @@ class RequestSnapshotExtension(_TextSnapshotExtension):
 
     @classmethod
     def sections_of(cls, data: Any) -> list[Section]:
+        kind = type(data).__name__
         if isinstance(data, Assembly):
             return data.sections
         if isinstance(data, LlmRequest):
             return RequestView(data).sections
         if isinstance(data, RequestView):
             return data.sections
-        if isinstance(data, list | tuple) and data:
+        if isinstance(data, list | tuple) and data:  # pyright: ignore[reportUnknownArgumentType]
             several = cast(Sequence[Any], data)
             if all(isinstance(each, AssemblyStep) for each in several):
                 return list(_chain(several))
@@ -83,7 +84,7 @@ class RequestSnapshotExtension(_TextSnapshotExtension):
                 for section in cls.sections_of(each)
             ]
         raise InputValidationError(
-            f"`request_snapshot` cannot compare {type(data).__name__}. Give it an `Assembly`, its `steps`, an "
+            f"`request_snapshot` cannot compare {kind}. Give it an `Assembly`, its `steps`, an "
             f"`LlmRequest`, a `RequestView`, or a list of them."
         )
 
@@ -93,16 +94,15 @@ class EventSnapshotExtension(_TextSnapshotExtension):
 
     @classmethod
     def sections_of(cls, data: Any) -> list[Section]:
+        kind = type(data).__name__
         if isinstance(data, EventsView):
             return data.sections
         if isinstance(data, Event):
             return EventsView([data]).sections
-        events = list(cast(Iterable[Any], data)) if isinstance(data, Iterable) else [data]
-        if all(isinstance(each, Event) for each in events):
+        events = list(cast(Iterable[Any], data) if isinstance(data, Iterable) else ())
+        if events and all(isinstance(each, Event) for each in events):
             return EventsView(events).sections
-        raise InputValidationError(
-            f"`event_snapshot` cannot compare {type(data).__name__}. Give it the events of a run, as a list."
-        )
+        raise InputValidationError(f"`event_snapshot` cannot compare {kind}. Give it the events of a run, as a list.")
 
 
 def _chain(steps: Iterable[AssemblyStep]) -> Iterator[Section]:

@@ -49,11 +49,12 @@ class Ordinals:
                     if called is not None and called.get("id"):
                         self.add("call", called["id"])
 
+    def known(self, value: str) -> str:
+        """An id by its name; other texts as they are."""
+        return self._names.get(value) or self.replace(value)
+
     def replace(self, text: str) -> str:
-        """A text with the ids in it by their names."""
-        known = self._names.get(text)
-        if known is not None:
-            return known
+        """A text with the generated ids in it by their names."""
         return _VOLATILE.sub(lambda found: self.add(_KINDS[found[1]], found[0]), text)
 
 
@@ -64,7 +65,8 @@ def canonical(value: Any, ordinals: Ordinals) -> Data:
     if isinstance(value, Fields):
         return {name: canonical_field(name, value[name], ordinals) for name in sorted(value)}
     if isinstance(value, dict):
-        return {ordinals.replace(str(key)): canonical(item, ordinals) for key, item in cast(Any, value).items()}
+        entries = cast(dict[Any, Any], value).items()
+        return {ordinals.replace(str(key)): _entry(str(key), item, ordinals) for key, item in entries}
     if isinstance(value, list | tuple):
         return [canonical(item, ordinals) for item in cast(Sequence[Any], value)]
     if isinstance(value, set | frozenset):
@@ -80,6 +82,16 @@ def canonical_field(name: str, value: Any, ordinals: Ordinals) -> Data:
         return dict.fromkeys(cast(dict[str, Any], value), HIDDEN)
     if name in ("response_schema", "response_json_schema") and not isinstance(value, Fields | dict):
         return schema_of(value)
+    return _entry(name, value, ordinals)
+
+
+def _entry(name: str, value: Any, ordinals: Ordinals) -> Data:
+    """The value under a name or key. What is called an id may be one that has a name."""
+    if name.lower().endswith("id") and isinstance(value, str):
+        return ordinals.known(value)
+    if name.lower().endswith("ids") and isinstance(value, list):
+        ids = cast(list[Any], value)
+        return [ordinals.known(each) if isinstance(each, str) else canonical(each, ordinals) for each in ids]
     return canonical(value, ordinals)
 
 

@@ -36,7 +36,7 @@ class EventsView:
                 ordinals.add_calls([tree["content"]])
         return [canonical(tree, ordinals) for tree in self._trees]
 
-    @cached_property
+    @property
     def sections(self) -> list[Section]:
         """One section for each event, by its author."""
         return [

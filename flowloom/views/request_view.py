@@ -25,6 +25,7 @@ class RequestView:
     def __init__(self, request: LlmRequest) -> None:
         self._tree = tree_of(request)
         self._ordinals = ordinals_of(self._tree)
+        self._sections: list[Section] | None = None
 
     @property
     def tree(self) -> Fields:
@@ -37,11 +38,13 @@ class RequestView:
         known = ["model", "config", *sorted(name for name in self._tree if name not in INTERNAL), "contents"]
         return {name: canonical(self._tree[name], self._ordinals) for name in known if name in self._tree}
 
-    @cached_property
+    @property
     def sections(self) -> list[Section]:
         """The request in pieces, in the order of the wire."""
-        _ = self.data  # names the ids in its order
-        return sections_of(self._tree, self._ordinals)
+        if self._sections is None:
+            _ = self.data  # names the ids in its order
+            self._sections = sections_of(self._tree, self._ordinals)
+        return self._sections
 
     @cached_property
     def text(self) -> str:
