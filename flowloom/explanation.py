@@ -10,7 +10,7 @@ from google.genai import types
 from flowloom.agents import BaseAgent
 from flowloom.apps import App
 from flowloom.artifacts import BaseArtifactService, InMemoryArtifactService
-from flowloom.context import DirectEffects, InvocationContext, RunConfig
+from flowloom.context import InvocationContext, RunConfig
 from flowloom.errors import ConfigurationError, InputValidationError
 from flowloom.events import Event
 from flowloom.events.parts import content_of, text_part
@@ -73,14 +73,14 @@ class Rehearsal(Runner):
     """A runner whose runs end where they would ask a model."""
 
     def __init__(self, agent: BaseAgent, recording: Recording, **options: Any) -> None:
-        effects = RehearsalEffects(DirectEffects(), recording)
-        super().__init__(agent=agent.root_agent, effects=effects, **options)
+        super().__init__(agent=agent.root_agent, **options)
         self._explained = agent
         self._recording = recording
 
     def _context(self, *args: Any, **kwargs: Any) -> InvocationContext:
         ctx = super()._context(*args, **kwargs)
         ctx.run = rehearsal_of(ctx.run, self._recording)
+        ctx.run.effects = RehearsalEffects(self.effects, self._recording)
         return ctx
 
     def _place(self, session: Session, answered: Sequence[Event]) -> Place:

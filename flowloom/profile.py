@@ -16,16 +16,16 @@ from google.genai import types
 
 from flowloom.agents import BaseAgent, LlmAgent
 from flowloom.apps import App
-from flowloom.context import DirectEffects, InvocationContext, Observer, ProcessorCall, RunConfig
+from flowloom.context import InvocationContext, Observer, ProcessorCall, RunConfig
 from flowloom.errors import ConfigurationError, InputValidationError, PipelineError, closest_first, quoted_list
 from flowloom.events import LlmResponse
 from flowloom.events.parts import content_of, text_part
-from flowloom.explanation import Said, events_of_history, session_for
+from flowloom.explanation import Rehearsal, Said, events_of_history, session_for
 from flowloom.flow import Flow
-from flowloom.flow.assembly import ModelReached, Recording, RehearsalEffects, rehearsal_of, was_reached
+from flowloom.flow.assembly import ModelReached, Recording, RehearsalEffects, was_reached
 from flowloom.models import BaseLlm, LlmRequest
 from flowloom.plugins import BasePlugin
-from flowloom.runner import Message, Runner
+from flowloom.runner import Message
 from flowloom.sessions import InMemorySessionService, Session
 
 TURNS_PER_SESSION = 20
@@ -47,7 +47,7 @@ class ProcessorCost:
     p95: float
     """Seconds that 95 of 100 calls take at most."""
     share: float
-    """Its part of the time of all processors, 0 to 1."""
+    """Its part of the time of all processors, 0 to 1; medians are counted, so that a pause of the machine is not."""
     allocated: int | None = None
     """The most memory that a call holds on its way, in bytes; None if it was not measured."""
 
@@ -226,18 +226,20 @@ class _StandInEffects(RehearsalEffects):
 
 
 class _OneStep(Observer):
-    """Ends a turn where it would ask a model for the second time."""
+    """Ends a turn where it would go on to the next model call."""
 
     def __init__(self) -> None:
         self._asked = False
 
     def model_asked(self, ctx: InvocationContext, model: BaseLlm, request: LlmRequest) -> None:
-        if self._asked:
-            raise ModelReached
         self._asked = True
 
+    def processor_started(self, ctx: InvocationContext, call: ProcessorCall) -> None:
+        if self._asked and call.response is None:
+            raise ModelReached
 
-class _Bench(Runner):
+
+class _Bench(Rehearsal):
     """A runner whose models are stand-ins."""
 
     def __init__(
@@ -248,9 +250,8 @@ class _Bench(Runner):
         run_config: RunConfig | None,
         plugins: list[BasePlugin],
     ) -> None:
-        super().__init__(
-            app_name=start.app_name, agent=agent, plugins=plugins, session_service=InMemorySessionService()
-        )
+        service = InMemorySessionService()
+        super().__init__(agent, Recording(), app_name=start.app_name, plugins=plugins, session_service=service)
         self._start = start
         self._message = message
         self._config = run_config
@@ -258,11 +259,8 @@ class _Bench(Runner):
 
     def _context(self, *args: Any, **kwargs: Any) -> InvocationContext:
         ctx = super()._context(*args, **kwargs)
-        recording = Recording()
-        run = rehearsal_of(ctx.run, recording)
-        run.observers = (_OneStep(), self._observer)
-        run.effects = _StandInEffects(DirectEffects(), recording)
-        ctx.run = run
+        ctx.run.observers = (_OneStep(), self._observer)
+        ctx.run.effects = _StandInEffects(self.effects, self._recording)
         return ctx
 
     async def converse(self, observer: Observer, turns: int) -> list[float]:
@@ -301,18 +299,19 @@ class _Times(Observer):
     seconds: dict[str, list[float]] = field(default_factory=dict[str, list[float]])
 
     def processor_finished(self, ctx: InvocationContext, call: ProcessorCall) -> None:
-        self.agent = ctx.agent.name
+        self.agent = self.agent or ctx.agent.name
         self.seconds.setdefault(call.name, []).append(call.seconds)
 
     def costs(self, peaks: dict[str, list[int]]) -> list[ProcessorCost]:
-        total = sum(map(sum, self.seconds.values())) or 1.0
+        medians = {name: statistics.median(seconds) for name, seconds in self.seconds.items()}
+        total = sum(medians[name] * len(seconds) for name, seconds in self.seconds.items()) or 1.0
         return [
             ProcessorCost(
                 name=name,
                 count=len(seconds),
-                median=statistics.median(seconds),
+                median=medians[name],
                 p95=sorted(seconds)[max(0, -(-len(seconds) * 95 // 100) - 1)],
-                share=sum(seconds) / total,
+                share=medians[name] * len(seconds) / total,
                 allocated=round(statistics.median(peaks[name])) if name in peaks else None,
             )
             for name, seconds in self.seconds.items()
@@ -337,10 +336,10 @@ class _Memory(Observer):
 
 def _yardstick() -> float:
     """How long this machine takes right now for some work of the kind that processors do."""
-    best = float("inf")
-    for _ in range(5):
+    times: list[float] = []
+    for _ in range(15):
         started = perf_counter()
-        for number in range(20):
+        for number in range(5):
             types.Content(role="user", parts=[types.Part(text=f"{number}")])
-        best = min(best, perf_counter() - started)
-    return best
+        times.append(perf_counter() - started)
+    return statistics.median(times)

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from flowloom.testing.guard import ModelGuard
 
 MARKER = "allow_model_requests"
+_GUARD: pytest.StashKey[ModelGuard] = pytest.StashKey()
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -35,9 +36,18 @@ def block_model_requests(request: pytest.FixtureRequest) -> Generator[ModelGuard
         yield None
         return
     with import_module("flowloom.testing.guard").block_model_requests() as guard:
+        request.node.stash[_GUARD] = guard
         yield guard
-    if guard.blocked:
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
+    """Fail a test that got through although it would have called a hosted model."""
+    outcome = yield
+    guard = item.stash.get(_GUARD, None)
+    if guard is not None and guard.blocked:
         pytest.fail(str(guard.blocked[0]), pytrace=False)
+    return outcome
 
 
 @pytest.fixture

@@ -38,11 +38,12 @@ FLOORS: list[set[str]] = [
 ]
 FLOOR_OF = {room: number for number, rooms in enumerate(FLOORS) for room in rooms}
 PAIRS = {("plugins", "agents")}
-# Rooms of optional extras may import them where they are used; Jinja2 is loaded by the first template.
-EDGES = ("cli/", "__init__.py", "models/registry.py", "processors/template.py")
+# Rooms of optional extras may import them where they are used; Jinja2 is loaded by the first template or page.
+EDGES = ("cli/", "__init__.py", "models/registry.py", "processors/template.py", "views/page.py")
 MAX_LINES = 500
 ENGINE_LINES = 8000
-NO_ENGINE = ("models", "testing", "cli", "views", "explanation", "profile", "pytest_plugin")
+# What comes beside the engine: models, and what looks at the engine.
+NO_ENGINE = ("models", "testing", "cli", "views", "flow/assembly.py", "explanation", "profile", "pytest_plugin")
 NO_CODE = (tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER)
 
 
@@ -119,7 +120,7 @@ def lines_of_code(path: Path) -> int:
 
 def test_the_engine_reads_in_an_afternoon() -> None:
     """What runs an agent stays under 8,000 lines of code; models, and what looks at the engine, come beside it."""
-    engine = [path for path in modules() if room_of(path) not in NO_ENGINE]
+    engine = [path for path in modules() if not str(path.relative_to(PACKAGE)).startswith(NO_ENGINE)]
     assert sum(map(lines_of_code, engine)) < ENGINE_LINES
 
 

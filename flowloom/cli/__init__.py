@@ -1,4 +1,4 @@
-"""The command line: `flowloom run PATH`. It needs the extra `cli`, which is loaded only when it is used."""
+"""The command line: `flowloom run | explain | bench PATH`. It needs the extra `cli`, loaded only when it is used."""
 
 from __future__ import annotations
 

@@ -9,8 +9,10 @@ from typing import Annotated
 
 import typer
 
+from flowloom.cli.bench import Bench, Budget, Verdict, as_json, compared, save_profile
 from flowloom.cli.chat import Chat
 from flowloom.cli.display import Display
+from flowloom.cli.explain import Pages, Question, told
 from flowloom.cli.loading import load_app
 from flowloom.cli.model_choice import ModelChoice
 from flowloom.cli.reading import open_reader
@@ -76,4 +78,134 @@ def run(
         display.error(str(error))
         raise typer.Exit(2) from None
     if failed:
+        raise typer.Exit(1)
+
+
+@app.command()
+def explain(
+    path: Annotated[
+        Path,
+        typer.Argument(
+            metavar="PATH", help="A .py file or a package folder with `root_agent` or `app`.", show_default=False
+        ),
+    ],
+    message: Annotated[
+        str | None, typer.Option("--message", "-m", help="The message to be answered.", show_default=False)
+    ] = None,
+    agent: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME", help="The agent of the tree that answers; the root finds one.", show_default=False
+        ),
+    ] = None,
+    session: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE.json", help="The conversation so far, as `run` saved it.", show_default=False),
+    ] = None,
+    state: Annotated[
+        list[str] | None,
+        typer.Option(metavar="KEY=JSON", help="A value in the session's state; may be repeated.", show_default=False),
+    ] = None,
+    model: Annotated[
+        str | None, typer.Option(help="The model of all agents; none is asked.", show_default=False)
+    ] = None,
+    json: Annotated[bool, typer.Option("--json", help="As data.")] = False,
+    html: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Write a page for the browser.", show_default=False)
+    ] = None,
+    output: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Write the text, or the data, here.", show_default=False)
+    ] = None,
+) -> None:
+    """Show the request that an agent would send, and which processor wrote which part of it.
+
+    Nothing is sent, no tool is run, and no key is needed.
+    """
+    display = Display(sys.stdout, sys.stderr)
+    pages = Pages(json, html, output)
+    try:
+        pages.check()
+        loaded = load_app(path)
+        assembly = Question(message, agent, session, state or (), model).assembly(loaded)
+        for file in pages.write(assembly):
+            display.notice(f"Wrote {file}.")
+        printed = pages.printed(assembly)
+    except UsageError as error:
+        display.error(str(error))
+        raise typer.Exit(2) from None
+    except Exception as error:
+        display.error(told(error))
+        raise typer.Exit(1) from None
+    if printed is not None:
+        typer.echo(printed)
+
+
+@app.command()
+def bench(
+    path: Annotated[
+        Path,
+        typer.Argument(
+            metavar="PATH", help="A .py file or a package folder with `root_agent` or `app`.", show_default=False
+        ),
+    ],
+    message: Annotated[str, typer.Option("--message", "-m", help="The message to be answered.")] = "Hello.",
+    agent: Annotated[
+        str | None, typer.Option(metavar="NAME", help="The agent of the tree that answers.", show_default=False)
+    ] = None,
+    session: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE.json", help="The conversation so far, as `run` saved it.", show_default=False),
+    ] = None,
+    state: Annotated[
+        list[str] | None,
+        typer.Option(metavar="KEY=JSON", help="A value in the session's state; may be repeated.", show_default=False),
+    ] = None,
+    turns: Annotated[int, typer.Option(min=0, help="Exchanges of words to begin with.")] = 0,
+    repeat: Annotated[int, typer.Option(min=1, help="How many turns are measured.")] = 200,
+    max_us: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME=US",
+            help="The most microseconds for a processor, or for the whole `turn`; may be repeated.",
+            show_default=False,
+        ),
+    ] = None,
+    baseline: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="A profile that `--save` stored.", show_default=False)
+    ] = None,
+    max_ratio: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME=N", help="The most times what the stored profile says; may be repeated.", show_default=False
+        ),
+    ] = None,
+    save: Annotated[Path | None, typer.Option(metavar="FILE", help="Store the profile.", show_default=False)] = None,
+    json: Annotated[bool, typer.Option("--json", help="As data.")] = False,
+) -> None:
+    """Measure what each processor of an agent costs. Exits with 1 past a budget.
+
+    No model is asked and no tool is run: a stand-in answers.
+    """
+    display = Display(sys.stdout, sys.stderr)
+    try:
+        verdict = Verdict(
+            Budget.parse("--max-us", max_us or ()), Budget.parse("--max-ratio", max_ratio or ()), baseline
+        )
+        stored = verdict.read_baseline()
+        profile = Bench(message, agent, session, state or (), turns, repeat).profile(load_app(path))
+        broken = list(verdict.broken(profile, stored))
+        if save is not None:
+            save_profile(profile, save)
+    except UsageError as error:
+        display.error(str(error))
+        raise typer.Exit(2) from None
+    except Exception as error:
+        display.error(told(error))
+        raise typer.Exit(1) from None
+    typer.echo(as_json(profile, stored) if json else str(profile))
+    if stored is not None and not json:
+        typer.echo("\n" + compared(profile, stored))
+    for line in broken:
+        display.error(line)
+    if broken:
         raise typer.Exit(1)

@@ -31,7 +31,7 @@ class ModelChoice:
         """The choice for this environment; `watched` slows the offline model down. Raises `UsageError`."""
         offline = OfflineModel(seconds_per_word=_SECONDS_PER_WORD if watched else 0.0)
         if name is not None:
-            model = offline if name == offline.model else _model_named(name)
+            model = offline if name == offline.model else _usable(model_named(name))
             return cls([ModelOverride(model)], f"All agents use the model {name}.")
         if has_credentials():
             return cls([], "")
@@ -47,17 +47,21 @@ def has_credentials() -> bool:
     return vertex or any(os.environ.get(name) for name in _KEYS)
 
 
-def _model_named(name: str) -> BaseLlm:
+def model_named(name: str) -> BaseLlm:
+    """The model of that name. Raises `UsageError` if none is known."""
     try:
-        model = LLMRegistry.new_llm(name)
+        return LLMRegistry.new_llm(name)
     except ModelNotFoundError as error:
         raise UsageError(
             f"`{name}` is no model that is known here. Use a Gemini model such as `gemini-2.5-flash`, or `offline`; "
             f"others have to be registered with `LLMRegistry` by the agent's own code."
         ) from error
+
+
+def _usable(model: BaseLlm) -> BaseLlm:
     if model.backend is not None and not has_credentials():
         raise UsageError(
-            f"The model `{name}` needs a key, and none is set. Set GOOGLE_API_KEY, or use `--model offline`."
+            f"The model `{model.model}` needs a key, and none is set. Set GOOGLE_API_KEY, or use `--model offline`."
         )
     return model
 

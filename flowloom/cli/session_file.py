@@ -27,7 +27,7 @@ class SessionFile:
         """Read the file if it is there. Raises `UsageError` for one that cannot be read or written."""
         session = Session(id=SESSION_ID)
         if path is not None and path.exists():
-            session = _read(path)
+            session = read_session(path)
         session.app_name = session.app_name or app_name
         session.user_id = session.user_id or USER_ID
         opened = cls(path, session)
@@ -51,7 +51,8 @@ class SessionFile:
             raise UsageError(f"The session cannot be saved to `{self.path}`: {error.strerror}.") from error
 
 
-def _read(path: Path) -> Session:
+def read_session(path: Path) -> Session:
+    """The session that a file holds. Raises `UsageError`."""
     try:
         return Session.model_validate_json(path.read_bytes())
     except OSError as error:

@@ -19,6 +19,8 @@ from flowloom.models.base_llm import BaseLlm
 from flowloom.models.request import LlmRequest
 from flowloom.views.canonical import canonical
 from flowloom.views.changes import Change, apply, changes_between
+from flowloom.views.page import page_of
+from flowloom.views.report import report_of
 from flowloom.views.request_view import RequestView
 from flowloom.views.sections import Authors, Section, ordinals_of
 from flowloom.views.tree import Blocks, Fields, Known, empty_tree, request_of, tree_of
@@ -86,6 +88,13 @@ class Assembly:
     def written_by(self, path: str) -> str | None:
         """The processor that wrote a section last; None if there is no such section."""
         return next((section.by for section in self.sections if section.path == path), None)
+
+    def __str__(self) -> str:
+        return report_of(self.to_dict())
+
+    def to_html(self) -> str:
+        """The same as a page that stands in one HTML file, coloured by processor, for light and dark screens."""
+        return page_of(self.to_dict())
 
     def to_dict(self) -> dict[str, Any]:
         """The same as JSON values: `agent`, `request`, `sections`, `steps` with their changes, and the rest."""
@@ -243,7 +252,7 @@ def rehearsal_of(run: Run, recording: Recording) -> Run:
     totals.model_calls, totals.tool_calls = run.totals.model_calls, run.totals.tool_calls
     return replace(
         run,
-        observers=(*run.observers, recording),
+        observers=(recording, *run.observers),  # first: it ends the run, and nobody else hears of a model
         totals=totals,
         rehearsal=True,
     )
@@ -257,11 +266,12 @@ async def rehearse(events: AsyncGenerator[Event, None], ctx: InvocationContext |
                 if ctx is not None:
                     await ctx.run.record(ctx, event)
     except BaseException as error:
-        if not _is_reached(error):
+        if not was_reached(error):
             raise
 
 
-def _is_reached(error: BaseException) -> bool:
+def was_reached(error: BaseException) -> bool:
+    """Whether an error is the end of a rehearsal."""
     if isinstance(error, BaseExceptionGroup):
         return error.subgroup(ModelReached) is not None  # pyright: ignore[reportUnknownMemberType]
     return isinstance(error, ModelReached)

@@ -25,7 +25,6 @@ class _TextSnapshotExtension(SingleFileSnapshotExtension):
     """One text file for each snapshot."""
 
     _write_mode = WriteMode.TEXT
-    file_extension = "txt"
 
     @classmethod
     def sections_of(cls, data: Any) -> list[Section]:
@@ -65,6 +64,8 @@ class RequestSnapshotExtension(_TextSnapshotExtension):
     of them, or the `steps` of an assembly: the chain of what each processor changed.
     """
 
+    file_extension = "request.txt"
+
     @classmethod
     def sections_of(cls, data: Any) -> list[Section]:
         kind = type(data).__name__
@@ -91,6 +92,8 @@ class RequestSnapshotExtension(_TextSnapshotExtension):
 
 class EventSnapshotExtension(_TextSnapshotExtension):
     """Snapshots of the events of a run, for the fixture `event_snapshot`. Takes events, or an `EventsView`."""
+
+    file_extension = "events.txt"
 
     @classmethod
     def sections_of(cls, data: Any) -> list[Section]:

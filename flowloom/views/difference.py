@@ -103,7 +103,7 @@ def diff(old: Comparable, new: Comparable) -> RequestDiff:
     Raises `InputValidationError` for a snapshot that cannot be read.
     """
     before, after = sections_in(old), sections_in(new)
-    if _has_blocks(before) != _has_blocks(after):
+    if _has_blocks(before) != _has_blocks(after) and _has_system(before) and _has_system(after):
         before, after = whole_system(before), whole_system(after)
     found = [*_named(before, after), *_placed(before, after, SYSTEM), *_placed(before, after, CONTENTS)]
     order = {section.path: index for index, section in enumerate([*before, *after])}
@@ -143,6 +143,10 @@ def sections_in(source: Comparable) -> list[Section]:
 
 def _has_blocks(sections: Iterable[Section]) -> bool:
     return any(section.path.startswith(f"{SYSTEM}[") for section in sections)
+
+
+def _has_system(sections: Iterable[Section]) -> bool:
+    return any(section.path.startswith(SYSTEM) for section in sections)
 
 
 def _group(path: str) -> str | None:

@@ -1,0 +1,20 @@
+"""How the tests of suites try single rules."""
+
+from __future__ import annotations
+
+import pytest
+
+from flowloom.testing.suites.loop import Suite
+
+
+def rules_of(suite: type[Suite]) -> set[str]:
+    """The names of a suite's rules."""
+    return {name.removeprefix("test_") for name in dir(suite) if name.startswith("test_")}
+
+
+def breaks(suite: type[Suite], rule: str) -> None:
+    """Check that a rule fails for the part of `suite`, and says which rule it is."""
+    with pytest.raises(AssertionError) as caught:
+        getattr(suite(), f"test_{rule}")()
+    assert len(str(caught.value)) > 30, "a failure has to tell what is wrong"
+    assert any(note.startswith("The rule: ") for note in caught.value.__notes__)
