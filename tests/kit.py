@@ -9,7 +9,6 @@ from google.genai import types
 
 from flowloom import (
     BasePlugin,
-    DirectEffects,
     Event,
     EventActions,
     InMemoryRunner,
@@ -216,24 +215,6 @@ class Ran(list[str]):
             return value
 
         return callback
-
-
-class FrozenEffects(DirectEffects):
-    """A clock that stands still and ids that count, so that two runs can be compared."""
-
-    def __init__(self) -> None:
-        self.count = 0
-        self.slept: list[float] = []
-
-    def now(self, ctx: InvocationContext) -> float:
-        return 1_700_000_000.0
-
-    def new_id(self, ctx: InvocationContext) -> str:
-        self.count += 1
-        return f"id{self.count}"
-
-    async def sleep(self, ctx: InvocationContext, seconds: float) -> None:
-        self.slept.append(seconds)
 
 
 def no_op(ctx: InvocationContext, request: LlmRequest) -> None:

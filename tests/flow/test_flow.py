@@ -11,7 +11,6 @@ from google.genai import types
 from kit import (
     STREAMED,
     Chat,
-    FrozenEffects,
     agent,
     call,
     collect,
@@ -43,6 +42,7 @@ from flowloom import (
     RunConfig,
 )
 from flowloom.processors import REQUEST_PROCESSORS
+from flowloom.testing import frozen
 
 ORDER = [
     "basic",
@@ -452,11 +452,10 @@ async def test_a_flow_can_run_with_another_agents_context() -> None:
 # -- effects ----------------------------------------------------------------------------------------
 
 
-class Recorder(FrozenEffects):
+class Recorder(DirectEffects):
     """Notes the key of every model and tool call."""
 
     def __init__(self) -> None:
-        super().__init__()
         self.keys: list[str] = []
 
     def call_model(self, ctx: InvocationContext, *args: Any) -> Any:
@@ -509,9 +508,9 @@ async def test_the_flow_is_deterministic_but_for_its_effects() -> None:
     """With the same effects two runs give the same events, ids and times included."""
     dumps = []
     for _ in range(2):
-        effects = FrozenEffects()
-        events = await Chat(team(), effects=effects).say("go")
-        dumps.append([{**e.to_wire(), "invocationId": ""} for e in events])
+        with frozen(clock=1_700_000_000.0):
+            events = await Chat(team()).say("go")
+        dumps.append([e.to_wire() for e in events])
     assert dumps[0] == dumps[1]
     assert all(d["timestamp"] == 1_700_000_000.0 for d in dumps[0])
 

@@ -2,30 +2,20 @@
 
 from __future__ import annotations
 
-import json
 import re
 from typing import Any
 
 import pytest
 from kit import STREAMED, Chat, agent, approve, pending, result, text
 
-from flowloom import Event, FunctionTool, LlmAgent, LongRunningFunctionTool, RunConfig, ToolContext
+from flowloom import Event, EventsView, FunctionTool, LlmAgent, LongRunningFunctionTool, RunConfig, ToolContext
 from flowloom.testing import call
 from scenarios.leaving import KINDS, chunked, wait
 
-ID = re.compile(r"(adk-)?[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
-
-def told(events: list[Event]) -> list[str]:
-    """The log, branch by branch; times left out, ids numbered by their first use."""
-    numbers: dict[str, str] = {}
-    lines: list[str] = []
-    for event in sorted(events, key=lambda event: ID.sub("", event.branch or "")):
-        wire = event.to_wire()
-        for key in ("id", "timestamp", "invocationId"):
-            del wire[key]
-        lines.append(ID.sub(lambda found: numbers.setdefault(found[0], f"id {len(numbers)}"), json.dumps(wire)))
-    return lines
+def told(events: list[Event]) -> str:
+    """The log, branch by branch."""
+    return EventsView(sorted(events, key=lambda event: re.sub("adk-[0-9a-f-]*", "", event.branch or ""))).text
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -6,13 +6,14 @@ from typing import Any
 
 import pytest
 from google.genai import types
-from kit import Chat, FrozenEffects, agent, call, context, declarations, model, named_call, requests_of, shown, story
+from kit import Chat, agent, call, context, declarations, model, named_call, requests_of, shown, story
 from pydantic import BaseModel
 
 from flowloom import (
     AgentTool,
     BasePlugin,
     Context,
+    DirectEffects,
     EffectKey,
     InvocationContext,
     LimitExceededError,
@@ -245,7 +246,7 @@ async def test_effect_keys_of_the_child_stand_below_its_call() -> None:
     """Two calls of one agent never share the key of an effect."""
     keys: list[str] = []
 
-    class Recording(FrozenEffects):
+    class Recording(DirectEffects):
         def call_model(self, ctx: InvocationContext, *args: Any) -> Any:
             keys.append(str(ctx.effect_key("model")))
             return super().call_model(ctx, *args)

@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator, Iterator
 from typing import Any
 
 import pytest
-from kit import Chat, FrozenEffects, agent, call, context, declarations, pending, requests_of, story
+from kit import Chat, agent, call, context, declarations, pending, requests_of, story
 from pydantic import BaseModel
 
 from flowloom import (
@@ -24,6 +24,7 @@ from flowloom import (
     ToolContext,
     ToolThreadPoolConfig,
 )
+from flowloom.testing import frozen
 
 
 class Address(BaseModel):
@@ -263,12 +264,12 @@ async def test_a_tool_is_tried_again_as_often_as_it_may() -> None:
             raise ConnectionError("down")
         return tries
 
-    effects = FrozenEffects()
     root = agent("root", call("flaky"), "done", tools=[FunctionTool(flaky, retries=2)])
-    events = await Chat(root, effects=effects).say("go")
+    with frozen() as clock:
+        events = await Chat(root).say("go")
     assert events[1].get_function_responses()[0].response == {"result": 3}
-    assert len(effects.slept) == 2
-    assert effects.slept[1] > effects.slept[0]
+    assert len(clock.slept) == 2
+    assert clock.slept[1] > clock.slept[0]
 
 
 @pytest.mark.parametrize("options", [{"timeout": 0}, {"timeout": -1}, {"retries": -1}])
