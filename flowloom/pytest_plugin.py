@@ -6,7 +6,8 @@ It is loaded by pytest where flowloom is installed. `block_model_requests` is on
 
 from __future__ import annotations
 
-from collections.abc import Generator
+import re
+from collections.abc import Callable, Generator
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -14,11 +15,23 @@ import pytest
 
 if TYPE_CHECKING:
     from flowloom.testing.capture import CapturedRun
+    from flowloom.testing.cassettes import RecordingModel
     from flowloom.testing.frozen import FrozenClock
     from flowloom.testing.guard import ModelGuard
 
 MARKER = "allow_model_requests"
+_FILE_NAME = re.compile(r"[^\w.\[\]-]+")
 _GUARD: pytest.StashKey[ModelGuard] = pytest.StashKey()
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Let one choose what cassettes do."""
+    parser.getgroup("flowloom").addoption(
+        "--cassettes",
+        choices=("replay", "record", "rewrite"),
+        default="replay",
+        help="What models of the fixture `cassette` do: play what is recorded, record what is missing, or all anew.",
+    )
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -65,6 +78,23 @@ def request_snapshot(snapshot: Any) -> Any:
 def event_snapshot(snapshot: Any) -> Any:
     """Compares the events of a run with what is stored: `assert events == event_snapshot`."""
     return snapshot.use_extension(import_module("flowloom.testing.snapshots").EventSnapshotExtension)
+
+
+@pytest.fixture
+def cassette(request: pytest.FixtureRequest) -> Callable[[Any], RecordingModel]:
+    """Makes models whose answers are kept in `cassettes/MODULE/TEST.jsonl` beside the test: `cassette("gemini-...")`.
+
+    They play what is recorded; `pytest --cassettes record` (or `rewrite`) asks the given model, a name or a `BaseLlm`.
+    """
+    path = request.path.parent / "cassettes" / request.path.stem / f"{_FILE_NAME.sub('_', request.node.name)}.jsonl"
+    mode = request.config.getoption("--cassettes")
+
+    def recording(inner: Any) -> RecordingModel:
+        if mode != "replay":
+            path.parent.mkdir(parents=True, exist_ok=True)
+        return import_module("flowloom.testing.cassettes").RecordingModel(inner, path, mode)
+
+    return recording
 
 
 @pytest.fixture

@@ -291,7 +291,7 @@ class Runner:
             hooks=self.plugin_manager.hooks,
             effects=self.effects,
             resume_authors={event.author for event in answered},
-            observers=(*observers_of_all(), *self.observers),
+            observers=observers_of_all() + self.observers,
         )
         if answered:  # other calls of the run may wait still
             for event in session.events:

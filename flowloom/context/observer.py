@@ -52,19 +52,20 @@ class Observer:
         """An event was taken in, as the consumer will see it; partial ones too."""
 
 
-_everywhere: list[Observer] = []
+_everywhere: tuple[Observer, ...] = ()
 
 
 def observers() -> tuple[Observer, ...]:
     """Those who observe every run that begins now."""
-    return tuple(_everywhere)
+    return _everywhere
 
 
 @contextmanager
 def observing(observer: Observer) -> Generator[None]:
     """Let an observer see every run of this process that begins meanwhile."""
-    _everywhere.append(observer)
+    global _everywhere
+    _everywhere = (*_everywhere, observer)
     try:
         yield
     finally:
-        _everywhere.remove(observer)
+        _everywhere = tuple(each for each in _everywhere if each is not observer)

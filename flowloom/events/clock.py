@@ -24,7 +24,7 @@ _clock: Clock | None = None
 
 def now() -> float:
     """The time, in epoch seconds."""
-    return round(time.time(), 6) if _clock is None else _clock.now()  # as precise as it is stored
+    return time.time() if _clock is None else _clock.now()
 
 
 def monotonic() -> float:

@@ -26,7 +26,7 @@ class Flow:
     Raises `PipelineError` for what is no processor, or two of one name.
     """
 
-    __slots__ = ("_callbacks", "_request_steps", "_response_steps")
+    __slots__ = ("_callbacks", "_request_steps", "_response_steps", "steps")
 
     def __init__(
         self,
@@ -37,6 +37,8 @@ class Flow:
     ) -> None:
         self._request_steps = compile_steps(request_processors)
         self._response_steps = compile_steps(response_processors)
+        self.steps = self._request_steps, self._response_steps
+        """The processors of both sides with their names."""
         self._callbacks = callbacks
 
     @property

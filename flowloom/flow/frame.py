@@ -107,11 +107,11 @@ class Frame:
     def steps(self) -> tuple[tuple[Step, ...], tuple[Step, ...]]:
         """The processors of the turn, those of the request and those of the response; observed, if anybody observes."""
         if self._steps is None:
-            flow, observers = self.flow, self.ctx.run.observers
-            request, response = flow.request_steps, flow.response_steps
+            self._steps = self.flow.steps
+            observers = self.ctx.run.observers
             if observers:
-                request, response = observed(request, observers), observed(response, observers)
-            self._steps = request, response
+                request, response = self._steps
+                self._steps = observed(request, observers), observed(response, observers)
         return self._steps
 
     def note(self, event: Event) -> None:

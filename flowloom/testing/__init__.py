@@ -8,11 +8,23 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from flowloom.testing.auto_model import AutoModel
 from flowloom.testing.capture import CapturedRun, ModelCallRecord, ProcessorRecord, capture_run
+from flowloom.testing.cassettes import CassetteError, CassetteMissError, RecordingModel
 from flowloom.testing.frozen import FrozenClock, frozen
 from flowloom.testing.guard import ModelGuard, ModelRequestBlockedError, block_model_requests
 from flowloom.testing.lint import Finding, lint
-from flowloom.testing.scripted import Answer, FunctionModel, ScriptedModel, ScriptExhaustedError, call, chunks_of
+from flowloom.testing.scripted import (
+    Answer,
+    FunctionModel,
+    ScriptedModel,
+    ScriptExhaustedError,
+    call,
+    chunks_of,
+    delayed,
+    dropped,
+    truncated,
+)
 from flowloom.testing.symmetry import assert_symmetric
 
 if TYPE_CHECKING:
@@ -22,7 +34,10 @@ _SUITES = ("ModelSuite", "ProcessorSuite", "SessionServiceSuite", "ToolsetSuite"
 
 __all__ = [
     "Answer",
+    "AutoModel",
     "CapturedRun",
+    "CassetteError",
+    "CassetteMissError",
     "Finding",
     "FrozenClock",
     "FunctionModel",
@@ -32,6 +47,7 @@ __all__ = [
     "ModelSuite",
     "ProcessorRecord",
     "ProcessorSuite",
+    "RecordingModel",
     "ScriptExhaustedError",
     "ScriptedModel",
     "SessionServiceSuite",
@@ -41,8 +57,11 @@ __all__ = [
     "call",
     "capture_run",
     "chunks_of",
+    "delayed",
+    "dropped",
     "frozen",
     "lint",
+    "truncated",
 ]
 
 

@@ -193,6 +193,26 @@ def test_a_test_that_would_call_a_hosted_model_fails(run: Run) -> None:
     result.stdout.fnmatch_lines(["*`talker` was about to call the hosted model `gemini-2.5-flash`*"])
 
 
+def test_a_cassette_is_recorded_when_it_is_asked_for_and_played_after_that(run: Run, pytester: pytest.Pytester) -> None:
+    """Beside the test, under its name; without a recording the test fails, and nothing is called."""
+    source = """
+        from flowloom import InMemoryRunner, LlmAgent
+        from flowloom.testing import ScriptedModel
+
+        ANSWERS = {answers}
+
+        def test_talk(cassette):
+            agent = LlmAgent(name="talker", model=cassette(ScriptedModel(ANSWERS)))
+            events = list(InMemoryRunner(agent).run(user_id="u", session_id="s", new_message="hi"))
+            assert events[-1].text == "recorded"
+    """
+    assert failed(run(source=source, answers="['recorded']")) == {"test_talk"}
+    run("--cassettes", "record", source=source, answers="['recorded']").assert_outcomes(passed=1)
+    assert [path.name for path in (pytester.path / "cassettes" / "test_it").iterdir()] == ["test_talk.jsonl"]
+    run(source=source, answers="[]").assert_outcomes(passed=1)
+    assert failed(run("--cassettes", "rewrite", source=source, answers="['other']")) == {"test_talk"}
+
+
 def test_the_plugin_loads_nothing_that_a_test_does_not_use(pytester: pytest.Pytester, tmp_path: Path) -> None:
     """A project that has flowloom installed does not pay for it in every test run."""
     pytester.makepyfile(
