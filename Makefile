@@ -23,7 +23,8 @@ snap: $(READY)
 	$(BIN)/python -m pytest --snapshot-update
 
 bench: $(READY)
-	$(BIN)/python -m benchmarks --peer --write README.md
+	$(BIN)/python -m pip install --quiet --group bench
+	$(BIN)/python -m benchmarks --peers --write README.md --docs docs/benchmarks
 
 bench-quick: $(READY)
 	$(BIN)/python -m benchmarks --quick

@@ -1,1 +1,1 @@
-"""What flowloom costs, beside a hand-written loop and, where it is installed, google-adk."""
+"""What flowloom costs, beside a hand-written loop and, where they can be installed, beside other frameworks."""

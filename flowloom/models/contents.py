@@ -23,6 +23,20 @@ def copy_content(content: types.Content) -> types.Content:
     return new
 
 
+def is_special(content: types.Content) -> bool:
+    """Whether an entry holds what processors rewrite for some models: files, thoughts, code."""
+    for part in content.parts or ():
+        if (
+            part.inline_data is not None
+            or part.file_data is not None
+            or part.thought
+            or part.executable_code is not None
+            or part.code_execution_result is not None
+        ):
+            return True
+    return False
+
+
 def _copy_part(part: types.Part) -> types.Part:
     new = shallow_copy(part)
     fields = vars(new)
@@ -35,21 +49,26 @@ def _copy_part(part: types.Part) -> types.Part:
 class SharedContents(list[types.Content]):
     """A list of contents whose entries belong to the session's history until somebody looks at them.
 
-    `media` holds the indices of entries with file or inline data, as long as `touched` is False: any access by
-    user code sets it, because entries may then have moved or changed. `plain()` reads without copying.
+    `special` holds the indices of the entries for which `is_special` (None if nobody has looked), as long as `touched`
+    is False: any access by user code sets it, because entries may then have moved or changed. `plain()` reads without
+    copying.
     """
 
-    __slots__ = ("_private", "media", "touched")
+    __slots__ = ("_private", "special", "touched")
 
-    def __init__(self, contents: Iterable[types.Content] = (), media: Iterable[int] = ()) -> None:
+    def __init__(self, contents: Iterable[types.Content] = (), special: Iterable[int] | None = None) -> None:
         super().__init__(contents)
-        self.media = tuple(media)
+        self.special = None if special is None else tuple(special)
         self.touched = False
         self._private: dict[int, types.Content] = {}
 
     def plain(self) -> list[types.Content]:
         """The entries as an ordinary list, for code that only reads them."""
         return list[types.Content].copy(self)
+
+    def places(self) -> Iterable[int]:
+        """Where special entries may stand: their places, or all if entries may have moved or changed."""
+        return range(len(self)) if self.touched or self.special is None else self.special
 
     def is_private(self, content: types.Content) -> bool:
         """Whether an entry is this request's own, and not the history's."""
@@ -141,3 +160,21 @@ class SharedContents(list[types.Content]):
 
     def copy(self) -> list[types.Content]:
         return self[:]
+
+
+def special_contents(contents: list[types.Content]) -> Iterator[tuple[int, types.Content]]:
+    """The entries of a request that may be special, with their places. To be read only: the history is not copied."""
+    if not isinstance(contents, SharedContents):
+        yield from enumerate(contents)
+        return
+    get = super(SharedContents, contents).__getitem__
+    for index in contents.places():
+        yield index, get(index)
+
+
+def own_content(contents: list[types.Content], index: int) -> types.Content:
+    """An entry of a request as the request's own, to be changed; the session's stays as it is."""
+    if isinstance(contents, SharedContents):
+        return contents.own(index)
+    contents[index] = copy_content(contents[index])
+    return contents[index]

@@ -18,6 +18,7 @@ from flowloom.events.event import Event
 from flowloom.events.parts import content_of, text_part
 from flowloom.events.response import LlmResponse
 from flowloom.events.wire import shallow_copy
+from flowloom.models.contents import own_content, special_contents
 from flowloom.models.request import LlmRequest
 from flowloom.processors.code_executors import (
     BaseCodeExecutor,
@@ -26,7 +27,7 @@ from flowloom.processors.code_executors import (
     CodeExecutionResult,
     File,
 )
-from flowloom.processors.planning import own_content, plain_contents, rewrites_responses
+from flowloom.processors.planning import rewrites_responses
 from flowloom.tools.base_tool import BaseTool
 
 _log = logging.getLogger("flowloom.code_execution")
@@ -53,11 +54,11 @@ def code_execution(ctx: InvocationContext, request: LlmRequest) -> None:
     instruction = executor.code_instruction()
     if instruction:
         request.append_instructions((instruction,))
-    for index, content in enumerate(plain_contents(request)):
+    for index, content in special_contents(request.contents):
         if any(_is_code(part) for part in content.parts or ()):
-            _code_as_text(own_content(request, index), executor)
+            _code_as_text(own_content(request.contents, index), executor)
         if executor.optimize_data_file and content.role == "user" and any(map(_is_data, content.parts or ())):
-            _data_as_names(own_content(request, index))
+            _data_as_names(own_content(request.contents, index))
 
 
 def code_execution_response(

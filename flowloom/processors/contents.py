@@ -55,10 +55,10 @@ class Contents:
         if ctx.isolation_scope:
             before.append(_task_input(ctx, agent))
         if not before:
-            vars(request)["contents"] = SharedContents(shown.contents, shown.media)
+            vars(request)["contents"] = SharedContents(shown.contents, shown.special)
         else:
             shift = len(before)
-            request.contents = SharedContents(before + shown.contents, [index + shift for index in shown.media])
+            request.contents = SharedContents(before + shown.contents, [index + shift for index in shown.special])
         if request.dynamic_instructions:
             _insert_before_latest_input(request, "\n\n".join(request.dynamic_instructions))
 

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
 from google.genai import types
 
 from flowloom.context import InvocationContext
-from flowloom.models.contents import SharedContents, copy_content
+from flowloom.models.contents import own_content, special_contents
 from flowloom.models.request import LlmRequest
 from flowloom.processors.model_choice import model_of
 
@@ -21,19 +19,9 @@ def file_uploads(ctx: InvocationContext, request: LlmRequest) -> None:
     """
     if ctx.llm_agent is None or model_of(ctx).backend != "gemini_api":
         return
-    contents = request.contents
-    if not isinstance(contents, SharedContents):
-        for index, content in enumerate(contents):
-            if _named(content):
-                contents[index] = _without_names(copy_content(content))
-        return
-    if not contents.touched and not contents.media:
-        return
-    plain = contents.plain()
-    candidates: Iterable[int] = range(len(plain)) if contents.touched else contents.media
-    for index in candidates:
-        if _named(plain[index]):
-            _without_names(contents.own(index))
+    for index, content in special_contents(request.contents):
+        if _named(content):
+            _clear_names(own_content(request.contents, index))
 
 
 def _named(content: types.Content) -> bool:
@@ -44,10 +32,9 @@ def _named(content: types.Content) -> bool:
     )
 
 
-def _without_names(content: types.Content) -> types.Content:
+def _clear_names(content: types.Content) -> None:
     for part in content.parts or ():
         if part.inline_data is not None:
             part.inline_data.display_name = None
         if part.file_data is not None:
             part.file_data.display_name = None
-    return content

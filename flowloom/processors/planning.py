@@ -9,7 +9,7 @@ from flowloom.context.protocols import Planner
 from flowloom.events.event import Event
 from flowloom.events.response import LlmResponse
 from flowloom.events.wire import shallow_copy
-from flowloom.models.contents import SharedContents, copy_content
+from flowloom.models.contents import copy_content, own_content, special_contents
 from flowloom.models.request import LlmRequest
 from flowloom.processors.planners import BuiltInPlanner
 
@@ -31,9 +31,9 @@ def planning(ctx: InvocationContext, request: LlmRequest) -> None:
         request.append_instructions((instruction,))
     if not rewrites_responses(planner):
         return
-    for index, content in enumerate(plain_contents(request)):
+    for index, content in special_contents(request.contents):
         if any(_is_plan(part) for part in content.parts or ()):
-            for part in own_content(request, index).parts or ():
+            for part in own_content(request.contents, index).parts or ():
                 if _is_plan(part):
                     part.thought = None
 
@@ -66,21 +66,6 @@ def rewrites_responses(planner: Planner | None) -> bool:
     if planner is None:
         return False
     return type(planner).process_planning_response is not BuiltInPlanner.process_planning_response
-
-
-def plain_contents(request: LlmRequest) -> list[types.Content]:
-    """The contents of a request, to be read only; the history behind them is not copied."""
-    contents = request.contents
-    return contents.plain() if isinstance(contents, SharedContents) else contents
-
-
-def own_content(request: LlmRequest, index: int) -> types.Content:
-    """Content `index` of a request as the request's own, to be changed; the session's stays as it is."""
-    contents = request.contents
-    if isinstance(contents, SharedContents):
-        return contents.own(index)
-    contents[index] = copy_content(contents[index])
-    return contents[index]
 
 
 def _planner_of(ctx: InvocationContext) -> Planner | None:

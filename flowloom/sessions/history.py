@@ -20,6 +20,7 @@ from flowloom.events.event import Event
 from flowloom.events.ids import CLIENT_CALL_PREFIX
 from flowloom.events.parts import content_of, text_part
 from flowloom.events.wire import shallow_copy
+from flowloom.models.contents import is_special
 from flowloom.sessions.rearrange import HistoryItem, rearrange
 
 _log = logging.getLogger("flowloom.history")
@@ -99,8 +100,8 @@ class Projection:
     """Contents in the order a model is given them."""
 
     contents: list[types.Content] = field(default_factory=list[types.Content])
-    media: list[int] = field(default_factory=list[int])
-    """Indices of the contents that hold inline or file data."""
+    special: list[int] = field(default_factory=list[int])
+    """Indices of the contents that hold more than words, calls and results (see `is_special`)."""
     orphans: list[str] = field(default_factory=list[str])
     """Ids of function responses that answer no call."""
 
@@ -156,8 +157,8 @@ class _View:
             return self.rebuild(events)
         if self._held is not None:
             del self.projection.contents[self._shown :]
-            while self.projection.media and self.projection.media[-1] >= self._shown:
-                self.projection.media.pop()
+            while self.projection.special and self.projection.special[-1] >= self._shown:
+                self.projection.special.pop()
         for index in range(done, count):
             if not self._append(events[index]):
                 return self.rebuild(events)
@@ -214,10 +215,8 @@ class _View:
         if shown is None:
             return
         contents = self.projection.contents
-        for part in shown.parts or ():
-            if part.inline_data is not None or part.file_data is not None:
-                self.projection.media.append(len(contents))
-                break
+        if is_special(shown):
+            self.projection.special.append(len(contents))
         contents.append(shown)
 
     def rebuild(self, events: Sequence[Event]) -> None:

@@ -96,7 +96,7 @@ def test_the_history_as_it_grows_is_the_one_built_at_once(log: list[Event], view
         seen = min(len(log), seen + step)
         grown, whole = history.contents(log[:seen], viewer), project(log[:seen], viewer)
         assert grown.contents == whole.contents
-        assert grown.media == whole.media
+        assert grown.special == whole.special
         assert grown.orphans == whole.orphans
 
 

@@ -1,0 +1,140 @@
+"""The engines that are measured: what each can express, and where it lives."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import venv
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).parent.parent
+HOMES = ROOT / ".bench"
+_CORE = frozenset(
+    {"text", "tool", "stream", "transfer", "history", "tree", "tools", "async_tools", "blocking_tools", "concurrent"}
+)
+
+
+@dataclass(frozen=True)
+class EngineSpec:
+    """An engine, as the process that starts its worker knows it: nothing of it is imported here."""
+
+    name: str
+    module: str
+    """Its file in `benchmarks.peers`."""
+    cases: frozenset[str]
+    imports: str = ""
+    """What a first agent on it imports."""
+    requirement: str = ""
+    """What is installed for it, in an environment of its own; empty for the environment of the benchmarks."""
+    home: str = ""
+    """The environment under `.bench`."""
+    package: str = ""
+    """The distribution whose version is reported."""
+
+    @property
+    def is_peer(self) -> bool:
+        return bool(self.requirement)
+
+
+BARE = EngineSpec(
+    "bare loop", "bare", _CORE - {"tree", "tools"} | {"big"}, "import asyncio\nfrom google.genai import types"
+)
+FLOWLOOM = EngineSpec(
+    "flowloom", "flowloom", _CORE | {"big"}, "from flowloom import InMemoryRunner, LlmAgent", package="flowloom"
+)
+CUT = EngineSpec("flowloom that cannot be observed", "flowloom_cut", frozenset({"text", "tool"}))
+_ADK_IMPORTS = "from google.adk.agents import LlmAgent\nfrom google.adk.runners import InMemoryRunner"
+_ADK = "google-adk"
+PEERS = (
+    EngineSpec(_ADK, "google_adk", _CORE | {"big"}, _ADK_IMPORTS, _ADK, _ADK, _ADK),
+    EngineSpec("google-adk, tuned", "google_adk_tuned", _CORE | {"big"}, "", _ADK, _ADK, _ADK),
+    EngineSpec(
+        "openai-agents",
+        "openai_agents",
+        _CORE,
+        "from agents import Agent, Runner",
+        "openai-agents",
+        "openai-agents",
+        "openai-agents",
+    ),
+    EngineSpec(
+        "pydantic-ai",
+        "pydantic_ai",
+        _CORE - {"transfer", "tree"},
+        "from pydantic_ai import Agent",
+        "pydantic-ai-slim",
+        "pydantic-ai",
+        "pydantic-ai-slim",
+    ),
+    EngineSpec(
+        "langgraph",
+        "langgraph",
+        _CORE,
+        "from langchain_core.language_models import BaseChatModel\n"
+        "from langgraph.checkpoint.memory import InMemorySaver\n"
+        "from langgraph.graph import MessagesState, StateGraph\n"
+        "from langgraph.prebuilt import ToolNode",
+        "langgraph",
+        "langgraph",
+        "langgraph",
+    ),
+)
+
+
+@dataclass(frozen=True)
+class Installed:
+    """An engine that can be run: by which interpreter, at which version."""
+
+    spec: EngineSpec
+    python: str
+    version: str = ""
+
+    @property
+    def name(self) -> str:
+        return self.spec.name
+
+    @property
+    def heading(self) -> str:
+        """The name with the version, for a column."""
+        name, comma, how = self.name.partition(",")
+        return f"{name} {self.version}{comma}{how}" if self.spec.is_peer and self.version else self.name
+
+
+def install(spec: EngineSpec) -> Installed:
+    """The engine, ready to run; a peer's environment is made once.
+
+    Raises `subprocess.CalledProcessError` or `OSError` if it cannot be made.
+    """
+    if not spec.is_peer:
+        return Installed(spec, sys.executable, _version(spec, sys.executable))
+    home = HOMES / spec.home
+    python = home / "bin" / "python"
+    if not python.exists():
+        venv.create(home, with_pip=True)
+    version = _version(spec, str(python))
+    if not version:
+        subprocess.run([python, "-m", "pip", "install", "--quiet", spec.requirement], check=True)
+        version = _version(spec, str(python))
+    return Installed(spec, str(python), version)
+
+
+def install_all(specs: tuple[EngineSpec, ...]) -> tuple[list[Installed], list[str]]:
+    """The engines that can be run, and a note for each that cannot."""
+    found: list[Installed] = []
+    notes: list[str] = []
+    for spec in specs:
+        try:
+            found.append(install(spec))
+        except (subprocess.CalledProcessError, OSError) as error:
+            notes.append(f"{spec.name} is left out, because it could not be installed: {error}")
+    return found, notes
+
+
+def _version(spec: EngineSpec, python: str) -> str:
+    """The installed version; empty if there is none."""
+    if not spec.package:
+        return ""
+    code = f"import importlib.metadata as m; print(m.version({spec.package!r}))"
+    done = subprocess.run([python, "-c", code], capture_output=True, text=True, check=False)
+    return done.stdout.strip()
