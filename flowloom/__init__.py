@@ -44,7 +44,7 @@ _HOMES = {
     "telemetry": "ProcessorTimes configure_telemetry",
     "tools": "AgentTool BaseTool BaseToolset FunctionTool LoadArtifactsTool LoadMemoryTool LongRunningFunctionTool "
     "PreloadMemoryTool TransferToAgentTool exit_loop load_artifacts load_memory preload_memory transfer_to_agent",
-    "profile": "ProcessorProfile measure",
+    "profile": "CostChange ProcessorCost ProcessorProfile measure",
     "views": "Change Difference EventsView RequestDiff RequestView Section assert_prefix_extends diff",
 }
 _home_of = {name: f"flowloom.{module}" for module, names in _HOMES.items() for name in names.split()}

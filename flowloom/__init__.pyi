@@ -81,7 +81,7 @@ from flowloom.processors.code_executors import (
     LocalCodeExecutor,
 )
 from flowloom.processors.planners import BasePlanner, BuiltInPlanner, PlanReActPlanner
-from flowloom.profile import ProcessorProfile, measure
+from flowloom.profile import CostChange, ProcessorCost, ProcessorProfile, measure
 from flowloom.runner import InMemoryRunner, Runner
 from flowloom.sessions import (
     BaseSessionService,
@@ -157,6 +157,7 @@ __all__ = [
     "Contents",
     "Context",
     "ContextError",
+    "CostChange",
     "Difference",
     "DirectEffects",
     "DuplicateAgentError",
@@ -217,6 +218,7 @@ __all__ = [
     "PluginManager",
     "PreloadMemoryTool",
     "ProcessorCall",
+    "ProcessorCost",
     "ProcessorError",
     "ProcessorProfile",
     "ProcessorTimes",

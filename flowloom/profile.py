@@ -48,6 +48,8 @@ class ProcessorCost:
     """Seconds that 95 of 100 calls take at most."""
     share: float
     """Its part of the time of all processors, 0 to 1; medians are counted, so that a pause of the machine is not."""
+    first: float = 0.0
+    """Seconds of the first call in a conversation, in the middle: what is compiled or read once is in it."""
     allocated: int | None = None
     """The most memory that a call holds on its way, in bytes; None if it was not measured."""
 
@@ -137,16 +139,19 @@ class ProcessorProfile:
         highest = max((each.share for each in self.processors), default=1.0)
         lines = [
             f"Agent `{self.agent}`, {self.turns} turns: {_us(self.turn)} a turn, {_us(self.total)} of it in processors",
-            f"  {'processor':<{width}}  {'count':>6}  {'median':>9}  {'p95':>9}  {'share':>6}  {'memory':>8}",
+            _row("processor".ljust(width), "count", ("median", "p95", "first"), "share", "memory"),
         ]
         for each in self.processors:
             bar = "█" * round(_BAR * each.share / highest) if highest else ""
             memory = "" if each.allocated is None else f"{each.allocated / 1024:.1f} KB"
-            lines.append(
-                f"  {each.name:<{width}}  {each.count:>6}  {_us(each.median):>9}  {_us(each.p95):>9}  "
-                f"{each.share:>5.1%}  {memory:>8}  {bar}".rstrip()
-            )
+            times = _us(each.median), _us(each.p95), _us(each.first)
+            lines.append(_row(each.name.ljust(width), str(each.count), times, f"{each.share:.1%}", memory, bar))
         return "\n".join(lines)
+
+
+def _row(name: str, count: str, times: tuple[str, str, str], share: str, memory: str, bar: str = "") -> str:
+    cells = "  ".join(time.rjust(10) for time in times)
+    return f"  {name}  {count:>6}  {cells}  {share:>6}  {memory:>8}  {bar}".rstrip()
 
 
 def _us(seconds: float) -> str:
@@ -168,8 +173,8 @@ async def measure(
     """Run one model step `repeat` times and time every processor of it.
 
     Each time `message` is answered by a stand-in for the model, in a conversation that begins with `history` (or
-    `session`, which is not changed) and begins anew every `TURNS_PER_SESSION` turns; the first turn of each is not
-    counted. No model is asked, no tool is run, no telemetry is made; callbacks and instruction providers are called.
+    `session`, which is not changed) and begins anew every `TURNS_PER_SESSION` turns; the first turn of each is counted
+    apart. No model is asked, no tool is run, no telemetry is made; callbacks and instruction providers are called.
     A flow is measured in a plain agent. `allocations` measures memory too, in turns of its own.
 
     Raises `ConfigurationError` for a `repeat` below 1, and what a run would raise.
@@ -182,25 +187,25 @@ async def measure(
         agent_or_flow, plugins = agent_or_flow.root_agent, plugins or agent_or_flow.plugins
     start = session_for(session, state, events_of_history(history or (), agent_or_flow.name))
     bench = _Bench(agent_or_flow, start, message, run_config, list(plugins or ()))
-    times = _Times()
+    times, first = _Times(), _Times()
     turns: list[float] = []
     yardsticks: list[float] = []
-    for first in range(0, repeat, TURNS_PER_SESSION):
-        turns += await bench.converse(times, min(TURNS_PER_SESSION, repeat - first))
+    for done in range(0, repeat, TURNS_PER_SESSION):
+        turns += await bench.converse(first, times, min(TURNS_PER_SESSION, repeat - done))
         yardsticks.append(_yardstick())
     memory = _Memory()
     if allocations:
         tracing = tracemalloc.is_tracing()
         tracemalloc.start()
         try:
-            await bench.converse(memory, _ROUNDS_OF_ALLOCATIONS)
+            await bench.converse(Observer(), memory, _ROUNDS_OF_ALLOCATIONS)
         finally:
             if not tracing:
                 tracemalloc.stop()
     return ProcessorProfile(
         agent=times.agent or agent_or_flow.name,
         turns=len(turns),
-        processors=times.costs(memory.peaks),
+        processors=times.costs(first, memory.peaks),
         turn=statistics.median(turns),
         yardstick=statistics.median(yardsticks),
     )
@@ -263,14 +268,14 @@ class _Bench(Rehearsal):
         ctx.run.effects = _StandInEffects(self.effects, self._recording)
         return ctx
 
-    async def converse(self, observer: Observer, turns: int) -> list[float]:
-        """Some turns of a new conversation after one that nobody observes; returns the seconds of each."""
+    async def converse(self, first: Observer, others: Observer, turns: int) -> list[float]:
+        """A first turn of a new conversation and some others, with an observer each; returns the others' seconds."""
         service = InMemorySessionService()
         service.adopt(self._start.model_copy(update={"events": list(self._start.events)}))
         self.session_service = service
         seconds: list[float] = []
         for turn in range(turns + 1):
-            self._observer = observer if turn else Observer()
+            self._observer = others if turn else first
             started = perf_counter()
             await self._answer()
             if turn:
@@ -302,7 +307,7 @@ class _Times(Observer):
         self.agent = self.agent or ctx.agent.name
         self.seconds.setdefault(call.name, []).append(call.seconds)
 
-    def costs(self, peaks: dict[str, list[int]]) -> list[ProcessorCost]:
+    def costs(self, first: _Times, peaks: dict[str, list[int]]) -> list[ProcessorCost]:
         medians = {name: statistics.median(seconds) for name, seconds in self.seconds.items()}
         total = sum(medians[name] * len(seconds) for name, seconds in self.seconds.items()) or 1.0
         return [
@@ -311,6 +316,7 @@ class _Times(Observer):
                 count=len(seconds),
                 median=medians[name],
                 p95=sorted(seconds)[max(0, -(-len(seconds) * 95 // 100) - 1)],
+                first=statistics.median(first.seconds.get(name, seconds)),
                 share=medians[name] * len(seconds) / total,
                 allocated=round(statistics.median(peaks[name])) if name in peaks else None,
             )

@@ -13,11 +13,13 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from flowloom.guard import ModelGuard
+from flowloom.guard import block_model_requests as forbid_model_requests
+
 if TYPE_CHECKING:
     from flowloom.testing.capture import CapturedRun
     from flowloom.testing.cassettes import RecordingModel
     from flowloom.testing.frozen import FrozenClock
-    from flowloom.testing.guard import ModelGuard
 
 MARKER = "allow_model_requests"
 _FILE_NAME = re.compile(r"[^\w.\[\]-]+")
@@ -48,7 +50,7 @@ def block_model_requests(request: pytest.FixtureRequest) -> Generator[ModelGuard
     if request.node.get_closest_marker(MARKER) is not None:
         yield None
         return
-    with import_module("flowloom.testing.guard").block_model_requests() as guard:
+    with forbid_model_requests() as guard:
         request.node.stash[_GUARD] = guard
         yield guard
 

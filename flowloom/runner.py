@@ -14,8 +14,6 @@ from flowloom.apps import App
 from flowloom.artifacts import BaseArtifactService, InMemoryArtifactService
 from flowloom.context import DirectEffects, Effects, InvocationContext, Run
 from flowloom.context.hooks import first_answer, tell_all
-from flowloom.context.observer import Observer
-from flowloom.context.observer import observers as observers_of_all
 from flowloom.context.run_config import default_run_config
 from flowloom.errors import (
     ConfigurationError,
@@ -30,6 +28,8 @@ from flowloom.events.parts import content_of, text_part
 from flowloom.flow import settle_end, settle_failure
 from flowloom.flow.delegation import open_task_scope
 from flowloom.memory import BaseMemoryService, InMemoryMemoryService
+from flowloom.observer import Observer
+from flowloom.observer import observers as observers_of_all
 from flowloom.plugins import BasePlugin, PluginManager
 from flowloom.routing import Place, answered_calls, find_agent_to_run
 from flowloom.sessions import BaseSessionService, InMemorySessionService, Session

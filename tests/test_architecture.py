@@ -16,7 +16,8 @@ PACKAGE = Path(flowloom.__file__).parent
 
 # From the ground up; a module may import its own room and the rooms on lower floors.
 FLOORS: list[set[str]] = [
-    {"errors"},
+    {"errors", "observer"},
+    {"guard"},
     {"events"},
     {"models"},
     {"views"},
@@ -43,7 +44,17 @@ EDGES = ("cli/", "__init__.py", "models/registry.py", "processors/template.py", 
 MAX_LINES = 500
 ENGINE_LINES = 8000
 # What comes beside the engine: models, and what looks at the engine.
-NO_ENGINE = ("models", "testing", "cli", "views", "flow/assembly.py", "explanation", "profile", "pytest_plugin")
+NO_ENGINE = (
+    "models",
+    "testing",
+    "cli",
+    "views",
+    "flow/assembly.py",
+    "explanation",
+    "profile",
+    "guard",
+    "pytest_plugin",
+)
 NO_CODE = (tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER)
 
 

@@ -119,6 +119,17 @@ async def test_history_and_state_are_there_when_it_is_measured() -> None:
     assert seen == [(7, "Rome"), (9, "Rome"), (11, "Rome")]
 
 
+async def test_the_first_call_of_a_conversation_is_told_apart() -> None:
+    """What is done once, and then known, is in it and in no other."""
+
+    def learns(ctx: Any, request: LlmRequest) -> None:
+        if len(request.contents) == 1:
+            spins(ctx, request)
+
+    profile = await measure(Flow().with_processor(learns), repeat=5, allocations=False)
+    assert profile["learns"].first >= 0.0005 > profile["learns"].median
+
+
 async def test_a_long_conversation_begins_anew_before_it_grows() -> None:
     lengths: list[int] = []
 

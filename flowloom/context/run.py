@@ -10,7 +10,6 @@ from google.genai import types
 
 from flowloom.context.effects import DIRECT_EFFECTS, Effects
 from flowloom.context.hooks import NO_HOOKS, Callbacks, Hooks, first_answer
-from flowloom.context.observer import Observer, observers
 from flowloom.context.run_config import RunConfig, StreamingMode
 from flowloom.context.threads import Threads
 from flowloom.errors import LimitExceededError, LlmCallsLimitExceededError
@@ -19,6 +18,7 @@ from flowloom.events.clock import monotonic
 from flowloom.events.event import Event
 from flowloom.events.parts import content_of, response_part
 from flowloom.events.wire import shallow_copy
+from flowloom.observer import Observer, observers
 
 if TYPE_CHECKING:
     from flowloom.artifacts import BaseArtifactService

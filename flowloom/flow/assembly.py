@@ -9,7 +9,6 @@ from time import perf_counter
 from typing import Any
 
 from flowloom.context import Context, Effects, InvocationContext
-from flowloom.context.observer import Observer, ProcessorCall
 from flowloom.context.protocols import RunnableTool
 from flowloom.context.run import Run, Totals
 from flowloom.errors import Halt, PipelineError, closest_first, quoted_list
@@ -17,6 +16,7 @@ from flowloom.events.event import Event
 from flowloom.events.response import LlmResponse
 from flowloom.models.base_llm import BaseLlm
 from flowloom.models.request import LlmRequest
+from flowloom.observer import Observer, ProcessorCall
 from flowloom.views.canonical import canonical
 from flowloom.views.changes import Change, apply, changes_between
 from flowloom.views.page import page_of

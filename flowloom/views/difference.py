@@ -73,6 +73,8 @@ class RequestDiff:
     contents_kept: int = 0
     """How many of the older request's contents the newer one begins with."""
     older_contents: int = field(default=0, repr=False)
+    of_requests: bool = field(default=True, repr=False)
+    """False for what no provider caches: events, or chains of changes."""
 
     @property
     def prefix_stable(self) -> bool:
@@ -86,6 +88,8 @@ class RequestDiff:
         if not self.differences:
             return "The requests are the same."
         lines = [str(difference) for difference in self.differences]
+        if not self.of_requests:
+            return "\n".join(lines)
         kept = f"{self.contents_kept} of {self.older_contents} contents kept"
         broken = self.prefix_broken_by
         if broken is None:
@@ -100,7 +104,7 @@ def diff(old: Comparable, new: Comparable) -> RequestDiff:
     """What is different between two requests: each an `Assembly` (or its `to_dict`), a `RequestView`, an `LlmRequest`,
     or a stored snapshot by its path or as text.
 
-    Raises `InputValidationError` for a snapshot that cannot be read.
+    Raises `InputValidationError` for a snapshot that cannot be read; a path is given as a `pathlib.Path`.
     """
     before, after = sections_in(old), sections_in(new)
     if _has_blocks(before) != _has_blocks(after) and _has_system(before) and _has_system(after):
@@ -110,7 +114,8 @@ def diff(old: Comparable, new: Comparable) -> RequestDiff:
     found.sort(key=lambda difference: order[difference.path])
     old_contents, new_contents = (_values(sections, CONTENTS) for sections in (before, after))
     kept = _shared(old_contents, new_contents)
-    return RequestDiff(found, _first_break(found, old_contents, kept), kept, len(old_contents))
+    of_requests = any(section.path.startswith(("model", "config.", CONTENTS)) for section in (*before, *after))
+    return RequestDiff(found, _first_break(found, old_contents, kept), kept, len(old_contents), of_requests)
 
 
 def assert_prefix_extends(previous: Comparable, next: Comparable) -> None:

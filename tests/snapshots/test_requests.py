@@ -6,11 +6,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hierarchies import HIERARCHIES
+from views.requests import asked
 
 from flowloom import BaseAgent, LlmAgent, explain
 from flowloom.cli.loading import load_app
-from hierarchies import HIERARCHIES
-from views.requests import asked
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 

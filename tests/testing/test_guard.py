@@ -10,6 +10,7 @@ from models.wire_server import WireServer, text, whole
 
 from flowloom import Gemini, LlmAgent
 from flowloom.testing import ModelGuard, ModelRequestBlockedError, ScriptedModel
+from flowloom.testing import block_model_requests as forbid
 
 
 def hosted(name: str = "talker", **fields: Any) -> LlmAgent:
@@ -38,6 +39,12 @@ async def test_models_on_this_machine_are_not_meant() -> None:
         model = Gemini(model="gemini-2.5-flash", base_url=server.url, api_key="k")
         assert (await Chat(LlmAgent(name="a", model=model)).say("hi"))[-1].text == "from here"
         await model.aclose()
+
+
+async def test_the_innermost_guard_is_the_one_that_knows(block_model_requests: ModelGuard) -> None:
+    with forbid() as inner, pytest.raises(ModelRequestBlockedError):
+        await Chat(hosted()).say("hi")
+    assert (len(inner.blocked), block_model_requests.blocked) == (1, [])
 
 
 @pytest.mark.allow_model_requests

@@ -7,10 +7,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from kit import call, model, requests_of
+from kit import call, event, model, requests_of
 
 from flowloom import (
     Assembly,
+    EventsView,
     InMemoryRunner,
     InputValidationError,
     LlmAgent,
@@ -141,6 +142,12 @@ async def test_the_break_of_a_prefix_names_the_processor() -> None:
     assert broken is not None
     assert broken.by == "identity"
     assert "`identity`" in str(diff(old, new))
+
+
+def test_of_events_nothing_is_said_about_a_cache() -> None:
+    one, other = (EventsView([event("root", word)]) for word in ("one", "other"))
+    assert "prefix" not in str(diff(one, other))
+    assert "+ parts" not in str(diff(one, one))
 
 
 async def test_a_changed_setting_leaves_the_prefix_alone() -> None:

@@ -7,13 +7,12 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from flowloom.events.event import Event
-from flowloom.events.response import LlmResponse
-from flowloom.models.base_llm import BaseLlm
-from flowloom.models.request import LlmRequest
-
-if TYPE_CHECKING:
+if TYPE_CHECKING:  # nothing is loaded here, so that a test run that does not use flowloom does not pay for it
     from flowloom.context.invocation import InvocationContext
+    from flowloom.events.event import Event
+    from flowloom.events.response import LlmResponse
+    from flowloom.models.base_llm import BaseLlm
+    from flowloom.models.request import LlmRequest
 
 
 @dataclass(slots=True)
@@ -26,7 +25,7 @@ class ProcessorCall:
     """What a response processor is given; None on the request side."""
     seconds: float = 0.0
     """The processor's own time; while a consumer holds an event of it, no time is counted."""
-    events: list[Event] = field(default_factory=list[Event])
+    events: list[Event] = field(default_factory=list)  # type: ignore[assignment] - of events
     """What it emitted."""
     error: BaseException | None = None
     """What it raised: a `Halt`, too."""
@@ -56,7 +55,7 @@ _everywhere: tuple[Observer, ...] = ()
 
 
 def observers() -> tuple[Observer, ...]:
-    """Those who observe every run that begins now."""
+    """Those who observe every run that begins now, the latest first."""
     return _everywhere
 
 
@@ -64,7 +63,7 @@ def observers() -> tuple[Observer, ...]:
 def observing(observer: Observer) -> Generator[None]:
     """Let an observer see every run of this process that begins meanwhile."""
     global _everywhere
-    _everywhere = (*_everywhere, observer)
+    _everywhere = (observer, *_everywhere)
     try:
         yield
     finally:
