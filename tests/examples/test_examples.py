@@ -8,9 +8,10 @@ from typing import Any
 import pytest
 from kit import Chat, approve, open_calls, pending
 
-from flowloom import Event
+from flowloom import Event, ModelOverride
 from flowloom.cli.loading import load_app
 from flowloom.cli.model_choice import ModelChoice
+from flowloom.testing import AutoModel
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 
@@ -163,3 +164,15 @@ async def test_the_review_loop_ends_when_the_reviewer_approves() -> None:
     assert speakers(events) == ["writer", "reviewer", "writer"]
     assert calls(events) == [("exit_loop", {})]
     assert (await loop.state())["draft"].startswith("[offline] Version 2")
+
+
+async def test_every_agent_of_the_travel_desk_can_be_reached_and_every_tool_called() -> None:
+    """By a model that takes every turn it can; booking waits for a person, so that is left out."""
+    model = AutoModel(visit_agents=True, exclude=["book_flight"])
+    root = load_app(EXAMPLES / "travel_desk").agent
+    events = await Chat(root, plugins=[ModelOverride(model)]).say("Show me everything.")
+    assert {root.name, *(agent.name for agent in root.sub_agents)} <= {*model.visited, "trip_planner"}
+    assert model.visited[-1] == "itinerary_writer"
+    called = {name for name, _ in calls(events)}
+    assert called >= {"search_flights", "list_bookings", "search_hotels", "price_stay", "get_climate", "check_visa"}
+    assert all(event.error_code is None for event in events)
