@@ -18,11 +18,12 @@ from flowloom.flow.assembly import Assembly, Recording, RehearsalEffects, rehear
 from flowloom.memory import BaseMemoryService, InMemoryMemoryService
 from flowloom.plugins import BasePlugin
 from flowloom.routing import Place, place_of
-from flowloom.runner import Message, Runner
+from flowloom.runner import Message, Runner, content_of_message
 from flowloom.sessions import InMemorySessionService, Session
 
-Said = Event | types.Content | tuple[str, str]
-"""An entry of a history: an event, a content (of the user, or of the agent that is explained), an author and a text."""
+Said = Event | Message | tuple[str, str]
+"""An entry of a history: an event; a message (a text is the user's, a content of the role `model` that of the explained
+agent); or an author and a text."""
 
 
 async def explain(
@@ -109,15 +110,16 @@ def events_of_history(history: Iterable[Said], agent: str) -> list[Event]:
     for said in history:
         if isinstance(said, Event):
             events.append(said)
-        elif isinstance(said, types.Content):
-            events.append(Event(author=agent if said.role == "model" else "user", content=said))
         elif _is_pair(said):
             author, text = said
             content = content_of("user" if author == "user" else "model", [text_part(text)])
             events.append(Event(author=author, content=content))
+        elif isinstance(said, str | types.Content | dict):
+            content = content_of_message(said)
+            events.append(Event(author=agent if content.role == "model" else "user", content=content))
         else:
             raise InputValidationError(
-                f"{said!r} is no entry of a history. Give an `Event`, a `types.Content`, or an author and a text as a "
-                f"pair such as `('user', 'Hello')`."
+                f"{said!r} is no entry of a history. Give an `Event`, a message, or an author and a text as a pair: "
+                f"`('user', 'Hello')`."
             )
     return events

@@ -124,7 +124,7 @@ class Runner:
         run, after one error event was stored; the history stays legal.
         """
         session = await self._session(user_id, session_id, run_config)
-        message = _content_of(new_message)
+        message = None if new_message is None else content_of_message(new_message)
         answered = answered_calls(session.events, message)
         ctx = self._context(session, message, run_config, invocation_id, answered)
         branch = answered[0].branch if answered else None
@@ -404,10 +404,8 @@ def check_tree(root: BaseAgent) -> None:
             )
 
 
-def _content_of(message: Message | None) -> types.Content | None:
+def content_of_message(message: Message) -> types.Content:
     """A message as content. Raises `InputValidationError` for what is none."""
-    if message is None:
-        return None
     if isinstance(message, str):
         content = content_of("user", [text_part(message)])
     elif isinstance(message, types.Content):

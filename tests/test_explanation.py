@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from google.genai import types
-from kit import agent, context, event, model, named_call, result, said, system_text, text, user
+from kit import agent, context, event, model, named_call, result, said, shown, system_text, text, user
 
 from flowloom import (
     App,
@@ -124,7 +124,14 @@ async def test_history_and_state_are_added_to_the_session() -> None:
     assert [word for word in words if word in said_by_us] == said_by_us
 
 
-@pytest.mark.parametrize("entry", ["hi", 1, ("user",), ("user", 1), None])
+async def test_messages_in_a_history_are_taken_as_a_runner_takes_them() -> None:
+    """A text is the user's; data is read as content."""
+    history: list[Any] = ["one", {"role": "model", "parts": [{"text": "two"}]}]
+    assembly = await explain(agent("root"), "three", history=history)
+    assert shown(assembly.request) == ["user: one", "model: two", "user: three"]
+
+
+@pytest.mark.parametrize("entry", [1, ("user",), ("user", 1), None])
 async def test_an_entry_of_a_history_that_is_none_is_refused(entry: Any) -> None:
     with pytest.raises(InputValidationError, match="no entry of a history"):
         await explain(agent("root"), "hi", history=[entry])

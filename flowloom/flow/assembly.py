@@ -59,6 +59,9 @@ class Assembly:
     tools_not_run: list[str] = field(default_factory=list[str])
     """Tools that a real run would have executed on the way, because the message confirms them."""
 
+    def __repr__(self) -> str:
+        return f"<Assembly of `{self.agent}`: {len(self.sections)} sections after {len(self.steps)} steps>"
+
     @property
     def events(self) -> list[Event]:
         """What the processors emitted."""

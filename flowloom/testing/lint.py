@@ -85,7 +85,7 @@ class _Inspector(Observer):
         self._halted = False
         self._tasks_before: set[asyncio.Task[Any]] = set()
         self._tasks: dict[asyncio.Task[Any], str] = {}
-        self._final_by: tuple[int, str] | None = None
+        self._final_by: tuple[LlmRequest, str] | None = None
 
     def processor_started(self, ctx: InvocationContext, call: ProcessorCall) -> None:
         self._before = RequestView(call.request)
@@ -143,11 +143,10 @@ class _Inspector(Observer):
         for event in call.events:
             if event.partial or not event.is_final_response():
                 continue
-            step = id(call.request)
-            if self._final_by is not None and self._final_by[0] == step:
+            if self._final_by is not None and self._final_by[0] is call.request:
                 detail = f"it emitted a final event after one that `{self._final_by[1]}` had emitted in the same step."
                 self._report(call, "two-finals", detail)
-            self._final_by = step, call.name
+            self._final_by = call.request, call.name
 
     def _report(self, call: ProcessorCall, rule: str, detail: str) -> None:
         self.findings.append(Finding(call.name, rule, detail))

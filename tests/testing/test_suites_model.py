@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, Sequence
+from pathlib import Path
 from typing import Any, ClassVar
 
 import pytest
@@ -22,7 +23,7 @@ from flowloom import (
     OfflineModel,
 )
 from flowloom.models.contents import SharedContents
-from flowloom.testing import FunctionModel, ScriptedModel, chunks_of
+from flowloom.testing import FunctionModel, RecordingModel, ScriptedModel, chunks_of
 from flowloom.testing.suites import ModelSuite
 
 from .rules import breaks, rules_of
@@ -48,6 +49,21 @@ class TestFunctionModel(ModelSuite):
 
     def make_failing_model(self) -> FunctionModel:
         return FunctionModel(lambda request: ModelUnavailableError("The model is down."))
+
+
+class TestRecordingModel(ModelSuite):
+    """While it records; what it plays is in the tests of cassettes."""
+
+    @pytest.fixture(autouse=True)
+    def _folder(self, tmp_path: Path) -> None:
+        self.path = tmp_path / "calls.jsonl"
+
+    def make_model(self, answers: Sequence[LlmResponse]) -> RecordingModel:
+        return RecordingModel(ScriptedModel(answers, stream_chunks=True), self.path, mode="rewrite")
+
+    def make_failing_model(self) -> RecordingModel:
+        inner = ScriptedModel([ModelUnavailableError("The model is down.")])
+        return RecordingModel(inner, self.path, mode="rewrite")
 
 
 class TestOfflineModel(ModelSuite):
