@@ -19,6 +19,25 @@ from flowloom.cli.reading import open_reader
 from flowloom.cli.session_file import SessionFile
 from flowloom.cli.usage_error import UsageError
 
+AgentPath = Annotated[
+    Path,
+    typer.Argument(
+        metavar="PATH", help="A .py file or a package folder with `root_agent` or `app`.", show_default=False
+    ),
+]
+AgentName = Annotated[
+    str | None,
+    typer.Option(metavar="NAME", help="The agent of the tree that answers; the root finds one.", show_default=False),
+]
+Conversation = Annotated[
+    Path | None,
+    typer.Option(metavar="FILE.json", help="The conversation so far, as `run` saved it.", show_default=False),
+]
+State = Annotated[
+    list[str] | None,
+    typer.Option(metavar="KEY=JSON", help="A value in the session's state; may be repeated.", show_default=False),
+]
+
 app = typer.Typer(add_completion=False, no_args_is_help=True, pretty_exceptions_enable=False)
 
 
@@ -39,12 +58,7 @@ def flowloom(
 
 @app.command()
 def run(
-    path: Annotated[
-        Path,
-        typer.Argument(
-            metavar="PATH", help="A .py file or a package folder with `root_agent` or `app`.", show_default=False
-        ),
-    ],
+    path: AgentPath,
     model: Annotated[
         str | None,
         typer.Option(help="The model of all agents in this run; `offline` needs no key.", show_default=False),
@@ -83,29 +97,13 @@ def run(
 
 @app.command()
 def explain(
-    path: Annotated[
-        Path,
-        typer.Argument(
-            metavar="PATH", help="A .py file or a package folder with `root_agent` or `app`.", show_default=False
-        ),
-    ],
+    path: AgentPath,
     message: Annotated[
         str | None, typer.Option("--message", "-m", help="The message to be answered.", show_default=False)
     ] = None,
-    agent: Annotated[
-        str | None,
-        typer.Option(
-            metavar="NAME", help="The agent of the tree that answers; the root finds one.", show_default=False
-        ),
-    ] = None,
-    session: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE.json", help="The conversation so far, as `run` saved it.", show_default=False),
-    ] = None,
-    state: Annotated[
-        list[str] | None,
-        typer.Option(metavar="KEY=JSON", help="A value in the session's state; may be repeated.", show_default=False),
-    ] = None,
+    agent: AgentName = None,
+    session: Conversation = None,
+    state: State = None,
     model: Annotated[
         str | None, typer.Option(help="The model of all agents; none is asked.", show_default=False)
     ] = None,
@@ -142,24 +140,11 @@ def explain(
 
 @app.command()
 def bench(
-    path: Annotated[
-        Path,
-        typer.Argument(
-            metavar="PATH", help="A .py file or a package folder with `root_agent` or `app`.", show_default=False
-        ),
-    ],
+    path: AgentPath,
     message: Annotated[str, typer.Option("--message", "-m", help="The message to be answered.")] = "Hello.",
-    agent: Annotated[
-        str | None, typer.Option(metavar="NAME", help="The agent of the tree that answers.", show_default=False)
-    ] = None,
-    session: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE.json", help="The conversation so far, as `run` saved it.", show_default=False),
-    ] = None,
-    state: Annotated[
-        list[str] | None,
-        typer.Option(metavar="KEY=JSON", help="A value in the session's state; may be repeated.", show_default=False),
-    ] = None,
+    agent: AgentName = None,
+    session: Conversation = None,
+    state: State = None,
     turns: Annotated[int, typer.Option(min=0, help="Exchanges of words to begin with.")] = 0,
     repeat: Annotated[int, typer.Option(min=1, help="How many turns are measured.")] = 200,
     max_us: Annotated[
