@@ -17,7 +17,7 @@ from flowloom.events.response import LlmResponse
 from flowloom.models.base_llm import BaseLlm
 from flowloom.models.request import LlmRequest
 from flowloom.observer import Observer, ProcessorCall
-from flowloom.views.canonical import canonical
+from flowloom.views.canonical import canonical_at
 from flowloom.views.changes import Change, apply, changes_between
 from flowloom.views.page import page_of
 from flowloom.views.report import report_of
@@ -105,7 +105,7 @@ class Assembly:
         ordinals = ordinals_of(view.tree)
 
         def data_of(change: Change) -> dict[str, Any]:
-            before, after = canonical(change.before, ordinals), canonical(change.after, ordinals)
+            before, after = (canonical_at(change.where, value, ordinals) for value in (change.before, change.after))
             return {"path": change.path, "kind": change.kind, "before": before, "after": after}
 
         return {

@@ -14,7 +14,7 @@ from flowloom.events import Event
 from flowloom.flow import Assembly, AssemblyStep
 from flowloom.models import LlmRequest
 from flowloom.views import EventsView, RequestView, Section, diff, write_sections
-from flowloom.views.canonical import Ordinals, canonical
+from flowloom.views.canonical import Ordinals, canonical_at
 
 Filter = Callable[..., bool]
 Matcher = Callable[..., Any]
@@ -113,9 +113,9 @@ def _chain(steps: Iterable[AssemblyStep]) -> Iterator[Section]:
     ordinals = Ordinals()
     for step in steps:
         for change in step.changes:
-            value = {"after": canonical(change.after, ordinals)} if change.kind != "removed" else {}
-            if change.kind != "added":
-                value = {"before": canonical(change.before, ordinals), **value}
+            both = {"before": change.before, "after": change.after}
+            shown = {"added": ("after",), "removed": ("before",), "changed": ("before", "after")}[change.kind]
+            value = {name: canonical_at(change.where, both[name], ordinals) for name in shown}
             yield Section(f"steps[{step.name}].{change.path}", value, step.name)
 
 

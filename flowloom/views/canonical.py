@@ -74,6 +74,14 @@ def canonical(value: Any, ordinals: Ordinals) -> Data:
     return _leaf(value, ordinals)
 
 
+def canonical_at(where: Sequence[str | int], value: Any, ordinals: Ordinals) -> Data:
+    """What stands at a place of a request as data; None where nothing stands."""
+    if value is not None and "headers" in where:
+        return dict.fromkeys(cast(dict[str, Any], value), HIDDEN) if isinstance(value, dict) else HIDDEN
+    names = [key for key in where if isinstance(key, str)]
+    return canonical_field(names[-1] if names else "", value, ordinals)
+
+
 def canonical_field(name: str, value: Any, ordinals: Ordinals) -> Data:
     """The value of a field as data. Some fields hold what is no data, or is not to be seen."""
     if name == "thought_signature" and isinstance(value, bytes):
