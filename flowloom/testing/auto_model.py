@@ -172,7 +172,7 @@ def _is_engines(parts: list[types.Part], told: str) -> bool:
 
 def _agent_of(request: LlmRequest) -> str | None:
     """The agent that asks, as the system instruction names it."""
-    given: Any = request.config.system_instruction
+    given: Any = cast(Any, request.config).system_instruction
     text = given if isinstance(given, str) else "".join(part.text or "" for part in getattr(given, "parts", None) or ())
     named = _IDENTITY.findall(text)
     return named[-1] if named else None
