@@ -23,7 +23,6 @@ snap: $(READY)
 	$(BIN)/python -m pytest --snapshot-update
 
 bench: $(READY)
-	$(BIN)/python -m pip install --quiet --group bench
 	$(BIN)/python -m benchmarks --peers --write README.md --docs docs/benchmarks
 
 bench-quick: $(READY)

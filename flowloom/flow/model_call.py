@@ -12,7 +12,6 @@ from google.genai import types
 from flowloom.context import Context, InvocationContext
 from flowloom.context.hooks import Callbacks
 from flowloom.errors import CallbackError
-from flowloom.events.actions import EventActions
 from flowloom.events.event import Event
 from flowloom.events.ids import CLIENT_CALL_PREFIX
 from flowloom.events.response import LlmResponse
@@ -34,7 +33,6 @@ class ModelCall:
     """
 
     __slots__ = (
-        "_actions",
         "_after",
         "_context",
         "_ctx",
@@ -52,7 +50,6 @@ class ModelCall:
         self._ctx = ctx
         self._model = model_of(ctx)
         self._request = request
-        self._actions = EventActions.unvalidated({})
         self._context: Context | None = None
         self._minted: list[tuple[str, str]] = []
         self._after: Callbacks = (*ctx.run.hooks.after_model, *ctx.callbacks.after_model)
@@ -66,7 +63,7 @@ class ModelCall:
     def context(self) -> Context:
         """What the callbacks are given; what they write goes onto the complete event."""
         if self._context is None:
-            self._context = Context(self._ctx, event_actions=self._actions)
+            self._context = Context(self._ctx)
         return self._context
 
     async def begin(self) -> None:
@@ -217,7 +214,6 @@ class ModelCall:
             self.count(response)
             if self._context is not None:
                 values["actions"] = self._context.settle()
-                self._actions = EventActions.unvalidated({})
                 self._context = None
         event = ctx.response_event(response, values)
         if self._span is not None:

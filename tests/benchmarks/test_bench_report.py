@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks import report
+from benchmarks import plots, report
 from benchmarks.results import Cell, Curve, Line, Point, Results, Row
 from benchmarks.table import in_unit
 
@@ -89,9 +89,6 @@ def test_a_measurement_is_shown_in_its_unit() -> None:
 
 
 def test_the_same_results_give_the_same_pictures(tmp_path: Path) -> None:
-    pytest.importorskip("matplotlib", exc_type=ImportError)
-    from benchmarks import plots
-
     folders = [tmp_path / "one", tmp_path / "two"]
     for folder in folders:
         folder.mkdir()
