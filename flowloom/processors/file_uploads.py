@@ -17,10 +17,11 @@ def file_uploads(ctx: InvocationContext, request: LlmRequest) -> None:
     Writes: `contents[i].parts[j].inline_data.display_name` and `.file_data.display_name`.
     Must come after: everything that writes contents.
     """
-    if ctx.llm_agent is None or model_of(ctx).backend != "gemini_api":
+    if ctx.llm_agent is None:
         return
-    for index, content in special_contents(request.contents):
-        if _named(content):
+    named = [index for index, content in special_contents(request.contents) if _named(content)]
+    if named and model_of(ctx).backend == "gemini_api":
+        for index in named:
             _clear_names(own_content(request.contents, index))
 
 
