@@ -165,6 +165,7 @@ class _Trace:
 
     @property
     def tree(self) -> Fields:
+        """The request as it was last looked at."""
         return self._tree
 
 
@@ -207,13 +208,11 @@ class Recording(Observer):
     def assembly(self, agent: str) -> Assembly:
         """What came of it; `agent` is whose run it was."""
         trace = self._reached or self._latest or _Trace(None, LlmRequest.empty(None))
-        view = RequestView(trace.request)
-        _ = view.data
         return Assembly(
             agent=agent if trace.ctx is None else trace.ctx.agent.name,
             request=trace.request,
             steps=trace.steps,
-            sections=trace.authors.sections(ordinals_of(view.tree)),
+            sections=trace.authors.sections(ordinals_of(trace.tree)),
             halted_by=trace.halted_by,
             reaches_model=self._reached is not None,
             tools_not_run=self.tools_not_run,
