@@ -14,24 +14,39 @@ _HOMES = {
     "agents": "Agent BaseAgent LlmAgent LoopAgent ParallelAgent SequentialAgent",
     "apps": "App",
     "artifacts": "ArtifactVersion BaseArtifactService InMemoryArtifactService",
+    "converters.chat_contents": "contents_to_messages messages_to_contents",
+    "converters.chat_messages": "ChatMessage LLMServiceOptions ToolCall ToolChoice is_valid_chat_message "
+    "is_valid_tool_call",
+    "converters.chat_service": "AgentResponse LLMService LlmService ServiceModel",
+    "converters.generate_content": "request_from_json request_to_json response_from_json response_to_json",
+    "converters.protobuf": "request_from_proto request_to_proto response_from_proto response_to_proto",
     "context": "CallbackContext Context DirectEffects EffectKey Effects InvocationContext Limits Observer "
     "ProcessorCall ReadonlyContext RunConfig StreamingMode ToolContext ToolThreadPoolConfig Usage observing",
     "context.hooks": "FlowCallbacks",
     "errors": "AgentNameError AgentNotFoundError AlreadyExistsError ArtifactNotFoundError CallbackError "
+    "ChatMessageError "
     "ConfigurationError ConfirmationRejectedError ConfirmationRequiredError ContextError DuplicateAgentError "
     "DuplicateToolError FlowloomError Halt HistoryError IncompleteStreamError InputValidationError "
     "LimitExceededError LlmCallsLimitExceededError MissingVariableError ModelError ModelNotConfiguredError "
     "ModelNotFoundError ModelRateLimitError ModelRequestError ModelResponseError ModelStreamError "
     "ModelUnavailableError NotSupportedError PipelineError ProcessorError SessionNotFoundError TemplateError "
-    "ToolArgumentsError ToolError ToolNotFoundError ToolSignatureError ToolTimeoutError",
+    "ToolArgumentsError ToolError ToolNotFoundError ToolSignatureError ToolTimeoutError "
+    "UnsupportedFeatureError",
     "events": "Event EventActions EventCompaction LlmResponse NodeInfo ToolConfirmation",
+    "events.handlers": "EventHandler create_event_handler",
+    "events.parsed": "ParsedEvent parse_event_sse",
+    "events.sse": "EventStreamReader",
+    "events.store": "EventStore",
     "explanation": "explain",
     "flow": "Assembly AssemblyStep Flow",
+    "human": "HumanModel",
     "memory": "BaseMemoryService InMemoryMemoryService MemoryEntry SearchMemoryResponse",
     "models": "BaseLlm LLMRegistry LlmRequest",
     "models.aggregator": "StreamingAggregator",
+    "models.anthropic": "AnthropicModel",
     "models.gemini": "Gemini",
     "models.offline": "OfflineModel",
+    "models.openai": "OpenAIModel",
     "models.retry": "RetryOptions",
     "plugins": "BasePlugin ModelOverride PluginManager",
     "processors": "Contents Template inject_session_state",
@@ -46,6 +61,7 @@ _HOMES = {
     "PreloadMemoryTool TransferToAgentTool exit_loop load_artifacts load_memory preload_memory transfer_to_agent",
     "profile": "CostChange ProcessorCost ProcessorProfile measure",
     "views": "Change Difference EventsView RequestDiff RequestView Section assert_prefix_extends diff",
+    "wrappers": "CachedModel FallbackModel LimitedModel RetryModel",
 }
 _home_of = {name: f"flowloom.{module}" for module, names in _HOMES.items() for name in names.split()}
 

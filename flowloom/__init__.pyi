@@ -22,12 +22,30 @@ from flowloom.context import (
     observing,
 )
 from flowloom.context.hooks import FlowCallbacks
+from flowloom.converters.chat_contents import contents_to_messages, messages_to_contents
+from flowloom.converters.chat_messages import (
+    ChatMessage,
+    LLMServiceOptions,
+    ToolCall,
+    ToolChoice,
+    is_valid_chat_message,
+    is_valid_tool_call,
+)
+from flowloom.converters.chat_service import AgentResponse, LLMService, LlmService, ServiceModel
+from flowloom.converters.generate_content import (
+    request_from_json,
+    request_to_json,
+    response_from_json,
+    response_to_json,
+)
+from flowloom.converters.protobuf import request_from_proto, request_to_proto, response_from_proto, response_to_proto
 from flowloom.errors import (
     AgentNameError,
     AgentNotFoundError,
     AlreadyExistsError,
     ArtifactNotFoundError,
     CallbackError,
+    ChatMessageError,
     ConfigurationError,
     ConfirmationRejectedError,
     ConfirmationRequiredError,
@@ -60,15 +78,23 @@ from flowloom.errors import (
     ToolNotFoundError,
     ToolSignatureError,
     ToolTimeoutError,
+    UnsupportedFeatureError,
 )
 from flowloom.events import Event, EventActions, EventCompaction, LlmResponse, NodeInfo, ToolConfirmation
+from flowloom.events.handlers import EventHandler, create_event_handler
+from flowloom.events.parsed import ParsedEvent, parse_event_sse
+from flowloom.events.sse import EventStreamReader
+from flowloom.events.store import EventStore
 from flowloom.explanation import explain
 from flowloom.flow import Assembly, AssemblyStep, Flow
+from flowloom.human import HumanModel
 from flowloom.memory import BaseMemoryService, InMemoryMemoryService, MemoryEntry, SearchMemoryResponse
 from flowloom.models import BaseLlm, LLMRegistry, LlmRequest
 from flowloom.models.aggregator import StreamingAggregator
+from flowloom.models.anthropic import AnthropicModel
 from flowloom.models.gemini import Gemini
 from flowloom.models.offline import OfflineModel
+from flowloom.models.openai import OpenAIModel
 from flowloom.models.retry import RetryOptions
 from flowloom.plugins import BasePlugin, ModelOverride, PluginManager
 from flowloom.processors import Contents, Template, inject_session_state
@@ -120,6 +146,7 @@ from flowloom.views import (
     assert_prefix_extends,
     diff,
 )
+from flowloom.wrappers import CachedModel, FallbackModel, LimitedModel, RetryModel
 
 __version__: str
 
@@ -127,8 +154,10 @@ __all__ = [
     "Agent",
     "AgentNameError",
     "AgentNotFoundError",
+    "AgentResponse",
     "AgentTool",
     "AlreadyExistsError",
+    "AnthropicModel",
     "App",
     "ArtifactNotFoundError",
     "ArtifactVersion",
@@ -146,9 +175,12 @@ __all__ = [
     "BaseToolset",
     "BuiltInCodeExecutor",
     "BuiltInPlanner",
+    "CachedModel",
     "CallbackContext",
     "CallbackError",
     "Change",
+    "ChatMessage",
+    "ChatMessageError",
     "CodeExecutionInput",
     "CodeExecutionResult",
     "ConfigurationError",
@@ -167,7 +199,11 @@ __all__ = [
     "Event",
     "EventActions",
     "EventCompaction",
+    "EventHandler",
+    "EventStore",
+    "EventStreamReader",
     "EventsView",
+    "FallbackModel",
     "File",
     "Flow",
     "FlowCallbacks",
@@ -177,6 +213,7 @@ __all__ = [
     "GetSessionConfig",
     "Halt",
     "HistoryError",
+    "HumanModel",
     "InMemoryArtifactService",
     "InMemoryMemoryService",
     "InMemoryRunner",
@@ -185,13 +222,17 @@ __all__ = [
     "InputValidationError",
     "InvocationContext",
     "LLMRegistry",
+    "LLMService",
+    "LLMServiceOptions",
     "LimitExceededError",
+    "LimitedModel",
     "Limits",
     "ListSessionsResponse",
     "LlmAgent",
     "LlmCallsLimitExceededError",
     "LlmRequest",
     "LlmResponse",
+    "LlmService",
     "LoadArtifactsTool",
     "LoadMemoryTool",
     "LocalCodeExecutor",
@@ -212,7 +253,9 @@ __all__ = [
     "NotSupportedError",
     "Observer",
     "OfflineModel",
+    "OpenAIModel",
     "ParallelAgent",
+    "ParsedEvent",
     "PipelineError",
     "PlanReActPlanner",
     "PluginManager",
@@ -225,12 +268,14 @@ __all__ = [
     "ReadonlyContext",
     "RequestDiff",
     "RequestView",
+    "RetryModel",
     "RetryOptions",
     "RunConfig",
     "Runner",
     "SearchMemoryResponse",
     "Section",
     "SequentialAgent",
+    "ServiceModel",
     "Session",
     "SessionNotFoundError",
     "State",
@@ -239,6 +284,8 @@ __all__ = [
     "Template",
     "TemplateError",
     "ToolArgumentsError",
+    "ToolCall",
+    "ToolChoice",
     "ToolConfirmation",
     "ToolContext",
     "ToolError",
@@ -247,19 +294,34 @@ __all__ = [
     "ToolThreadPoolConfig",
     "ToolTimeoutError",
     "TransferToAgentTool",
+    "UnsupportedFeatureError",
     "Usage",
     "Viewer",
     "assert_prefix_extends",
     "configure_telemetry",
+    "contents_to_messages",
+    "create_event_handler",
     "diff",
     "exit_loop",
     "explain",
     "inject_session_state",
+    "is_valid_chat_message",
+    "is_valid_tool_call",
     "load_artifacts",
     "load_memory",
     "measure",
+    "messages_to_contents",
     "observing",
+    "parse_event_sse",
     "preload_memory",
+    "request_from_json",
+    "request_from_proto",
+    "request_to_json",
+    "request_to_proto",
+    "response_from_json",
+    "response_from_proto",
+    "response_to_json",
+    "response_to_proto",
     "transfer_to_agent",
     "visible",
 ]

@@ -98,6 +98,17 @@ class InputValidationError(FlowloomError, ValueError):
     """A caller's message, state or file name is not acceptable."""
 
 
+class ChatMessageError(InputValidationError):
+    """A chat message, or a conversation of them, is not of the form that it has to have.
+
+    Attribute: `index` (the place of the message in its conversation, from 0; None for a message by itself).
+    """
+
+    def __init__(self, message: str, *, index: int | None = None) -> None:
+        super().__init__(message)
+        self.index = index
+
+
 # -- models ------------------------------------------------------------------------------------
 
 
@@ -105,7 +116,8 @@ class ModelError(FlowloomError):
     """A model call failed.
 
     Attributes: `model` (name), `status` (the provider's HTTP status, or None), `code` (the provider's
-    error code, or None), `retryable` (whether the same call may succeed later).
+    error code, or None), `retryable` (whether the same call may succeed later), `retry_after` (the seconds that the
+    provider asked to wait before it, or None).
     """
 
     def __init__(
@@ -116,12 +128,14 @@ class ModelError(FlowloomError):
         status: int | None = None,
         code: str | None = None,
         retryable: bool = False,
+        retry_after: float | None = None,
     ) -> None:
         super().__init__(message)
         self.model = model
         self.status = status
         self.code = code
         self.retryable = retryable
+        self.retry_after = retry_after
 
 
 class ModelRateLimitError(ModelError):
@@ -134,6 +148,17 @@ class ModelUnavailableError(ModelError):
 
 class ModelRequestError(ModelError):
     """The provider rejected the request as it is (HTTP 4xx)."""
+
+
+class UnsupportedFeatureError(ModelRequestError):
+    """A request holds something that the provider's API cannot express, and that may not be left out.
+
+    Attribute: `field` (where it is in the request, such as `config.response_schema` or `contents[2].parts[0]`).
+    """
+
+    def __init__(self, message: str, *, field: str, model: str | None = None) -> None:
+        super().__init__(message, model=model)
+        self.field = field
 
 
 class ModelResponseError(ModelError):
