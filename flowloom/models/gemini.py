@@ -29,7 +29,8 @@ from flowloom.models.contents import SharedContents
 from flowloom.models.gemini_call import GeminiCall
 from flowloom.models.gemini_contents import contents_to_json, legal_contents
 from flowloom.models.gemini_errors import CREDENTIALS
-from flowloom.models.gemini_http import LoopClient, default_tls, httpx
+from flowloom.models.gemini_http import AnswerTakingClient
+from flowloom.models.http import default_tls, httpx
 from flowloom.models.model_names import needs_schema_tool
 from flowloom.models.request import LlmRequest
 from flowloom.models.retry import RetryOptions
@@ -67,7 +68,7 @@ class Gemini(BaseLlm):
     """google-genai's HTTP options, for all calls. `timeout` is in milliseconds, its `aiohttp_client` is not used."""
 
     _client: genai.Client | None = PrivateAttr(default=None)
-    _http: LoopClient | None = PrivateAttr(default=None)
+    _http: AnswerTakingClient | None = PrivateAttr(default=None)
 
     def model_post_init(self, context: Any, /) -> None:
         """Connect now, so that nothing is left for the first request; unless the credentials must be looked for."""
@@ -170,7 +171,7 @@ class Gemini(BaseLlm):
             raise ConfigurationError("`http_options.aiohttp_client` is not supported; pass an `httpx_async_client`.")
         if self._http is None:
             given = cast("httpx.AsyncClient | None", options.httpx_async_client)  # pyright: ignore[reportUnknownMemberType]
-            self._http = LoopClient(options.async_client_args, given)
+            self._http = AnswerTakingClient(options.async_client_args, given)
         options.httpx_async_client = self._http
         # One TLS context for the clients that google-genai makes beside ours, instead of three of its own.
         tls = (options.async_client_args or {}).get("verify", default_tls())

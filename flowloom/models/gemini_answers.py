@@ -17,8 +17,9 @@ from google.genai import types
 from pydantic import BaseModel, TypeAdapter
 
 from flowloom.errors import FlowloomError, ModelResponseError, ModelStreamError
-from flowloom.models.gemini_errors import CONNECTION, call_error, reported_error, stream_error
-from flowloom.models.gemini_http import httpx
+from flowloom.models.failures import CONNECTION, stream_error
+from flowloom.models.gemini_errors import call_error, reported_error
+from flowloom.models.http import httpx
 
 _Read = Callable[[Any], Any]
 _object_setattr = object.__setattr__

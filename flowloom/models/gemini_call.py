@@ -11,8 +11,9 @@ from google.genai import types
 from flowloom.errors import FlowloomError, ModelError, ModelRequestError
 from flowloom.events.wire import shallow_copy
 from flowloom.models.gemini_answers import Answer
-from flowloom.models.gemini_errors import asked_pause, call_error
-from flowloom.models.gemini_http import httpx, taken_answers
+from flowloom.models.gemini_errors import call_error
+from flowloom.models.gemini_http import taken_answers
+from flowloom.models.http import httpx
 from flowloom.models.retry import RetryOptions
 
 _STAND_IN = "."  # google-genai insists on contents; the real ones are in the config's addition to the body
@@ -78,7 +79,7 @@ class GeminiCall:
         if self._given:
             return None
         self._attempt += 1
-        return self._retry.pause_before(self._attempt, failure, asked_pause(failure.__cause__))
+        return self._retry.pause_before(self._attempt, failure)
 
     async def _go_on(self, token: bytes) -> None:
         if self._answer is not None:

@@ -1,108 +1,28 @@
-"""The HTTP side of the Gemini adapter: one connection pool for each event loop, and answers read by flowloom.
+"""The HTTP client that google-genai is given: it sends, and keeps good answers for the adapter to read.
 
-google-genai builds and signs the request and reports errors; it is given a `LoopClient` to send with. The body of a
-good answer is not handed to it: its parser takes each chunk through JSON four times (0.1 ms), fails on the comment
-lines that proxies send to keep a connection open, and leaves the connection to the garbage collector when a
-consumer stops early.
+google-genai's own parser takes each chunk through JSON four times (0.1 ms), fails on the comment lines that proxies
+send to keep a connection open, and leaves the connection to the garbage collector when a consumer stops early.
 """
 
 from __future__ import annotations
 
-import asyncio
-import contextlib
-import functools
-import importlib
-import inspect
-import os
-import ssl
-from collections.abc import AsyncGenerator, Mapping
 from contextvars import ContextVar
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-if TYPE_CHECKING:
-    import httpx2 as httpx
-
-    _libraries = [httpx]
-else:
-    # The library has two names, and google-genai takes the clients of both: a caller's client may be of the other.
-    _libraries = []
-    for _name in ("httpx2", "httpx"):
-        with contextlib.suppress(ImportError):
-            _libraries.append(importlib.import_module(_name))
-    httpx = _libraries[0]
-
-__all__ = [
-    "DECODING_ERRORS",
-    "LOCAL_ERRORS",
-    "NETWORK_ERRORS",
-    "TIMEOUT_ERRORS",
-    "LoopClient",
-    "default_tls",
-    "httpx",
-    "taken_answers",
-]
-
-TIMEOUT_ERRORS: tuple[type[Exception], ...] = (TimeoutError, *(library.TimeoutException for library in _libraries))
-"""The provider was silent for too long."""
-NETWORK_ERRORS: tuple[type[Exception], ...] = (OSError, EOFError, *(library.TransportError for library in _libraries))
-"""The network failed, time-outs included; `LOCAL_ERRORS` are some of them."""
-LOCAL_ERRORS: tuple[type[Exception], ...] = tuple(
-    error for library in _libraries for error in (library.UnsupportedProtocol, library.LocalProtocolError)
-)
-"""The request is at fault; trying again does not help."""
-DECODING_ERRORS: tuple[type[Exception], ...] = tuple(library.DecodingError for library in _libraries)
-"""The body is not in the encoding that its headers name."""
+from flowloom.models.http import LoopClient, httpx
 
 taken_answers: ContextVar[list[httpx.Response] | None] = ContextVar("taken_answers", default=None)
-"""While it holds a list, `LoopClient` puts each good answer there, unread, and gives google-genai an empty one."""
-
-_Held = tuple[httpx.AsyncClient, AsyncGenerator[None, None]]
-_CLIENT_ARGUMENTS = frozenset(inspect.signature(httpx.AsyncClient).parameters)
+"""While it holds a list, `AnswerTakingClient` puts each good answer there, unread, and gives an empty one on."""
 
 
-@functools.cache
-def default_tls() -> ssl.SSLContext:
-    """The TLS settings of the process, made once: reading the certificates takes tens of milliseconds."""
-    file, directory = os.environ.get("SSL_CERT_FILE"), os.environ.get("SSL_CERT_DIR")
-    if file or directory:
-        return ssl.create_default_context(cafile=file, capath=directory)
-    return httpx.create_ssl_context()
-
-
-class LoopClient(httpx.AsyncClient):
-    """An HTTP client that can be used from several event loops, at once or one after another.
-
-    Connections belong to the loop that opened them. Each loop gets a pool, which is closed when the loop shuts
-    down its asynchronous generators, as `asyncio.run` does at its end; or by `aclose()`, after which the
-    client may be used on. `arguments` are those of `AsyncClient`, for the pools. With `given`, that client
-    sends, and is the caller's to close.
-    """
-
-    def __init__(self, arguments: Mapping[str, Any] | None = None, given: httpx.AsyncClient | None = None) -> None:
-        super().__init__(transport=httpx.AsyncBaseTransport())  # this object itself sends nothing
-        known = {name: value for name, value in (arguments or {}).items() if name in _CLIENT_ARGUMENTS}
-        self._arguments: dict[str, Any] = {
-            "follow_redirects": True,
-            "timeout": None,  # each request has its own
-            "limits": httpx.Limits(max_keepalive_connections=100),  # as many as there are calls at once
-            **known,
-        }
-        self._given = given
-        self._held: dict[asyncio.AbstractEventLoop, _Held] = {}
-
-    def build_request(self, *args: Any, **kwargs: Any) -> httpx.Request:
-        """The request as the client that will send it builds it."""
-        if self._given is not None:
-            return self._given.build_request(*args, **kwargs)
-        return super().build_request(*args, **kwargs)
+class AnswerTakingClient(LoopClient):
+    """Sends through the running loop's pool. See `taken_answers` for where a good answer goes."""
 
     async def send(self, request: httpx.Request, *, stream: bool = False, **options: Any) -> httpx.Response:
-        """Send through the running loop's pool. See `taken_answers` for where a good answer goes."""
-        client = self._given or await self._client_of_loop()
         taken = taken_answers.get()
         if taken is None:
-            return await client.send(request, stream=stream, **options)
-        response = await client.send(request, stream=True)
+            return await super().send(request, stream=stream, **options)
+        response = await super().send(request, stream=True)
         if response.status_code != 200:
             try:
                 await response.aread()
@@ -111,39 +31,3 @@ class LoopClient(httpx.AsyncClient):
             return response
         taken.append(response)
         return httpx.Response(200, request=request)
-
-    async def aclose(self) -> None:
-        """Close the pools of this loop, and of other loops that run."""
-        running = asyncio.get_running_loop()
-        held, self._held = self._held, {}
-        for loop, (_, keeper) in held.items():
-            if loop is running:
-                await keeper.aclose()
-            elif loop.is_running():
-                asyncio.run_coroutine_threadsafe(_close(keeper), loop)
-
-    async def _client_of_loop(self) -> httpx.AsyncClient:
-        loop = asyncio.get_running_loop()
-        held = self._held.get(loop)
-        if held is not None and not held[0].is_closed:
-            return held[0]
-        for other in [other for other in self._held if other.is_closed()]:
-            self._held.pop(other, None)
-        self._arguments.setdefault("verify", default_tls())
-        client = httpx.AsyncClient(**self._arguments)
-        keeper = _keep_open(client)
-        self._held[loop] = (client, keeper)
-        await anext(keeper)
-        return client
-
-
-async def _keep_open(client: httpx.AsyncClient) -> AsyncGenerator[None, None]:
-    """Closes `client` when the generator is closed, which the event loop does with all generators that it knows."""
-    try:
-        yield
-    finally:
-        await client.aclose()
-
-
-async def _close(keeper: AsyncGenerator[None, None]) -> None:
-    await keeper.aclose()

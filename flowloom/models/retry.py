@@ -36,11 +36,9 @@ class RetryOptions(BaseModel):
     sleep: Callable[[float], Awaitable[None]] = Field(default=asyncio.sleep, exclude=True, repr=False)
     """Waits so many seconds. Replaced in tests."""
 
-    def pause_before(self, attempt: int, failure: ModelError, asked: float | None = None) -> float | None:
-        """Seconds to wait before call number `attempt` (the first retry is 2); None for no further call.
-
-        `asked` is the pause that the provider asked for, in seconds.
-        """
+    def pause_before(self, attempt: int, failure: ModelError) -> float | None:
+        """Seconds to wait before call number `attempt` (the first retry is 2); None for no further call."""
+        asked = failure.retry_after
         if attempt > self.attempts or not self._worthwhile(failure):
             return None
         if asked is not None and asked > self.max_delay:

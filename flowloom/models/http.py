@@ -1,0 +1,130 @@
+"""The HTTP side of the adapters: one connection pool for each event loop.
+
+A provider's SDK builds and signs the requests and reports what is refused; it is given a `LoopClient` to send with.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import functools
+import importlib
+import inspect
+import os
+import ssl
+from collections.abc import AsyncGenerator, Mapping
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import httpx2 as httpx
+
+    _libraries = [httpx]
+else:
+    # The library has two names, and SDKs take the clients of both: a caller's client may be of the other.
+    _libraries = []
+    for _name in ("httpx2", "httpx"):
+        with contextlib.suppress(ImportError):
+            _libraries.append(importlib.import_module(_name))
+    httpx = _libraries[0]
+
+__all__ = [
+    "DECODING_ERRORS",
+    "LOCAL_ERRORS",
+    "NETWORK_ERRORS",
+    "TIMEOUT_ERRORS",
+    "LoopClient",
+    "default_tls",
+    "httpx",
+]
+
+TIMEOUT_ERRORS: tuple[type[Exception], ...] = (TimeoutError, *(library.TimeoutException for library in _libraries))
+"""The provider was silent for too long."""
+NETWORK_ERRORS: tuple[type[Exception], ...] = (OSError, EOFError, *(library.TransportError for library in _libraries))
+"""The network failed, time-outs included; `LOCAL_ERRORS` are some of them."""
+LOCAL_ERRORS: tuple[type[Exception], ...] = tuple(
+    error for library in _libraries for error in (library.UnsupportedProtocol, library.LocalProtocolError)
+)
+"""The request is at fault; trying again does not help."""
+DECODING_ERRORS: tuple[type[Exception], ...] = tuple(library.DecodingError for library in _libraries)
+"""The body is not in the encoding that its headers name."""
+
+_Held = tuple[httpx.AsyncClient, AsyncGenerator[None, None]]
+_CLIENT_ARGUMENTS = frozenset(inspect.signature(httpx.AsyncClient).parameters)
+
+
+@functools.cache
+def default_tls() -> ssl.SSLContext:
+    """The TLS settings of the process, made once: reading the certificates takes tens of milliseconds."""
+    file, directory = os.environ.get("SSL_CERT_FILE"), os.environ.get("SSL_CERT_DIR")
+    if file or directory:
+        return ssl.create_default_context(cafile=file, capath=directory)
+    return httpx.create_ssl_context()
+
+
+class LoopClient(httpx.AsyncClient):
+    """An HTTP client that can be used from several event loops, at once or one after another.
+
+    Connections belong to the loop that opened them. Each loop gets a pool, which is closed when the loop shuts
+    down its asynchronous generators, as `asyncio.run` does at its end; or by `aclose()`, after which the
+    client may be used on. `arguments` are those of `AsyncClient`, for the pools. With `given`, that client
+    sends, and is the caller's to close.
+    """
+
+    def __init__(self, arguments: Mapping[str, Any] | None = None, given: httpx.AsyncClient | None = None) -> None:
+        super().__init__(transport=httpx.AsyncBaseTransport())  # this object itself sends nothing
+        known = {name: value for name, value in (arguments or {}).items() if name in _CLIENT_ARGUMENTS}
+        self._arguments: dict[str, Any] = {
+            "follow_redirects": True,
+            "timeout": None,  # each request has its own
+            "limits": httpx.Limits(max_keepalive_connections=100),  # as many as there are calls at once
+            **known,
+        }
+        self._given = given
+        self._held: dict[asyncio.AbstractEventLoop, _Held] = {}
+
+    def build_request(self, *args: Any, **kwargs: Any) -> httpx.Request:
+        """The request as the client that will send it builds it."""
+        if self._given is not None:
+            return self._given.build_request(*args, **kwargs)
+        return super().build_request(*args, **kwargs)
+
+    async def send(self, request: httpx.Request, *, stream: bool = False, **options: Any) -> httpx.Response:
+        """Send through the running loop's pool."""
+        client = self._given or await self._client_of_loop()
+        return await client.send(request, stream=stream, **options)
+
+    async def aclose(self) -> None:
+        """Close the pools of this loop, and of other loops that run."""
+        running = asyncio.get_running_loop()
+        held, self._held = self._held, {}
+        for loop, (_, keeper) in held.items():
+            if loop is running:
+                await keeper.aclose()
+            elif loop.is_running():
+                asyncio.run_coroutine_threadsafe(_close(keeper), loop)
+
+    async def _client_of_loop(self) -> httpx.AsyncClient:
+        loop = asyncio.get_running_loop()
+        held = self._held.get(loop)
+        if held is not None and not held[0].is_closed:
+            return held[0]
+        for other in [other for other in self._held if other.is_closed()]:
+            self._held.pop(other, None)
+        self._arguments.setdefault("verify", default_tls())
+        client = httpx.AsyncClient(**self._arguments)
+        keeper = _keep_open(client)
+        self._held[loop] = (client, keeper)
+        await anext(keeper)
+        return client
+
+
+async def _keep_open(client: httpx.AsyncClient) -> AsyncGenerator[None, None]:
+    """Closes `client` when the generator is closed, which the event loop does with all generators that it knows."""
+    try:
+        yield
+    finally:
+        await client.aclose()
+
+
+async def _close(keeper: AsyncGenerator[None, None]) -> None:
+    await keeper.aclose()
