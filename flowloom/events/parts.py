@@ -12,6 +12,7 @@ from flowloom.events.wire import shallow_copy
 _PART = types.Part.model_construct()
 _CONTENT = types.Content.model_construct()
 _CALL = types.FunctionCall.model_construct()
+_PARTIAL_ARG = types.PartialArg.model_construct(json_path="$")
 _RESPONSE = types.FunctionResponse.model_construct()
 
 
@@ -35,6 +36,20 @@ def call_part(call_id: str | None, name: str, args: dict[str, Any]) -> types.Par
     """A part that calls a function."""
     call = shallow_copy(_CALL)
     vars(call).update(id=call_id, name=name, args=args)
+    part = shallow_copy(_PART)
+    vars(part)["function_call"] = call
+    return part
+
+
+def call_piece(call_id: str | None, name: str | None, arguments: str, *, more: bool) -> types.Part:
+    """A part with a piece of the JSON text of a call's arguments, as models stream them."""
+    partial_args: list[types.PartialArg] | None = None
+    if arguments:
+        piece = shallow_copy(_PARTIAL_ARG)
+        vars(piece)["string_value"] = arguments
+        partial_args = [piece]
+    call = shallow_copy(_CALL)
+    vars(call).update(id=call_id, name=name, partial_args=partial_args, will_continue=more)
     part = shallow_copy(_PART)
     vars(part)["function_call"] = call
     return part

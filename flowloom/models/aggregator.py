@@ -20,6 +20,7 @@ from google.genai import types
 from pydantic import BaseModel
 
 from flowloom.events.ids import CLIENT_CALL_PREFIX, new_id
+from flowloom.events.parts import content_of, text_part
 from flowloom.events.response import LlmResponse
 from flowloom.events.wire import shallow_copy
 from flowloom.models.partial_args import PartialArgs
@@ -58,6 +59,8 @@ class StreamingAggregator:
         # A signature that came in a part of its own, and belongs to the next call as well.
         self._signature: bytes | None = None
         self._call: _StreamedCall | None = None
+        # Calls that another one interrupted, by the model's ids: their further pieces may still come.
+        self._interrupted: dict[str, _StreamedCall] = {}
 
     def feed(self, chunk: types.GenerateContentResponse) -> list[LlmResponse]:
         """Take in one chunk of google-genai; returns the partial responses to show (spec §16.3).
@@ -84,6 +87,23 @@ class StreamingAggregator:
         `response` is not changed. What it holds beyond content (metadata of any kind) is kept as in `feed`.
         """
         return [self._take(shallow_copy(response))]
+
+    def feed_text(self, text: str, *, thought: bool = False) -> LlmResponse:
+        """The same for a piece of text, in about 2 µs; `text` is not empty."""
+        self._seen = True
+        self._grow(text, thought)
+        content = content_of("model", [text_part(text, thought=thought or None)])
+        return LlmResponse.unvalidated({"content": content, "partial": True, "turn_complete": False})
+
+    def sign_thought(self, signature: bytes) -> None:
+        """Take in the signature of the thought that came last, or of one without text. It is shown when complete."""
+        self._seen = True
+        if self._run and self._run_thought:
+            self._run_signature = signature
+            self._end_run()
+        else:
+            self._end_run()
+            self._parts.append(types.Part(text="", thought=True, thought_signature=signature))
 
     def close(self) -> LlmResponse | None:
         """The complete response, or None when nothing was fed (spec §16.7).
@@ -122,10 +142,7 @@ class StreamingAggregator:
         version = chunk.model_version
         if version:
             kept["model_version"] = version
-        if self._run and self._run_thought is thought and self._run_signature is None:
-            self._run.append(text)
-        else:
-            self._take_text(text, thought, None)
+        self._grow(text, thought)
         values: dict[str, Any] = {
             "content": content,
             "partial": True,
@@ -180,10 +197,18 @@ class StreamingAggregator:
                 return part
             if part.thought_signature is None:
                 return part  # an empty part says nothing
-            self._signature = part.thought_signature
+            if not part.thought:
+                self._signature = part.thought_signature
         self._end_run()
         self._parts.append(shallow_copy(part))
         return part
+
+    def _grow(self, text: str, thought: bool) -> None:
+        """`_take_text` for text without a signature."""
+        if self._run and self._run_thought is thought and self._run_signature is None:
+            self._run.append(text)
+        else:
+            self._take_text(text, thought, None)
 
     def _take_text(self, text: str, thought: bool, signature: bytes | None) -> None:
         """Append to the open run of text, or begin a new one.
@@ -217,8 +242,12 @@ class StreamingAggregator:
         """Take in one function call or a piece of one; returns the part to show, with the call's id (spec §16.5)."""
         pending = self._call
         if pending is not None and not pending.goes_on_in(call):
+            if pending.model_id:
+                self._interrupted[pending.model_id] = pending
             self._end_call()
             pending = None
+        if pending is None and call.id in self._interrupted and (call.partial_args or call.will_continue is False):
+            pending = self._call = self._interrupted.pop(call.id)
         if pending is None:
             if not call.partial_args and not call.will_continue:
                 return self._take_whole_call(part, call)

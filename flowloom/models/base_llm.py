@@ -49,6 +49,11 @@ class BaseLlm(BaseModel):
         return False
 
     @property
+    def missing_credentials(self) -> str | None:
+        """What to set before the model can be called; None when nothing is known to be missing."""
+        return None
+
+    @property
     def output_schema_and_tools(self) -> bool:
         """Whether the model itself can combine a response schema with tools (spec §10.1)."""
         return False

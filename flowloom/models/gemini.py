@@ -27,13 +27,14 @@ from flowloom.models.aggregator import StreamingAggregator
 from flowloom.models.base_llm import Backend, BaseLlm, is_loopback
 from flowloom.models.contents import SharedContents
 from flowloom.models.gemini_call import GeminiCall
-from flowloom.models.gemini_contents import contents_to_json, legal_contents
+from flowloom.models.gemini_contents import contents_to_json
 from flowloom.models.gemini_errors import CREDENTIALS
 from flowloom.models.gemini_http import AnswerTakingClient
 from flowloom.models.http import default_tls, httpx
 from flowloom.models.model_names import needs_schema_tool
-from flowloom.models.request import LlmRequest
+from flowloom.models.request import LlmRequest, http_options_of
 from flowloom.models.retry import RetryOptions
+from flowloom.models.turns import legal_contents
 
 _LABEL = f"flowloom/{importlib.metadata.version('flowloom')} gl-python/{platform.python_version()}"
 _LABELLED = ("x-goog-api-client", "user-agent")
@@ -115,9 +116,10 @@ class Gemini(BaseLlm):
         """
         model = llm_request.model or self.model
         client = self._client or await self._connect_late()
-        call = GeminiCall(
-            client, model, self._config_for(llm_request, model), self._retry_for(llm_request), stream=stream
+        retry = self.retry_options.overridden_by(
+            http_options_of(llm_request).retry_options, self.http_options and self.http_options.retry_options
         )
+        call = GeminiCall(client, model, self._config_for(llm_request, model), retry, stream=stream)
         aggregator = StreamingAggregator()
         whole: list[types.GenerateContentResponse] = []
         try:
@@ -212,21 +214,13 @@ class Gemini(BaseLlm):
             config.labels = None  # labels are for billing on Vertex AI
         if request.service_tier and config.service_tier is None:
             config.service_tier = types.ServiceTier(request.service_tier)
-        options = _request_options(request)
+        options = http_options_of(request)
         options.retry_options = None
         if options.headers:
             options.headers = _labelled(options.headers)
         options.extra_body = {"contents": _Json(contents_to_json(legal_contents(plain))), **(options.extra_body or {})}
         config.http_options = options
         return config
-
-    def _retry_for(self, request: LlmRequest) -> RetryOptions:
-        """The request's retry options where it has some, else the adapter's."""
-        ours = self.retry_options
-        for theirs in (_request_options(request).retry_options, self.http_options and self.http_options.retry_options):
-            if theirs is not None:
-                return RetryOptions.model_validate({"sleep": ours.sleep, **theirs.__dict__})
-        return ours
 
 
 class _Json(list[dict[str, Any]]):
@@ -245,14 +239,6 @@ def _as_one(whole: list[types.GenerateContentResponse], aggregator: StreamingAgg
     for piece in whole:
         aggregator.feed(piece)
     return aggregator.close()
-
-
-def _request_options(request: LlmRequest) -> types.HttpOptions:
-    """A copy of the request's HTTP options, or fresh ones."""
-    options: Any = request.config.http_options
-    if isinstance(options, Mapping):
-        return types.HttpOptions.model_validate(options)
-    return types.HttpOptions() if options is None else shallow_copy(cast(types.HttpOptions, options))
 
 
 def _labelled(headers: Mapping[str, str]) -> dict[str, str]:

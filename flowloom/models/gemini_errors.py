@@ -35,9 +35,7 @@ def call_error(error: Exception, model: str) -> FlowloomError:
     if isinstance(error, auth.DefaultCredentialsError):
         return ConfigurationError(f"No Google credentials were found for the model `{model}`. {CREDENTIALS}")
     if isinstance(error, auth.TransportError | auth.TimeoutError):
-        return unavailable(
-            error, model, "Google's sign-in service", timed_out=isinstance(error, auth.TimeoutError)
-        )
+        return unavailable(error, model, "Google's sign-in service", timed_out=isinstance(error, auth.TimeoutError))
     if isinstance(error, auth.GoogleAuthError):
         return ModelRequestError(
             f"Google refused the credentials for the model `{model}`: {error}", model=model, code="UNAUTHENTICATED"

@@ -92,12 +92,7 @@ class PartialArgs:
         if not self._root_text.pieces:
             return args
         # Text for the root itself can only be the arguments written out as JSON.
-        text = "".join(self._root_text.pieces)
-        try:
-            written: Any = json.loads(text)
-        except ValueError:
-            written = None
-        return {**written, **args} if isinstance(written, dict) else {"$": text, **args}
+        return arguments_of("".join(self._root_text.pieces)) | args
 
     def _text_at(self, path: str) -> _Text:
         steps = parse_path(path)
@@ -126,6 +121,17 @@ class PartialArgs:
             container = cast("dict[str, Any] | list[Any]", child)
             key = step
         return container, key
+
+
+def arguments_of(text: str | None) -> dict[str, Any]:
+    """Arguments out of the JSON text that a model wrote; what is no JSON object stands as it came, under `$`."""
+    if not text or text.isspace():
+        return {}
+    try:
+        written: Any = json.loads(text)
+    except (ValueError, RecursionError):
+        return {"$": text}
+    return cast(dict[str, Any], written) if isinstance(written, dict) else {"$": text}
 
 
 @functools.lru_cache(maxsize=256)

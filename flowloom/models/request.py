@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from typing import Any, Protocol, Self
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Protocol, Self, cast
 
 from google.genai import types
 from pydantic import BaseModel, ConfigDict, Field
@@ -131,6 +131,14 @@ class LlmRequest(BaseModel):
         """Ask for JSON of this schema: a pydantic model, a type, a `types.Schema` or a JSON schema dict."""
         self.config.response_schema = output_schema
         self.config.response_mime_type = "application/json"
+
+
+def http_options_of(request: LlmRequest) -> types.HttpOptions:
+    """A copy of the request's HTTP options, or fresh ones."""
+    options: Any = request.config.http_options
+    if isinstance(options, Mapping):
+        return types.HttpOptions.model_validate(options)
+    return types.HttpOptions() if options is None else shallow_copy(cast(types.HttpOptions, options))
 
 
 _TOOL = types.Tool.model_construct()

@@ -36,6 +36,13 @@ class RetryOptions(BaseModel):
     sleep: Callable[[float], Awaitable[None]] = Field(default=asyncio.sleep, exclude=True, repr=False)
     """Waits so many seconds. Replaced in tests."""
 
+    def overridden_by(self, *given: Any) -> RetryOptions:
+        """The first options in `given` that are not None (flowloom's or google-genai's), waiting as these do."""
+        for options in given:
+            if options is not None:
+                return RetryOptions.model_validate({"sleep": self.sleep, **options.__dict__})
+        return self
+
     def pause_before(self, attempt: int, failure: ModelError) -> float | None:
         """Seconds to wait before call number `attempt` (the first retry is 2); None for no further call."""
         asked = failure.retry_after

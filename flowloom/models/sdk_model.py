@@ -1,0 +1,181 @@
+"""`SdkModel`: what the adapters on the SDKs of other providers share."""
+
+from __future__ import annotations
+
+import logging
+from abc import abstractmethod
+from collections.abc import AsyncGenerator, Mapping
+from typing import Any, ClassVar, cast
+
+from google.genai import types
+from pydantic import Field, PrivateAttr
+
+from flowloom.errors import ConfigurationError, ModelRequestError
+from flowloom.events.response import LlmResponse
+from flowloom.models.base_llm import BaseLlm, is_loopback
+from flowloom.models.contents import SharedContents
+from flowloom.models.http import LoopClient, httpx
+from flowloom.models.request import LlmRequest, http_options_of
+from flowloom.models.retry import RetryOptions
+from flowloom.models.sdk_call import AnswerReader, SdkCall
+from flowloom.models.sdk_request import Treatment, to_json, unsupported
+from flowloom.models.turns import legal_contents
+
+_log = logging.getLogger("flowloom.models")
+_RAW = {"X-Stainless-Raw-Response": "stream"}  # asks the SDK not to read the answer
+_UNUSED_HTTP = ("base_url", "base_url_resource_scope", "api_version", "client_args", "async_client_args")
+_CLIENTS = ("httpx_client", "httpx_async_client", "aiohttp_client")
+
+
+class SdkModel(BaseLlm):
+    """A model behind a provider's own SDK.
+
+    An adapter can be built without credentials; the first call then raises `ConfigurationError`. It may be used
+    from any number of event loops. Connections are closed when their loop ends, or by `aclose()`.
+    """
+
+    base_url: str | None = None
+    """Where to send requests; the SDK's environment variable or its own default if left out."""
+    api_key: str | None = Field(default=None, repr=False, exclude=True)
+    """The key; the SDK's environment variable if left out."""
+    timeout: float | None = Field(default=600.0, gt=0)
+    """Seconds that the provider may be silent; None for any time."""
+    headers: dict[str, str] = Field(default_factory=dict[str, str], repr=False, exclude=True)
+    """Added to each request."""
+    extra_body: dict[str, Any] = Field(default_factory=dict[str, Any])
+    """Added to the body of each request: what only this provider or server knows."""
+    retry_options: RetryOptions = Field(default_factory=RetryOptions)
+    """How refused and failed calls are made again; the SDK's own retries are off."""
+
+    keeps_call_ids: ClassVar[bool] = True
+    treatments: ClassVar[Mapping[str, Treatment]] = {}
+    """What becomes of each field of a request's config."""
+
+    _client: Any = PrivateAttr(default=None)
+    _http: LoopClient = PrivateAttr(default_factory=LoopClient)
+    _warned: set[str] = PrivateAttr(default_factory=set[str])
+
+    def model_post_init(self, context: Any, /) -> None:
+        """Connect now, so that nothing is left for the first request; unless there are no credentials yet."""
+        if self.missing_credentials is None:
+            self._client = self._connected()
+
+    # -- what an adapter is ------------------------------------------------------------------------
+
+    @property
+    @abstractmethod
+    def url(self) -> str:
+        """Where requests go."""
+        raise NotImplementedError
+
+    @abstractmethod
+    def _connected(self) -> Any:
+        """The SDK's client, on `_http`."""
+        raise NotImplementedError
+
+    @abstractmethod
+    def _path(self) -> str:
+        """Where below `url` requests go."""
+        raise NotImplementedError
+
+    @abstractmethod
+    def _body(self, request: LlmRequest, contents: list[types.Content], model: str, stream: bool) -> dict[str, Any]:
+        """The JSON of a request. Raises `UnsupportedFeatureError` for what it has no words for."""
+        raise NotImplementedError
+
+    @abstractmethod
+    def _reader(self, model: str) -> AnswerReader:
+        """What reads one answer."""
+        raise NotImplementedError
+
+    # -- what all have -----------------------------------------------------------------------------
+
+    @property
+    def hosted(self) -> bool:
+        """True, unless requests stay on this machine."""
+        return not is_loopback(self.url)
+
+    @property
+    def output_schema_and_tools(self) -> bool:
+        """True: a response schema may stand beside tools."""
+        return True
+
+    async def generate_content_async(
+        self, llm_request: LlmRequest, stream: bool = False
+    ) -> AsyncGenerator[LlmResponse, None]:
+        """Answer `llm_request`, whose `model` goes before the adapter's. Nothing in the request is changed.
+
+        Raises `ModelRateLimitError`, `ModelUnavailableError`, `ModelRequestError` (`UnsupportedFeatureError` for what
+        the provider's API cannot express), `ModelResponseError` or `ModelStreamError`, the cause attached;
+        `ConfigurationError` when there are no credentials. Closing the generator closes the connection.
+        """
+        model = llm_request.model or self.model
+        call = self._call(llm_request, model, stream)
+        try:
+            while (responses := await call.read()) is not None:
+                for response in responses:
+                    yield response
+        finally:
+            await call.aclose()
+
+    async def aclose(self) -> None:
+        """Close the connections. The adapter may be used on; it opens new ones."""
+        await self._http.aclose()
+
+    def _call(self, request: LlmRequest, model: str, stream: bool) -> SdkCall:
+        client = self._client
+        if client is None:
+            if self.missing_credentials is not None:
+                raise ConfigurationError(f"The model `{self.model}` has no credentials. {self.missing_credentials}")
+            client = self._client = self._connected()
+        contents = request.contents
+        plain = contents.plain() if isinstance(contents, SharedContents) else contents
+        if not plain:
+            raise ModelRequestError(f"The request to the model `{model}` has no contents.", model=model)
+        self._check(request, model)
+        options = http_options_of(request)
+        body = self._body(request, legal_contents(plain), model, stream) | self.extra_body | (options.extra_body or {})
+        content = to_json(body)
+        sent: dict[str, Any] = {
+            "headers": {**self.headers, **(options.headers or {}), **_RAW},
+            "timeout": self.timeout if options.timeout is None else options.timeout / 1000,
+            "max_retries": 0,
+            "follow_redirects": True,
+        }
+
+        async def send() -> httpx.Response:
+            return cast(
+                httpx.Response,
+                await client.post(self._path(), cast_to=httpx.Response, content=content, options=dict(sent)),
+            )
+
+        retry = self.retry_options.overridden_by(options.retry_options)
+        return SdkCall(send, lambda: self._reader(model), model, retry, stream=stream)
+
+    def _check(self, request: LlmRequest, model: str) -> None:
+        """Refuse or report the settings that are not sent."""
+        for name, value in vars(request.config).items():
+            if value is None or value == []:
+                continue
+            treatment = self.treatments.get(name, "refused")
+            if treatment == "refused":
+                raise unsupported(model, f"config.{name}", "is not known to this provider")
+            if treatment == "dropped":
+                self._drop(f"config.{name}")
+        if request.previous_interaction_id is not None:
+            raise unsupported(model, "previous_interaction_id", "is not known to this provider")
+        options = http_options_of(request)
+        for name in _UNUSED_HTTP:
+            if getattr(options, name, None) is not None:
+                self._drop(f"config.http_options.{name}")
+        for name in _CLIENTS:
+            if getattr(options, name, None) is not None:
+                raise unsupported(model, f"config.http_options.{name}", "belongs to google-genai")
+
+    def _drop(self, field: str) -> None:
+        """Say once that the provider does not get something."""
+        if field not in self._warned:
+            self._warned.add(field)
+            _log.warning(
+                "`%s` is left out of requests to the model `%s`: its API has no such thing.", field, self.model
+            )

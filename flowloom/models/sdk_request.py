@@ -1,0 +1,244 @@
+"""What a request says, in the terms of providers other than Google: for the adapters that write it in their format."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any, Literal, cast
+
+import pydantic_core
+from google.genai import types
+from pydantic import PydanticUserError, TypeAdapter
+
+from flowloom.errors import ModelRequestError, UnsupportedFeatureError
+from flowloom.models.request import LlmRequest
+
+Treatment = Literal["sent", "flow", "dropped", "refused"]
+"""What becomes of a setting: it is sent; the flow has seen to it; it is left out with a warning; it is an error."""
+
+DROPPED_OR_REFUSED: Mapping[str, Treatment] = {
+    "should_return_http_response": "flow",
+    "automatic_function_calling": "flow",
+    "automatic_continuation": "flow",
+    "safety_settings": "dropped",
+    "labels": "dropped",
+    "media_resolution": "dropped",
+    "audio_timestamp": "dropped",
+    "enable_enhanced_civic_answers": "dropped",
+    "model_armor_config": "dropped",
+    "routing_config": "refused",
+    "model_selection_config": "refused",
+    "cached_content": "refused",
+    "speech_config": "refused",
+    "image_config": "refused",
+    "audio_transcription_config": "refused",
+    "continuation_token": "refused",
+    "generation_output_config": "refused",
+}
+"""The settings that only Gemini has."""
+
+
+@dataclass(frozen=True, slots=True)
+class Function:
+    """A function that the model may call; `parameters` is a JSON schema, None for a function without any."""
+
+    name: str
+    description: str | None
+    parameters: dict[str, Any] | None
+
+
+@dataclass(frozen=True, slots=True)
+class Blob:
+    """A file in a message: its bytes in base64, or where it is."""
+
+    mime_type: str
+    name: str | None
+    base64: str | None = None
+    uri: str | None = None
+
+    @property
+    def kind(self) -> str:
+        """`image`, `audio`, `pdf`, `text`, or `other`."""
+        major, _, minor = self.mime_type.partition("/")
+        if major in ("image", "audio", "text"):
+            return major
+        return "pdf" if minor == "pdf" else "other"
+
+    @property
+    def data_url(self) -> str:
+        """The bytes as a URL."""
+        return f"data:{self.mime_type};base64,{self.base64}"
+
+    @property
+    def text(self) -> str:
+        """The bytes read as text."""
+        return base64.b64decode(self.base64 or "").decode(errors="replace")
+
+
+def blob_of(inline: types.Blob | None, file: types.FileData | None) -> Blob | None:
+    """The file in a part, if it holds one."""
+    if inline is not None:
+        data = base64.b64encode(inline.data or b"").decode()
+        return Blob(_mime_type(inline.mime_type), inline.display_name, base64=data)
+    if file is not None:
+        return Blob(_mime_type(file.mime_type), file.display_name, uri=file.file_uri or "")
+    return None
+
+
+def _mime_type(given: str | None) -> str:
+    return (given or "application/octet-stream").partition(";")[0].strip().lower()
+
+
+def unsupported(model: str, field: str, why: str) -> UnsupportedFeatureError:
+    """The error for what a provider's API has no words for."""
+    return UnsupportedFeatureError(
+        f"The request to the model `{model}` cannot be sent: `{field}` {why}.", field=field, model=model
+    )
+
+
+def system_texts(request: LlmRequest, model: str) -> list[str]:
+    """The texts of the system instruction. Raises `UnsupportedFeatureError` for anything in it but text."""
+    given: Any = cast(Any, request.config).system_instruction
+    if given is None:
+        return []
+    if isinstance(given, str):
+        return [given] if given else []
+    if isinstance(given, types.Content):
+        given = given.parts or []
+    items = cast(Iterable[Any], given if isinstance(given, list | tuple) else [given])
+    texts: list[str] = []
+    for number, item in enumerate(items):
+        text: Any = item if isinstance(item, str) else getattr(item, "text", None)
+        if not isinstance(text, str):
+            raise unsupported(model, f"config.system_instruction[{number}]", "holds something other than text")
+        if text:
+            texts.append(text)
+    return texts
+
+
+def functions_of(request: LlmRequest, model: str) -> list[Function]:
+    """The declared functions. Raises `UnsupportedFeatureError` for tools that Google runs, such as its search."""
+    found: list[Function] = []
+    groups: list[Any] = cast(Any, request.config).tools or []
+    for number, group in enumerate(groups):
+        place = f"config.tools[{number}]"
+        if not isinstance(group, types.Tool):
+            raise unsupported(model, place, "is not a `types.Tool` with function declarations")
+        for name, value in vars(group).items():
+            if value is not None and name != "function_declarations":
+                raise unsupported(model, f"{place}.{name}", "is a tool of Google's that this provider does not have")
+        for declared in group.function_declarations or ():
+            schema: Any = declared.parameters_json_schema
+            if schema is None and declared.parameters is not None:
+                schema = declared.parameters
+            parameters = None if schema is None else json_schema_of(schema, model, f"{place}.parameters")
+            found.append(Function(declared.name or "", declared.description, parameters))
+    return found
+
+
+def response_schema_of(request: LlmRequest, model: str) -> dict[str, Any] | None:
+    """The JSON schema that the answer is to follow, if there is one."""
+    config = cast(Any, request.config)
+    if config.response_schema is not None:
+        return json_schema_of(config.response_schema, model, "config.response_schema")
+    if config.response_json_schema is not None:
+        return json_schema_of(config.response_json_schema, model, "config.response_json_schema")
+    return None
+
+
+def json_schema_of(schema: Any, model: str, field: str) -> dict[str, Any]:
+    """A JSON schema out of what Gemini accepts as one: a type, a `types.Schema`, or a JSON schema."""
+    if isinstance(schema, types.Schema):
+        return schema.json_schema.model_dump(mode="json", by_alias=True, exclude_none=True)
+    if isinstance(schema, Mapping):
+        given = cast(Mapping[str, Any], schema)
+        if isinstance(given.get("type"), str) and given["type"].isupper():  # Google's dialect, as plain data
+            return json_schema_of(types.Schema.model_validate(given), model, field)
+        return dict(given)
+    try:
+        return TypeAdapter(schema).json_schema()
+    except PydanticUserError as error:
+        raise ModelRequestError(
+            f"The request to the model `{model}` cannot be sent: `{field}` cannot be described as a JSON schema: "
+            f"{error.message}",
+            model=model,
+        ) from error
+
+
+@dataclass(frozen=True, slots=True)
+class CallingMode:
+    """Whether the model may, must or must not call functions, and which (all, if `names` is empty)."""
+
+    mode: Literal["auto", "any", "none"]
+    names: tuple[str, ...] = ()
+
+
+def calling_mode(request: LlmRequest) -> CallingMode | None:
+    """The request's tool config, if it says anything."""
+    given: Any = cast(Any, request.config).tool_config
+    if isinstance(given, Mapping):
+        given = types.ToolConfig.model_validate(given)
+    config = cast(types.ToolConfig | None, given)
+    calling = config.function_calling_config if config is not None else None
+    if calling is None or calling.mode is None:
+        return None
+    modes: dict[str, Literal["auto", "any", "none"]] = {"ANY": "any", "NONE": "none"}
+    mode = modes.get(str(_value(calling.mode)).upper(), "auto")
+    return CallingMode(mode, tuple(calling.allowed_function_names or ()) if mode != "none" else ())
+
+
+Effort = Literal["none", "minimal", "low", "medium", "high", "xhigh"]
+
+
+def effort_of(thinking: types.ThinkingConfig | None) -> Effort | None:
+    """How much the model is to think, as other providers name it; None where the request leaves it to the model."""
+    if thinking is None:
+        return None
+    level = str(_value(thinking.thinking_level) or "").lower()
+    if level in ("minimal", "low", "medium", "high", "xhigh"):
+        return cast(Effort, level)
+    budget = thinking.thinking_budget
+    if budget is None or budget < 0:
+        return None
+    if budget == 0:
+        return "none"
+    return "low" if budget <= 2048 else "medium" if budget <= 12288 else "high"
+
+
+def thinking_of(request: LlmRequest) -> types.ThinkingConfig | None:
+    """The request's thinking config."""
+    given: Any = cast(Any, request.config).thinking_config
+    return types.ThinkingConfig.model_validate(given) if isinstance(given, Mapping) else given
+
+
+def arguments_json(args: dict[str, Any] | None) -> str:
+    """The arguments of a call as JSON text; those that could not be read stand as they came."""
+    if args and len(args) == 1 and isinstance(raw := args.get("$"), str):
+        return raw
+    return json_text(args or {})
+
+
+def json_text(data: Any) -> str:
+    """Data as JSON on one line; what JSON cannot hold is given by its `repr`."""
+    return to_json(data).decode()
+
+
+def to_json(data: Any) -> bytes:
+    """The same as bytes, for the body of a request."""
+    return pydantic_core.to_json(data, fallback=repr, inf_nan_mode="null")
+
+
+def code_text(part: types.Part) -> str | None:
+    """Code that a model ran, or what it gave, as text: other providers do not run Google's code."""
+    if part.executable_code is not None:
+        language = str(_value(part.executable_code.language) or "").lower()
+        return f"```{language}\n{part.executable_code.code or ''}\n```"
+    if part.code_execution_result is not None:
+        return f"```output\n{part.code_execution_result.output or ''}\n```"
+    return None
+
+
+def _value(member: Any) -> Any:
+    return member.value if isinstance(member, Enum) else member

@@ -1,0 +1,31 @@
+"""Signatures of thoughts: who made them, so that a conversation can move from one provider to another.
+
+A provider accepts a thought again only with the signature that it gave, and refuses those of others. Gemini's are
+kept as they come; those of other providers begin with their name.
+"""
+
+from __future__ import annotations
+
+import base64
+
+ANTHROPIC = b"anthropic:"
+ANTHROPIC_REDACTED = b"anthropic-redacted:"
+OPENAI = b"openai:"
+
+# In base64 each three bytes become four letters, so what begins with the first bytes begins with their letters.
+FOREIGN_TO_GEMINI = tuple(
+    base64.b64encode(maker[: len(maker) // 3 * 3]).decode() for maker in (ANTHROPIC, ANTHROPIC_REDACTED, OPENAI)
+)
+"""What a signature that is not Gemini's begins with in JSON, where it is base64."""
+
+
+def signed(maker: bytes, data: str) -> bytes:
+    """The signature of a thought: `data` is what the provider wants back."""
+    return maker + data.encode()
+
+
+def signature_of(maker: bytes, signature: bytes | None) -> str | None:
+    """What to give back to `maker`; None for a signature that is not its own."""
+    if signature is None or not signature.startswith(maker):
+        return None
+    return signature[len(maker) :].decode(errors="replace")

@@ -1,0 +1,144 @@
+"""A conversation in the form that all providers ask for. Contents are only read."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Iterator, Sequence
+from typing import cast
+
+from google.genai import types
+
+from flowloom.events.parts import content_of, response_part, text_part
+from flowloom.events.wire import shallow_copy
+
+CONTINUE = "Please continue from where you stopped."
+"""The user turn that is added to contents which end on the model's (decision 4)."""
+NO_RESULT = "No result was recorded for this call: the run was interrupted before the call finished."
+"""What the model reads as the error of a call that was never answered."""
+
+
+def legal_contents(contents: list[types.Content]) -> list[types.Content]:
+    """`contents` in the form that models ask for; the same list when it has that form already.
+
+    Each function call gets an answer directly behind it, and the last word is the user's. Neither the list nor
+    anything in it is changed.
+    """
+    legal = _with_all_calls_answered(contents)
+    if legal and legal[-1].role != "user":
+        return [*legal, content_of("user", [text_part(CONTINUE)])]
+    return legal
+
+
+class CallIds:
+    """The ids under which calls and their results are sent to a provider that cannot do without.
+
+    Ids are kept where the provider takes them. A call without one gets one; so does a call whose id is not of the
+    allowed form, or was used by an earlier call. A result has the id of the call that it answers.
+    """
+
+    def __init__(self, contents: list[types.Content], allowed: re.Pattern[str]) -> None:
+        self._allowed = allowed
+        self._at: dict[tuple[int, int], str] = {}
+        self._used: set[str] = set()
+        for index, content in enumerate(contents):
+            calls = [(n, part.function_call) for n, part in enumerate(content.parts or ()) if part.function_call]
+            if not calls:
+                continue
+            behind = [part for answers in _answers_behind(contents, index) for part in answers]
+            found = _pair([call for _, call in calls], behind)
+            places = {id(part): place for place, part in _places_behind(contents, index)} if behind else {}
+            for (n, call), answer in zip(calls, found, strict=True):
+                call_id = self._at[index, n] = self._new(call.id)
+                if answer is not None:
+                    self._at[places[id(answer)]] = call_id
+
+    def at(self, content: int, part: int) -> str | None:
+        """The id for a part that calls a function or holds its result; None for a result that no call asked for."""
+        return self._at.get((content, part))
+
+    def _new(self, given: str | None) -> str:
+        call_id = given or f"call_{len(self._used) + 1}"
+        if not self._allowed.fullmatch(call_id):
+            call_id = "call_" + hashlib.sha256(call_id.encode(errors="replace")).hexdigest()[:24]
+        unique, number = call_id, 1
+        while unique in self._used:
+            number += 1
+            unique = f"call_{hashlib.sha256(f'{call_id} {number}'.encode()).hexdigest()[:24]}"
+        self._used.add(unique)
+        return unique
+
+
+def _with_all_calls_answered(contents: list[types.Content]) -> list[types.Content]:
+    legal: list[types.Content] = []
+    replaced: dict[int, types.Content] = {}
+    for index, content in enumerate(contents):
+        legal.append(replaced.get(index, content))
+        calls = [part.function_call for part in content.parts or () if part.function_call is not None]
+        if not calls:
+            continue
+        behind = _answers_behind(contents, index)
+        found = _pair(calls, [part for answers in behind for part in answers])
+        if all(found):
+            continue
+        if behind:
+            replaced[index + 1] = _completed(contents[index + 1], calls, found)
+        else:
+            legal.append(content_of("user", [_no_result(call) for call in calls]))
+    return legal if len(legal) != len(contents) or replaced else contents
+
+
+def _answers_behind(contents: list[types.Content], index: int) -> list[list[types.Part]]:
+    """The function responses of each content directly behind `index`, as long as there are any."""
+    behind: list[list[types.Part]] = []
+    for later in range(index + 1, len(contents)):
+        answers = [part for part in contents[later].parts or () if part.function_response is not None]
+        if not answers:
+            break
+        behind.append(answers)
+    return behind
+
+
+def _places_behind(contents: list[types.Content], index: int) -> Iterator[tuple[tuple[int, int], types.Part]]:
+    """Where the parts of `_answers_behind` stand: by content and part."""
+    for later in range(index + 1, index + 1 + len(_answers_behind(contents, index))):
+        for n, part in enumerate(contents[later].parts or ()):
+            if part.function_response is not None:
+                yield (later, n), part
+
+
+def _pair(calls: Sequence[types.FunctionCall], answers: list[types.Part]) -> list[types.Part | None]:
+    """Each call's answer: the one of its id, else the next one of its name where an id is missing."""
+    unused = [(part, cast(types.FunctionResponse, part.function_response)) for part in answers]
+    found: list[types.Part | None] = [None] * len(calls)
+    for by_id in (True, False):
+        for place, call in enumerate(calls):
+            if found[place] is not None:
+                continue
+            for at, (part, answer) in enumerate(unused):
+                both = bool(call.id and answer.id)
+                if both is by_id and (call.id == answer.id if both else call.name == answer.name):
+                    found[place] = part
+                    del unused[at]
+                    break
+    return found
+
+
+def _completed(
+    content: types.Content, calls: Sequence[types.FunctionCall], found: list[types.Part | None]
+) -> types.Content:
+    """`content`, which holds some of the answers, with the missing ones in the places of their calls."""
+    here = {id(part) for part in content.parts or ()}
+    parts = [
+        _no_result(call) if answer is None else answer
+        for call, answer in zip(calls, found, strict=True)
+        if answer is None or id(answer) in here
+    ]
+    placed = {id(part) for part in parts}
+    completed = shallow_copy(content)
+    completed.parts = [*parts, *(part for part in content.parts or () if id(part) not in placed)]
+    return completed
+
+
+def _no_result(call: types.FunctionCall) -> types.Part:
+    return response_part(call.id, call.name, {"error": NO_RESULT})
