@@ -48,8 +48,6 @@ class SdkModel(BaseLlm):
     """How refused and failed calls are made again; the SDK's own retries are off."""
 
     keeps_call_ids: ClassVar[bool] = True
-    treatments: ClassVar[Mapping[str, Treatment]] = {}
-    """What becomes of each field of a request's config."""
 
     _client: Any = PrivateAttr(default=None)
     _http: LoopClient = PrivateAttr(default_factory=LoopClient)
@@ -61,6 +59,12 @@ class SdkModel(BaseLlm):
             self._client = self._connected()
 
     # -- what an adapter is ------------------------------------------------------------------------
+
+    @property
+    @abstractmethod
+    def treatments(self) -> Mapping[str, Treatment]:
+        """What becomes of each field of a request's config; fields that are not named are refused."""
+        raise NotImplementedError
 
     @property
     @abstractmethod

@@ -1,0 +1,252 @@
+"""OpenAI's chat completions: the JSON of a request."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from typing import Any, cast
+
+from google.genai import types
+
+from flowloom.models.request import LlmRequest
+from flowloom.models.sdk_answers import Json
+from flowloom.models.sdk_request import (
+    Blob,
+    arguments_json,
+    blob_of,
+    calling_mode,
+    code_text,
+    effort_of,
+    functions_of,
+    json_text,
+    response_schema_of,
+    system_texts,
+    thinking_of,
+    unsupported,
+)
+from flowloom.models.turns import CallIds
+
+Drop = Callable[[str], None]
+
+_CALL_ID = re.compile(r"[^\x00-\x1f]{1,40}")
+_AUDIO = {"audio/wav": "wav", "audio/x-wav": "wav", "audio/wave": "wav", "audio/mp3": "mp3", "audio/mpeg": "mp3"}
+_DETAIL = {"MEDIA_RESOLUTION_LOW": "low", "MEDIA_RESOLUTION_HIGH": "high"}
+_TIERS = {"standard": "default", "flex": "flex", "priority": "priority"}
+
+
+def chat_body(
+    request: LlmRequest, contents: list[types.Content], model: str, *, stream: bool, drop: Drop, openai: bool
+) -> Json:
+    """The JSON of a request. `openai` is False for other servers, which do not know the newer fields."""
+    config = cast(Any, request.config)
+    system = "\n\n".join(system_texts(request, model))
+    messages: list[Json] = [{"role": "system", "content": system}] if system else []
+    messages += _Messages(contents, model, drop).all()
+    body: Json = {"model": model, "messages": messages}
+    if stream:
+        body |= {"stream": True, "stream_options": {"include_usage": True}}
+    body |= sampling(request, model)
+    if config.max_output_tokens is not None:
+        body["max_completion_tokens" if openai else "max_tokens"] = config.max_output_tokens
+    if config.candidate_count not in (None, 1):
+        body["n"] = config.candidate_count
+    if config.response_logprobs:
+        body["logprobs"] = True
+        if config.logprobs is not None:
+            body["top_logprobs"] = config.logprobs
+    for name, field in (("stop_sequences", "stop"), ("seed", "seed"), ("store", "store")):
+        if (value := getattr(config, name)) is not None and value != []:
+            body[field] = value
+    for name in ("presence_penalty", "frequency_penalty"):
+        if (value := getattr(config, name)) is not None:
+            body[name] = value
+    thinking = thinking_of(request)
+    if (effort := effort_of(thinking)) is not None:
+        body["reasoning_effort"] = effort
+    if thinking is not None and thinking.include_thoughts:
+        drop("config.thinking_config.include_thoughts")
+    schema = response_schema_of(request, model)
+    if schema is not None:
+        body["response_format"] = {"type": "json_schema", "json_schema": named_schema(schema)}
+    elif config.response_mime_type == "application/json":
+        body["response_format"] = {"type": "json_object"}
+    body |= _tools(request, model, openai=openai)
+    return body
+
+
+def sampling(request: LlmRequest, model: str) -> Json:
+    """The settings that chat completions and Responses have under the same names."""
+    config = cast(Any, request.config)
+    body: Json = {name: value for name in ("temperature", "top_p") if (value := getattr(config, name)) is not None}
+    tier = request.service_tier or config.service_tier
+    if tier is not None:
+        name = str(getattr(tier, "value", tier)).lower()
+        body["service_tier"] = _TIERS.get(name, name)
+    modalities: list[str] = [str(getattr(each, "value", each)).upper() for each in config.response_modalities or ()]
+    if modalities not in ([], ["TEXT"]):
+        raise unsupported(model, "config.response_modalities", "asks for something other than text")
+    if config.response_mime_type not in (None, "text/plain", "application/json"):
+        raise unsupported(model, "config.response_mime_type", f"is {config.response_mime_type!r}")
+    return body
+
+
+def named_schema(schema: Json) -> Json:
+    """A response schema as OpenAI takes it; enforced (`strict`) where it has the form that OpenAI then asks for."""
+    name = re.sub(r"[^a-zA-Z0-9_-]", "_", str(schema.get("title") or "answer"))[:64]
+    return {"name": name, "schema": schema, "strict": _is_strict(schema)}
+
+
+def _is_strict(schema: Any) -> bool:
+    """Whether all objects in a schema are closed and require all that they have."""
+    if isinstance(schema, list):
+        return all(map(_is_strict, cast(list[Any], schema)))
+    if not isinstance(schema, dict):
+        return True
+    given = cast(Json, schema)
+    if given.get("type") == "object" or "properties" in given:
+        properties: Json = given.get("properties") or {}
+        if given.get("additionalProperties") is not False or set(given.get("required") or ()) != set(properties):
+            return False
+    return all(_is_strict(value) for name, value in given.items() if name not in ("default", "examples", "enum"))
+
+
+def _tools(request: LlmRequest, model: str, *, openai: bool) -> Json:
+    functions = functions_of(request, model)
+    if not functions:
+        return {}
+    wanted = calling_mode(request)
+    if wanted is not None and len(wanted.names) > 1 and not openai:
+        functions = [function for function in functions if function.name in wanted.names]
+    body: Json = {"tools": [{"type": "function", "function": _declaration(each)} for each in functions]}
+    if wanted is None:
+        return body
+    named = [{"type": "function", "function": {"name": name}} for name in wanted.names]
+    mode = {"auto": "auto", "any": "required", "none": "none"}[wanted.mode]
+    if len(named) == 1 and mode == "required":
+        body["tool_choice"] = named[0]
+    elif named and openai:
+        body["tool_choice"] = {"type": "allowed_tools", "allowed_tools": {"mode": mode, "tools": named}}
+    else:
+        body["tool_choice"] = mode
+    return body
+
+
+def _declaration(function: Any) -> Json:
+    declared: Json = {"name": function.name}
+    if function.description:
+        declared["description"] = function.description
+    if function.parameters is not None:
+        declared["parameters"] = function.parameters
+    return declared
+
+
+class _Messages:
+    """The messages of a conversation."""
+
+    def __init__(self, contents: list[types.Content], model: str, drop: Drop) -> None:
+        self._contents = contents
+        self._model = model
+        self._drop = drop
+        self._ids = CallIds(contents, _CALL_ID)
+
+    def all(self) -> Iterator[Json]:
+        for number, content in enumerate(self._contents):
+            if content.role == "model":
+                message = self._of_model(number, content.parts or ())
+                if message is not None:
+                    yield message
+            else:
+                yield from self._of_user(number, content.parts or ())
+
+    def _of_model(self, number: int, parts: Any) -> Json | None:
+        texts: list[str] = []
+        calls: list[Json] = []
+        for n, part in enumerate(parts):
+            call: types.FunctionCall | None = part.function_call
+            if call is not None:
+                function = {"name": call.name or "", "arguments": arguments_json(call.args)}
+                calls.append({"id": self._ids.at(number, n), "type": "function", "function": function})
+            elif part.thought:
+                self._drop("thoughts of the model")
+            elif part.text:
+                texts.append(part.text)
+            elif (code := code_text(part)) is not None:
+                texts.append(code)
+            else:
+                self._refuse(number, n, part)
+        if not texts and not calls:
+            return None
+        message: Json = {"role": "assistant", "content": "".join(texts) or None}
+        if calls:
+            message["tool_calls"] = calls
+        return message
+
+    def _of_user(self, number: int, parts: Any) -> Iterator[Json]:
+        """Results of calls, a message each, and then all else in one."""
+        items: list[Json] = []
+        for n, part in enumerate(parts):
+            result: types.FunctionResponse | None = part.function_response
+            if result is None:
+                items += self._items(number, n, part)
+                continue
+            if result.parts:
+                place = f"contents[{number}].parts[{n}].function_response.parts"
+                raise unsupported(self._model, place, "holds files, and results of calls are text in this API")
+            call_id, text = self._ids.at(number, n), json_text(result.response or {})
+            if call_id is None:
+                items.append({"type": "text", "text": f"Result of `{result.name}`: {text}"})
+            else:
+                yield {"role": "tool", "tool_call_id": call_id, "content": text}
+        if len(items) == 1 and items[0]["type"] == "text":
+            yield {"role": "user", "content": items[0]["text"]}
+        elif items:
+            yield {"role": "user", "content": items}
+
+    def _items(self, number: int, n: int, part: types.Part) -> Iterator[Json]:
+        blob = blob_of(part.inline_data, part.file_data)
+        text = part.text if not part.thought else None
+        text = text or code_text(part)
+        if blob is not None:
+            yield self._file(f"contents[{number}].parts[{n}]", blob, part)
+        elif text:
+            yield {"type": "text", "text": text}
+        elif not part.thought:
+            self._refuse(number, n, part)
+
+    def _file(self, place: str, blob: Blob, part: types.Part) -> Json:
+        if blob.base64 is None:
+            place, uri = f"{place}.file_data", blob.uri or ""
+            if uri.startswith("file-"):
+                return {"type": "file", "file": {"file_id": uri}}
+            if blob.kind == "image" and uri.startswith(("http://", "https://")):
+                return {"type": "image_url", "image_url": {"url": uri, **image_detail(part)}}
+            raise unsupported(
+                self._model, place, f"({blob.mime_type}) is at `{uri}`: this API takes web addresses of images only"
+            )
+        if blob.kind == "image":
+            return {"type": "image_url", "image_url": {"url": blob.data_url, **image_detail(part)}}
+        if blob.mime_type in _AUDIO:
+            return {"type": "input_audio", "input_audio": {"data": blob.base64, "format": _AUDIO[blob.mime_type]}}
+        if blob.kind == "pdf":
+            return {"type": "file", "file": {"filename": blob.name or "file.pdf", "file_data": blob.data_url}}
+        if blob.kind == "text":
+            return {"type": "text", "text": blob.text}
+        raise unsupported(self._model, f"{place}.inline_data", f"is {blob.mime_type}, which this API does not take")
+
+    def _refuse(self, number: int, n: int, part: types.Part) -> None:
+        refuse_unknown(self._model, f"contents[{number}].parts[{n}]", part)
+
+
+def image_detail(part: types.Part) -> Json:
+    """How closely an image is to be looked at."""
+    level: Any = getattr(part.media_resolution, "level", None)
+    detail = _DETAIL.get(str(getattr(level, "value", level)))
+    return {} if detail is None else {"detail": detail}
+
+
+def refuse_unknown(model: str, place: str, part: types.Part) -> None:
+    """Raise `UnsupportedFeatureError` for a part that holds something, and nothing that this provider knows."""
+    beside = ("text", "thought", "thought_signature", "part_metadata", "media_resolution")
+    for name, value in vars(part).items():
+        if value is not None and name not in beside:
+            raise unsupported(model, f"{place}.{name}", "is nothing that this API knows")

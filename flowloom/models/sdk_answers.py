@@ -1,0 +1,96 @@
+"""What the answers of providers other than Google are made of, once they are read."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, cast
+
+from google.genai import types
+
+from flowloom.events.ids import CLIENT_CALL_PREFIX, new_id
+from flowloom.events.parts import content_of
+from flowloom.events.response import LlmResponse
+
+Json = dict[str, Any]
+
+
+def object_of(value: Any) -> Json:
+    """A JSON object; an empty one for anything else, and for none."""
+    return cast(Json, value) if isinstance(value, dict) else {}
+
+
+def objects_of(value: Any) -> list[Json]:
+    """The objects in a JSON array; none in anything else."""
+    items = cast(list[Any], value) if isinstance(value, list) else []
+    return [cast(Json, item) for item in items if isinstance(item, dict)]
+
+
+def minted_id() -> str:
+    """An id for a call that came without one."""
+    return CLIENT_CALL_PREFIX + new_id()
+
+
+def called(part: types.Part) -> LlmResponse:
+    """A piece of a stream that holds one part."""
+    return LlmResponse.unvalidated({"content": content_of("model", [part])})
+
+
+def usage_of(
+    *,
+    prompt: int | None,
+    output: int | None,
+    total: int | None = None,
+    cached: int | None = None,
+    thoughts: int | None = None,
+    tools: int | None = None,
+) -> types.GenerateContentResponseUsageMetadata:
+    """Token counts in Gemini's terms: what was thought is not in the count of the answer, but beside it."""
+    answer = output - (thoughts or 0) if output is not None else None
+    if total is None and (prompt is not None or output is not None):
+        total = (prompt or 0) + (output or 0)
+    return types.GenerateContentResponseUsageMetadata(
+        prompt_token_count=prompt,
+        candidates_token_count=answer,
+        total_token_count=total,
+        cached_content_token_count=cached or None,
+        thoughts_token_count=thoughts or None,
+        tool_use_prompt_token_count=tools or None,
+    )
+
+
+def citations_of(cited: Iterable[Json]) -> types.CitationMetadata:
+    """The web pages that an answer names, each with `url`, `title`, and where in the text (`start_index`...)."""
+    return types.CitationMetadata(
+        citations=[
+            types.Citation(
+                uri=each.get("url"),
+                title=each.get("title"),
+                start_index=each.get("start_index"),
+                end_index=each.get("end_index"),
+            )
+            for each in cited
+        ]
+    )
+
+
+def joined_logprobs(results: list[types.LogprobsResult]) -> dict[str, Any]:
+    """The fields of a response for the log probabilities of its tokens, which came in pieces."""
+    chosen = [token for result in results for token in result.chosen_candidates or ()]
+    if not chosen:
+        return {}
+    top = [tokens for result in results for tokens in result.top_candidates or ()]
+    numbers = [token.log_probability for token in chosen if token.log_probability is not None]
+    return {
+        "logprobs_result": types.LogprobsResult(chosen_candidates=chosen, top_candidates=top),
+        "avg_logprobs": sum(numbers) / len(numbers) if numbers else None,
+    }
+
+
+def with_metadata(content: types.Content, reason: types.FinishReason, metadata: dict[str, Any]) -> LlmResponse:
+    """A complete response. One that ended without content for another reason than its end is an error (spec §16.1)."""
+    values: dict[str, Any] = {**metadata, "finish_reason": reason, "turn_complete": True}
+    if content.parts or reason == types.FinishReason.STOP:
+        values["content"] = content
+    else:
+        values["error_code"] = reason.value
+    return LlmResponse.unvalidated(values)
