@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import AsyncGenerator
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, Self
 from urllib.parse import urlsplit
 
 from pydantic import BaseModel, ConfigDict
@@ -37,6 +37,11 @@ class BaseLlm(BaseModel):
     def supported_models(cls) -> list[str]:
         """Regular expressions of the model names that this class serves, for `LLMRegistry`."""
         return []
+
+    @classmethod
+    def from_name(cls, name: str) -> Self:
+        """The model of that name, one of `supported_models()`."""
+        return cls(model=name)
 
     @property
     def backend(self) -> Backend | None:

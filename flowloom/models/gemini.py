@@ -30,7 +30,7 @@ from flowloom.models.gemini_call import GeminiCall
 from flowloom.models.gemini_contents import contents_to_json
 from flowloom.models.gemini_errors import CREDENTIALS
 from flowloom.models.gemini_http import AnswerTakingClient
-from flowloom.models.http import default_tls, httpx
+from flowloom.models.http import default_tls, httpx, load_transport
 from flowloom.models.model_names import needs_schema_tool
 from flowloom.models.request import LlmRequest, http_options_of
 from flowloom.models.retry import RetryOptions
@@ -90,6 +90,11 @@ class Gemini(BaseLlm):
         """Which of Google's two services answers (spec §23)."""
         vertex = self._is_vertex() if self._client is None else self._client.vertexai
         return "vertex_ai" if vertex else "gemini_api"
+
+    @property
+    def missing_credentials(self) -> str | None:
+        """A key is needed for the Gemini API; what Vertex AI needs may be found on this machine or its network."""
+        return None if self._is_vertex() or self._has_credentials() else CREDENTIALS
 
     @property
     def hosted(self) -> bool:
@@ -159,8 +164,8 @@ class Gemini(BaseLlm):
         return bool(self.project or os.environ.get("GOOGLE_CLOUD_PROJECT") or base_url)
 
     async def _connect_late(self) -> genai.Client:
-        if not self._is_vertex() and not self._has_credentials():
-            raise ConfigurationError(f"The model `{self.model}` has no credentials. {CREDENTIALS}")
+        if self.missing_credentials is not None:
+            raise ConfigurationError(f"The model `{self.model}` has no credentials. {self.missing_credentials}")
         # The search for credentials reads files and may ask the machine's metadata server.
         client = await asyncio.to_thread(self._connected)
         if self._client is None:
@@ -168,6 +173,7 @@ class Gemini(BaseLlm):
         return self._client
 
     def _connected(self) -> genai.Client:
+        load_transport()
         options = types.HttpOptions() if self.http_options is None else shallow_copy(self.http_options)
         if getattr(options, "aiohttp_client", None) is not None:
             raise ConfigurationError("`http_options.aiohttp_client` is not supported; pass an `httpx_async_client`.")

@@ -35,6 +35,7 @@ __all__ = [
     "LoopClient",
     "default_tls",
     "httpx",
+    "load_transport",
 ]
 
 TIMEOUT_ERRORS: tuple[type[Exception], ...] = (TimeoutError, *(library.TimeoutException for library in _libraries))
@@ -59,6 +60,15 @@ def default_tls() -> ssl.SSLContext:
     if file or directory:
         return ssl.create_default_context(cafile=file, capath=directory)
     return httpx.create_ssl_context()
+
+
+@functools.cache
+def load_transport() -> None:
+    """Import what the HTTP library otherwise imports during the first request."""
+    httpx.AsyncHTTPTransport(verify=default_tls())
+    for name in ("anyio._backends._asyncio", "h11"):
+        with contextlib.suppress(ImportError):
+            importlib.import_module(name)
 
 
 class LoopClient(httpx.AsyncClient):

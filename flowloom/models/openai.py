@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from typing import Any, Literal
+from typing import Any, Literal, Self
 from urllib.parse import urlsplit
 
 from google.genai import types
 
 from flowloom.errors import ConfigurationError
-from flowloom.models.http import default_tls
+from flowloom.models.http import load_transport
 from flowloom.models.openai_chat import chat_body
 from flowloom.models.openai_chat_answers import ChatReader
 from flowloom.models.openai_responses import responses_body
@@ -66,7 +66,7 @@ class OpenAIModel(SdkModel):
         return [r"openai(-responses)?/.+", r"ollama/.+", r"https?://.+#.+"]
 
     @classmethod
-    def from_name(cls, name: str) -> OpenAIModel:
+    def from_name(cls, name: str) -> Self:
         """The adapter for a name as `LLMRegistry` has it (see `supported_models`)."""
         if name.startswith(("http://", "https://")):
             url, _, model = name.partition("#")
@@ -99,7 +99,7 @@ class OpenAIModel(SdkModel):
         return host == "openai.com" or host.endswith(".openai.com")
 
     def _connected(self) -> Any:
-        default_tls()
+        load_transport()
         # The key of the environment is OpenAI's: another server gets it only if the environment names that server.
         theirs = self.base_url is None or self._is_openai
         key = self.api_key or (os.environ.get("OPENAI_API_KEY") if theirs else None) or _NO_KEY

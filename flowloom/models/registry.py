@@ -5,11 +5,14 @@ from __future__ import annotations
 import importlib
 import re
 from collections.abc import Callable
+from operator import attrgetter
+from typing import Any, cast
 
 from flowloom.errors import ConfigurationError, ModelNotFoundError, quoted_list
 from flowloom.models.base_llm import BaseLlm
 
 Factory = Callable[[str], BaseLlm]
+_MAKERS = {r"(gpt-|chatgpt-|o\d).*": "openai", r"claude-.*": "anthropic", r"(llama|qwen|mistral|phi|gemma).*": "ollama"}
 
 
 class LLMRegistry:
@@ -19,6 +22,10 @@ class LLMRegistry:
         r"gemini-.*": "flowloom.models.gemini:Gemini",
         r"projects/.+/locations/.+/(endpoints|publishers/google/models)/.+": "flowloom.models.gemini:Gemini",
         r"offline(-.*)?": "flowloom.models.offline:OfflineModel",
+        r"openai(-responses)?/.+": "flowloom.models.openai:OpenAIModel.from_name",
+        r"ollama/.+": "flowloom.models.openai:OpenAIModel.from_name",
+        r"https?://.+#.+": "flowloom.models.openai:OpenAIModel.from_name",
+        r"anthropic/.+": "flowloom.models.anthropic:AnthropicModel.from_name",
     }
 
     @classmethod
@@ -34,7 +41,7 @@ class LLMRegistry:
             make: Factory = factory
         else:
             patterns = llm.supported_models()
-            make = lambda name: llm(model=name)  # noqa: E731
+            make = llm.from_name
         for pattern in patterns:
             if pattern in cls._factories:
                 raise ConfigurationError(f"The model pattern `{pattern}` is registered already.")
@@ -47,17 +54,28 @@ class LLMRegistry:
 
     @classmethod
     def new_llm(cls, model: str) -> BaseLlm:
-        """The adapter for a model name. Raises `ModelNotFoundError` when none or several match."""
+        """The adapter for a model name. Raises `ModelNotFoundError` when none or several match.
+
+        `ConfigurationError` is raised for a provider whose extra is not installed.
+        """
         matches = [pattern for pattern in cls._factories if re.fullmatch(pattern, model)]
         if len(matches) != 1:
             reason = "matches several patterns" if matches else "matches no registered pattern"
             raise ModelNotFoundError(
-                f"The model name `{model}` {reason}: {quoted_list(matches or cls._factories)}. Pass a `BaseLlm` "
-                f"object as `model`, or register one with `LLMRegistry.register(pattern, factory)`."
+                f"The model name `{model}` {reason}: {quoted_list(matches or cls._factories)}.{_hint(model)} Pass a "
+                f"`BaseLlm` object as `model`, or register one with `LLMRegistry.register(pattern, factory)`."
             )
         factory = cls._factories[matches[0]]
         if isinstance(factory, str):
             module, _, attribute = factory.partition(":")
-            adapter: type[BaseLlm] = getattr(importlib.import_module(module), attribute)
-            return adapter(model=model)
+            made: Any = attrgetter(attribute)(importlib.import_module(module))
+            factory = cast(type[BaseLlm], made).from_name if isinstance(made, type) else cast(Factory, made)
         return factory(model)
+
+
+def _hint(name: str) -> str:
+    """What was probably meant by the bare name of a well-known model."""
+    for pattern, provider in _MAKERS.items():
+        if re.fullmatch(pattern, name):
+            return f" Did you mean `{provider}/{name}`?"
+    return ""
