@@ -180,6 +180,4 @@ class SdkModel(BaseLlm):
         """Say once that the provider does not get something."""
         if field not in self._warned:
             self._warned.add(field)
-            _log.warning(
-                "`%s` is left out of requests to the model `%s`: its API has no such thing.", field, self.model
-            )
+            _log.warning("`%s` is left out of requests to `%s`: its API has no such thing.", field, self.model)

@@ -234,9 +234,9 @@ def code_text(part: types.Part) -> str | None:
     """Code that a model ran, or what it gave, as text: other providers do not run Google's code."""
     if part.executable_code is not None:
         language = str(_value(part.executable_code.language) or "").lower()
-        return f"```{language}\n{part.executable_code.code or ''}\n```"
+        return f"```{language}\n{part.executable_code.code or ''}\n```\n"
     if part.code_execution_result is not None:
-        return f"```output\n{part.code_execution_result.output or ''}\n```"
+        return f"```output\n{part.code_execution_result.output or ''}\n```\n"
     return None
 
 
