@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import logging
 from abc import abstractmethod
 from collections.abc import AsyncGenerator
 from typing import Any, ClassVar, Literal, Self
 from urllib.parse import urlsplit
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, PrivateAttr
 
 from flowloom.errors import NotSupportedError
 from flowloom.events.response import LlmResponse
 from flowloom.models.request import LlmRequest
 
+_log = logging.getLogger("flowloom.models")
 _LOOPBACK = ("localhost", "127.0.0.1", "::1")
 Backend = Literal["gemini_api", "vertex_ai"]
 
@@ -29,6 +31,8 @@ class BaseLlm(BaseModel):
 
     model: str
     """The model's name, as the provider knows it."""
+
+    _left_out: set[str] = PrivateAttr(default_factory=set[str])
 
     keeps_call_ids: ClassVar[bool] = False
     """Whether ids of function calls that were minted here (`adk-...`) are sent to this model (decision 16)."""
@@ -62,6 +66,12 @@ class BaseLlm(BaseModel):
     def output_schema_and_tools(self) -> bool:
         """Whether the model itself can combine a response schema with tools (spec §10.1)."""
         return False
+
+    def _leave_out(self, field: str) -> None:
+        """Say once that the provider does not get something of a request."""
+        if field not in self._left_out:
+            self._left_out.add(field)
+            _log.warning("`%s` is left out of requests to `%s`: its API has no such thing.", field, self.model)
 
     @abstractmethod
     def generate_content_async(

@@ -216,8 +216,9 @@ class Gemini(BaseLlm):
         config = shallow_copy(request.config)
         config.automatic_function_calling = _NO_CALLING  # the flow calls functions
         config.should_return_http_response = None
-        if self.backend == "gemini_api":
-            config.labels = None  # labels are for billing on Vertex AI
+        if self.backend == "gemini_api" and config.labels:
+            self._leave_out("config.labels")  # they are for billing on Vertex AI
+            config.labels = None
         if request.service_tier and config.service_tier is None:
             config.service_tier = types.ServiceTier(request.service_tier)
         options = http_options_of(request)

@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any, cast
 
 from google.auth import exceptions as auth
-from google.genai import errors
+from google.genai import errors, types
 
-from flowloom.errors import ConfigurationError, FlowloomError, ModelError, ModelRequestError, ModelResponseError
+from flowloom.errors import (
+    ConfigurationError,
+    FlowloomError,
+    ModelError,
+    ModelRequestError,
+    ModelResponseError,
+    UnsupportedFeatureError,
+)
 from flowloom.models.failures import (
     reported_in_stream,
     retry_after,
@@ -22,6 +30,8 @@ CREDENTIALS = (
     "pass `api_key=` or `credentials=` to `Gemini`."
 )
 """What to do when there are no credentials."""
+
+_UNKNOWN_SETTING = re.compile(r"(\w+) parameter is (?:only|not) supported in ")
 
 
 def call_error(error: Exception, model: str) -> FlowloomError:
@@ -42,6 +52,12 @@ def call_error(error: Exception, model: str) -> FlowloomError:
         )
     if isinstance(error, errors.UnknownApiResponseError):
         return ModelResponseError(f"The answer of the model `{model}` could not be read: {error}", model=model)
+    if isinstance(error, ValueError) and (unknown := _UNKNOWN_SETTING.match(str(error))) is not None:
+        name = unknown[1]
+        field = f"config.{name}" if name in types.GenerateContentConfig.model_fields else name
+        return UnsupportedFeatureError(
+            f"The request to the model `{model}` cannot be sent: {error}", field=field, model=model
+        )
     return transport_error(error, model)
 
 

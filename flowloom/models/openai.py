@@ -114,8 +114,8 @@ class OpenAIModel(SdkModel):
 
     def _body(self, request: LlmRequest, contents: list[types.Content], model: str, stream: bool) -> dict[str, Any]:
         if self.api == "chat":
-            return chat_body(request, contents, model, stream=stream, drop=self._drop, openai=self._is_openai)
-        return responses_body(request, contents, model, stream=stream, drop=self._drop)
+            return chat_body(request, contents, model, stream=stream, drop=self._leave_out, openai=self._is_openai)
+        return responses_body(request, contents, model, stream=stream, drop=self._leave_out)
 
     def _reader(self, model: str) -> AnswerReader:
         return ChatReader(model) if self.api == "chat" else ResponsesReader(model)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from abc import abstractmethod
 from collections.abc import AsyncGenerator, Mapping
 from typing import Any, ClassVar, cast
@@ -21,7 +20,6 @@ from flowloom.models.sdk_call import AnswerReader, SdkCall
 from flowloom.models.sdk_request import Treatment, to_json, unsupported
 from flowloom.models.turns import legal_contents
 
-_log = logging.getLogger("flowloom.models")
 _RAW = {"X-Stainless-Raw-Response": "stream"}  # asks the SDK not to read the answer
 _UNUSED_HTTP = ("base_url", "base_url_resource_scope", "api_version", "client_args", "async_client_args")
 _CLIENTS = ("httpx_client", "httpx_async_client", "aiohttp_client")
@@ -51,7 +49,6 @@ class SdkModel(BaseLlm):
 
     _client: Any = PrivateAttr(default=None)
     _http: LoopClient = PrivateAttr(default_factory=LoopClient)
-    _warned: set[str] = PrivateAttr(default_factory=set[str])
 
     def model_post_init(self, context: Any, /) -> None:
         """Connect now, so that nothing is left for the first request; unless there are no credentials yet."""
@@ -165,19 +162,13 @@ class SdkModel(BaseLlm):
             if treatment == "refused":
                 raise unsupported(model, f"config.{name}", "is not known to this provider")
             if treatment == "dropped":
-                self._drop(f"config.{name}")
+                self._leave_out(f"config.{name}")
         if request.previous_interaction_id is not None:
             raise unsupported(model, "previous_interaction_id", "is not known to this provider")
         options = http_options_of(request)
         for name in _UNUSED_HTTP:
             if getattr(options, name, None) is not None:
-                self._drop(f"config.http_options.{name}")
+                self._leave_out(f"config.http_options.{name}")
         for name in _CLIENTS:
             if getattr(options, name, None) is not None:
                 raise unsupported(model, f"config.http_options.{name}", "belongs to google-genai")
-
-    def _drop(self, field: str) -> None:
-        """Say once that the provider does not get something."""
-        if field not in self._warned:
-            self._warned.add(field)
-            _log.warning("`%s` is left out of requests to `%s`: its API has no such thing.", field, self.model)

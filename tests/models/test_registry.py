@@ -1,0 +1,87 @@
+"""The registry of models: from names to adapters."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import AsyncGenerator
+
+import pytest
+
+from flowloom import BaseLlm, ConfigurationError, LlmAgent, LLMRegistry, LlmRequest, LlmResponse, ModelNotFoundError
+
+
+class House(BaseLlm):
+    """A model whose names have an adapter's own form."""
+
+    @classmethod
+    def supported_models(cls) -> list[str]:
+        return [r"house/.+"]
+
+    @classmethod
+    def from_name(cls, name: str) -> House:
+        return cls(model=name.removeprefix("house/"))
+
+    async def generate_content_async(
+        self, llm_request: LlmRequest, stream: bool = False
+    ) -> AsyncGenerator[LlmResponse, None]:
+        yield LlmResponse()
+
+
+@pytest.fixture
+def _house() -> object:
+    LLMRegistry.register(House)
+    yield
+    LLMRegistry.unregister(r"house/.+")
+
+
+@pytest.mark.usefixtures("_house")
+def test_a_class_is_registered_for_its_names() -> None:
+    assert LLMRegistry.new_llm("house/brick").model == "brick"
+    agent = LlmAgent(name="a", model="house/brick")
+    assert agent.canonical_model.model == "brick"
+
+
+@pytest.mark.usefixtures("_house")
+def test_a_pattern_is_registered_once() -> None:
+    with pytest.raises(ConfigurationError, match="registered already"):
+        LLMRegistry.register(House)
+
+
+@pytest.mark.usefixtures("_house")
+def test_a_name_that_two_patterns_match_is_an_error() -> None:
+    LLMRegistry.register(r"house/b.*", lambda name: House(model=name))
+    try:
+        with pytest.raises(ModelNotFoundError, match="several patterns"):
+            LLMRegistry.new_llm("house/brick")
+    finally:
+        LLMRegistry.unregister(r"house/b.*")
+
+
+@pytest.mark.parametrize(
+    ("name", "meant"),
+    [
+        ("gpt-5", "openai/gpt-5"),
+        ("o3-mini", "openai/o3-mini"),
+        ("claude-x", "anthropic/claude-x"),
+        ("qwen3", "ollama/qwen3"),
+    ],
+)
+def test_the_bare_name_of_a_known_model_is_an_error_with_a_hint(name: str, meant: str) -> None:
+    with pytest.raises(ModelNotFoundError, match=meant):
+        LLMRegistry.new_llm(name)
+
+
+@pytest.mark.parametrize(("name", "extra"), [("openai/gpt-5", "openai"), ("anthropic/claude-x", "anthropic")])
+def test_a_missing_sdk_is_named(name: str, extra: str) -> None:
+    program = (
+        "import sys\n"
+        f"sys.modules[{extra!r}] = None\n"
+        "from flowloom import ConfigurationError, LLMRegistry\n"
+        "try:\n"
+        f"    LLMRegistry.new_llm({name!r})\n"
+        "except ConfigurationError as error:\n"
+        "    print(error)\n"
+    )
+    run = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert f"flowloom[{extra}]" in run.stdout
