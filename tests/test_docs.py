@@ -26,7 +26,7 @@ PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"\]\((?!https?://)([^)\s]+)\)")
 HEADING = re.compile(r"^#+ (.+)$", re.MULTILINE)
-SETTINGS = re.compile("(GOOGLE|GEMINI|OTEL)_")
+SETTINGS = re.compile("(GOOGLE|GEMINI|OTEL|OPENAI|ANTHROPIC|OLLAMA)_")
 
 
 class Example(NamedTuple):
