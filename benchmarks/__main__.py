@@ -13,6 +13,7 @@ from importlib import import_module
 from pathlib import Path
 
 from benchmarks import report
+from benchmarks.adapters import PAIRS, run_adapter, title_of
 from benchmarks.cases import CASES, STARTUPS, UNOBSERVED
 from benchmarks.curves import run_curves
 from benchmarks.engines import BARE, CUT, FLOWLOOM, PEERS, install, install_all
@@ -52,6 +53,9 @@ def measured(args: argparse.Namespace) -> Results:
         if args.only in UNOBSERVED.title:
             pair = install(CUT), install(FLOWLOOM)
             results.rows.append(said(run_unobserved(UNOBSERVED, pair, plan, results.notes)))
+        for pair in PAIRS:
+            if args.only in title_of(pair):
+                results.rows.append(said(run_adapter(pair, plan)))
         for line in STARTUPS:
             if args.only in line.title:
                 results.rows.append(said(run_startup(line, engines, plan, results.notes)))

@@ -7,6 +7,7 @@ hardly counts.
 from __future__ import annotations
 
 import asyncio
+import gc
 import json
 import threading
 import time
@@ -218,6 +219,8 @@ async def _ratios(pair: Pair, url: str, plan: Plan) -> list[float]:
     model: Any = pair.adapter(url)
     await _timed(read(model))  # connections and caches
     await _timed(pair.sdk(url))
+    gc.collect()
+    gc.freeze()  # what the SDKs have loaded would be looked through now and then, in either's time
     ratios: list[float] = []
     for number in plan.each_round():
         if number % 2:
@@ -225,6 +228,7 @@ async def _ratios(pair: Pair, url: str, plan: Plan) -> list[float]:
         else:
             sdk, own = await _timed(pair.sdk(url)), await _timed(read(model))
         ratios.append(own / sdk)
+    gc.unfreeze()
     await model.aclose()
     return ratios
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from typing import Any, Literal, Self
+from typing import Any, ClassVar, Literal, Self
 from urllib.parse import urlsplit
 
 from google.genai import types
@@ -56,6 +56,9 @@ class OpenAIModel(SdkModel):
     `OPENAI_ORG_ID`, `OPENAI_PROJECT_ID`; for `ollama/...` by `OLLAMA_HOST`.
     """
 
+    provider_name: ClassVar[str] = "openai"
+    """As telemetry names it."""
+
     model: str = "gpt-5-mini"
     api: Literal["chat", "responses"] = "chat"
     """Which API is spoken: chat completions, which every server has, or OpenAI's Responses."""
@@ -80,6 +83,11 @@ class OpenAIModel(SdkModel):
     def treatments(self) -> Mapping[str, Treatment]:
         """What becomes of each field of a request's config."""
         return CHAT_SETTINGS if self.api == "chat" else RESPONSES_SETTINGS
+
+    @property
+    def output_schema_and_tools(self) -> bool:
+        """True for OpenAI itself; many servers that speak its API call no tools when an answer has a schema."""
+        return self._is_openai
 
     @property
     def url(self) -> str:

@@ -45,7 +45,7 @@ def chat_body(
     body: Json = {"model": model, "messages": messages}
     if stream:
         body |= {"stream": True, "stream_options": {"include_usage": True}}
-    body |= sampling(request, model)
+    body |= shared_settings(request, model)
     if config.max_output_tokens is not None:
         body["max_completion_tokens" if openai else "max_tokens"] = config.max_output_tokens
     if config.candidate_count not in (None, 1):
@@ -74,7 +74,7 @@ def chat_body(
     return body
 
 
-def sampling(request: LlmRequest, model: str) -> Json:
+def shared_settings(request: LlmRequest, model: str) -> Json:
     """The settings that chat completions and Responses have under the same names."""
     config = cast(Any, request.config)
     body: Json = {name: value for name in ("temperature", "top_p") if (value := getattr(config, name)) is not None}

@@ -12,7 +12,7 @@ from typing import Any, cast
 
 from google.genai import types
 
-from flowloom.models.openai_chat import Drop, image_detail, named_schema, refuse_unknown, sampling
+from flowloom.models.openai_chat import Drop, image_detail, named_schema, refuse_unknown, shared_settings
 from flowloom.models.request import LlmRequest
 from flowloom.models.sdk_answers import Json
 from flowloom.models.sdk_request import (
@@ -43,7 +43,7 @@ def responses_body(request: LlmRequest, contents: list[types.Content], model: st
         body["instructions"] = system
     if stream:
         body["stream"] = True
-    body |= sampling(request, model)
+    body |= shared_settings(request, model)
     if config.max_output_tokens is not None:
         body["max_output_tokens"] = config.max_output_tokens
     if config.candidate_count not in (None, 1):

@@ -1,0 +1,23 @@
+"""The lines about adapters: an SDK and the adapter on it read the same answer."""
+
+from __future__ import annotations
+
+import pytest
+
+from benchmarks.adapters import AIM, PAIRS, Answering, Pair, read, run_adapter, text
+from benchmarks.rounds import Plan
+
+
+@pytest.mark.parametrize("pair", PAIRS, ids=lambda pair: pair.name)
+async def test_both_read_what_was_written(pair: Pair) -> None:
+    with Answering(pair.frames) as url:
+        model = pair.adapter(url)
+        assert [await pair.sdk(url), await read(model)] == [text()] * 2
+        await model.aclose()  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("pair", PAIRS, ids=lambda pair: pair.name)
+def test_a_chunk_costs_an_adapter_less_than_its_sdk(pair: Pair) -> None:
+    """The aim leaves room for half as much again; adapters read the wire themselves."""
+    row = run_adapter(pair, Plan(rounds=3, seconds=0.05, limit=5))
+    assert row.cells["flowloom"].value < AIM
