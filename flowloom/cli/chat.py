@@ -14,6 +14,7 @@ from google.genai import types
 
 from flowloom.artifacts import InMemoryArtifactService
 from flowloom.cli.display import Display
+from flowloom.cli.human import Desk
 from flowloom.cli.loading import Loaded
 from flowloom.cli.model_choice import ModelChoice
 from flowloom.cli.reading import Reader
@@ -21,6 +22,7 @@ from flowloom.cli.session_file import SessionFile
 from flowloom.context import RunConfig, StreamingMode
 from flowloom.events import Event
 from flowloom.events.parts import content_of, response_part
+from flowloom.human import HumanObserver
 from flowloom.memory import InMemoryMemoryService
 from flowloom.runner import Message, Runner
 from flowloom.sessions import InMemorySessionService, Session
@@ -50,6 +52,7 @@ class Chat:
         self._file = file
         self._display = display
         self._reader = reader
+        self._desk = Desk(display, reader)
         self._sessions = InMemorySessionService()
         self._sessions.adopt(file.session)
         self._user_id, self._session_id = file.session.user_id, file.session.id
@@ -61,6 +64,7 @@ class Chat:
             session_service=self._sessions,
             artifact_service=InMemoryArtifactService(),
             memory_service=InMemoryMemoryService(),
+            observers=[HumanObserver(), self._desk],
         )
         self._loop = asyncio.Runner()
         self._left_open: set[str] = set()
@@ -149,6 +153,7 @@ class Chat:
                 self._display.show(event)
         finally:
             await events.aclose()
+            await self._desk.close()
             self._display.end_turn()
 
     def _session(self) -> Session:

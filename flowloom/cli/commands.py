@@ -61,7 +61,9 @@ def run(
     path: AgentPath,
     model: Annotated[
         str | None,
-        typer.Option(help="The model of all agents in this run; `offline` needs no key.", show_default=False),
+        typer.Option(
+            help="The model of all agents in this run; `offline` needs no key, `human` is you.", show_default=False
+        ),
     ] = None,
     message: Annotated[
         str | None, typer.Option("--message", "-m", help="Answer this message and leave.", show_default=False)

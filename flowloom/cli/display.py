@@ -38,6 +38,7 @@ class Display:
         self._thinking = False
         self._waiting: list[Event] = []
         self._missed: set[Speaker] = set()
+        self._held = False
         self.failed = False
         """Whether the turn that is shown has told of an error."""
 
@@ -64,6 +65,21 @@ class Display:
         self._end_line()
         self._write(self._out, text, "yellow")
 
+    def page(self, text: str) -> None:
+        """Something to read, on lines of its own."""
+        self._end_line()
+        self._write(self._out, text + "\n")
+
+    def hold(self) -> None:
+        """Put off what happens until `release`: somebody is typing."""
+        self._end_line()
+        self._held = True
+
+    def release(self) -> None:
+        """Show what has happened meanwhile."""
+        self._held = False
+        self._catch_up()
+
     # -- a turn ------------------------------------------------------------------------------------------
 
     def begin_turn(self) -> None:
@@ -74,12 +90,12 @@ class Display:
     def show(self, event: Event) -> None:
         """Show an event, or put it off while another agent is writing."""
         speaker = (event.author, event.branch)
-        if event.partial and (speaker in self._missed or self._live not in (None, speaker)):
+        if event.partial and (self._held or speaker in self._missed or self._live not in (None, speaker)):
             self._missed.add(speaker)  # its complete event will tell it all
             return
         if not event.partial:
             self._missed.discard(speaker)
-        if self._live is not None and self._live != speaker:
+        if self._held or (self._live is not None and self._live != speaker):
             self._waiting.append(event)
             return
         self._show(event, speaker)
@@ -89,7 +105,7 @@ class Display:
     def end_turn(self) -> None:
         """End the open line, and show what still waits."""
         self._end_line()
-        self._catch_up()
+        self.release()
 
     def interrupt(self) -> None:
         """End the turn on a line of its own: the terminal has written ^C."""

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
+import os
+import signal
 import sys
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Protocol
@@ -26,6 +29,57 @@ class Reader(Protocol):
         """The answer to a question; None when there will be none."""
         ...
 
+    async def ask(self, question: str) -> str | None:
+        """The same in the middle of a turn, which goes on meanwhile. An interrupt stops the turn."""
+        ...
+
+
+class _Lines:
+    """The lines of standard input, read in such a way that waiting for one can be given up without losing it."""
+
+    def __init__(self) -> None:
+        self._read = b""
+        self._ended = False
+
+    def next(self) -> str:
+        """The next line; an empty text when there are no more."""
+        while not self._has_line():
+            self._fill()
+        return self._take()
+
+    async def wait(self) -> str:
+        """The same while the event loop goes on."""
+        while not self._has_line():
+            await _readable(sys.stdin.fileno())
+            self._fill()
+        return self._take()
+
+    def _has_line(self) -> bool:
+        return self._ended or b"\n" in self._read
+
+    def _fill(self) -> None:
+        data = os.read(sys.stdin.fileno(), 65536)
+        self._read += data
+        self._ended = not data
+
+    def _take(self) -> str:
+        line, newline, self._read = self._read.partition(b"\n")
+        return (line + newline).decode(sys.stdin.encoding, "replace")
+
+
+async def _readable(descriptor: int) -> None:
+    """Wait until there is something to read."""
+    loop = asyncio.get_running_loop()
+    ready = asyncio.Event()
+    try:
+        loop.add_reader(descriptor, ready.set)
+    except (NotImplementedError, PermissionError):  # Windows; a plain file, which never blocks
+        return
+    try:
+        await ready.wait()
+    finally:
+        loop.remove_reader(descriptor)
+
 
 class LineReader:
     """Each line is a message, or the answer to a question."""
@@ -34,9 +88,10 @@ class LineReader:
 
     def __init__(self, display: Display) -> None:
         self._display = display
+        self._lines = _Lines()
 
     def message(self) -> str | None:
-        while (line := sys.stdin.readline()) != "":
+        while (line := self._lines.next()) != "":
             if line.strip():
                 self._display.user(line.strip())
                 return line.strip()
@@ -44,7 +99,13 @@ class LineReader:
 
     def answer(self, question: str) -> str | None:
         self._display.question(question)
-        line = sys.stdin.readline()
+        return self._shown(self._lines.next())
+
+    async def ask(self, question: str) -> str | None:
+        self._display.question(question)
+        return self._shown(await self._lines.wait())
+
+    def _shown(self, line: str) -> str | None:
         self._display.question(f"{line.strip()}\n")
         return line.strip() if line else None
 
@@ -55,8 +116,9 @@ class PromptReader:
     asks = True
 
     @cached_property
-    def _sessions(self) -> tuple[PromptSession[str], PromptSession[str]]:
-        """The prompts for messages and for answers, each with its history; made when the first is shown."""
+    def _sessions(self) -> tuple[PromptSession[str], PromptSession[str], PromptSession[str]]:
+        """The prompts for messages, for answers, and for what is asked in a turn, each with its history; made when the
+        first is shown."""
         from prompt_toolkit import PromptSession
         from prompt_toolkit.key_binding import KeyBindings
 
@@ -70,7 +132,7 @@ class PromptReader:
             else:
                 event.app.exit(exception=KeyboardInterrupt)
 
-        return PromptSession(key_bindings=keys), PromptSession(key_bindings=keys)
+        return PromptSession(key_bindings=keys), PromptSession(key_bindings=keys), PromptSession(key_bindings=keys)
 
     def message(self) -> str | None:
         try:
@@ -86,6 +148,16 @@ class PromptReader:
             return self._sessions[1].prompt(question).strip()
         except (EOFError, KeyboardInterrupt):
             return None
+
+    async def ask(self, question: str) -> str | None:
+        try:
+            return (await self._sessions[2].prompt_async(question, handle_sigint=False)).strip()
+        except EOFError:
+            return None
+        except KeyboardInterrupt:  # a key on this terminal; as a signal it stops the turn
+            signal.raise_signal(signal.SIGINT)
+            await asyncio.Event().wait()
+            raise
 
 
 def open_reader(display: Display) -> Reader:

@@ -31,6 +31,13 @@ Drop = Callable[[str], None]
 _CALL_ID = re.compile(r"[^\x00-\x1f]{1,40}")
 _AUDIO = {"audio/wav": "wav", "audio/x-wav": "wav", "audio/wave": "wav", "audio/mp3": "mp3", "audio/mpeg": "mp3"}
 _DETAIL = {"MEDIA_RESOLUTION_LOW": "low", "MEDIA_RESOLUTION_HIGH": "high"}
+_FIELDS = {
+    "stop_sequences": "stop",
+    "seed": "seed",
+    "presence_penalty": "presence_penalty",
+    "frequency_penalty": "frequency_penalty",
+    "store": "store",
+}
 _TIERS = {"standard": "default", "flex": "flex", "priority": "priority"}
 
 
@@ -54,12 +61,9 @@ def chat_body(
         body["logprobs"] = True
         if config.logprobs is not None:
             body["top_logprobs"] = config.logprobs
-    for name, field in (("stop_sequences", "stop"), ("seed", "seed"), ("store", "store")):
-        if (value := getattr(config, name)) is not None and value != []:
+    for name, field in _FIELDS.items():
+        if (value := getattr(config, name)) not in (None, []):
             body[field] = value
-    for name in ("presence_penalty", "frequency_penalty"):
-        if (value := getattr(config, name)) is not None:
-            body[name] = value
     thinking = thinking_of(request)
     if (effort := effort_of(thinking)) is not None:
         body["reasoning_effort"] = effort

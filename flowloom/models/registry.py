@@ -22,6 +22,7 @@ class LLMRegistry:
         r"gemini-.*": "flowloom.models.gemini:Gemini",
         r"projects/.+/locations/.+/(endpoints|publishers/google/models)/.+": "flowloom.models.gemini:Gemini",
         r"offline(-.*)?": "flowloom.models.offline:OfflineModel",
+        r"human": "flowloom.human:HumanModel",
         r"openai(-responses)?/.+": "flowloom.models.openai:OpenAIModel.from_name",
         r"ollama/.+": "flowloom.models.openai:OpenAIModel.from_name",
         r"https?://.+#.+": "flowloom.models.openai:OpenAIModel.from_name",
