@@ -10,7 +10,7 @@ from google.genai import types
 
 from flowloom.errors import FlowloomError, ModelError, ModelRequestError
 from flowloom.events.wire import shallow_copy
-from flowloom.models.gemini_answers import Answer
+from flowloom.models.gemini_answers import GeminiAnswer
 from flowloom.models.gemini_errors import call_error
 from flowloom.models.gemini_http import taken_answers
 from flowloom.models.http import httpx
@@ -45,7 +45,7 @@ class GeminiCall:
         self._stream = stream
         self._attempt = 1
         self._given = False
-        self._answer: Answer | None = None
+        self._answer: GeminiAnswer | None = None
         self._used: types.GenerateContentResponseUsageMetadata | None = None
 
     async def read(self) -> list[types.GenerateContentResponse] | None:
@@ -53,7 +53,9 @@ class GeminiCall:
         while True:
             try:
                 if self._answer is None:
-                    self._answer = Answer(await self._send(), self._model, stream=self._stream, resume=self._resume)
+                    self._answer = GeminiAnswer(
+                        await self._send(), self._model, stream=self._stream, resume=self._resume
+                    )
                 chunks = await self._answer.read()
             except ModelError as failure:
                 pause = self._pause_after(failure)

@@ -1,34 +1,17 @@
-"""`SdkCall`: one model call through a provider's SDK, its answer read here.
-
-The SDK builds, signs and sends the request, and reports what the provider refuses. The body of a good answer is read
-by `SseDecoder`: an SDK makes an object of its own of each chunk, which takes longer than all that comes after it.
-"""
+"""`SdkCall`: one model call through a provider's SDK, which builds, signs and sends it, and reports refusals."""
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Awaitable, Callable
-from typing import Any, Protocol, TypeVar, cast
-
-import pydantic_core
+from typing import Any, Protocol, cast
 
 from flowloom.errors import FlowloomError, ModelError
 from flowloom.events.response import LlmResponse
-from flowloom.models.failures import (
-    broken_stream,
-    empty_stream,
-    retry_after,
-    status_error,
-    stream_error,
-    transport_error,
-    unreadable,
-)
-from flowloom.models.gemini_answers import SseDecoder
+from flowloom.models.answers import Answer
+from flowloom.models.failures import broken_stream, retry_after, status_error, transport_error
 from flowloom.models.http import httpx
 from flowloom.models.retry import RetryOptions
 
-_T = TypeVar("_T")
-_DONE = b"[DONE]"
 # Refusals that an SDK reports as 429, and that waiting does not mend.
 _LASTING = ("insufficient_quota", "billing_hard_limit_reached", "billing_error")
 
@@ -77,7 +60,7 @@ class SdkCall:
         self._attempt = 1
         self._given = False
         self._complete = False
-        self._answer: _Answer | None = None
+        self._answer: _SdkAnswer | None = None
 
     async def read(self) -> list[LlmResponse] | None:
         """The responses that came next, one or more, the last of all complete; None behind it. Raises `ModelError`s."""
@@ -110,100 +93,32 @@ class SdkCall:
                 response = await self._send()
             except Exception as error:
                 raise sdk_error(error, self._model) from error
-            self._answer = _Answer(response, self._new_reader(), self._model)
-        return await (self._answer.read_chunks() if self._stream else self._answer.read_whole())
+            self._answer = _SdkAnswer(response, self._new_reader(), self._model, stream=self._stream)
+        return await self._answer.read_responses()
 
 
-class _Answer:
-    """One HTTP answer of status 200."""
+class _SdkAnswer(Answer[LlmResponse]):
+    """An answer, in responses: partial ones, and at last the complete one."""
 
-    def __init__(self, response: httpx.Response, reader: AnswerReader, model: str) -> None:
-        self._response = response
+    def __init__(self, response: httpx.Response, reader: AnswerReader, model: str, *, stream: bool) -> None:
+        super().__init__(response, model, stream=stream)
         self._reader = reader
-        self._model = model
-        self._bytes = response.aiter_bytes()
-        self._events = SseDecoder()
-        self._empty = True
-        self._done = False
-        self._ended = False
-        self._failure: FlowloomError | None = None
 
-    async def read_whole(self) -> list[LlmResponse]:
-        try:
-            body = await self._response.aread()
-        except Exception as error:
-            raise transport_error(error, self._model) from error
-        self._ended = True
-        return [self._parsed(body, self._reader.whole)]
-
-    async def read_chunks(self) -> list[LlmResponse]:
-        if self._failure is not None:
-            raise self._failure
-        while not self._ended:
-            responses: list[LlmResponse] = []
-            for payload in await self._receive():
-                try:
-                    responses += self._take(payload)
-                except FlowloomError as failure:
-                    self._failure = failure
-                    self._ended = True
-                    break
-            if responses:
-                return responses
-            if self._failure is not None:
-                raise self._failure
-        if self._empty:
-            raise empty_stream(self._model)
-        if not (self._reader.finished or self._done):
+    async def read_responses(self) -> list[LlmResponse]:
+        """What arrived next, one response or more; the complete one at the end."""
+        responses = await self.read()
+        if responses is not None:
+            return responses
+        if not self._finished:
             raise broken_stream(self._model, "it ended without a reason for its end")
         return [self._reader.close()]
 
-    async def aclose(self) -> None:
-        """Give the connection back, or close it when the answer was not read to its end."""
-        await self._bytes.aclose()
-        await self._response.aclose()
-        if not self._ended:
-            # The HTTP library drops a generator that it has not closed; the event loop then closes it in a task,
-            # which is made in its next turn and ends in the one after.
-            await asyncio.sleep(0)
-            await asyncio.sleep(0)
-
-    async def _receive(self) -> list[bytes]:
-        """The next pieces of JSON. Sets `_ended` at the end."""
-        try:
-            received = await anext(self._bytes, None)
-        except Exception as error:
-            self._ended = True
-            if self._reader.finished or self._done:
-                return []  # the model had finished: nothing is missing
-            raise stream_error(error, self._model) from error
-        if received is not None:
-            return self._events.feed(received)
-        self._ended = True
-        return self._events.close()
-
-    def _take(self, payload: bytes) -> list[LlmResponse]:
-        if payload.strip() == _DONE:
-            self._done = True
-            return []
-        return self._parsed(payload, self._reader.feed)
-
-    def _parsed(self, payload: bytes, read: Callable[[dict[str, Any]], _T]) -> _T:
-        try:
-            data: Any = pydantic_core.from_json(payload)
-        except ValueError as error:
-            if self._ended and not self._empty:
-                raise broken_stream(self._model, "its last event is not whole") from error
-            raise unreadable(error, self._model) from error
-        self._empty = False
-        try:
-            if not isinstance(data, dict):
-                raise TypeError("it is not a JSON object")
-            return read(cast(dict[str, Any], data))
-        except (TypeError, ValueError, LookupError, AttributeError) as error:
-            if isinstance(error, FlowloomError):
-                raise
-            raise unreadable(error, self._model) from error
+    def _take(self, data: dict[str, Any]) -> list[LlmResponse]:
+        if not self._stream:
+            return [self._reader.whole(data)]
+        responses = self._reader.feed(data)
+        self._finished = self._finished or self._reader.finished
+        return responses
 
 
 def sdk_error(error: Exception, model: str) -> FlowloomError:

@@ -1,0 +1,206 @@
+"""Events from the JSON of any ADK server: by readers, by validation, or as much of them as can be read."""
+
+from __future__ import annotations
+
+import copy
+import json
+import re
+import warnings
+from collections.abc import Sequence
+from typing import Any, cast
+
+import pydantic_core
+from pydantic import ValidationError
+
+from flowloom.errors import FlowloomError
+from flowloom.events.event import Event, NodeInfo
+from flowloom.events.json_reader import EnumValueError, wire_reader
+
+_EARLIEST = -62135596800  # 0001-01-01
+_LATEST = 253402300800  # 10000-01-01
+_ROUNDS = 16
+_PLACE = re.compile(r"line \d+ column \d+")
+_SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
+
+
+class EventParseError(FlowloomError, ValueError):
+    """What came is not an event.
+
+    Attribute: `place` (where it is wrong: `line 1 column 9` in text that is not JSON, `content.parts[0].text` in
+    JSON that is not an event; empty if all of it is).
+    """
+
+    def __init__(self, message: str, *, place: str = "") -> None:
+        super().__init__(message)
+        self.place = place
+
+
+# -- JSON ------------------------------------------------------------------------------------------
+
+
+def read_json(payload: str | bytes, *, strict: bool) -> Any:
+    """The value of a JSON text; raises `EventParseError`.
+
+    Unless `strict`, bytes that are not UTF-8 and halves of surrogate pairs become U+FFFD.
+    """
+    try:
+        return pydantic_core.from_json(payload, cache_strings="keys")
+    except ValueError as error:
+        problem = str(error)
+        text = payload.decode("utf-8", "replace") if isinstance(payload, bytes) else _without_halves(payload)
+        if not strict:
+            try:
+                if _SURROGATE.search(text):
+                    text = _without_halves(json.dumps(json.loads(text), ensure_ascii=False))
+                if text != payload:
+                    return pydantic_core.from_json(text, cache_strings="keys")
+            except (ValueError, RecursionError):
+                pass  # the first problem is the one to tell
+        found = _PLACE.search(problem)
+        place = found[0] if found else ""
+        raise EventParseError(f"The data of an event is not JSON: {problem}.", place=place) from error
+
+
+def _without_halves(text: str) -> str:
+    return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+
+
+# -- events ----------------------------------------------------------------------------------------
+
+
+def _read_time(value: Any, lossy: bool) -> float:
+    if (type(value) is float or type(value) is int) and _EARLIEST <= value < _LATEST:
+        return round(float(value), 6)
+    return Event.model_validate({"timestamp": value}).timestamp
+
+
+def _read_node_info(value: Any, lossy: bool) -> NodeInfo | None:
+    """None for an object without information (spec §0.6)."""
+    if value is None or (isinstance(value, dict) and not any(cast(dict[str, Any], value).values())):
+        return None
+    return cast(NodeInfo, _NODE_INFO(value, lossy))
+
+
+_NODE_INFO = wire_reader(NodeInfo)
+_EVENT = wire_reader(Event, {"timestamp": _read_time, "node_info": _read_node_info})
+
+
+def read_event(data: dict[str, Any]) -> tuple[Event, list[str]]:
+    """The event of a JSON object, and the places of what had to be left out of it for being of a wrong type.
+
+    Raises `ValidationError` if nothing helps.
+    """
+    data = _without_error(data)
+    try:
+        return cast(Event, _EVENT(data, False)), []
+    except (ValueError, TypeError):
+        return _salvaged(_without_nulls(data))
+
+
+def validated_event(data: dict[str, Any]) -> Event:
+    """The event of a JSON object, validated; raises `EventParseError`, which names the place."""
+    try:
+        return _validated(_without_nulls(_without_error(data)))
+    except ValidationError as error:
+        problems = error.errors(include_url=False, include_context=False, include_input=False)
+        places = [_place_of(problem["loc"]) for problem in problems]
+        wrong = "; ".join(f"`{place}`: {problem['msg']}" for place, problem in zip(places, problems, strict=True))
+        raise EventParseError(f"The data is not an event: {wrong}.", place=places[0]) from error
+    except EnumValueError as error:
+        place = _place_of(error.location)
+        raise EventParseError(f"The data is not an event: `{place}`: {error}.", place=place) from error
+
+
+def _validated(data: dict[str, Any]) -> Event:
+    """Raises `ValidationError` or `EnumValueError`."""
+    try:
+        with warnings.catch_warnings():
+            # google-genai warns of values of enums that it does not know
+            warnings.simplefilter("ignore", UserWarning)
+            return Event.model_validate(data)
+    except AttributeError:
+        _EVENT(data, True)  # which says where the enum is that google-genai failed on
+        raise
+
+
+def _without_error(data: dict[str, Any]) -> dict[str, Any]:
+    """`error` of an event is an exception object, which JSON does not have; a text of that name is its message."""
+    names = [name for name in data if name == "error" or name == "Error"]
+    if not names:
+        return data
+    kept = {name: value for name, value in data.items() if name not in names}
+    message: Any = data[names[0]]
+    if isinstance(message, str) and not (kept.get("errorMessage") or kept.get("error_message")):
+        kept["errorMessage"] = message
+        if not (kept.get("errorCode") or kept.get("error_code")):
+            kept["errorCode"] = "ERROR"
+    return kept
+
+
+def _without_nulls(data: dict[str, Any]) -> dict[str, Any]:
+    """adk-go writes null for what is empty, in actions too."""
+    for name in ("actions", "Actions"):
+        actions: Any = data.get(name)
+        if isinstance(actions, dict) and None in (entries := cast(dict[str, Any], actions)).values():
+            data = {**data, name: {key: value for key, value in entries.items() if value is not None}}
+    return data
+
+
+def _salvaged(data: dict[str, Any]) -> tuple[Event, list[str]]:
+    """The event without the values that validation refuses."""
+    left_out: list[str] = []
+    kept: dict[str, Any] | None = None
+    for _ in range(_ROUNDS):
+        try:
+            return _validated(data if kept is None else kept), left_out
+        except (ValidationError, EnumValueError) as error:
+            kept = copy.deepcopy(data) if kept is None else kept
+            dropped = [_drop(kept, location) for location in _locations(error)]
+            if not any(dropped):
+                raise
+            left_out += [place for place in dropped if place]
+    return _validated(data), left_out
+
+
+def _locations(error: ValidationError | EnumValueError) -> list[Sequence[str | int]]:
+    """Where the wrong values are, the last one first, so that taking one out of a list moves no other."""
+    if isinstance(error, EnumValueError):
+        return [error.location]
+    problems = error.errors(include_url=False, include_context=False, include_input=False)
+    return [problem["loc"] for problem in reversed(problems) if problem["type"] != "extra_forbidden"]
+
+
+def _drop(data: dict[str, Any], location: Sequence[str | int]) -> str | None:
+    """Take what is at `location`, or the nearest thing around it, out of `data`; its place, or None."""
+    node: Any = data
+    found: list[tuple[Any, str | int]] = []
+    for step in location:
+        key = _key_in(node, step)
+        if key is None:
+            break
+        found.append((node, key))
+        node = node[key]
+    if not found:
+        return None
+    parent, key = found[-1]
+    del parent[key]
+    return _place_of([key for _, key in found])
+
+
+def _key_in(node: Any, step: str | int) -> str | int | None:
+    if isinstance(node, list):
+        return step if isinstance(step, int) and step < len(cast(list[Any], node)) else None
+    if not isinstance(node, dict) or not isinstance(step, str):
+        return None
+    entries = cast(dict[str, Any], node)
+    if step in entries:
+        return step
+    folded = step.replace("_", "").lower()
+    return next((key for key in entries if key.replace("_", "").lower() == folded), None)
+
+
+def _place_of(location: Sequence[str | int]) -> str:
+    place = ""
+    for step in location:
+        place += f"[{step}]" if isinstance(step, int) else f".{step}" if place else step
+    return place

@@ -1,0 +1,218 @@
+"""Pydantic types from JSON data without pydantic's validation, by readers that are made once for each type.
+
+A reader checks the type of every value that it takes, so that what it makes is as good as what validation makes. It
+raises `ValueError` or `TypeError` for a value that does not fit, without saying where: validation says that.
+"""
+
+from __future__ import annotations
+
+import base64
+import functools
+import types as python_types
+import typing
+import warnings
+from collections.abc import Callable, Mapping
+from enum import Enum
+from typing import Any, cast
+
+from google.genai import types
+from pydantic import BaseModel, TypeAdapter
+
+from flowloom.events.wire import WireModel
+
+Read = Callable[[Any, bool], Any]
+"""Makes a value from JSON data. The second argument says whether fields that it does not know may be left out."""
+_object_setattr = object.__setattr__
+
+
+class UnknownFieldError(ValueError):
+    """A field below the top that this release does not know, and that may not be left out."""
+
+
+class EnumValueError(ValueError):
+    """The value of an enum is no text; google-genai's own validation fails on that without saying where.
+
+    Attribute: `location` (the keys that lead to it).
+    """
+
+    def __init__(self, value: Any) -> None:
+        super().__init__(f"the value of an enum is a text, not {value!r}")
+        self.location: list[str | int] = []
+
+
+@functools.cache
+def model_reader(model: type[BaseModel]) -> Read:
+    """The reader of a type of google-genai. Null is as if not given."""
+    # Only the types of events and responses are ever read, so the cache cannot grow beyond them.
+    fields = _fields_of(model, {})
+    if model is types.CitationMetadata:
+        fields["citationSources"] = fields["citations"]  # the Gemini API's name for it
+    defaults = {name: field.get_default(call_default_factory=True) for name, field in model.model_fields.items()}
+    private = model.__private_attributes__
+
+    def read(data: Any, lossy: bool) -> Any:
+        if not isinstance(data, dict):
+            return model.model_validate(data)
+        values: dict[str, Any] = {}
+        for key, value in cast(dict[str, Any], data).items():
+            known = fields.get(key)
+            if known is None:
+                if not lossy:
+                    raise UnknownFieldError(key)
+            elif value is not None:
+                name, read_value = known
+                try:
+                    values[name] = value if read_value is None else read_value(value, lossy)
+                except EnumValueError as error:
+                    error.location.insert(0, key)
+                    raise
+        new = object.__new__(model)
+        _object_setattr(new, "__dict__", defaults | values)
+        _object_setattr(new, "__pydantic_fields_set__", set(values))
+        _object_setattr(new, "__pydantic_extra__", None)
+        # google-genai's own code asks for these on the usage.
+        initial = {name: attribute.get_default() for name, attribute in private.items()} if private else None
+        _object_setattr(new, "__pydantic_private__", initial)
+        return new
+
+    return read
+
+
+def wire_reader(model: type[WireModel], special: Mapping[str, Read] | None = None) -> Read:
+    """The reader of one of flowloom's own types, which keep what they do not know.
+
+    Names are taken in camelCase and snake_case, and in any other case where neither fits (spec §0.6). `special` has
+    the readers of fields that the type validates in a way of its own; they are given nulls too.
+    """
+    nullable = special or {}
+    fields = _fields_of(model, nullable)
+    folded = {name.replace("_", "").lower(): entry for name, entry in fields.items()}
+
+    def read(data: Any, lossy: bool) -> Any:
+        if not isinstance(data, dict):
+            raise TypeError(f"{model.__name__} is a JSON object")
+        values: dict[str, Any] = {}
+        extra: dict[str, Any] | None = None
+        for key, value in cast(dict[str, Any], data).items():
+            known = fields.get(key) or folded.get(key.replace("_", "").lower())
+            if known is None:
+                if extra is None:
+                    extra = {}
+                extra[key] = value
+            elif value is not None or known[0] in nullable:
+                name, read_value = known
+                try:
+                    values[name] = value if read_value is None else read_value(value, lossy)
+                except EnumValueError as error:
+                    error.location.insert(0, key)
+                    raise
+        new = model.unvalidated(values)
+        if extra is not None:
+            _object_setattr(new, "__pydantic_extra__", extra)
+        return new
+
+    return read
+
+
+def _fields_of(model: type[BaseModel], special: Mapping[str, Read]) -> dict[str, tuple[str, Read | None]]:
+    fields: dict[str, tuple[str, Read | None]] = {}
+    for name, field in model.model_fields.items():
+        entry = (name, special[name] if name in special else _reader(field.annotation))
+        fields[name] = fields[field.alias or name] = entry
+    return fields
+
+
+def _reader(annotation: Any) -> Read | None:
+    """How to read a JSON value of that type; None for JSON that is taken as it is."""
+    options = [option for option in _options_of(annotation) if option is not type(None)]
+    kind: Any = options[0] if len(options) == 1 else None
+    origin = typing.get_origin(kind)
+    if origin is list:
+        return _list_reader(kind)
+    if kind is dict or origin is dict:
+        return _dict_reader(kind)
+    if kind is Any:
+        return None
+    if isinstance(kind, type):
+        if issubclass(kind, WireModel):
+            made = functools.cache(lambda: wire_reader(kind))
+            return lambda value, lossy: made()(value, lossy)
+        if issubclass(kind, BaseModel):
+            # made when needed: types refer to each other in circles
+            return lambda value, lossy: model_reader(kind)(value, lossy)
+        if issubclass(kind, Enum):
+            members: dict[Any, Any] = dict(kind._value2member_map_)
+            return lambda value, lossy: _member(kind, members, value)
+        if kind is bytes:
+            return _read_bytes
+        if kind in (str, int, float, bool):
+            # 64-bit numbers may come as text, whole floats as integers.
+            return lambda value, lossy: value if type(value) is kind else _adapter(kind).validate_python(value)
+    return lambda value, lossy: _adapter(annotation).validate_python(value)
+
+
+def _member(kind: type[Enum], members: Mapping[Any, Any], value: Any) -> Any:
+    """The member; in another case; or google-genai's stand-in for one that it does not know, without its warning."""
+    if not isinstance(value, str):
+        raise EnumValueError(value)
+    found = members.get(value)
+    if found is not None:
+        return found
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)
+        return kind(value)
+
+
+@functools.cache
+def _adapter(annotation: Any) -> TypeAdapter[Any]:
+    return TypeAdapter(annotation)
+
+
+def _options_of(annotation: Any) -> tuple[Any, ...]:
+    if typing.get_origin(annotation) in (typing.Union, python_types.UnionType):
+        return typing.get_args(annotation)
+    return (annotation,)
+
+
+def _list_reader(kind: Any) -> Read:
+    read_item = _reader(typing.get_args(kind)[0])
+
+    def read(value: Any, lossy: bool) -> Any:
+        if not isinstance(value, list):
+            return _adapter(kind).validate_python(value)
+        items = cast(list[Any], value)
+        if read_item is None:
+            return items
+        made: list[Any] = []
+        try:
+            for item in items:
+                made.append(read_item(item, lossy))  # noqa: PERF401 - how many there are says which one is wrong
+        except EnumValueError as error:
+            error.location.insert(0, len(made))
+            raise
+        return made
+
+    return read
+
+
+def _dict_reader(kind: Any) -> Read:
+    arguments = typing.get_args(kind)
+    read_value = _reader(arguments[1]) if arguments else None
+
+    def read(value: Any, lossy: bool) -> Any:
+        if not isinstance(value, dict):
+            raise TypeError("it is not a JSON object")
+        entries = cast(dict[str, Any], value)
+        if read_value is None or not entries:
+            return entries
+        return {key: read_value(entry, lossy) for key, entry in entries.items()}
+
+    return read
+
+
+def _read_bytes(value: Any, lossy: bool) -> bytes:
+    """Base64 of either alphabet, padded or not."""
+    if not isinstance(value, str):
+        raise ValueError("bytes must come as base64 text")
+    text = value.rstrip("=").replace("-", "+").replace("_", "/")
+    return base64.b64decode(text + "=" * (-len(text) % 4), validate=True)

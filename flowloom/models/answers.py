@@ -1,0 +1,121 @@
+"""`Answer`: one HTTP answer of a provider, read here and not by its SDK.
+
+An SDK makes an object of its own of each chunk, which takes longer than all that comes after it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from abc import ABC, abstractmethod
+from typing import Any, Generic, TypeVar, cast
+
+import pydantic_core
+
+from flowloom.errors import FlowloomError
+from flowloom.events.sse_decoder import SseDecoder
+from flowloom.models.failures import broken_stream, empty_stream, stream_error, transport_error, unreadable
+from flowloom.models.http import httpx
+
+_Chunk = TypeVar("_Chunk")
+_DONE = b"[DONE]"
+
+
+class Answer(ABC, Generic[_Chunk]):
+    """An answer of status 200, from its first byte to its last. Must be closed."""
+
+    def __init__(self, response: httpx.Response, model: str, *, stream: bool) -> None:
+        self._response = response
+        self._model = model
+        self._stream = stream
+        self._bytes = response.aiter_bytes()
+        self._events = SseDecoder()
+        self._failure: FlowloomError | None = None
+        self._empty = True
+        self._ended = False
+        self._drained = False
+        self._finished = False
+        """Whether the provider has said that the answer is at its end; nothing is missing then."""
+
+    @abstractmethod
+    def _take(self, data: dict[str, Any]) -> list[_Chunk]:
+        """What the JSON of a chunk, or of a whole answer, says. Errors of types and values mean: it is no answer."""
+        raise NotImplementedError
+
+    async def read(self) -> list[_Chunk] | None:
+        """What arrived next, one chunk or more; None at the end. A whole answer comes at once.
+
+        Raises `ModelStreamError` for a stream that is empty, breaks off before it finished, or reports an error;
+        `ModelResponseError` for what cannot be read; for a whole answer, what the network and the provider report.
+        """
+        if self._failure is not None:
+            raise self._failure
+        while not self._ended:
+            chunks = self._parse(await self._receive())
+            if chunks:
+                return chunks
+            if self._failure is not None:
+                raise self._failure
+        if self._stream and self._empty:
+            raise empty_stream(self._model)
+        return None
+
+    async def aclose(self) -> None:
+        """Give the connection back, or close it when the answer was not read to its end."""
+        await self._bytes.aclose()
+        await self._response.aclose()
+        if not self._drained:
+            # The HTTP library drops a generator that it has not closed; the event loop then closes it in a task,
+            # which is made in its next turn and ends in the one after.
+            await asyncio.sleep(0)
+            await asyncio.sleep(0)
+
+    async def _receive(self) -> list[bytes]:
+        """The next pieces of JSON. Sets `_ended` at the end."""
+        try:
+            if not self._stream:
+                self._ended = True
+                body = await self._response.aread()
+                self._drained = True
+                return [body]
+            received = await anext(self._bytes, None)
+        except Exception as error:
+            self._ended = True
+            if self._finished:
+                return []
+            raise (stream_error if self._stream else transport_error)(error, self._model) from error
+        if received is not None:
+            return self._events.feed(received)
+        self._ended = self._drained = True
+        return self._events.close()
+
+    def _parse(self, payloads: list[bytes]) -> list[_Chunk]:
+        """The chunks of some pieces of JSON. What is wrong with one is raised after those before it were given."""
+        chunks: list[_Chunk] = []
+        for payload in payloads:
+            if payload.strip() == _DONE:
+                self._finished = True
+                continue
+            try:
+                chunks += self._parse_one(payload)
+            except FlowloomError as failure:
+                self._failure = failure
+                self._ended = True
+                break
+        return chunks
+
+    def _parse_one(self, payload: bytes) -> list[_Chunk]:
+        self._empty = False
+        try:
+            data: Any = pydantic_core.from_json(payload)
+        except ValueError as error:
+            if self._stream and self._ended:
+                raise broken_stream(self._model, "its last event is not whole") from error
+            raise unreadable(error, self._model) from error
+        try:
+            if not isinstance(data, dict):
+                raise TypeError("it is not a JSON object")
+            return self._take(cast(dict[str, Any], data))
+        except FlowloomError:
+            raise
+        except (TypeError, ValueError, LookupError, AttributeError) as error:
+            raise unreadable(error, self._model) from error
