@@ -23,7 +23,8 @@ _HOMES = {
     "context": "CallbackContext Context DirectEffects EffectKey Effects InvocationContext Limits Observer "
     "ProcessorCall ReadonlyContext RunConfig StreamingMode ToolContext ToolThreadPoolConfig Usage observing",
     "context.hooks": "FlowCallbacks",
-    "errors": "AgentNameError AgentNotFoundError AlreadyExistsError ArtifactNotFoundError CallbackError "
+    "errors": "AnswerError EventParseError EventStreamError RequestNotFoundError RequestOverError UnfitAnswerError "
+    "AgentNameError AgentNotFoundError AlreadyExistsError ArtifactNotFoundError CallbackError "
     "ChatMessageError "
     "ConfigurationError ConfirmationRejectedError ConfirmationRequiredError ContextError DuplicateAgentError "
     "DuplicateToolError FlowloomError Halt HistoryError IncompleteStreamError InputValidationError "
@@ -34,12 +35,13 @@ _HOMES = {
     "UnsupportedFeatureError",
     "events": "Event EventActions EventCompaction LlmResponse NodeInfo ToolConfirmation",
     "events.handlers": "EventHandler create_event_handler",
-    "events.parsed": "ParsedEvent parse_event_sse",
-    "events.sse": "EventStreamReader",
+    "events.legacy": "from_legacy to_legacy",
+    "events.parsed": "ParsedEvent Source parse_event_sse",
+    "events.sse": "EventStreamReader SseFrame",
     "events.store": "EventStore",
     "explanation": "explain",
     "flow": "Assembly AssemblyStep Flow",
-    "human": "HumanModel",
+    "human": "FormField HumanModel HumanObserver ToolForm WaitingRequest",
     "memory": "BaseMemoryService InMemoryMemoryService MemoryEntry SearchMemoryResponse",
     "models": "BaseLlm LLMRegistry LlmRequest",
     "models.aggregator": "StreamingAggregator",

@@ -43,6 +43,7 @@ from flowloom.errors import (
     AgentNameError,
     AgentNotFoundError,
     AlreadyExistsError,
+    AnswerError,
     ArtifactNotFoundError,
     CallbackError,
     ChatMessageError,
@@ -52,6 +53,8 @@ from flowloom.errors import (
     ContextError,
     DuplicateAgentError,
     DuplicateToolError,
+    EventParseError,
+    EventStreamError,
     FlowloomError,
     Halt,
     HistoryError,
@@ -71,6 +74,8 @@ from flowloom.errors import (
     NotSupportedError,
     PipelineError,
     ProcessorError,
+    RequestNotFoundError,
+    RequestOverError,
     SessionNotFoundError,
     TemplateError,
     ToolArgumentsError,
@@ -78,16 +83,18 @@ from flowloom.errors import (
     ToolNotFoundError,
     ToolSignatureError,
     ToolTimeoutError,
+    UnfitAnswerError,
     UnsupportedFeatureError,
 )
 from flowloom.events import Event, EventActions, EventCompaction, LlmResponse, NodeInfo, ToolConfirmation
 from flowloom.events.handlers import EventHandler, create_event_handler
-from flowloom.events.parsed import ParsedEvent, parse_event_sse
-from flowloom.events.sse import EventStreamReader
+from flowloom.events.legacy import from_legacy, to_legacy
+from flowloom.events.parsed import ParsedEvent, Source, parse_event_sse
+from flowloom.events.sse import EventStreamReader, SseFrame
 from flowloom.events.store import EventStore
 from flowloom.explanation import explain
 from flowloom.flow import Assembly, AssemblyStep, Flow
-from flowloom.human import HumanModel
+from flowloom.human import FormField, HumanModel, HumanObserver, ToolForm, WaitingRequest
 from flowloom.memory import BaseMemoryService, InMemoryMemoryService, MemoryEntry, SearchMemoryResponse
 from flowloom.models import BaseLlm, LLMRegistry, LlmRequest
 from flowloom.models.aggregator import StreamingAggregator
@@ -157,6 +164,7 @@ __all__ = [
     "AgentResponse",
     "AgentTool",
     "AlreadyExistsError",
+    "AnswerError",
     "AnthropicModel",
     "App",
     "ArtifactNotFoundError",
@@ -200,7 +208,9 @@ __all__ = [
     "EventActions",
     "EventCompaction",
     "EventHandler",
+    "EventParseError",
     "EventStore",
+    "EventStreamError",
     "EventStreamReader",
     "EventsView",
     "FallbackModel",
@@ -208,12 +218,14 @@ __all__ = [
     "Flow",
     "FlowCallbacks",
     "FlowloomError",
+    "FormField",
     "FunctionTool",
     "Gemini",
     "GetSessionConfig",
     "Halt",
     "HistoryError",
     "HumanModel",
+    "HumanObserver",
     "InMemoryArtifactService",
     "InMemoryMemoryService",
     "InMemoryRunner",
@@ -267,6 +279,8 @@ __all__ = [
     "ProcessorTimes",
     "ReadonlyContext",
     "RequestDiff",
+    "RequestNotFoundError",
+    "RequestOverError",
     "RequestView",
     "RetryModel",
     "RetryOptions",
@@ -278,6 +292,8 @@ __all__ = [
     "ServiceModel",
     "Session",
     "SessionNotFoundError",
+    "Source",
+    "SseFrame",
     "State",
     "StreamingAggregator",
     "StreamingMode",
@@ -289,14 +305,17 @@ __all__ = [
     "ToolConfirmation",
     "ToolContext",
     "ToolError",
+    "ToolForm",
     "ToolNotFoundError",
     "ToolSignatureError",
     "ToolThreadPoolConfig",
     "ToolTimeoutError",
     "TransferToAgentTool",
+    "UnfitAnswerError",
     "UnsupportedFeatureError",
     "Usage",
     "Viewer",
+    "WaitingRequest",
     "assert_prefix_extends",
     "configure_telemetry",
     "contents_to_messages",
@@ -304,6 +323,7 @@ __all__ = [
     "diff",
     "exit_loop",
     "explain",
+    "from_legacy",
     "inject_session_state",
     "is_valid_chat_message",
     "is_valid_tool_call",
@@ -322,6 +342,7 @@ __all__ = [
     "response_from_proto",
     "response_to_json",
     "response_to_proto",
+    "to_legacy",
     "transfer_to_agent",
     "visible",
 ]

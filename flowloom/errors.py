@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable
+from typing import Any
 
 from pydantic import ValidationError
 
@@ -261,6 +262,74 @@ class HistoryError(FlowloomError, ValueError):
 
 class ArtifactNotFoundError(FlowloomError, LookupError):
     """No artifact of that name or version exists."""
+
+
+# -- what a server says ------------------------------------------------------------------------
+
+
+class EventParseError(FlowloomError, ValueError):
+    """What came is not an event.
+
+    Attribute: `place` (where it is wrong: `line 1 column 9` in text that is not JSON, `content.parts[0].text` in
+    JSON that is not an event; empty if all of it is).
+    """
+
+    def __init__(self, message: str, *, place: str = "") -> None:
+        super().__init__(message)
+        self.place = place
+
+
+class EventStreamError(FlowloomError):
+    """An error that a server wrote into its stream. It is given, not raised: `raise parsed.error` if you want that.
+
+    Attributes: `code` (the server's error code, or None), `details` (what else it said).
+    """
+
+    def __init__(self, message: str, *, code: str | None = None, details: dict[str, Any] | None = None) -> None:
+        super().__init__(message)
+        self.code = code
+        self.details = details or {}
+
+
+# -- a person as the model ---------------------------------------------------------------------
+
+
+class AnswerError(FlowloomError):
+    """An answer was not taken. Attribute: `request_id` (of the request that it was for)."""
+
+    def __init__(self, message: str, *, request_id: str) -> None:
+        super().__init__(message)
+        self.request_id = request_id
+
+
+class RequestNotFoundError(AnswerError, LookupError):
+    """No request of that id has ever waited here."""
+
+
+class RequestOverError(AnswerError):
+    """The request waits no longer. Attribute: `state` (`answered`, `cancelled` or `timed out`)."""
+
+    def __init__(self, message: str, *, request_id: str, state: str) -> None:
+        super().__init__(message, request_id=request_id)
+        self.state = state
+
+
+class UnfitAnswerError(AnswerError, ValueError):
+    """The answer does not fit the request, which goes on waiting for another.
+
+    Attributes: `tool` (whose arguments do not fit; None if it is not about a call), `field` (where, such as `city` or
+    `guests[0].name`; None if it is about the whole).
+    """
+
+    def __init__(
+        self, message: str, *, request_id: str = "", tool: str | None = None, field: str | None = None
+    ) -> None:
+        super().__init__(message, request_id=request_id)
+        self.tool = tool
+        self.field = field
+
+
+# -- the pipeline ------------------------------------------------------------------------------
 
 
 class Halt(FlowloomError):

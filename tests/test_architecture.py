@@ -62,6 +62,11 @@ NO_ENGINE = (
     "events/sse.py",
     "events/store.py",
     "events/legacy.py",
+    "events/event_json.py",
+    "events/json_reader.py",
+    "events/session_events.py",
+    "events/sse_decoder.py",
+    "events/store_records.py",
     "guard",
     "pytest_plugin",
 )

@@ -133,6 +133,7 @@ class Chat:
                 await asyncio.shield(turn)
             except asyncio.CancelledError:
                 turn.cancel()
+                self._desk.stop()
                 self._display.interrupt()
                 self._display.notice("Stopped. The conversation goes on with the next message; Ctrl-C leaves.")
                 await asyncio.gather(turn, return_exceptions=True)

@@ -12,7 +12,7 @@ from typing import Any, cast
 import pydantic_core
 from pydantic import ValidationError
 
-from flowloom.errors import FlowloomError
+from flowloom.errors import EventParseError
 from flowloom.events.event import Event, NodeInfo
 from flowloom.events.json_reader import EnumValueError, wire_reader
 
@@ -21,18 +21,6 @@ _LATEST = 253402300800  # 10000-01-01
 _ROUNDS = 16
 _PLACE = re.compile(r"line \d+ column \d+")
 _SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
-
-
-class EventParseError(FlowloomError, ValueError):
-    """What came is not an event.
-
-    Attribute: `place` (where it is wrong: `line 1 column 9` in text that is not JSON, `content.parts[0].text` in
-    JSON that is not an event; empty if all of it is).
-    """
-
-    def __init__(self, message: str, *, place: str = "") -> None:
-        super().__init__(message)
-        self.place = place
 
 
 # -- JSON ------------------------------------------------------------------------------------------

@@ -10,8 +10,8 @@ import json
 from collections.abc import Iterable
 from typing import Any, TypedDict, cast
 
+from flowloom.errors import EventParseError
 from flowloom.events.event import Event
-from flowloom.events.event_json import EventParseError
 from flowloom.events.parsed import ParsedEvent, done_event, error_event, is_canonical, parse_object
 from flowloom.events.parts import as_object
 

@@ -8,9 +8,9 @@ from typing import Any, Literal, NamedTuple, cast
 
 from google.genai import types
 
-from flowloom.errors import FlowloomError
+from flowloom.errors import EventParseError, EventStreamError
 from flowloom.events.event import Event
-from flowloom.events.event_json import EventParseError, read_event, read_json, validated_event
+from flowloom.events.event_json import read_event, read_json, validated_event
 from flowloom.events.sse_decoder import RawFrame, SseDecoder
 
 EventKind = Literal["event", "error", "done"]
@@ -20,18 +20,6 @@ _BOM = b"\xef\xbb\xbf"
 _FIELDS = (b"data", b"event", b"id", b"retry", b":")
 _EVENT_NAMES = frozenset(("author", "content", "actions", "invocationid"))
 _log = logging.getLogger("flowloom.events")
-
-
-class EventStreamError(FlowloomError):
-    """An error that a server wrote into its stream. It is given, not raised: `raise parsed.error` if you want that.
-
-    Attributes: `code` (the server's error code, or None), `details` (what else it said).
-    """
-
-    def __init__(self, message: str, *, code: str | None = None, details: dict[str, Any] | None = None) -> None:
-        super().__init__(message)
-        self.code = code
-        self.details = details or {}
 
 
 class Source(NamedTuple):

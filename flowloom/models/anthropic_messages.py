@@ -10,18 +10,19 @@ from google.genai import types
 
 from flowloom.errors import ModelRequestError
 from flowloom.models.anthropic_models import Abilities, abilities_of
-from flowloom.models.openai_chat import Drop, refuse_unknown
 from flowloom.models.request import LlmRequest
 from flowloom.models.sdk_answers import Json
 from flowloom.models.sdk_request import (
     Blob,
     CallingMode,
+    Drop,
     blob_of,
     calling_mode,
     code_text,
     effort_of,
     functions_of,
     json_text,
+    refuse_unknown,
     system_texts,
     thinking_of,
     unsupported,

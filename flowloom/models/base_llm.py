@@ -8,9 +8,9 @@ from collections.abc import AsyncGenerator
 from typing import Any, ClassVar, Literal, Self
 from urllib.parse import urlsplit
 
-from pydantic import BaseModel, ConfigDict, PrivateAttr
+from pydantic import BaseModel, ConfigDict, PrivateAttr, ValidationError
 
-from flowloom.errors import NotSupportedError
+from flowloom.errors import NotSupportedError, bad_fields
 from flowloom.events.response import LlmResponse
 from flowloom.models.request import LlmRequest
 
@@ -36,6 +36,13 @@ class BaseLlm(BaseModel):
 
     keeps_call_ids: ClassVar[bool] = False
     """Whether ids of function calls that were minted here (`adk-...`) are sent to this model (decision 16)."""
+
+    def __init__(self, **fields: Any) -> None:
+        """A model of these fields. Raises `ConfigurationError` for those that do not fit."""
+        try:
+            super().__init__(**fields)
+        except ValidationError as error:
+            raise bad_fields(f"A `{type(self).__name__}`", type(self).model_fields, error) from error
 
     @classmethod
     def supported_models(cls) -> list[str]:

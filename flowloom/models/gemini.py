@@ -71,8 +71,9 @@ class Gemini(BaseLlm):
     _client: genai.Client | None = PrivateAttr(default=None)
     _http: AnswerTakingClient | None = PrivateAttr(default=None)
 
-    def model_post_init(self, context: Any, /) -> None:
+    def __init__(self, **fields: Any) -> None:
         """Connect now, so that nothing is left for the first request; unless the credentials must be looked for."""
+        super().__init__(**fields)
         if (self.project or self.location) and not self._is_vertex():
             raise ConfigurationError(
                 "`project` and `location` are settings of Vertex AI: pass `vertexai=True` as well."

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any, cast
 
 from google.genai import types
@@ -12,6 +12,7 @@ from flowloom.models.request import LlmRequest
 from flowloom.models.sdk_answers import Json
 from flowloom.models.sdk_request import (
     Blob,
+    Drop,
     arguments_json,
     blob_of,
     calling_mode,
@@ -19,14 +20,13 @@ from flowloom.models.sdk_request import (
     effort_of,
     functions_of,
     json_text,
+    refuse_unknown,
     response_schema_of,
     system_texts,
     thinking_of,
     unsupported,
 )
 from flowloom.models.turns import CallIds
-
-Drop = Callable[[str], None]
 
 _CALL_ID = re.compile(r"[^\x00-\x1f]{1,40}")
 _AUDIO = {"audio/wav": "wav", "audio/x-wav": "wav", "audio/wave": "wav", "audio/mp3": "mp3", "audio/mpeg": "mp3"}
@@ -246,11 +246,3 @@ def image_detail(part: types.Part) -> Json:
     level: Any = getattr(part.media_resolution, "level", None)
     detail = _DETAIL.get(str(getattr(level, "value", level)))
     return {} if detail is None else {"detail": detail}
-
-
-def refuse_unknown(model: str, place: str, part: types.Part) -> None:
-    """Raise `UnsupportedFeatureError` for a part that holds something, and nothing that this provider knows."""
-    beside = ("text", "thought", "thought_signature", "part_metadata", "media_resolution")
-    for name, value in vars(part).items():
-        if value is not None and name not in beside:
-            raise unsupported(model, f"{place}.{name}", "is nothing that this API knows")

@@ -12,11 +12,12 @@ from typing import Any, cast
 
 from google.genai import types
 
-from flowloom.models.openai_chat import Drop, image_detail, named_schema, refuse_unknown, shared_settings
+from flowloom.models.openai_chat import image_detail, named_schema, shared_settings
 from flowloom.models.request import LlmRequest
 from flowloom.models.sdk_answers import Json
 from flowloom.models.sdk_request import (
     Blob,
+    Drop,
     arguments_json,
     blob_of,
     calling_mode,
@@ -24,6 +25,7 @@ from flowloom.models.sdk_request import (
     effort_of,
     functions_of,
     json_text,
+    refuse_unknown,
     response_schema_of,
     system_texts,
     thinking_of,

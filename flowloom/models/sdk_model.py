@@ -50,8 +50,9 @@ class SdkModel(BaseLlm):
     _client: Any = PrivateAttr(default=None)
     _http: LoopClient = PrivateAttr(default_factory=LoopClient)
 
-    def model_post_init(self, context: Any, /) -> None:
+    def __init__(self, **fields: Any) -> None:
         """Connect now, so that nothing is left for the first request; unless there are no credentials yet."""
+        super().__init__(**fields)
         if self.missing_credentials is None:
             self._client = self._connected()
 
@@ -156,7 +157,7 @@ class SdkModel(BaseLlm):
     def _check(self, request: LlmRequest, model: str) -> None:
         """Refuse or report the settings that are not sent."""
         for name, value in vars(request.config).items():
-            if value is None or value == []:
+            if value is None or value is False or value == []:
                 continue
             treatment = self.treatments.get(name, "refused")
             if treatment == "refused":

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import base64
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any, Literal, cast
@@ -17,6 +17,9 @@ from flowloom.models.request import LlmRequest
 
 Treatment = Literal["sent", "flow", "dropped", "refused"]
 """What becomes of a setting: it is sent; the flow has seen to it; it is left out with a warning; it is an error."""
+
+Drop = Callable[[str], None]
+"""Says once that something is left out."""
 
 DROPPED_OR_REFUSED: Mapping[str, Treatment] = {
     "should_return_http_response": "flow",
@@ -96,6 +99,14 @@ def unsupported(model: str, field: str, why: str) -> UnsupportedFeatureError:
     return UnsupportedFeatureError(
         f"The request to the model `{model}` cannot be sent: `{field}` {why}.", field=field, model=model
     )
+
+
+def refuse_unknown(model: str, place: str, part: types.Part) -> None:
+    """Raise `UnsupportedFeatureError` for a part that holds something, and nothing that this provider knows."""
+    beside = ("text", "thought", "thought_signature", "part_metadata", "media_resolution")
+    for name, value in vars(part).items():
+        if value is not None and name not in beside:
+            raise unsupported(model, f"{place}.{name}", "is nothing that this API knows")
 
 
 def system_texts(request: LlmRequest, model: str) -> list[str]:

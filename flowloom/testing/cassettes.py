@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Literal, cast
 
 from google.genai import types
-from pydantic import PrivateAttr, ValidationError
+from pydantic import PrivateAttr
 
-from flowloom.errors import FlowloomError, ModelError, bad_fields
+from flowloom.errors import FlowloomError, ModelError
 from flowloom.models import BaseLlm, LLMRegistry, LlmRequest, LlmResponse
 from flowloom.models.base_llm import Backend
 from flowloom.testing.cassette_file import Asked, CassetteError, CassetteFile, Entry, compact, error_data
@@ -80,10 +80,7 @@ class RecordingModel(BaseLlm):
 
     def __init__(self, inner: BaseLlm | str, path: str | Path, mode: Mode = "replay") -> None:
         model = LLMRegistry.new_llm(inner) if isinstance(inner, str) else inner
-        try:
-            super().__init__(model=model.model, inner=model, path=path, mode=mode)  # type: ignore[call-arg]
-        except ValidationError as error:
-            raise bad_fields("A recording model", type(self).model_fields, error) from error
+        super().__init__(model=model.model, inner=model, path=path, mode=mode)
         self._file = CassetteFile.at(self.path)
         self._start = self._file.position
 

@@ -37,22 +37,26 @@ def _core(schema: Mapping[str, Any]) -> core.CoreSchema:
     return core.nullable_schema(found) if schema.get("nullable") or "null" in kinds else found
 
 
+# `strict` stands on each kind by itself: inside of a union the config's is not heeded.
+
+
 def _of_kind(kind: str, schema: Mapping[str, Any]) -> core.CoreSchema:
     if kind == "string":
         low, high, pattern = map(schema.get, ("minLength", "maxLength", "pattern"))
-        return core.str_schema(min_length=low, max_length=high, pattern=pattern, regex_engine="python-re")
+        return core.str_schema(min_length=low, max_length=high, pattern=pattern, regex_engine="python-re", strict=True)
     if kind in ("integer", "number"):  # 2.0 is an integer too
         step = 1 if kind == "integer" else None
-        return core.float_schema(multiple_of=step, ge=schema.get("minimum"), le=schema.get("maximum"))
+        return core.float_schema(multiple_of=step, ge=schema.get("minimum"), le=schema.get("maximum"), strict=True)
     if kind == "array":
         low, high = schema.get("minItems"), schema.get("maxItems")
         return core.list_schema(_core(schema.get("items", _ANYTHING)), min_length=low, max_length=high)
     if kind == "object":
         return _object(schema)
-    plain = {"boolean": core.bool_schema, "null": core.none_schema, "any": core.any_schema}
-    if kind not in plain:
-        raise ConfigurationError(f"A JSON schema names the unknown type `{kind}`.")
-    return plain[kind]()
+    if kind == "boolean":
+        return core.bool_schema(strict=True)
+    if kind in ("null", "any"):
+        return core.none_schema() if kind == "null" else core.any_schema()
+    raise ConfigurationError(f"A JSON schema names the unknown type `{kind}`.")
 
 
 def _object(schema: Mapping[str, Any]) -> core.CoreSchema:

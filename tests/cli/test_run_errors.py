@@ -71,11 +71,19 @@ def test_an_unknown_model() -> None:
     assert "offline" in done.stderr
 
 
-def test_a_gemini_model_without_a_key() -> None:
+@pytest.mark.parametrize(
+    ("model", "variable"),
+    [
+        ("gemini-2.5-flash", "GOOGLE_API_KEY"),
+        ("openai/gpt-5", "OPENAI_API_KEY"),
+        ("anthropic/claude-x", "ANTHROPIC_API_KEY"),
+    ],
+)
+def test_a_model_without_a_key(model: str, variable: str) -> None:
     """A model that needs a key is refused before anything is said."""
-    done = flowloom("run", DESK, "--model", "gemini-2.5-flash", "--message", "hello")
+    done = flowloom("run", DESK, "--model", model, "--message", "hello")
     assert done.returncode == 2
-    assert "GOOGLE_API_KEY" in done.stderr
+    assert variable in done.stderr
 
 
 @pytest.mark.parametrize("text", ["{", '{"id": 1}', "[]"])

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from stream_kit import json_objects, json_values, look_at, parsed, wire, wires, words
 
 from flowloom import ConfigurationError, Event, EventStreamReader, ParsedEvent, create_event_handler
-from flowloom.events.event_json import EventParseError
+from flowloom.errors import EventParseError
 from flowloom.events.legacy import LegacyEvent, from_legacy, to_legacy
 
 MODES = ["canonical", "legacy", "auto"]

@@ -11,7 +11,8 @@ from google.genai import types
 from stream_kit import TYPICAL, grounded, parsed, web, wire
 
 from flowloom import ParsedEvent, parse_event_sse
-from flowloom.events.parsed import EventStreamError, Source
+from flowloom.errors import EventStreamError
+from flowloom.events.parsed import Source
 
 CALL = {"functionCall": {"id": "c1", "name": "add", "args": {"a": 1}}}
 RESULT = {"functionResponse": {"id": "c1", "name": "add", "response": {"sum": 3}}}

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from stream_kit import TYPICAL, json_values, look_at, parsed, wire, wires
 
 from flowloom import Event, parse_event_sse
-from flowloom.events.event_json import EventParseError
+from flowloom.errors import EventParseError
 
 
 @given(data=wires)

@@ -11,8 +11,7 @@ import pytest
 from stream_kit import frame, grounded, parsed, web, wire
 
 from flowloom import parse_event_sse
-from flowloom.events.event_json import EventParseError
-from flowloom.events.parsed import EventStreamError
+from flowloom.errors import EventParseError, EventStreamError
 
 MALFORMED: list[tuple[str, str | bytes, str]] = [
     ("not JSON", "hello", "line 1 column 1"),

@@ -11,7 +11,8 @@ from gemini_kit import adapter, answers, ask, said, vertex
 from google.genai import types
 from kit import named_call, result, user
 from kit import said as model_said
-from wire_server import Reply, WireServer, answer, frame, raw_stream, streamed, text, whole
+from models.gemini_wire import answer, frame, streamed, text, whole
+from models.wire_server import Reply, WireServer, raw_stream
 
 from flowloom import ConfigurationError, Gemini, LlmRequest
 

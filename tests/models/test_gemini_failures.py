@@ -7,7 +7,8 @@ import socket
 import pytest
 from gemini_kit import Pauses, adapter, answers, ask, said
 from google.genai import types
-from wire_server import Reply, WireServer, answer, error, frame, raw_stream, refusal, streamed, text, whole
+from models.gemini_wire import answer, error, frame, refusal, streamed, text, whole
+from models.wire_server import Reply, WireServer, raw_stream
 
 from flowloom import (
     Gemini,

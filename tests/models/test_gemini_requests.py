@@ -15,8 +15,9 @@ from gemini_kit import adapter, answers, ask, vertex
 from google.genai import types
 from google.oauth2 import service_account
 from kit import said, user
+from models.gemini_wire import text, whole
 from models.sdk_kit import at, call, inline, result
-from wire_server import Reply, WireServer, text, whole
+from models.wire_server import Reply, WireServer
 
 from flowloom import Gemini, UnsupportedFeatureError
 from flowloom.models.signatures import ANTHROPIC, OPENAI, signed

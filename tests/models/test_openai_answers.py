@@ -14,7 +14,7 @@ from kit import user
 from models.sdk_kit import answers, ask, frame, sent, whole
 from models.wire_server import Reply, WireServer, raw_stream
 
-from flowloom import LlmResponse, ModelResponseError, ModelStreamError, OpenAIModel, RetryOptions
+from flowloom import LlmResponse, ModelResponseError, ModelStreamError, ModelUnavailableError, OpenAIModel, RetryOptions
 from flowloom.models.openai_chat_answers import ChatReader
 from flowloom.models.openai_responses_answers import ResponsesReader
 from flowloom.models.signatures import OPENAI, signed
@@ -312,12 +312,14 @@ async def test_an_incomplete_answer_says_why(server: WireServer, details: str, e
 async def test_a_failed_answer_is_an_error(server: WireServer) -> None:
     failed = {"status": "failed", "error": {"code": "server_error", "message": "sorry"}, "output": []}
     server.replies += [whole(failed), event_stream([*EVENTS[:3], {"type": "response.failed", "response": failed}])]
-    with pytest.raises(Exception, match="sorry") as raised:
-        await answers(reasoner(server))
-    assert raised.value.status == 500  # type: ignore[attr-defined]
-    with pytest.raises(ModelStreamError, match="sorry") as raised:
-        await answers(reasoner(server), stream=True)
-    assert raised.value.retryable
+    llm = reasoner(server)
+    with pytest.raises(ModelUnavailableError, match="sorry") as refused:
+        await answers(llm)
+    assert refused.value.status == 500
+    with pytest.raises(ModelStreamError, match="sorry") as broken:
+        await answers(llm, stream=True)
+    assert broken.value.retryable
+    await llm.aclose()
 
 
 async def test_a_stream_that_stops_before_its_end_is_an_error(server: WireServer) -> None:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
 from google.genai import types
-from pydantic import BaseModel
+from pydantic import BaseModel, ValidationError
 
 from flowloom import ConfigurationError, ToolArgumentsError
+from flowloom.tools.json_schema import validator_of
 from flowloom.tools.output import OutputSchema
 
 PERSON = {
@@ -108,3 +110,24 @@ def test_a_schema_that_cannot_be_read_is_refused_when_it_is_given(schema: Any) -
     """An unknown type, at any depth, and what is no schema at all."""
     with pytest.raises(ConfigurationError):
         OutputSchema(schema)
+
+
+@pytest.mark.parametrize(
+    ("schema", "data"),
+    [
+        ({"type": "integer"}, "3"),
+        ({"type": "boolean"}, "yes"),
+        ({"type": "number"}, "NaN"),
+        ({"type": "string"}, 3),
+        ({"type": ["null", "integer"]}, "3"),
+        ({"anyOf": [{"type": "boolean"}, {"type": "integer"}]}, "1"),
+        ({"type": "array", "items": {"type": "integer"}}, ["3"]),
+    ],
+)
+def test_text_is_no_number_and_no_truth(schema: dict[str, Any], data: Any) -> None:
+    """Nothing is converted, as Python objects or as JSON."""
+    validator = validator_of(schema)
+    with pytest.raises(ValidationError):
+        validator.validate_python(data)
+    with pytest.raises(ValidationError):
+        validator.validate_json(json.dumps(data))
