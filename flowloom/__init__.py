@@ -18,12 +18,12 @@ _HOMES = {
     "converters.chat_messages": "ChatMessage LLMServiceOptions ToolCall ToolChoice is_valid_chat_message "
     "is_valid_tool_call",
     "converters.chat_service": "AgentResponse LLMService LlmService ServiceModel",
-    "converters.generate_content": "request_from_json request_to_json response_from_json response_to_json",
+    "converters.generate_content": "WireResponse request_from_json request_to_json response_from_json response_to_json",
     "converters.protobuf": "request_from_proto request_to_proto response_from_proto response_to_proto",
     "context": "CallbackContext Context DirectEffects EffectKey Effects InvocationContext Limits Observer "
     "ProcessorCall ReadonlyContext RunConfig StreamingMode ToolContext ToolThreadPoolConfig Usage observing",
     "context.hooks": "FlowCallbacks",
-    "errors": "AnswerError EventParseError EventStreamError RequestNotFoundError RequestOverError UnfitAnswerError "
+    "errors": "AnswerError EventParseError EventStreamError PlaceholderError RequestNotFoundError RequestOverError UnfitAnswerError "
     "AgentNameError AgentNotFoundError AlreadyExistsError ArtifactNotFoundError CallbackError "
     "ChatMessageError "
     "ConfigurationError ConfirmationRejectedError ConfirmationRequiredError ContextError DuplicateAgentError "
@@ -61,6 +61,7 @@ _HOMES = {
     "telemetry": "ProcessorTimes configure_telemetry",
     "tools": "AgentTool BaseTool BaseToolset FunctionTool LoadArtifactsTool LoadMemoryTool LongRunningFunctionTool "
     "PreloadMemoryTool TransferToAgentTool exit_loop load_artifacts load_memory preload_memory transfer_to_agent",
+    "tools.placeholder": "PlaceholderTool",
     "profile": "CostChange ProcessorCost ProcessorProfile measure",
     "views": "Change Difference EventsView RequestDiff RequestView Section assert_prefix_extends diff",
     "wrappers": "CachedModel FallbackModel LimitedModel RetryModel",

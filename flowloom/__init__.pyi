@@ -33,6 +33,7 @@ from flowloom.converters.chat_messages import (
 )
 from flowloom.converters.chat_service import AgentResponse, LLMService, LlmService, ServiceModel
 from flowloom.converters.generate_content import (
+    WireResponse,
     request_from_json,
     request_to_json,
     response_from_json,
@@ -73,6 +74,7 @@ from flowloom.errors import (
     ModelUnavailableError,
     NotSupportedError,
     PipelineError,
+    PlaceholderError,
     ProcessorError,
     RequestNotFoundError,
     RequestOverError,
@@ -143,6 +145,7 @@ from flowloom.tools import (
     preload_memory,
     transfer_to_agent,
 )
+from flowloom.tools.placeholder import PlaceholderTool
 from flowloom.views import (
     Change,
     Difference,
@@ -269,6 +272,8 @@ __all__ = [
     "ParallelAgent",
     "ParsedEvent",
     "PipelineError",
+    "PlaceholderError",
+    "PlaceholderTool",
     "PlanReActPlanner",
     "PluginManager",
     "PreloadMemoryTool",
@@ -316,6 +321,7 @@ __all__ = [
     "Usage",
     "Viewer",
     "WaitingRequest",
+    "WireResponse",
     "assert_prefix_extends",
     "configure_telemetry",
     "contents_to_messages",

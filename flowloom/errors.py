@@ -206,6 +206,18 @@ class NotSupportedError(FlowloomError):
     """The operation exists by name only in this release."""
 
 
+class PlaceholderError(NotSupportedError):
+    """A tool was run of which only the declaration is there. Attribute: `tool` (its name)."""
+
+    def __init__(self, tool: str) -> None:
+        super().__init__(
+            f"The tool `{tool}` cannot be run: only its declaration is here, out of a request that was read. Give the "
+            f"real one where the request is read, as `request_from_json(..., tools=[{tool}])`, or answer the call in "
+            f"a `before_tool` callback."
+        )
+        self.tool = tool
+
+
 class ContextError(FlowloomError):
     """A context was asked for something it does not carry (a service, a function call id)."""
 

@@ -22,6 +22,7 @@ from flowloom.context.protocols import RunnableTool, as_llm_agent
 from flowloom.errors import (
     ConfirmationRejectedError,
     ConfirmationRequiredError,
+    PlaceholderError,
     ToolArgumentsError,
     ToolError,
     ToolNotFoundError,
@@ -205,6 +206,8 @@ def _own_args(args: dict[str, Any] | None) -> dict[str, Any]:
 
 def _raises(ctx: InvocationContext, error: Exception) -> bool:
     """Whether an error ends the run instead of being the model's to see (decision 8)."""
+    if isinstance(error, PlaceholderError):
+        return True
     agent = as_llm_agent(ctx.agent)
     policy = (agent.tool_errors if agent is not None else None) or ctx.run_config.tool_errors
     return policy == "raise" and not isinstance(error, _NOT_RETRIED)
