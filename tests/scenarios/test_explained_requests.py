@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 from hierarchies import HIERARCHIES
 from kit import collect
-from models.wire_server import WireServer, text, whole
+from models.gemini_wire import text, whole
+from models.wire_server import WireServer
 
 from flowloom import (
     BaseAgent,
