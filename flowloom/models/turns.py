@@ -41,6 +41,7 @@ class CallIds:
         self._allowed = allowed
         self._at: dict[tuple[int, int], str] = {}
         self._used: set[str] = set()
+        self._repeats: dict[str, int] = {}
         for index, content in enumerate(contents):
             calls = [(n, part.function_call) for n, part in enumerate(content.parts or ()) if part.function_call]
             if not calls:
@@ -61,10 +62,11 @@ class CallIds:
         call_id = given or f"call_{len(self._used) + 1}"
         if not self._allowed.fullmatch(call_id):
             call_id = "call_" + hashlib.sha256(call_id.encode(errors="replace")).hexdigest()[:24]
-        unique, number = call_id, 1
+        unique, number = call_id, self._repeats.get(call_id, 1)
         while unique in self._used:
             number += 1
             unique = f"call_{hashlib.sha256(f'{call_id} {number}'.encode()).hexdigest()[:24]}"
+        self._repeats[call_id] = number
         self._used.add(unique)
         return unique
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from google.genai import types
 from kit import user
-from wire_server import WireServer
+from models.wire_server import WireServer
 
 from flowloom import Gemini, LlmRequest, LlmResponse, RetryOptions
 

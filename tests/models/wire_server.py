@@ -1,6 +1,7 @@
-"""A Gemini service on 127.0.0.1: true HTTP/1.1 and the true wire format, with answers written beforehand.
+"""A model service on 127.0.0.1: true HTTP/1.1, with answers written beforehand.
 
-It runs in a thread with an event loop of its own, so that it can serve several loops of a test one after another.
+How they look on the wire is in `gemini_wire`, `openai_wire`, `responses_wire` and `anthropic_wire`. The server runs in
+a thread with an event loop of its own, so that it can serve several loops of a test one after another.
 """
 
 from __future__ import annotations
@@ -8,6 +9,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import socket
+import struct
 import threading
 from collections.abc import Iterable, Sequence
 from concurrent.futures import Future
@@ -15,6 +18,13 @@ from dataclasses import dataclass, field
 from http import HTTPStatus
 from types import TracebackType
 from typing import Any, Literal, Self
+
+Ending = Literal["complete", "cut", "hang", "silent", "reset"]
+"""What happens behind the last piece of an answer.
+
+`cut` drops the connection before the body's end; `hang` sends no more and waits for the client to leave. There is no
+answer at all, not even a status, with `silent`, which waits as well, and `reset`, which drops the connection.
+"""
 
 
 @dataclass(frozen=True)
@@ -43,51 +53,19 @@ class Reply:
     status: int = 200
     headers: dict[str, str] = field(default_factory=dict[str, str])
     content_type: str = "application/json"
-    ending: Literal["complete", "cut", "hang"] = "complete"
-    """`cut` drops the connection before the body's end; `hang` sends no more and waits for the client to leave."""
+    ending: Ending = "complete"
 
 
-def whole(*parts: dict[str, Any], finish: str | None = "STOP", **fields: Any) -> Reply:
-    """An answer of `generateContent`."""
-    return Reply([json.dumps(answer(*parts, finish=finish, **fields)).encode()])
-
-
-def refusal(status: int, code: str, message: str = "no", *details: Any, headers: dict[str, str] | None = None) -> Reply:
-    """An error as Google reports it."""
-    return Reply([json.dumps(error(status, code, message, *details)).encode()], status=status, headers=headers or {})
-
-
-def streamed(*chunks: dict[str, Any], ending: Literal["complete", "cut", "hang"] = "complete") -> Reply:
-    """An answer of `streamGenerateContent`, one server-sent event for each chunk."""
-    return raw_stream([frame(chunk) for chunk in chunks], ending)
-
-
-def raw_stream(pieces: Iterable[bytes], ending: Literal["complete", "cut", "hang"] = "complete") -> Reply:
+def raw_stream(pieces: Iterable[bytes], ending: Ending = "complete") -> Reply:
     """A stream of these bytes, piece by piece."""
     return Reply(list(pieces), content_type="text/event-stream", ending=ending)
 
 
-def frame(data: dict[str, Any]) -> bytes:
-    """One server-sent event, as Google writes them."""
-    return b"data: " + json.dumps(data, ensure_ascii=False).encode() + b"\r\n\r\n"
-
-
-def answer(*parts: dict[str, Any], finish: str | None = None, **fields: Any) -> dict[str, Any]:
-    """A response or chunk with one candidate; further fields, given in snake case, belong to the response."""
-    candidate: dict[str, Any] = {"index": 0}
-    if parts:
-        candidate["content"] = {"role": "model", "parts": list(parts)}
-    if finish:
-        candidate["finishReason"] = finish
-    return {"candidates": [candidate], "modelVersion": "gemini-test", **fields}
-
-
-def text(value: str, **fields: Any) -> dict[str, Any]:
-    return {"text": value, **fields}
-
-
-def error(status: int, code: str, message: str = "no", *details: Any) -> dict[str, Any]:
-    return {"error": {"code": status, "status": code, "message": message, "details": list(details)}}
+def closed_port() -> int:
+    """A port of this machine where nobody listens."""
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        return taken.getsockname()[1]
 
 
 class WireServer:
@@ -107,6 +85,15 @@ class WireServer:
     @property
     def url(self) -> str:
         return f"http://127.0.0.1:{self._started.result()}"
+
+    def reply_to(self, seen: Seen) -> Reply:
+        """What is answered to a request. It runs in the thread of the server, one request at a time."""
+        return self.replies.pop(0) if self.replies else self.failure("no reply is left")
+
+    def failure(self, message: str) -> Reply:
+        """What is answered when the server itself does not know what to say."""
+        error = {"code": 500, "status": "INTERNAL", "type": "server_error", "message": message}
+        return Reply([json.dumps({"error": error}).encode()], status=500)
 
     def __enter__(self) -> Self:
         self._thread.start()
@@ -144,7 +131,10 @@ class WireServer:
         try:
             while (seen := await _read_request(reader)) is not None:
                 self.requests.append(seen)
-                reply = self.replies.pop(0) if self.replies else refusal(500, "INTERNAL", "no reply is left")
+                try:
+                    reply = self.reply_to(seen)
+                except Exception as error:  # the test then fails with this, and not for a connection that was dropped
+                    reply = self.failure(f"The test's server failed: {error!r}")
                 await self._answer(reply, reader, writer)
                 if reply.ending != "complete":
                     break
@@ -156,25 +146,37 @@ class WireServer:
                 await writer.wait_closed()
 
     async def _answer(self, reply: Reply, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        if reply.ending == "reset":
+            # To linger for no time makes the end of the connection a reset.
+            linger = struct.pack("ii", 1, 0)
+            writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, linger)
+            return
+        if reply.ending != "silent":
+            await self._send(reply, writer)
+        if reply.ending in ("hang", "silent"):
+            with contextlib.suppress(ConnectionError):
+                await reader.read(1)
+            self.client_left.set()
+        elif reply.ending == "cut":
+            writer.write_eof()
+
+    async def _send(self, reply: Reply, writer: asyncio.StreamWriter) -> None:
         headers = {"content-type": reply.content_type, "transfer-encoding": "chunked", **reply.headers}
-        lines = [
-            f"HTTP/1.1 {reply.status} {HTTPStatus(reply.status).phrase}",
-            *(f"{k}: {v}" for k, v in headers.items()),
-        ]
+        lines = [f"HTTP/1.1 {reply.status} {_phrase(reply.status)}", *(f"{k}: {v}" for k, v in headers.items())]
         writer.write("\r\n".join([*lines, "", ""]).encode())
         for piece in reply.pieces:
             writer.write(f"{len(piece):x}\r\n".encode() + piece + b"\r\n")
             await writer.drain()
         if reply.ending == "complete":
             writer.write(b"0\r\n\r\n")
-        elif reply.ending == "hang":
-            with contextlib.suppress(ConnectionError):
-                await reader.read(1)
-            self.client_left.set()
-            return
         await writer.drain()
-        if reply.ending == "cut":
-            writer.write_eof()
+
+
+def _phrase(status: int) -> str:
+    try:
+        return HTTPStatus(status).phrase
+    except ValueError:
+        return "Unknown"  # 529 is nobody's but Anthropic's
 
 
 async def _read_request(reader: asyncio.StreamReader) -> Seen | None:

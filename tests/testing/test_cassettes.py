@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 from kit import STREAMED, Chat, named_call, said, story
-from models.wire_server import WireServer, answer, streamed, whole
+from models.gemini_wire import answer, streamed, whole
+from models.wire_server import WireServer
 
 from flowloom import (
     BaseLlm,

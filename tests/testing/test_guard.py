@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 from kit import Chat, agent, call
-from models.wire_server import WireServer, text, whole
+from models.gemini_wire import text, whole
+from models.wire_server import WireServer
 
 from flowloom import Gemini, LlmAgent
 from flowloom.testing import ModelGuard, ModelRequestBlockedError, ScriptedModel

@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 import pytest
 from google.genai import types
 from kit import said
-from models.wire_server import Reply, WireServer, answer, refusal, streamed, whole
+
 
 from flowloom import (
     BaseLlm,
@@ -71,56 +71,6 @@ class TestOfflineModel(ModelSuite):
 
     def make_model(self, answers: Sequence[LlmResponse]) -> OfflineModel:
         return OfflineModel()
-
-
-class BothWays(WireServer):
-    """Gives each answer whole or in pieces, as it is asked for; refuses when none is left."""
-
-    def __init__(self, answers: Sequence[LlmResponse]) -> None:
-        super().__init__()
-        self.answers = list(answers)
-
-    async def _answer(self, reply: Reply, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        reply = refusal(400, "INVALID_ARGUMENT", "no such thing")
-        if self.answers:
-            response = self.answers.pop(0)
-            reply = in_pieces(response) if ":stream" in self.requests[-1].path else in_one(response)
-        await super()._answer(reply, reader, writer)
-
-
-def on_the_wire(model: Any) -> Any:
-    return model.model_dump(mode="json", by_alias=True, exclude_none=True)
-
-
-def in_one(response: LlmResponse) -> Reply:
-    assert response.content is not None
-    return whole(*map(on_the_wire, response.content.parts or ()), usageMetadata=on_the_wire(response.usage_metadata))
-
-
-def in_pieces(response: LlmResponse) -> Reply:
-    parts = [on_the_wire(part) for each in chunks_of(response) for part in (each.content and each.content.parts) or ()]
-    end = answer(finish="STOP", usageMetadata=on_the_wire(response.usage_metadata))
-    return streamed(*(answer(part) for part in parts), end)
-
-
-class TestGemini(ModelSuite):
-    """Over true HTTP, from a server on this machine."""
-
-    servers: dict[int, BothWays]
-
-    def make_model(self, answers: Sequence[LlmResponse]) -> Gemini:
-        server = BothWays(answers)
-        server.__enter__()
-        model = Gemini(model="gemini-2.5-flash", base_url=server.url, api_key="key")
-        self.__dict__.setdefault("servers", {})[id(model)] = server
-        return model
-
-    def make_failing_model(self) -> Gemini:
-        return self.make_model([])
-
-    async def close(self, part: Any) -> None:
-        await part.aclose()
-        self.servers.pop(id(part)).__exit__(None, None, None)
 
 
 class Model(ScriptedModel):

@@ -6,12 +6,13 @@ import asyncio
 import functools
 from collections.abc import Awaitable, Callable, Coroutine
 from inspect import isawaitable
-from typing import Any, TypeVar, cast
+from typing import Any, Concatenate, ParamSpec, TypeVar, cast
 
 GRACE_SECONDS = 0.05
 """How long a task may take to end after the part that started it was closed."""
 
 _T = TypeVar("_T")
+_Case = ParamSpec("_Case")
 _SuiteT = TypeVar("_SuiteT", bound="Suite")
 
 
@@ -47,15 +48,17 @@ class Suite:
                 await closing
 
 
-def in_loop(test: Callable[[_SuiteT], Coroutine[Any, Any, None]]) -> Callable[[_SuiteT], None]:
+def in_loop(
+    test: Callable[Concatenate[_SuiteT, _Case], Coroutine[Any, Any, None]],
+) -> Callable[Concatenate[_SuiteT, _Case], None]:
     """Make an asynchronous test method a plain one. It fails if tasks are left when its parts are closed."""
 
     @functools.wraps(test)
-    def run(suite: _SuiteT) -> None:
+    def run(suite: _SuiteT, *args: _Case.args, **kwargs: _Case.kwargs) -> None:
         async def whole() -> None:
             suite._opened = []  # pyright: ignore[reportPrivateUsage]
             try:
-                await test(suite)
+                await test(suite, *args, **kwargs)
             finally:
                 await suite.close_all()
             await assert_no_tasks("Closing the part has to end what it started.")
