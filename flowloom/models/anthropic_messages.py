@@ -15,6 +15,7 @@ from flowloom.models.sdk_answers import Json
 from flowloom.models.sdk_request import (
     Blob,
     CallingMode,
+    Conversation,
     Drop,
     blob_of,
     calling_mode,
@@ -28,7 +29,7 @@ from flowloom.models.sdk_request import (
     unsupported,
 )
 from flowloom.models.signatures import ANTHROPIC, ANTHROPIC_REDACTED, signature_of
-from flowloom.models.turns import CONTINUE, CallIds
+from flowloom.models.turns import CONTINUE
 
 _CALL_ID = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 _IMAGES = ("image/jpeg", "image/png", "image/gif", "image/webp")
@@ -58,7 +59,7 @@ def messages_body(
     """
     config = cast(Any, request.config)
     can = abilities_of(model)
-    messages = _Messages(contents, model, drop).all()
+    messages = _Messages(contents, model, drop, _CALL_ID).all()
     if not messages:
         raise ModelRequestError(f"The request to the model `{model}` has no contents but blank ones.", model=model)
     body: Json = {"model": model, "max_tokens": config.max_output_tokens or max_tokens, "messages": messages}
@@ -259,14 +260,8 @@ def _text(text: str) -> Json:
     return {"type": "text", "text": text}
 
 
-class _Messages:
+class _Messages(Conversation):
     """The messages of a conversation."""
-
-    def __init__(self, contents: list[types.Content], model: str, drop: Drop) -> None:
-        self._contents = contents
-        self._model = model
-        self._drop = drop
-        self._ids = CallIds(contents, _CALL_ID)
 
     def all(self) -> list[Json]:
         """Messages of user and model in turns, the results of calls first in those of the user."""

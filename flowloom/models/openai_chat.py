@@ -12,6 +12,7 @@ from flowloom.models.request import LlmRequest
 from flowloom.models.sdk_answers import Json
 from flowloom.models.sdk_request import (
     Blob,
+    Conversation,
     Drop,
     arguments_json,
     blob_of,
@@ -26,7 +27,6 @@ from flowloom.models.sdk_request import (
     thinking_of,
     unsupported,
 )
-from flowloom.models.turns import CallIds
 
 _CALL_ID = re.compile(r"[^\x00-\x1f]{1,40}")
 _AUDIO = {"audio/wav": "wav", "audio/x-wav": "wav", "audio/wave": "wav", "audio/mp3": "mp3", "audio/mpeg": "mp3"}
@@ -48,7 +48,7 @@ def chat_body(
     config = cast(Any, request.config)
     system = "\n\n".join(system_texts(request, model))
     messages: list[Json] = [{"role": "system", "content": system}] if system else []
-    messages += _Messages(contents, model, drop).all()
+    messages += _Messages(contents, model, drop, _CALL_ID).all()
     body: Json = {"model": model, "messages": messages}
     if stream:
         body |= {"stream": True, "stream_options": {"include_usage": True}}
@@ -144,14 +144,8 @@ def _declaration(function: Any) -> Json:
     return declared
 
 
-class _Messages:
+class _Messages(Conversation):
     """The messages of a conversation."""
-
-    def __init__(self, contents: list[types.Content], model: str, drop: Drop) -> None:
-        self._contents = contents
-        self._model = model
-        self._drop = drop
-        self._ids = CallIds(contents, _CALL_ID)
 
     def all(self) -> Iterator[Json]:
         for number, content in enumerate(self._contents):

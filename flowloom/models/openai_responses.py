@@ -17,6 +17,7 @@ from flowloom.models.request import LlmRequest
 from flowloom.models.sdk_answers import Json
 from flowloom.models.sdk_request import (
     Blob,
+    Conversation,
     Drop,
     arguments_json,
     blob_of,
@@ -32,7 +33,6 @@ from flowloom.models.sdk_request import (
     unsupported,
 )
 from flowloom.models.signatures import OPENAI, signature_of
-from flowloom.models.turns import CallIds
 
 _CALL_ID = re.compile(r"[^\x00-\x1f]{1,64}")
 
@@ -40,7 +40,11 @@ _CALL_ID = re.compile(r"[^\x00-\x1f]{1,64}")
 def responses_body(request: LlmRequest, contents: list[types.Content], model: str, *, stream: bool, drop: Drop) -> Json:
     """The JSON of a request."""
     config = cast(Any, request.config)
-    body: Json = {"model": model, "input": list(_Items(contents, model, drop).all()), "store": bool(config.store)}
+    body: Json = {
+        "model": model,
+        "input": list(_Items(contents, model, drop, _CALL_ID).all()),
+        "store": bool(config.store),
+    }
     if system := "\n\n".join(system_texts(request, model)):
         body["instructions"] = system
     if stream:
@@ -95,14 +99,8 @@ def _tools(request: LlmRequest, model: str) -> Json:
     return {"tools": tools, "tool_choice": mode}
 
 
-class _Items:
+class _Items(Conversation):
     """The items of a conversation."""
-
-    def __init__(self, contents: list[types.Content], model: str, drop: Drop) -> None:
-        self._contents = contents
-        self._model = model
-        self._drop = drop
-        self._ids = CallIds(contents, _CALL_ID)
 
     def all(self) -> Iterator[Json]:
         for number, content in enumerate(self._contents):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from enum import Enum
@@ -14,6 +15,7 @@ from pydantic import PydanticUserError, TypeAdapter
 
 from flowloom.errors import ModelRequestError, UnsupportedFeatureError
 from flowloom.models.request import LlmRequest
+from flowloom.models.turns import CallIds
 
 Treatment = Literal["sent", "flow", "dropped", "refused"]
 """What becomes of a setting: it is sent; the flow has seen to it; it is left out with a warning; it is an error."""
@@ -78,6 +80,16 @@ class Blob:
     def text(self) -> str:
         """The bytes read as text."""
         return base64.b64decode(self.base64 or "").decode(errors="replace")
+
+
+class Conversation:
+    """A conversation that an adapter writes in its provider's form; contents are legal, and only read."""
+
+    def __init__(self, contents: list[types.Content], model: str, drop: Drop, call_id: re.Pattern[str]) -> None:
+        self._contents = contents
+        self._model = model
+        self._drop = drop
+        self._ids = CallIds(contents, call_id)
 
 
 def blob_of(inline: types.Blob | None, file: types.FileData | None) -> Blob | None:
