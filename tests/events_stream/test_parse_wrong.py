@@ -182,7 +182,7 @@ def test_of_several_events_the_first_is_taken(caplog: pytest.LogCaptureFixture) 
         parse_event_sse(stream, strict=True)
 
 
-@pytest.mark.parametrize("given_data", [None, 5, object(), ["x"]], ids=repr)
+@pytest.mark.parametrize("given_data", [None, 5, object(), ["x"]], ids=lambda data: type(data).__name__)
 def test_what_is_neither_text_nor_bytes_is_none(given_data: Any) -> None:
     assert parse_event_sse(given_data) is None
 
