@@ -23,15 +23,15 @@ _HOMES = {
     "context": "CallbackContext Context DirectEffects EffectKey Effects InvocationContext Limits Observer "
     "ProcessorCall ReadonlyContext RunConfig StreamingMode ToolContext ToolThreadPoolConfig Usage observing",
     "context.hooks": "FlowCallbacks",
-    "errors": "AnswerError EventParseError EventStreamError PlaceholderError RequestNotFoundError RequestOverError UnfitAnswerError "
-    "AgentNameError AgentNotFoundError AlreadyExistsError ArtifactNotFoundError CallbackError "
-    "ChatMessageError "
-    "ConfigurationError ConfirmationRejectedError ConfirmationRequiredError ContextError DuplicateAgentError "
-    "DuplicateToolError FlowloomError Halt HistoryError IncompleteStreamError InputValidationError "
-    "LimitExceededError LlmCallsLimitExceededError MissingVariableError ModelError ModelNotConfiguredError "
+    "errors": "AgentNameError AgentNotFoundError AlreadyExistsError AnswerError ArtifactNotFoundError CallbackError "
+    "ChatMessageError ConfigurationError ConfirmationRejectedError ConfirmationRequiredError ContextError "
+    "DuplicateAgentError DuplicateToolError EventParseError EventStreamError FlowloomError Halt "
+    "HistoryError IncompleteStreamError InputValidationError LimitExceededError "
+    "LlmCallsLimitExceededError MissingVariableError ModelError ModelNotConfiguredError "
     "ModelNotFoundError ModelRateLimitError ModelRequestError ModelResponseError ModelStreamError "
-    "ModelUnavailableError NotSupportedError PipelineError ProcessorError SessionNotFoundError TemplateError "
-    "ToolArgumentsError ToolError ToolNotFoundError ToolSignatureError ToolTimeoutError "
+    "ModelUnavailableError NotSupportedError PipelineError PlaceholderError ProcessorError "
+    "RequestNotFoundError RequestOverError SessionNotFoundError TemplateError ToolArgumentsError "
+    "ToolError ToolNotFoundError ToolSignatureError ToolTimeoutError UnfitAnswerError "
     "UnsupportedFeatureError",
     "events": "Event EventActions EventCompaction LlmResponse NodeInfo ToolConfirmation",
     "events.handlers": "EventHandler create_event_handler",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import random
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, cast
@@ -10,6 +9,7 @@ from typing import Any, cast
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from flowloom.errors import ModelError
+from flowloom.events.clock import sleep
 
 
 class RetryOptions(BaseModel):
@@ -33,7 +33,7 @@ class RetryOptions(BaseModel):
     """Up to so many seconds are added at random, so that many callers do not come back at once."""
     http_status_codes: list[int] | None = None
     """Which HTTP statuses are worth another call; by default 408, 429 and 5xx."""
-    sleep: Callable[[float], Awaitable[None]] = Field(default=asyncio.sleep, exclude=True, repr=False)
+    sleep: Callable[[float], Awaitable[None]] = Field(default=sleep, exclude=True, repr=False)
     """Waits so many seconds. Replaced in tests."""
 
     def overridden_by(self, *given: Any) -> RetryOptions:

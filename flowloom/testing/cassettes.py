@@ -12,14 +12,14 @@ from google.genai import types
 from pydantic import PrivateAttr
 
 from flowloom.errors import FlowloomError, ModelError
-from flowloom.models import BaseLlm, LLMRegistry, LlmRequest, LlmResponse
-from flowloom.models.base_llm import Backend
+from flowloom.models import BaseLlm, LlmRequest, LlmResponse
 from flowloom.testing.cassette_file import Asked, CassetteError, CassetteFile, Entry, compact, error_data
 from flowloom.testing.secrets import Secrets
 from flowloom.views import RequestDiff, Section, diff
 from flowloom.views.canonical import Data, Ordinals
 from flowloom.views.sections import sections_of
 from flowloom.views.tree import Fields
+from flowloom.wrappers.wrapper import WrapperModel
 
 __all__ = ["CassetteError", "CassetteMissError", "Mode", "RecordingModel"]
 
@@ -40,7 +40,7 @@ class CassetteMissError(FlowloomError, AssertionError):
         self.diff = diff
 
 
-class RecordingModel(BaseLlm):
+class RecordingModel(WrapperModel):
     """Plays the recorded answers of a model, and records them.
 
     `inner` is the model, or its name; agents see no difference between the two. `path` is the cassette, a JSONL file
@@ -68,7 +68,6 @@ class RecordingModel(BaseLlm):
     that replaying needs no secrets. A replayed response has `<redacted NAME>`, too.
     """
 
-    inner: BaseLlm
     path: Path
     mode: Mode = "replay"
 
@@ -79,14 +78,9 @@ class RecordingModel(BaseLlm):
     """Lines that wait for the first answer of a rewrite; None once the old file is gone."""
 
     def __init__(self, inner: BaseLlm | str, path: str | Path, mode: Mode = "replay") -> None:
-        model = LLMRegistry.new_llm(inner) if isinstance(inner, str) else inner
-        super().__init__(model=model.model, inner=model, path=path, mode=mode)
+        super().__init__(inner, path=path, mode=mode)
         self._file = CassetteFile.at(self.path)
         self._start = self._file.position
-
-    @property
-    def backend(self) -> Backend | None:
-        return self.inner.backend
 
     @property
     def hosted(self) -> bool:
@@ -94,17 +88,9 @@ class RecordingModel(BaseLlm):
         return self.mode != "replay" and self.inner.hosted
 
     @property
-    def output_schema_and_tools(self) -> bool:
-        return self.inner.output_schema_and_tools
-
-    @property
-    def keeps_call_ids(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride] - a class does not know it
-        return self.inner.keeps_call_ids
-
-    @property
-    def provider_name(self) -> str | None:
-        """The provider's name for telemetry, if `inner` has one."""
-        return getattr(self.inner, "provider_name", None)
+    def missing_credentials(self) -> str | None:
+        """None in `replay`; otherwise as `inner`, which may be asked."""
+        return None if self.mode == "replay" else self.inner.missing_credentials
 
     async def generate_content_async(
         self, llm_request: LlmRequest, stream: bool = False

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from pydantic import ValidationError
-
-from flowloom.errors import ConfigurationError, bad_fields
+from flowloom.errors import ConfigurationError
 from flowloom.models.base_llm import Backend, BaseLlm
 from flowloom.models.registry import LLMRegistry
 from flowloom.models.request import LlmRequest
@@ -19,10 +17,7 @@ class WrapperModel(BaseLlm):
 
     def __init__(self, model: BaseLlm | str, **fields: Any) -> None:
         inner = resolved(model)
-        try:
-            super().__init__(model=inner.model, inner=inner, **fields)  # type: ignore[call-arg]
-        except ValidationError as error:
-            raise bad_fields(f"A `{type(self).__name__}`", type(self).model_fields, error) from error
+        super().__init__(model=inner.model, inner=inner, **fields)
 
     @property
     def backend(self) -> Backend | None:
