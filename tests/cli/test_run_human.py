@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import os
 import signal
 import subprocess
 import time
@@ -225,14 +226,15 @@ def test_a_request_that_timed_out_takes_no_line(tmp_path: Path) -> None:
     )
     command = [*COMMAND, "run", str(agent), "-m", "hello"]
     pipe = subprocess.PIPE
-    with subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe, text=True, env=environment()) as process:
+    with subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe, env=environment()) as process:
         assert process.stdout is not None
-        while "model of next now" not in process.stdout.readline():
-            pass
-        out, err = process.communicate("Hi.\n", timeout=30)
+        seen = b""
+        while not seen.endswith(b"model of next> "):
+            seen += os.read(process.stdout.fileno(), 65536)
+        out, err = process.communicate(b"Hi.\n", timeout=30)
     assert process.returncode == 0
-    assert "No answer is needed any longer: timed out." in err
-    assert out.splitlines() == ["model of next> Hi.", "next: Hi."]
+    assert b"No answer is needed any longer: timed out." in err
+    assert out.splitlines() == [b"Hi.", b"next: Hi."]
 
 
 def test_an_interrupt_while_the_model_is_asked_stops_the_turn(shepherd: Path, tmp_path: Path) -> None:
