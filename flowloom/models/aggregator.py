@@ -117,6 +117,8 @@ class StreamingAggregator:
         parts = [part for part in self._parts if part is not None]
         values = self._kept.copy()
         values["turn_complete"] = self._turn_complete
+        if parts and values.get("error_code") == values.get("finish_reason"):
+            values["error_code"] = values["error_message"] = None  # beside content, a reason to finish is no error
         if parts or not values.get("error_code"):
             values["content"] = types.Content(role="model", parts=parts)
         if self._logprobs:

@@ -57,6 +57,8 @@ class Answer(ABC, Generic[_Chunk]):
                 raise self._failure
         if self._stream and self._empty:
             raise empty_stream(self._model)
+        if self._stream and not self._finished:
+            raise broken_stream(self._model, "it ended without a reason for its end")
         return None
 
     async def aclose(self) -> None:

@@ -34,6 +34,8 @@ class GeminiAnswer(Answer[types.GenerateContentResponse]):
         if chunk.candidates and chunk.candidates[0].finish_reason is not None:
             self._finished = True
             self._note_continuation(chunk.candidates[0])
+        if chunk.prompt_feedback is not None and chunk.prompt_feedback.block_reason is not None:
+            self._finished = True
         return [chunk]
 
     def _note_continuation(self, candidate: types.Candidate) -> None:

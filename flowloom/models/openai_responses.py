@@ -107,7 +107,14 @@ class _Items(Conversation):
             of_role = self._of_model if content.role == "model" else self._of_user
             yield from of_role(number, content.parts or [])
 
-    def _of_model(self, number: int, parts: list[types.Part]) -> Iterator[Json]:
+    def _of_model(self, number: int, parts: list[types.Part]) -> list[Json]:
+        """The items of a turn of the model's; a thought that nothing came of is refused, and left out."""
+        items = list(self._items_of_model(number, parts))
+        while items and items[-1]["type"] == "reasoning":
+            items.pop()
+        return items
+
+    def _items_of_model(self, number: int, parts: list[types.Part]) -> Iterator[Json]:
         for n, part in enumerate(parts):
             call = part.function_call
             text = part.text or code_text(part)

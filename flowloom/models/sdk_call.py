@@ -8,7 +8,7 @@ from typing import Any, Protocol, cast
 from flowloom.errors import FlowloomError, ModelError
 from flowloom.events.response import LlmResponse
 from flowloom.models.answers import Answer
-from flowloom.models.failures import broken_stream, retry_after, status_error, transport_error
+from flowloom.models.failures import retry_after, status_error, transport_error
 from flowloom.models.http import httpx
 from flowloom.models.retry import RetryOptions
 
@@ -107,11 +107,7 @@ class _SdkAnswer(Answer[LlmResponse]):
     async def read_responses(self) -> list[LlmResponse]:
         """What arrived next, one response or more; the complete one at the end."""
         responses = await self.read()
-        if responses is not None:
-            return responses
-        if not self._finished:
-            raise broken_stream(self._model, "it ended without a reason for its end")
-        return [self._reader.close()]
+        return [self._reader.close()] if responses is None else responses
 
     def _take(self, data: dict[str, Any]) -> list[LlmResponse]:
         if not self._stream:

@@ -73,21 +73,32 @@ class CallIds:
 
 def _with_all_calls_answered(contents: list[types.Content]) -> list[types.Content]:
     legal: list[types.Content] = []
-    replaced: dict[int, types.Content] = {}
+    changed = False
+    written = 0  # contents up to here stand in `legal`, as they are or in one that answers a call
     for index, content in enumerate(contents):
-        legal.append(replaced.get(index, content))
+        if index < written:
+            continue
+        legal.append(content)
+        written = index + 1
         calls = [part.function_call for part in content.parts or () if part.function_call is not None]
         if not calls:
             continue
         behind = _answers_behind(contents, index)
         found = _pair(calls, [part for answers in behind for part in answers])
-        if all(found):
+        if len(behind) == 1 and all(found):
             continue
-        if behind:
-            replaced[index + 1] = _completed(contents[index + 1], calls, found)
-        else:
-            legal.append(content_of("user", [_no_result(call) for call in calls]))
-    return legal if len(legal) != len(contents) or replaced else contents
+        changed = True
+        written += len(behind)
+        answers = _joined(contents[index + 1 : written]) if behind else content_of("user", [])
+        legal.append(answers if all(found) else _completed(answers, calls, found))
+    return legal if changed else contents
+
+
+def _joined(contents: list[types.Content]) -> types.Content:
+    """Several contents as one: all results of a turn's calls have to come together."""
+    joined = shallow_copy(contents[0])
+    joined.parts = [part for content in contents for part in content.parts or ()]
+    return joined
 
 
 def _answers_behind(contents: list[types.Content], index: int) -> list[list[types.Part]]:

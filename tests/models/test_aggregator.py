@@ -276,11 +276,21 @@ def test_an_error_stays_when_harmless_chunks_follow() -> None:
     assert complete.content is None
 
 
-def test_an_error_after_content_keeps_the_content() -> None:
+def test_a_finish_reason_after_content_is_no_error() -> None:
+    """As it would be none had all come at once."""
     complete = run(chunk(Part(text="a")), chunk(finish="SAFETY", finish_message="no"))[1]
     assert complete.text == "a"
-    assert complete.error_code == "SAFETY"
+    assert (complete.error_code, complete.error_message) == (None, None)
     assert complete.finish_reason is types.FinishReason.SAFETY
+
+
+def test_an_error_after_content_keeps_the_content() -> None:
+    aggregator = StreamingAggregator()
+    aggregator.feed(chunk(Part(text="a")))
+    aggregator.feed_response(LlmResponse(error_code="E", error_message="no"))
+    complete = aggregator.close()
+    assert complete is not None
+    assert (complete.text, complete.error_code, complete.error_message) == ("a", "E", "no")
 
 
 def test_the_latest_error_wins_with_its_own_message() -> None:
