@@ -2,30 +2,29 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from math import prod
 from pathlib import Path
 from typing import Any, ClassVar
 
 import pytest
-from google.genai import types
-from kit import said
-
 
 from flowloom import (
     BaseLlm,
-    Gemini,
-    LlmRequest,
+    ConfigurationError,
     LlmResponse,
-    ModelError,
     ModelRequestError,
     ModelUnavailableError,
     OfflineModel,
 )
-from flowloom.models.contents import SharedContents
-from flowloom.testing import FunctionModel, RecordingModel, ScriptedModel, chunks_of
+from flowloom.testing import FunctionModel, RecordingModel, ScriptedModel
 from flowloom.testing.suites import ModelSuite
+from flowloom.testing.suites.model_answers import TEXT
+from flowloom.testing.suites.model_faults import Fault
 
+from . import dishonest_models as dishonest
+from .dishonest_models import Model
 from .rules import breaks, rules_of
 
 
@@ -73,159 +72,71 @@ class TestOfflineModel(ModelSuite):
         return OfflineModel()
 
 
-class Model(ScriptedModel):
-    """An honest model, as a base for dishonest ones."""
+@dataclass(frozen=True)
+class Broken:
+    """A model that breaks a rule, and the case of the rule that finds it."""
 
-    stream_chunks: bool = True
-
-    async def responses(self, request: LlmRequest, stream: bool) -> list[LlmResponse]:
-        return [each async for each in ScriptedModel.generate_content_async(self, request, stream)]
-
-    async def generate_content_async(
-        self, llm_request: LlmRequest, stream: bool = False
-    ) -> AsyncGenerator[LlmResponse, None]:
-        for response in await self.responses(llm_request, stream):
-            yield response
+    model: type[Model]
+    case: dict[str, Any] = field(default_factory=dict[str, Any])
 
 
-class AlwaysStreams(Model):
-    async def responses(self, request: LlmRequest, stream: bool) -> list[LlmResponse]:
-        return await super().responses(request, True)
+def broken(model: type[Model], **case: Any) -> Broken:
+    return Broken(model, case)
 
 
-class NeverCompletes(Model):
-    async def responses(self, request: LlmRequest, stream: bool) -> list[LlmResponse]:
-        return [
-            each.model_copy(update={"partial": stream or None}) for each in await super().responses(request, stream)
-        ]
-
-
-class CompletesWithoutText(Model):
-    async def responses(self, request: LlmRequest, stream: bool) -> list[LlmResponse]:
-        *partials, complete = await super().responses(request, stream)
-        return [*partials, complete.model_copy(update={"content": said()}) if stream else complete]
-
-
-class RepeatsItself(Model):
-    async def responses(self, request: LlmRequest, stream: bool) -> list[LlmResponse]:
-        *partials, complete = await super().responses(request, stream)
-        return [*partials, *partials, complete]
-
-
-class MakesIdsTwice(Model):
-    async def responses(self, request: LlmRequest, stream: bool) -> list[LlmResponse]:
-        *partials, complete = [each.model_copy(deep=True) for each in await super().responses(request, stream)]
-        for each in partials:
-            for call in each.get_function_calls():
-                call.id = "another"
-        return [*partials, complete]
-
-
-class HasOneId(Model):
-    async def responses(self, request: LlmRequest, stream: bool) -> list[LlmResponse]:
-        copies = [each.model_copy(deep=True) for each in await super().responses(request, stream)]
-        for each in copies:
-            for call in each.get_function_calls():
-                call.id = "call"
-        return copies
-
-
-class IsSilentOnNothing(Model):
-    async def responses(self, request: LlmRequest, stream: bool) -> list[LlmResponse]:
-        found = await super().responses(request, stream)
-        return found if found[-1].content and found[-1].content.parts else []
-
-
-class AddsToTheRequest(Model):
-    async def responses(self, request: LlmRequest, stream: bool) -> list[LlmResponse]:
-        request.append_instructions("Be brief.")
-        return await super().responses(request, stream)
-
-
-class AddsToTheHistory(Model):
-    async def responses(self, request: LlmRequest, stream: bool) -> list[LlmResponse]:
-        if isinstance(request.contents, SharedContents):
-            request.contents.plain()[-1].parts = [types.Part(text="And be brief.")]
-        return await super().responses(request, stream)
-
-
-class RemembersTheLast(Model):
-    last: str = ""
-
-    async def responses(self, request: LlmRequest, stream: bool) -> list[LlmResponse]:
-        *partials, complete = await super().responses(request, stream)
-        self.last += complete.text
-        return [*partials, complete.model_copy(update={"content": said(self.last)})]
-
-
-class HasOneBuffer(Model):
-    text: str = ""
-
-    async def generate_content_async(
-        self, llm_request: LlmRequest, stream: bool = False
-    ) -> AsyncGenerator[LlmResponse, None]:
-        self.text = ""
-        for response in await self.responses(llm_request, stream):
-            await asyncio.sleep(0)
-            self.text += response.text if response.partial else ""
-            yield response if response.partial else response.model_copy(update={"content": said(self.text)})
-
-
-RUNNING: set[asyncio.Task[None]] = set()
-
-
-class LeavesATask(Model):
-    async def generate_content_async(
-        self, llm_request: LlmRequest, stream: bool = False
-    ) -> AsyncGenerator[LlmResponse, None]:
-        task = asyncio.create_task(asyncio.sleep(60))
-        RUNNING.add(task)
-        task.add_done_callback(RUNNING.discard)
-        for response in await self.responses(llm_request, stream):
-            yield response
-
-
-class LeavesATaskWhenLeft(Model):
-    async def generate_content_async(
-        self, llm_request: LlmRequest, stream: bool = False
-    ) -> AsyncGenerator[LlmResponse, None]:
-        task = asyncio.create_task(asyncio.sleep(60))
-        for response in await self.responses(llm_request, stream):
-            yield response
-        task.cancel()
-
-
-class RaisesAnything(Model):
-    async def responses(self, request: LlmRequest, stream: bool) -> list[LlmResponse]:
-        try:
-            return await super().responses(request, stream)
-        except ModelError:
-            raise RuntimeError("It did not work.") from None
-
-
-class NamesNoModels(Model):
-    @classmethod
-    def supported_models(cls) -> list[str]:
-        return ["gemini-("]
-
-
-BROKEN: dict[str, type[Model]] = {
-    "an_unstreamed_call_gives_one_complete_response": AlwaysStreams,
-    "a_streamed_call_ends_with_one_complete_response": NeverCompletes,
-    "a_stream_ends_as_the_unstreamed_answer_is": CompletesWithoutText,
-    "partial_texts_join_to_the_complete_text": RepeatsItself,
-    "calls_have_one_id_in_partial_and_complete_responses": MakesIdsTwice,
-    "calls_in_one_answer_have_different_ids": HasOneId,
-    "an_empty_answer_is_a_response_too": IsSilentOnNothing,
-    "the_request_is_not_changed": AddsToTheRequest,
-    "shared_contents_are_accepted_and_not_changed": AddsToTheHistory,
-    "calls_one_after_another_get_their_own_answers": RemembersTheLast,
-    "concurrent_calls_do_not_mix": HasOneBuffer,
-    "a_stream_that_is_left_leaves_nothing": LeavesATaskWhenLeft,
-    "a_call_leaves_nothing": LeavesATask,
-    "failures_are_model_errors": RaisesAnything,
-    "supported_models_are_regular_expressions": NamesNoModels,
+BROKEN: dict[str, Broken] = {
+    "an_unstreamed_call_gives_one_complete_response": broken(dishonest.AlwaysStreams, answer="long_text"),
+    "a_streamed_call_ends_with_one_complete_response": broken(dishonest.NeverCompletes, answer="text"),
+    "the_answer_is_the_backends": broken(dishonest.HasOnlyFloats, answer="number_arguments", stream=False),
+    "a_stream_ends_as_the_unstreamed_answer_is": broken(dishonest.CompletesWithoutText, answer="text"),
+    "partial_texts_join_to_the_complete_text": broken(dishonest.RepeatsItself, answer="odd_text"),
+    "calls_have_one_id_in_partial_and_complete_responses": broken(dishonest.MakesIdsTwice, answer="call"),
+    "calls_in_one_answer_have_different_ids": broken(dishonest.HasOneId, stream=True),
+    "an_empty_answer_is_a_response_too": broken(dishonest.IsSilentOnNothing, stream=False),
+    "an_answer_can_be_sent_back": broken(dishonest.ForgetsWhatItSaid, answer="text_and_call", stream=True),
+    "a_request_is_answered": broken(dishonest.Forgets, kind="system_text", stream=False),
+    "the_request_is_not_changed": broken(dishonest.AddsToTheRequest, kind="history", stream=True),
+    "shared_contents_are_accepted_and_not_changed": broken(dishonest.AddsToTheHistory, stream=False),
+    "calls_one_after_another_get_their_own_answers": broken(dishonest.RemembersTheLast, stream=True),
+    "concurrent_calls_do_not_mix": broken(dishonest.HasOneBuffer, stream=True),
+    "a_stream_that_is_left_leaves_nothing": broken(dishonest.LeavesATaskWhenLeft),
+    "a_call_that_is_cancelled_leaves_nothing": broken(dishonest.LeavesATaskWhenCancelled, stream=False),
+    "a_call_leaves_nothing": broken(dishonest.LeavesATask, stream=True),
+    "failures_are_model_errors": broken(dishonest.RaisesAnything, stream=False),
+    "faults_are_typed_errors": broken(dishonest.RaisesTheLibrarysError, fault="reset_before_an_answer", stream=True),
+    "a_model_can_be_asked_again_after_a_fault": broken(dishonest.NeverRecovers, fault="refused_503", stream=False),
+    "what_came_before_a_fault_is_given_once": broken(dishonest.TriesAgainUnseen, fault="error_inside"),
+    "supported_models_are_regular_expressions": broken(dishonest.NamesNoModels),
 }
+FURTHER: list[tuple[str, Broken]] = [
+    ("the_answer_is_the_backends", broken(dishonest.ForgetsTheCache, answer="cached_tokens", stream=True)),
+    ("the_answer_is_the_backends", broken(dishonest.PutsThoughtsFirst, answer="thoughts_in_between", stream=True)),
+    ("the_answer_is_the_backends", broken(dishonest.LosesSignatures, answer="signed_thought", stream=False)),
+    ("the_answer_is_the_backends", broken(dishonest.LosesLogprobs, answer="logprobs", stream=False)),
+    ("the_answer_is_the_backends", broken(dishonest.LosesCitations, answer="citation", stream=True)),
+    ("the_answer_is_the_backends", broken(dishonest.TakesAllForTheEnd, answer="cut_off", stream=True)),
+    ("an_answer_can_be_sent_back", broken(dishonest.LosesSignatures, answer="hidden_thought", stream=False)),
+    ("a_request_is_answered", broken(dishonest.TurnsRoundResults, kind="several_results", stream=True)),
+    ("a_request_is_answered", broken(dishonest.SendsNothing, kind="history", stream=False)),
+    ("a_request_is_answered", broken(dishonest.RefusesSystemTexts, kind="system_text", stream=True)),
+    ("a_request_is_answered", broken(dishonest.RefusesAnything, kind="seed", stream=True)),
+    ("a_request_is_answered", broken(dishonest.RefusesTooLate, kind="seed", stream=False)),
+    ("a_request_is_answered", broken(dishonest.Breaks, kind="seed", stream=False)),
+    ("faults_are_typed_errors", broken(dishonest.RaisesTheWrongError, fault="refused_429", stream=False)),
+    ("faults_are_typed_errors", broken(dishonest.SaysNothing, fault="refused_400", stream=False)),
+    ("faults_are_typed_errors", broken(dishonest.NamesNoStatus, fault="refused_529", stream=True)),
+    ("faults_are_typed_errors", broken(dishonest.IsNeverToBeRetried, fault="refused_500", stream=True)),
+    ("faults_are_typed_errors", broken(dishonest.ForgetsThePause, fault="refused_429_for_7_seconds", stream=False)),
+    ("faults_are_typed_errors", broken(dishonest.HidesTheCause, fault="unreachable", stream=True)),
+    ("faults_are_typed_errors", broken(dishonest.SwallowsFaults, fault="ended_after_a_chunk", stream=True)),
+    ("faults_are_typed_errors", broken(dishonest.GivesHalfOfAWhole, fault="malformed_json", stream=False)),
+    ("what_came_before_a_fault_is_given_once", broken(dishonest.HoldsBack, fault="silent_after_a_chunk")),
+    ("what_came_before_a_fault_is_given_once", broken(dishonest.CompletesWhatBroke, fault="not_json")),
+]
+ALL = [*BROKEN.items(), *FURTHER]
+each_broken_model = pytest.mark.parametrize(
+    ("rule", "wrong"), ALL, ids=[f"{rule}-{wrong.model.__name__}" for rule, wrong in ALL]
+)
 
 
 class Suite(ModelSuite):
@@ -237,26 +148,46 @@ class Suite(ModelSuite):
     def make_failing_model(self) -> BaseLlm:
         return self.model([ModelRequestError("No.")])
 
+    def make_faulty_model(self, fault: Fault) -> BaseLlm:
+        return self.model([TEXT], fault=fault)
 
-def broken_suite(rule: str) -> type[Suite]:
-    class Broken(Suite):
-        model = BROKEN[rule]
-
-    return Broken
-
-
-@pytest.mark.parametrize("rule", BROKEN)
-def test_a_model_that_breaks_a_rule_is_found(rule: str) -> None:
-    breaks(broken_suite(rule), rule)
+    def sent(self, model: BaseLlm) -> list[Any]:
+        assert isinstance(model, Model)
+        return model.bodies
 
 
-@pytest.mark.parametrize("rule", BROKEN)
-def test_the_model_that_the_broken_ones_derive_from_keeps_all_rules(rule: str) -> None:
-    getattr(Suite(), f"test_{rule}")()
+class TestHonestModel(Suite):
+    """All hooks are defined, and nothing is skipped."""
+
+
+@each_broken_model
+def test_a_model_that_breaks_a_rule_is_found(rule: str, wrong: Broken) -> None:
+    class BrokenSuite(Suite):
+        model = wrong.model
+
+    breaks(BrokenSuite, rule, **wrong.case)
+
+
+@each_broken_model
+def test_the_model_that_the_broken_ones_derive_from_keeps_all_rules(rule: str, wrong: Broken) -> None:
+    getattr(Suite(), f"test_{rule}")(**wrong.case)
 
 
 def test_every_rule_is_shown_to_fail() -> None:
     assert rules_of(ModelSuite) == BROKEN.keys()
+
+
+def test_there_are_many_cases_each_once_unary_and_once_streamed() -> None:
+    cases = 0
+    for rule in rules_of(ModelSuite):
+        marks: list[pytest.Mark] = getattr(getattr(ModelSuite, f"test_{rule}"), "pytestmark", [])
+        sizes = {mark.args[0]: len(mark.args[1]) for mark in marks if mark.name == "parametrize"}
+        if sizes.pop("stream", 0) == 2:
+            cases += prod(sizes.values())
+    assert cases >= 200
+
+
+# -- what is left out ------------------------------------------------------------------------------
 
 
 def test_an_answer_other_than_the_backends_is_found() -> None:
@@ -264,7 +195,7 @@ def test_an_answer_other_than_the_backends_is_found() -> None:
         def make_model(self, answers: Sequence[LlmResponse]) -> FunctionModel:
             return FunctionModel(lambda request: "Something else.")
 
-    breaks(Deaf, "an_unstreamed_call_gives_one_complete_response")
+    breaks(Deaf, "the_answer_is_the_backends", answer="text", stream=False)
 
 
 def test_a_model_that_answers_at_random_is_compared_with_itself() -> None:
@@ -275,12 +206,55 @@ def test_a_model_that_answers_at_random_is_compared_with_itself() -> None:
             count = iter(range(100))
             return FunctionModel(lambda request: f"Answer {next(count)}.")
 
-    breaks(Moody, "calls_one_after_another_get_their_own_answers")
+    breaks(Moody, "calls_one_after_another_get_their_own_answers", stream=False)
 
 
-def test_failures_are_left_out_without_a_failing_model() -> None:
-    with pytest.raises(pytest.skip.Exception, match="make_failing_model"):
-        TestScriptedModelThatDoesNotStream().test_failures_are_model_errors()
+@pytest.mark.parametrize(
+    ("rule", "case", "why"),
+    [
+        ("failures_are_model_errors", {}, "make_failing_model"),
+        ("faults_are_typed_errors", {"fault": "silent"}, "make_faulty_model"),
+    ],
+)
+def test_failures_are_left_out_without_a_model_that_fails(rule: str, case: dict[str, Any], why: str) -> None:
+    with pytest.raises(pytest.skip.Exception, match=why):
+        getattr(TestScriptedModelThatDoesNotStream(), f"test_{rule}")(**case, stream=False)
+
+
+def test_what_the_backend_lacks_is_left_out() -> None:
+    class Plain(Suite):
+        lacks = frozenset({"citation", "seed", "silent"})
+        thoughts = False
+
+    for rule, case in (
+        ("the_answer_is_the_backends", {"answer": "citation"}),
+        ("the_answer_is_the_backends", {"answer": "thought"}),
+        ("a_request_is_answered", {"kind": "seed"}),
+        ("faults_are_typed_errors", {"fault": "silent"}),
+    ):
+        with pytest.raises(pytest.skip.Exception, match="the backend has no"):
+            getattr(Plain(), f"test_{rule}")(**case, stream=True)
+
+
+def test_what_a_backend_lacks_has_to_be_a_case() -> None:
+    with pytest.raises(ConfigurationError, match=r"`sead`, no case; the closest is `seed`"):
+
+        class _Wrong(ModelSuite):
+            lacks = frozenset({"sead"})
+
+
+def test_a_feature_may_be_left_out_with_a_warning() -> None:
+    class Warns(Model):
+        def send(self, request: Any) -> None:
+            self._leave_out("config.seed")
+            body = dishonest.body_of(request)
+            body["config"].pop("seed", None)
+            self.bodies.append(body)
+
+    class Warned(Suite):
+        model = Warns
+
+    Warned().test_a_request_is_answered(kind="seed", stream=False)
 
 
 def test_a_failure_that_says_nothing_is_found() -> None:
@@ -291,4 +265,4 @@ def test_a_failure_that_says_nothing_is_found() -> None:
         def make_failing_model(self) -> Model:
             return Model([ModelRequestError("")])
 
-    breaks(Mute, "failures_are_model_errors")
+    breaks(Mute, "failures_are_model_errors", stream=True)

@@ -103,6 +103,13 @@ ANSWERS: dict[str, LlmResponse] = {
     "signed_thought": answer(thought("Let me think.", SIGNATURE), text_part("Sunny.")),
     "hidden_thought": answer(thought("", SIGNATURE), text_part("Sunny.")),
     "thought_and_call": answer(thought("I have to look.", SIGNATURE), call("call-1", "weather", **_ROME)),
+    "signed_text": answer(types.Part(text="Sunny.", thought_signature=SIGNATURE)),
+    "signed_call": answer(
+        types.Part(
+            function_call=types.FunctionCall(id="call-1", name="weather", args=_ROME), thought_signature=SIGNATURE
+        ),
+        call("call-2", "weather", city="Oslo"),
+    ),
     "thoughts_in_between": answer(
         thought("First this.", SIGNATURE), text_part("Sunny."), thought("Then that.", SIGNATURE), text_part("Warm.")
     ),
