@@ -122,14 +122,18 @@ async def test_names_are_looked_up() -> None:
         lambda error: error.status == 418,
         [ValueError, lambda error: "tea" in str(error)],
     ],
-    ids=repr,
+    ids=["a status", "statuses", "a type", "types", "a code", "a predicate", "a type or a predicate"],
 )
 async def test_the_failures_may_be_named(on: Any) -> None:
     error = ModelRequestError("Only tea.", status=418, code="TEAPOT")
     assert await told(pair(error, on=on)) == "From b."
 
 
-@pytest.mark.parametrize("on", [429, ModelRateLimitError, "QUOTA", lambda error: False, []], ids=repr)
+@pytest.mark.parametrize(
+    "on",
+    [429, ModelRateLimitError, "QUOTA", lambda error: False, []],
+    ids=["status", "type", "code", "predicate", "none"],
+)
 async def test_only_the_failures_that_are_named_count(on: Any) -> None:
     with pytest.raises(ModelUnavailableError):
         await responses(pair(ModelUnavailableError("Down.", status=503), on=on))

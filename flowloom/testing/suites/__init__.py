@@ -5,8 +5,9 @@ They need pytest (`pip install "flowloom[test]"`), and no plugin for asynchronou
 """
 
 from flowloom.testing.suites.model import ModelSuite
+from flowloom.testing.suites.model_faults import Fault
 from flowloom.testing.suites.processor import ProcessorSuite
 from flowloom.testing.suites.session_service import SessionServiceSuite
 from flowloom.testing.suites.toolset import ToolsetSuite
 
-__all__ = ["ModelSuite", "ProcessorSuite", "SessionServiceSuite", "ToolsetSuite"]
+__all__ = ["Fault", "ModelSuite", "ProcessorSuite", "SessionServiceSuite", "ToolsetSuite"]

@@ -118,7 +118,7 @@ class AnswerRules(ModelPlace):
     @in_loop
     async def test_an_answer_can_be_sent_back(self, answer: str, stream: bool) -> None:
         """An answer can be the history of the next request: the backend takes it, and gets its texts, calls and
-        signatures as it gave them."""
+        signatures as it gave them. A thought that was cut off, and nothing came of, may stay behind."""
         model = await self._model(self._answer(answer), TEXT)
         first = (await self._all(model, stream, _asking(answer)))[-1]
         given = _asking(answer)
@@ -134,6 +134,8 @@ class AnswerRules(ModelPlace):
             self._assert_sent_back(answer, parts_of(ANSWERS[answer]), bodies[-1])
 
     def _assert_sent_back(self, answer: str, parts: list[types.Part], body: Any) -> None:
+        if all(part.thought for part in parts):
+            return
         for part in parts:
             call = part.function_call
             needles: list[Needle] = []
