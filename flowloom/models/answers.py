@@ -9,15 +9,19 @@ import asyncio
 from abc import ABC, abstractmethod
 from typing import Any, Generic, TypeVar, cast
 
-import pydantic_core
-
 from flowloom.errors import FlowloomError
+from flowloom.events.event_json import read_json
 from flowloom.events.sse_decoder import SseDecoder
 from flowloom.models.failures import broken_stream, empty_stream, stream_error, transport_error, unreadable
 from flowloom.models.http import httpx
 
 _Chunk = TypeVar("_Chunk")
 _DONE = b"[DONE]"
+_ERROR = b"error:"  # before JSON, where a field of an event should stand
+_PATIENCE = 1.0
+"""Seconds that a connection has to end in, once the provider has said that it is done."""
+READING_ERRORS = (TypeError, ValueError, LookupError, AttributeError)
+"""What code raises that reads JSON of another form than it expects."""
 
 
 class Answer(ABC, Generic[_Chunk]):
@@ -33,6 +37,7 @@ class Answer(ABC, Generic[_Chunk]):
         self._empty = True
         self._ended = False
         self._drained = False
+        self._done = False
         self._finished = False
         """Whether the provider has said that the answer is at its end; nothing is missing then."""
 
@@ -79,7 +84,8 @@ class Answer(ABC, Generic[_Chunk]):
                 body = await self._response.aread()
                 self._drained = True
                 return [body]
-            received = await anext(self._bytes, None)
+            async with asyncio.timeout(_PATIENCE if self._done else None):
+                received = await anext(self._bytes, None)
         except Exception as error:
             self._ended = True
             if self._finished:
@@ -95,7 +101,7 @@ class Answer(ABC, Generic[_Chunk]):
         chunks: list[_Chunk] = []
         for payload in payloads:
             if payload.strip() == _DONE:
-                self._finished = True
+                self._finished = self._done = True
                 continue
             try:
                 chunks += self._parse_one(payload)
@@ -108,7 +114,7 @@ class Answer(ABC, Generic[_Chunk]):
     def _parse_one(self, payload: bytes) -> list[_Chunk]:
         self._empty = False
         try:
-            data: Any = pydantic_core.from_json(payload)
+            data = read_json(payload.removeprefix(_ERROR), strict=False)
         except ValueError as error:
             if self._stream and self._ended:
                 raise broken_stream(self._model, "its last event is not whole") from error
@@ -119,5 +125,5 @@ class Answer(ABC, Generic[_Chunk]):
             return self._take(cast(dict[str, Any], data))
         except FlowloomError:
             raise
-        except (TypeError, ValueError, LookupError, AttributeError) as error:
+        except READING_ERRORS as error:
             raise unreadable(error, self._model) from error

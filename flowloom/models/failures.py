@@ -24,6 +24,8 @@ TIMEOUT = "TIMEOUT"
 CONNECTION = "CONNECTION"
 """`code` of an error whose cause is the network, or a connection that broke."""
 
+# Refusals that come as 429, and that waiting does not mend.
+_LASTING = ("insufficient_quota", "billing_hard_limit_reached", "billing_error")
 _TRANSIENT = {HTTPStatus.REQUEST_TIMEOUT, HTTPStatus.TOO_MANY_REQUESTS}
 
 
@@ -37,7 +39,7 @@ def status_error(
         model=model,
         status=status,
         code=code,
-        retryable=is_transient(status),
+        retryable=is_transient(status) and code not in _LASTING,
         retry_after=retry_after,
     )
 
@@ -50,7 +52,7 @@ def reported_in_stream(status: int | None, code: str | None, message: str | None
         model=model,
         status=status,
         code=code,
-        retryable=is_transient(status),
+        retryable=is_transient(status) and code not in _LASTING,
     )
 
 
@@ -62,6 +64,12 @@ def transport_error(error: Exception, model: str) -> FlowloomError:
         return unavailable(error, model, f"The model `{model}`", timed_out=is_timeout(error))
     if isinstance(error, DECODING_ERRORS):
         return ModelResponseError(f"The answer of the model `{model}` could not be read: {error}", model=model)
+    if is_local(error):
+        return ModelRequestError(
+            f"The request to the model `{model}` could not be made: a header, such as the one with the key, or the "
+            f"address is not of a form that HTTP allows ({type(error).__name__}).",
+            model=model,
+        )
     return ModelRequestError(f"The request to the model `{model}` could not be made: {named(error)}", model=model)
 
 
@@ -120,6 +128,16 @@ def is_timeout(error: BaseException) -> bool:
 def is_network(error: BaseException) -> bool:
     """Whether the network failed, and not the request."""
     return isinstance(error, NETWORK_ERRORS) and not isinstance(error, LOCAL_ERRORS)
+
+
+def is_local(error: BaseException) -> bool:
+    """Whether the request cannot be written as HTTP. What the library says of it may show a key."""
+    return isinstance(error, (*LOCAL_ERRORS, UnicodeEncodeError))
+
+
+def is_known(error: BaseException) -> bool:
+    """Whether an error is the HTTP library's own, and not something that wraps one."""
+    return is_network(error) or is_local(error) or isinstance(error, DECODING_ERRORS)
 
 
 def retry_after(headers: Any) -> float | None:

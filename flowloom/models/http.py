@@ -118,7 +118,7 @@ class LoopClient(httpx.AsyncClient):
         held = self._held.get(loop)
         if held is not None and not held[0].is_closed:
             return held[0]
-        for other in [other for other in self._held if other.is_closed()]:
+        for other in [other for other in list(self._held) if other.is_closed()]:
             self._held.pop(other, None)
         self._arguments.setdefault("verify", default_tls())
         client = httpx.AsyncClient(**self._arguments)

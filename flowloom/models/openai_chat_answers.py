@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, cast
+from typing import Any, NoReturn
 
 from google.genai import types
 
 from flowloom.errors import ModelResponseError
-from flowloom.events.parts import call_part, call_piece, content_of, text_part
+from flowloom.events.parts import call_piece, content_of
 from flowloom.events.response import LlmResponse
 from flowloom.models.aggregator import StreamingAggregator
 from flowloom.models.failures import reported_in_stream, status_error
-from flowloom.models.partial_args import arguments_of
 from flowloom.models.sdk_answers import (
     Json,
     called,
@@ -26,7 +25,10 @@ from flowloom.models.sdk_answers import (
 )
 from flowloom.models.sdk_call import reported, status_of
 from flowloom.models.sdk_request import json_text
+from flowloom.models.signatures import CHAT, signed
 
+THOUGHT_FIELDS = ("reasoning_content", "reasoning")
+"""Where servers that let one see thoughts write them."""
 _FINISH = {
     "stop": types.FinishReason.STOP,
     "tool_calls": types.FinishReason.STOP,
@@ -36,17 +38,31 @@ _FINISH = {
 }
 
 
-class ChatReader:
-    """Reads the answers of chat completions; see `AnswerReader`."""
+class _Call:
+    """A call that streams: its id, its name, and the id that the wire gave it, if any."""
 
-    def __init__(self, model: str) -> None:
+    __slots__ = ("call_id", "name", "wire_id")
+
+    def __init__(self, call_id: str, name: str, wire_id: str) -> None:
+        self.call_id = call_id
+        self.name = name
+        self.wire_id = wire_id
+
+
+class ChatReader:
+    """Reads the answers of chat completions; see `AnswerReader`. `server` is who thinks, if that has to be known."""
+
+    def __init__(self, model: str, server: str = "") -> None:
         self._model = model
+        self._server = server
         self._aggregator = StreamingAggregator()
         self._finish: str | None = None
         self._refused = False
         self._metadata: Json = {}
         self._logprobs: list[types.LogprobsResult] = []
-        self._calls: dict[int, tuple[str, str]] = {}  # id and name, by the index on the wire
+        self._calls: list[_Call] = []
+        self._at: dict[int, _Call] = {}  # the latest call of an index on the wire
+        self._thinking: str | None = None  # the field in which a thought is coming
 
     @property
     def finished(self) -> bool:
@@ -63,65 +79,80 @@ class ChatReader:
                 f"The answer of the model `{self._model}` could not be read: it has no choices.", model=self._model
             )
         self._note(data, choice)
-        return self._response(content_of("model", list(self._parts(object_of(choice.get("message"))))))
+        list(self._pieces(object_of(choice.get("message"))))
+        return self.close()
 
     def feed(self, data: Json) -> list[LlmResponse]:
-        if data.get("error"):
-            code, message = reported(data)
-            raise reported_in_stream(status_of(code), code, message, self._model)
         choice = _first(data)
+        if data.get("error") or data.get("object") == "error" or (choice is None and _is_message(data)):
+            self._raise_reported(data)
         if choice is None:
             self._note(data, {})
             return []
+        if choice.get("error"):
+            self._raise_reported(choice)
         self._note(data, choice)
-        if choice.get("message"):  # a server that does not stream
-            whole = content_of("model", list(self._parts(object_of(choice["message"]))))
-            return self._aggregator.feed_response(LlmResponse(content=whole))
-        return list(self._pieces(object_of(choice.get("delta"))))
+        # a server that does not stream gives a message; one that does may give all so far beside what is new
+        return list(self._pieces(object_of(choice.get("delta")) or object_of(choice.get("message"))))
 
     def close(self) -> LlmResponse:
-        for call_id, name in self._calls.values():
-            self._aggregator.feed_response(called(call_piece(call_id, name, "", more=False)))
+        self._end_thought()
+        for call in self._calls:
+            self._aggregator.feed_response(called(call_piece(call.call_id, call.name, "", more=False)))
         complete = self._aggregator.close()
         content = complete.content if complete is not None else None
         return self._response(content or content_of("model", []))
 
+    def _raise_reported(self, data: Json) -> NoReturn:
+        code, message = reported(data)
+        raise reported_in_stream(status_of(code), code, message, self._model)
+
     def _pieces(self, delta: Json) -> Iterator[LlmResponse]:
-        thought = delta.get("reasoning_content") or delta.get("reasoning")
-        if thought and isinstance(thought, str):
-            yield self._aggregator.feed_text(thought, thought=True)
-        for text in (delta.get("content"), delta.get("refusal")):
-            if text:
-                yield self._aggregator.feed_text(_text_of(text))
+        for field in THOUGHT_FIELDS:
+            if (thought := delta.get(field)) and isinstance(thought, str):
+                self._thinking = field
+                yield self._aggregator.feed_text(thought, thought=True)
+                break
+        for text, is_thought in (*_texts(delta.get("content")), *_texts(delta.get("refusal"))):
+            if not is_thought:
+                self._end_thought()
+            yield self._aggregator.feed_text(text, thought=is_thought)
         self._refused = self._refused or bool(delta.get("refusal"))
-        for piece in objects_of(delta.get("tool_calls")):
-            function: Json = object_of(piece.get("function"))
-            given: Any = piece.get("index")
-            index: int = len(self._calls) if given is None else given
-            if index not in self._calls:
-                self._calls[index] = (piece.get("id") or minted_id(), function.get("name") or "")
-            call_id, name = self._calls[index]
-            if not name and function.get("name"):
-                self._calls[index] = (call_id, name := function["name"])
+        legacy = object_of(delta.get("function_call"))
+        for piece in objects_of(delta.get("tool_calls")) or ([{"function": legacy}] if legacy else []):
+            self._end_thought()
+            function = object_of(piece.get("function"))
+            call = self._call_of(piece, function.get("name") or "")
             arguments = function.get("arguments") or ""
             if not isinstance(arguments, str):
                 arguments = json_text(arguments)
-            yield from self._aggregator.feed_response(called(call_piece(call_id, name, arguments, more=True)))
+            part = call_piece(call.call_id, call.name, arguments, more=True)
+            yield from self._aggregator.feed_response(called(part))
 
-    def _parts(self, message: Json) -> Iterator[types.Part]:
-        thought = message.get("reasoning_content") or message.get("reasoning")
-        if thought and isinstance(thought, str):
-            yield text_part(thought, thought=True)
-        text = _text_of(message.get("content")) + (message.get("refusal") or "")
-        if text:
-            yield text_part(text)
-        self._refused = bool(message.get("refusal"))
-        for call in objects_of(message.get("tool_calls")):
-            function: Json = object_of(call.get("function"))
-            given = function.get("arguments")
-            args = cast(Json, given) if isinstance(given, dict) else arguments_of(given)
-            name = function.get("name") or ""
-            yield call_part(call.get("id") or minted_id(), name, args)
+    def _end_thought(self) -> None:
+        """Note in which field a thought came: some servers want it back there."""
+        if self._thinking is not None and self._server:
+            self._aggregator.sign_thought(signed(CHAT, f"{self._thinking}@{self._server}"))
+        self._thinking = None
+
+    def _call_of(self, piece: Json, name: str) -> _Call:
+        """The call that a piece belongs to, or a new one. Servers leave out the index, or give all calls the same."""
+        wire_id: str = piece.get("id") or ""
+        index: Any = piece.get("index")
+        call = self._at.get(index) if index is not None else self._calls[-1] if self._calls else None
+        if call is not None and wire_id and call.wire_id and wire_id != call.wire_id:
+            call = None
+        if call is not None and index is None and name and not (wire_id and wire_id == call.wire_id):
+            call = None
+        if call is None:
+            taken = any(other.wire_id == wire_id for other in self._calls)
+            call = _Call(wire_id if wire_id and not taken else minted_id(), name, wire_id)
+            self._calls.append(call)
+        if index is not None:
+            self._at[index] = call
+        call.name = call.name or name
+        call.wire_id = call.wire_id or wire_id
+        return call
 
     def _note(self, data: Json, choice: Json) -> None:
         if data.get("model"):
@@ -138,7 +169,7 @@ class ChatReader:
             self._metadata["citation_metadata"] = citations_of(object_of(each.get("url_citation")) for each in sources)
 
     def _response(self, content: types.Content) -> LlmResponse:
-        reason = _FINISH.get(self._finish or "stop", types.FinishReason.OTHER)
+        reason = _FINISH.get(str(self._finish or "stop"), types.FinishReason.OTHER)
         if self._refused and reason == types.FinishReason.STOP:
             reason = types.FinishReason.SAFETY
         return with_metadata(content, reason, {**self._metadata, **joined_logprobs(self._logprobs)})
@@ -152,11 +183,25 @@ def _first(data: Json) -> Json | None:
     return None
 
 
-def _text_of(content: Any) -> str:
-    """The text of a message, which some servers give in pieces."""
-    if isinstance(content, list):
-        return "".join(str(item.get("text") or "") for item in objects_of(cast(Any, content)))
-    return content or ""
+def _is_message(data: Json) -> bool:
+    """Whether an event without choices is an error that is not called one."""
+    return isinstance(data.get("message"), str) and not data.get("usage")
+
+
+def _texts(content: Any) -> Iterator[tuple[str, bool]]:
+    """The texts of a message, and which of them are thoughts: some servers give them in pieces."""
+    if isinstance(content, str):
+        if content:
+            yield content, False
+        return
+    for item in objects_of(content):
+        if item.get("type") == "thinking":
+            inner = item.get("thinking")
+            thought = inner if isinstance(inner, str) else "".join(text for text, _ in _texts(inner))
+            if thought:
+                yield thought, True
+        elif text := item.get("text"):
+            yield str(text), False
 
 
 def _usage(usage: Json) -> types.GenerateContentResponseUsageMetadata:

@@ -40,6 +40,20 @@ _DELTAS = {
 }
 
 
+class _Open:
+    """An item that has begun."""
+
+    __slots__ = ("arguments", "call_id", "name", "streamed")
+
+    def __init__(self, item: Json) -> None:
+        is_call = item.get("type") == "function_call"
+        self.call_id: str = (item.get("call_id") or minted_id()) if is_call else ""
+        self.name: str = item.get("name") or ""
+        self.arguments: str = item.get("arguments") or ""
+        self.streamed = False
+        """Whether some of it has come by itself."""
+
+
 class ResponsesReader:
     """Reads the answers of the Responses API; see `AnswerReader`."""
 
@@ -47,8 +61,8 @@ class ResponsesReader:
         self._model = model
         self._aggregator = StreamingAggregator()
         self._response: Json = {}
-        self._items: dict[int, Json] = {}  # what is done, by its place
-        self._calls: dict[int, tuple[str, str]] = {}  # id and name of those that stream, by their place
+        self._items: list[Json] = []  # what is done
+        self._open: dict[int, _Open] = {}  # what streams, by its place
 
     @property
     def finished(self) -> bool:
@@ -59,12 +73,14 @@ class ResponsesReader:
         if data.get("error") or data.get("status") == "failed":
             code, message = reported(data)
             raise status_error(status_of(code), code, message, self._model)
-        if "output" not in data:
+        if "output" not in data or data.get("status") not in (None, "completed", "incomplete"):
             raise ModelResponseError(
-                f"The answer of the model `{self._model}` could not be read: it has no output.", model=self._model
+                f"The answer of the model `{self._model}` could not be read: it has no output, or is not complete "
+                f"(its status is {data.get('status')!r}).",
+                model=self._model,
             )
         self._response = data
-        self._items = dict(enumerate(objects_of(data["output"])))
+        self._items = objects_of(data["output"])
         self._aggregator.feed_response(LlmResponse(content=self._content()))
         return self.close()
 
@@ -72,7 +88,11 @@ class ResponsesReader:
         kind: Any = data.get("type")
         thought = _DELTAS.get(kind)
         if thought is not None:
-            return [self._aggregator.feed_text(data["delta"], thought=thought)] if data.get("delta") else []
+            if not data.get("delta"):
+                return []
+            if (opened := self._open.get(data.get("output_index") or 0)) is not None:
+                opened.streamed = True
+            return [self._aggregator.feed_text(data["delta"], thought=thought)]
         if kind == "response.function_call_arguments.delta":
             return self._more_arguments(data)
         if kind in ("response.output_item.added", "response.output_item.done"):
@@ -82,7 +102,7 @@ class ResponsesReader:
         if kind in _ENDS:
             self._response = object_of(data.get("response"))
             if not self._items:  # a server that tells all at the end
-                self._items = dict(enumerate(objects_of(self._response.get("output"))))
+                self._items = objects_of(self._response.get("output"))
                 return self._aggregator.feed_response(LlmResponse(content=self._content())) if self._items else []
         if kind in ("error", "response.failed") or data.get("error"):
             code, message = reported(object_of(data.get("response")) if kind == "response.failed" else data)
@@ -99,28 +119,38 @@ class ResponsesReader:
     def _item(self, data: Json, *, done: bool) -> list[LlmResponse]:
         place: int = data.get("output_index") or 0
         item = object_of(data.get("item"))
+        if not done or place not in self._open:
+            self._open[place] = _Open(item)
+        opened = self._open[place]
         if done:
-            self._items[place] = item
-        if item.get("type") == "reasoning" and done and (signature := _signature(item)) is not None:
-            self._aggregator.sign_thought(signature)
-        if item.get("type") != "function_call":
+            self._items.append(item)
+            del self._open[place]
+        kind = item.get("type")
+        if kind == "function_call":
+            # arguments that were not streamed stand in the item, at its end or from the beginning
+            late = "" if opened.streamed or not done else item.get("arguments") or opened.arguments
+            return self._piece(opened, late, more=not done)
+        if not done:
             return []
-        arguments = ""
-        if place not in self._calls:
-            self._calls[place] = (item.get("call_id") or minted_id(), item.get("name") or "")
-            arguments = item.get("arguments") or "" if done else ""
-        return self._piece(place, arguments, more=not done)
+        if not opened.streamed:
+            content = content_of("model", list(_parts(item)))
+            return self._aggregator.feed_response(LlmResponse(content=content)) if content.parts else []
+        if kind == "reasoning" and (signature := _signature(item)) is not None:
+            self._aggregator.sign_thought(signature)
+        return []
 
     def _more_arguments(self, data: Json) -> list[LlmResponse]:
-        place: int = data.get("output_index") or 0
-        return self._piece(place, data.get("delta") or "", more=True) if place in self._calls else []
+        opened = self._open.get(data.get("output_index") or 0)
+        if opened is None or not data.get("delta"):
+            return []
+        opened.streamed = True
+        return self._piece(opened, data["delta"], more=True)
 
-    def _piece(self, place: int, arguments: str, *, more: bool) -> list[LlmResponse]:
-        call_id, name = self._calls[place]
-        return self._aggregator.feed_response(called(call_piece(call_id, name, arguments, more=more)))
+    def _piece(self, opened: _Open, arguments: str, *, more: bool) -> list[LlmResponse]:
+        return self._aggregator.feed_response(called(call_piece(opened.call_id, opened.name, arguments, more=more)))
 
     def _content(self) -> types.Content:
-        return content_of("model", [part for item in self._items.values() for part in _parts(item)])
+        return content_of("model", [part for item in self._items for part in _parts(item)])
 
     # -- the end -----------------------------------------------------------------------------------
 
@@ -152,7 +182,7 @@ class ResponsesReader:
 
     def _texts(self) -> Iterator[Json]:
         """The pieces of the messages in the answer."""
-        for item in self._items.values():
+        for item in self._items:
             if item.get("type") == "message":
                 yield from objects_of(item.get("content"))
 
@@ -167,11 +197,14 @@ def _parts(item: Json) -> Iterator[types.Part]:
             if said := text.get("text") or text.get("refusal"):
                 yield text_part(said)
     elif kind == "reasoning":
-        summary = "\n\n".join(str(each.get("text") or "") for each in objects_of(item.get("summary")))
-        thought = summary + "".join(str(each.get("text") or "") for each in objects_of(item.get("content")))
-        signature = _signature(item)
+        thought, signature = _thought_of(item), _signature(item)
         if thought or signature is not None:
             yield types.Part(text=thought, thought=True, thought_signature=signature)
+
+
+def _thought_of(item: Json) -> str:
+    summary = "\n\n".join(str(each.get("text") or "") for each in objects_of(item.get("summary")))
+    return summary + "".join(str(each.get("text") or "") for each in objects_of(item.get("content")))
 
 
 def _signature(item: Json) -> bytes | None:

@@ -46,7 +46,7 @@ class LLMRegistry:
         for pattern in patterns:
             if pattern in cls._factories:
                 raise ConfigurationError(f"The model pattern `{pattern}` is registered already.")
-            cls._factories[pattern] = make
+        cls._factories.update(dict.fromkeys(patterns, make))
 
     @classmethod
     def unregister(cls, pattern: str) -> None:

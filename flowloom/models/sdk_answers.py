@@ -45,7 +45,9 @@ def usage_of(
     tools: int | None = None,
 ) -> types.GenerateContentResponseUsageMetadata:
     """Token counts in Gemini's terms: what was thought is not in the count of the answer, but beside it."""
-    answer = output - (thoughts or 0) if output is not None else None
+    answer = output
+    if output is not None and thoughts and total != (prompt or 0) + output + thoughts:  # few count them beside
+        answer = max(0, output - thoughts)
     if total is None and (prompt is not None or output is not None):
         total = (prompt or 0) + (output or 0)
     return types.GenerateContentResponseUsageMetadata(

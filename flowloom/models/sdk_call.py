@@ -7,13 +7,10 @@ from typing import Any, Protocol, cast
 
 from flowloom.errors import FlowloomError, ModelError
 from flowloom.events.response import LlmResponse
-from flowloom.models.answers import Answer
-from flowloom.models.failures import retry_after, status_error, transport_error
+from flowloom.models.answers import READING_ERRORS, Answer
+from flowloom.models.failures import is_known, is_local, retry_after, status_error, transport_error, unreadable
 from flowloom.models.http import httpx
 from flowloom.models.retry import RetryOptions
-
-# Refusals that an SDK reports as 429, and that waiting does not mend.
-_LASTING = ("insufficient_quota", "billing_hard_limit_reached", "billing_error")
 
 
 class AnswerReader(Protocol):
@@ -92,7 +89,8 @@ class SdkCall:
             try:
                 response = await self._send()
             except Exception as error:
-                raise sdk_error(error, self._model) from error
+                failure = sdk_error(error, self._model)
+                raise failure from (None if is_local(error.__cause__ or error) else error)
             self._answer = _SdkAnswer(response, self._new_reader(), self._model, stream=self._stream)
         return await self._answer.read_responses()
 
@@ -107,7 +105,12 @@ class _SdkAnswer(Answer[LlmResponse]):
     async def read_responses(self) -> list[LlmResponse]:
         """What arrived next, one response or more; the complete one at the end."""
         responses = await self.read()
-        return [self._reader.close()] if responses is None else responses
+        if responses is not None:
+            return responses
+        try:
+            return [self._reader.close()]
+        except READING_ERRORS as error:
+            raise unreadable(error, self._model) from error
 
     def _take(self, data: dict[str, Any]) -> list[LlmResponse]:
         if not self._stream:
@@ -122,7 +125,7 @@ def sdk_error(error: Exception, model: str) -> FlowloomError:
     status: Any = getattr(error, "status_code", None)
     if not isinstance(status, int):
         cause = error.__cause__
-        return transport_error(cause if isinstance(cause, Exception) else error, model)
+        return transport_error(cause if isinstance(cause, Exception) and not is_known(error) else error, model)
     response: Any = getattr(error, "response", None)
     headers: Any = getattr(response, "headers", None) or {}
     code, message = reported(getattr(error, "body", None))
@@ -130,8 +133,6 @@ def sdk_error(error: Exception, model: str) -> FlowloomError:
     advice: Any = headers.get("x-should-retry")
     if advice in ("true", "false"):
         failure.retryable = advice == "true"
-    elif code in _LASTING:
-        failure.retryable = False
     return failure
 
 
@@ -158,6 +159,8 @@ def status_of(code: str | None) -> int | None:
 
 _STATUSES = {
     "invalid_request_error": 400,
+    "invalid_prompt": 400,
+    "context_length_exceeded": 400,
     "authentication_error": 401,
     "permission_error": 403,
     "not_found_error": 404,

@@ -11,10 +11,12 @@ import base64
 ANTHROPIC = b"anthropic:"
 ANTHROPIC_REDACTED = b"anthropic-redacted:"
 OPENAI = b"openai:"
+CHAT = b"openai-chat:"
+"""Of thoughts that servers of chat completions show: nothing is signed, it says where the thought stood."""
 
 # In base64 each three bytes become four letters, so what begins with the first bytes begins with their letters.
 FOREIGN_TO_GEMINI = tuple(
-    base64.b64encode(maker[: len(maker) // 3 * 3]).decode() for maker in (ANTHROPIC, ANTHROPIC_REDACTED, OPENAI)
+    base64.b64encode(maker[: len(maker) // 3 * 3]).decode() for maker in (ANTHROPIC, ANTHROPIC_REDACTED, OPENAI, CHAT)
 )
 """What a signature that is not Gemini's begins with in JSON, where it is base64."""
 
