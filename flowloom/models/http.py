@@ -28,6 +28,7 @@ else:
     httpx = _libraries[0]
 
 __all__ = [
+    "ADDRESS_ERRORS",
     "DECODING_ERRORS",
     "LOCAL_ERRORS",
     "NETWORK_ERRORS",
@@ -46,6 +47,8 @@ LOCAL_ERRORS: tuple[type[Exception], ...] = tuple(
     error for library in _libraries for error in (library.UnsupportedProtocol, library.LocalProtocolError)
 )
 """The request is at fault; trying again does not help."""
+ADDRESS_ERRORS: tuple[type[Exception], ...] = tuple(library.InvalidURL for library in _libraries)
+"""An address cannot be read."""
 DECODING_ERRORS: tuple[type[Exception], ...] = tuple(library.DecodingError for library in _libraries)
 """The body is not in the encoding that its headers name."""
 

@@ -28,6 +28,7 @@ except ImportError as error:
 
 _OPENAI_URL = "https://api.openai.com/v1"
 _OLLAMA_URL = "http://127.0.0.1:11434"
+_AZURE = ("openai.azure.com", "services.ai.azure.com", "cognitiveservices.azure.com")
 _NO_KEY = "none"  # local servers ask for no key, the SDK does
 _SENT = (
     "http_options system_instruction temperature top_p candidate_count max_output_tokens response_logprobs logprobs "
@@ -62,6 +63,9 @@ class OpenAIModel(SdkModel):
     model: str = "gpt-5-mini"
     api: Literal["chat", "responses"] = "chat"
     """Which API is spoken: chat completions, which every server has, or OpenAI's Responses."""
+    dialect: Literal["openai", "compatible"] | None = None
+    """Whether the server knows all of OpenAI's API, as a gateway before it does, or what other servers know of it; by
+    default told from its host, which is OpenAI's own, Azure's, or another's."""
 
     @classmethod
     def supported_models(cls) -> list[str]:
@@ -87,7 +91,7 @@ class OpenAIModel(SdkModel):
     @property
     def output_schema_and_tools(self) -> bool:
         """True for OpenAI itself; many servers that speak its API call no tools when an answer has a schema."""
-        return self._is_openai
+        return self._speaks_openai
 
     @property
     def url(self) -> str:
@@ -103,15 +107,28 @@ class OpenAIModel(SdkModel):
 
     @property
     def _is_openai(self) -> bool:
+        """Whether the server is OpenAI's own, and its key may go there."""
+        return self._is_at("openai.com")
+
+    @property
+    def _speaks_openai(self) -> bool:
+        """Whether the server knows all of OpenAI's API."""
+        if self.dialect is not None:
+            return self.dialect == "openai"
+        return self._is_openai or self._is_at(*_AZURE)
+
+    def _is_at(self, *domains: str) -> bool:
         host = urlsplit(self.url).hostname or ""
-        return host == "openai.com" or host.endswith(".openai.com")
+        return any(host == domain or host.endswith(f".{domain}") for domain in domains)
 
     def _connected(self) -> Any:
         load_transport()
         # The key of the environment is OpenAI's: another server gets it only if the environment names that server.
         theirs = self.base_url is None or self._is_openai
         key = self.api_key or (os.environ.get("OPENAI_API_KEY") if theirs else None) or _NO_KEY
-        client = openai.AsyncOpenAI(api_key=key, base_url=self.base_url, max_retries=0, http_client=self._http)
+        client = openai.AsyncOpenAI(api_key=key.strip(), base_url=self.url, max_retries=0, http_client=self._http)
+        if not theirs:
+            client.organization = client.project = None  # those of the environment are OpenAI's as well
         # The SDK would look these up, in a thread, during the first request.
         client._platform = sdk.get_platform()  # pyright: ignore[reportPrivateUsage]
         _ = client.default_headers
@@ -122,18 +139,35 @@ class OpenAIModel(SdkModel):
 
     def _body(self, request: LlmRequest, contents: list[types.Content], model: str, stream: bool) -> dict[str, Any]:
         if self.api == "chat":
-            return chat_body(request, contents, model, stream=stream, drop=self._leave_out, openai=self._is_openai)
+            return chat_body(
+                request,
+                contents,
+                model,
+                stream=stream,
+                drop=self._leave_out,
+                openai=self._speaks_openai,
+                server=self._server,
+            )
         return responses_body(request, contents, model, stream=stream, drop=self._leave_out)
 
     def _reader(self, model: str) -> AnswerReader:
-        return ChatReader(model) if self.api == "chat" else ResponsesReader(model)
+        return ChatReader(model, self._server) if self.api == "chat" else ResponsesReader(model)
+
+    @property
+    def _server(self) -> str:
+        """Who gets its thoughts back in chat completions: servers other than OpenAI, which shows none there."""
+        return "" if self._speaks_openai else urlsplit(self.url).netloc.rpartition("@")[2]
 
 
 def _ollama_url() -> str:
     """Where Ollama listens, by its own variable: `host`, `host:port` or a URL."""
-    host = os.environ.get("OLLAMA_HOST") or _OLLAMA_URL
-    split = urlsplit(host if "://" in host else f"http://{host}")
+    host = os.environ.get("OLLAMA_HOST", "").strip(" \"'") or _OLLAMA_URL
+    scheme, separator, _ = host.partition("://")
+    try:
+        split = urlsplit(host if separator else f"http://{host}")
+        port = split.port or ({"http": 80, "https": 443}.get(scheme, 11434) if separator else 11434)
+    except ValueError as error:
+        raise ConfigurationError(f"`OLLAMA_HOST` is no address: {error}") from error
     name = split.hostname or "127.0.0.1"
     name = "127.0.0.1" if name == "0.0.0.0" else name
-    port = split.port or (443 if split.scheme == "https" else 11434)
     return f"{split.scheme}://{f'[{name}]' if ':' in name else name}:{port}{split.path.rstrip('/')}/v1"

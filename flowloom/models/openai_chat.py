@@ -8,6 +8,7 @@ from typing import Any, cast
 
 from google.genai import types
 
+from flowloom.models.openai_schema import named_schema
 from flowloom.models.request import LlmRequest
 from flowloom.models.sdk_answers import Json
 from flowloom.models.sdk_request import (
@@ -27,10 +28,13 @@ from flowloom.models.sdk_request import (
     thinking_of,
     unsupported,
 )
+from flowloom.models.signatures import CHAT, signature_of
 
 _CALL_ID = re.compile(r"[^\x00-\x1f]{1,40}")
 _AUDIO = {"audio/wav": "wav", "audio/x-wav": "wav", "audio/wave": "wav", "audio/mp3": "mp3", "audio/mpeg": "mp3"}
 _DETAIL = {"MEDIA_RESOLUTION_LOW": "low", "MEDIA_RESOLUTION_HIGH": "high"}
+THOUGHT_FIELDS = ("reasoning_content", "reasoning")
+"""Where servers that let one see thoughts write them."""
 _FIELDS = {
     "stop_sequences": "stop",
     "seed": "seed",
@@ -42,13 +46,24 @@ _TIERS = {"standard": "default", "flex": "flex", "priority": "priority"}
 
 
 def chat_body(
-    request: LlmRequest, contents: list[types.Content], model: str, *, stream: bool, drop: Drop, openai: bool
+    request: LlmRequest,
+    contents: list[types.Content],
+    model: str,
+    *,
+    stream: bool,
+    drop: Drop,
+    openai: bool,
+    server: str = "",
 ) -> Json:
-    """The JSON of a request. `openai` is False for other servers, which do not know the newer fields."""
+    """The JSON of a request.
+
+    `openai` is False for other servers, which do not know the newer fields; `server` is the one that gets its thoughts
+    back.
+    """
     config = cast(Any, request.config)
     system = "\n\n".join(system_texts(request, model))
     messages: list[Json] = [{"role": "system", "content": system}] if system else []
-    messages += _Messages(contents, model, drop, _CALL_ID).all()
+    messages += _Messages(contents, model, drop, server).all()
     body: Json = {"model": model, "messages": messages}
     if stream:
         body |= {"stream": True, "stream_options": {"include_usage": True}}
@@ -71,7 +86,7 @@ def chat_body(
         drop("config.thinking_config.include_thoughts")
     schema = response_schema_of(request, model)
     if schema is not None:
-        body["response_format"] = {"type": "json_schema", "json_schema": named_schema(schema)}
+        body["response_format"] = {"type": "json_schema", "json_schema": named_schema(schema, model, openai=openai)}
     elif config.response_mime_type == "application/json":
         body["response_format"] = {"type": "json_object"}
     body |= _tools(request, model, openai=openai)
@@ -83,8 +98,7 @@ def shared_settings(request: LlmRequest, model: str) -> Json:
     config = cast(Any, request.config)
     body: Json = {name: value for name in ("temperature", "top_p") if (value := getattr(config, name)) is not None}
     tier = request.service_tier or config.service_tier
-    if tier is not None:
-        name = str(getattr(tier, "value", tier)).lower()
+    if tier is not None and (name := str(getattr(tier, "value", tier)).lower()) != "unspecified":
         body["service_tier"] = _TIERS.get(name, name)
     modalities: list[str] = [str(getattr(each, "value", each)).upper() for each in config.response_modalities or ()]
     if modalities not in ([], ["TEXT"]):
@@ -94,32 +108,14 @@ def shared_settings(request: LlmRequest, model: str) -> Json:
     return body
 
 
-def named_schema(schema: Json) -> Json:
-    """A response schema as OpenAI takes it; enforced (`strict`) where it has the form that OpenAI then asks for."""
-    name = re.sub(r"[^a-zA-Z0-9_-]", "_", str(schema.get("title") or "answer"))[:64]
-    return {"name": name, "schema": schema, "strict": _is_strict(schema)}
-
-
-def _is_strict(schema: Any) -> bool:
-    """Whether all objects in a schema are closed and require all that they have."""
-    if isinstance(schema, list):
-        return all(map(_is_strict, cast(list[Any], schema)))
-    if not isinstance(schema, dict):
-        return True
-    given = cast(Json, schema)
-    if given.get("type") == "object" or "properties" in given:
-        properties: Json = given.get("properties") or {}
-        if given.get("additionalProperties") is not False or set(given.get("required") or ()) != set(properties):
-            return False
-    return all(_is_strict(value) for name, value in given.items() if name not in ("default", "examples", "enum"))
-
-
 def _tools(request: LlmRequest, model: str, *, openai: bool) -> Json:
     functions = functions_of(request, model)
     if not functions:
         return {}
     wanted = calling_mode(request)
-    if wanted is not None and len(wanted.names) > 1 and not openai:
+    if wanted is not None and wanted.names and not {function.name for function in functions} & set(wanted.names):
+        raise unsupported(model, "config.tool_config", "allows functions only that are not declared")
+    if wanted is not None and wanted.names and not openai:
         functions = [function for function in functions if function.name in wanted.names]
     body: Json = {"tools": [{"type": "function", "function": _declaration(each)} for each in functions]}
     if wanted is None:
@@ -145,7 +141,16 @@ def _declaration(function: Any) -> Json:
 
 
 class _Messages(Conversation):
-    """The messages of a conversation."""
+    """The messages of a conversation.
+
+    `server` gets back what it thought in the turn that goes on, between calls; some answer no further without.
+    """
+
+    def __init__(self, contents: list[types.Content], model: str, drop: Drop, server: str) -> None:
+        super().__init__(contents, model, drop, _CALL_ID)
+        self._server = server
+        asked = [number for number, content in enumerate(contents) if _is_question(content)]
+        self._turn = asked[-1] if asked else -1
 
     def all(self) -> Iterator[Json]:
         for number, content in enumerate(self._contents):
@@ -159,13 +164,16 @@ class _Messages(Conversation):
     def _of_model(self, number: int, parts: Any) -> Json | None:
         texts: list[str] = []
         calls: list[Json] = []
+        thoughts: dict[str, str] = {}
         for n, part in enumerate(parts):
             call: types.FunctionCall | None = part.function_call
             if call is not None:
                 function = {"name": call.name or "", "arguments": arguments_json(call.args)}
                 calls.append({"id": self._ids.at(number, n), "type": "function", "function": function})
             elif part.thought:
-                self._drop("thoughts of the model")
+                field = self._thought_field(number, part)
+                if field:
+                    thoughts[field] = thoughts.get(field, "") + (part.text or "")
             elif part.text:
                 texts.append(part.text)
             elif (code := code_text(part)) is not None:
@@ -176,8 +184,16 @@ class _Messages(Conversation):
             return None
         message: Json = {"role": "assistant", "content": "".join(texts) or None}
         if calls:
-            message["tool_calls"] = calls
+            message |= {"tool_calls": calls, **thoughts}
         return message
+
+    def _thought_field(self, number: int, part: types.Part) -> str | None:
+        """Where a thought goes back; None where it is left out."""
+        field, _, server = (signature_of(CHAT, part.thought_signature) or "").partition("@")
+        if not self._server or server != self._server or field not in THOUGHT_FIELDS:
+            self._drop("thoughts of the model")
+            return None
+        return field if number > self._turn else None
 
     def _of_user(self, number: int, parts: Any) -> Iterator[Json]:
         """Results of calls, a message each, and then all else in one."""
@@ -233,6 +249,11 @@ class _Messages(Conversation):
 
     def _refuse(self, number: int, n: int, part: types.Part) -> None:
         refuse_unknown(self._model, f"contents[{number}].parts[{n}]", part)
+
+
+def _is_question(content: types.Content) -> bool:
+    """Whether a content is said by the user, and not only results of calls."""
+    return content.role != "model" and any(part.function_response is None for part in content.parts or ())
 
 
 def image_detail(part: types.Part) -> Json:

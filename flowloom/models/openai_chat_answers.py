@@ -12,6 +12,7 @@ from flowloom.events.parts import call_piece, content_of
 from flowloom.events.response import LlmResponse
 from flowloom.models.aggregator import StreamingAggregator
 from flowloom.models.failures import reported_in_stream, status_error
+from flowloom.models.openai_chat import THOUGHT_FIELDS
 from flowloom.models.sdk_answers import (
     Json,
     called,
@@ -27,8 +28,6 @@ from flowloom.models.sdk_call import reported, status_of
 from flowloom.models.sdk_request import json_text
 from flowloom.models.signatures import CHAT, signed
 
-THOUGHT_FIELDS = ("reasoning_content", "reasoning")
-"""Where servers that let one see thoughts write them."""
 _FINISH = {
     "stop": types.FinishReason.STOP,
     "tool_calls": types.FinishReason.STOP,

@@ -12,7 +12,8 @@ from typing import Any, cast
 
 from google.genai import types
 
-from flowloom.models.openai_chat import image_detail, named_schema, shared_settings
+from flowloom.models.openai_chat import image_detail, shared_settings
+from flowloom.models.openai_schema import named_schema
 from flowloom.models.request import LlmRequest
 from flowloom.models.sdk_answers import Json
 from flowloom.models.sdk_request import (
@@ -69,7 +70,7 @@ def responses_body(request: LlmRequest, contents: list[types.Content], model: st
         body["reasoning"] = reasoning
     schema = response_schema_of(request, model)
     if schema is not None:
-        body["text"] = {"format": {"type": "json_schema", **named_schema(schema)}}
+        body["text"] = {"format": {"type": "json_schema", **named_schema(schema, model, openai=True)}}
     elif config.response_mime_type == "application/json":
         body["text"] = {"format": {"type": "json_object"}}
     body |= _tools(request, model)
@@ -135,7 +136,10 @@ class _Items(Conversation):
             self._drop("thoughts that another model signed, or none")
             return
         summary = [{"type": "summary_text", "text": part.text}] if part.text else []
-        yield {"type": "reasoning", "summary": summary, **json.loads(signature)}
+        try:
+            yield {"type": "reasoning", "summary": summary, **json.loads(signature)}
+        except (ValueError, TypeError):
+            self._drop("thoughts with a signature that cannot be read")
 
     def _of_user(self, number: int, parts: list[types.Part]) -> Iterator[Json]:
         """Results of calls, an item each, and then all else in one."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import AsyncGenerator, Mapping
-from typing import Any, ClassVar, cast
+from typing import Any, ClassVar, Self, cast
 
 from google.genai import types
 from pydantic import Field, PrivateAttr
@@ -13,7 +13,7 @@ from flowloom.errors import ConfigurationError, ModelRequestError
 from flowloom.events.response import LlmResponse
 from flowloom.models.base_llm import BaseLlm, is_loopback
 from flowloom.models.contents import SharedContents
-from flowloom.models.http import LoopClient, httpx
+from flowloom.models.http import ADDRESS_ERRORS, LoopClient, httpx
 from flowloom.models.request import LlmRequest, http_options_of
 from flowloom.models.retry import RetryOptions
 from flowloom.models.sdk_call import AnswerReader, SdkCall
@@ -40,21 +40,30 @@ class SdkModel(BaseLlm):
     """Seconds that the provider may be silent; None for any time."""
     headers: dict[str, str] = Field(default_factory=dict[str, str], repr=False, exclude=True)
     """Added to each request."""
-    extra_body: dict[str, Any] = Field(default_factory=dict[str, Any])
-    """Added to the body of each request: what only this provider or server knows."""
+    extra_body: dict[str, Any] = Field(default_factory=dict[str, Any], repr=False)
+    """Added to the body of each request, objects field by field: what only this provider or server knows."""
     retry_options: RetryOptions = Field(default_factory=RetryOptions)
     """How refused and failed calls are made again; the SDK's own retries are off."""
 
     keeps_call_ids: ClassVar[bool] = True
 
     _client: Any = PrivateAttr(default=None)
+    _client_settings: Any = PrivateAttr(default=None)
     _http: LoopClient = PrivateAttr(default_factory=LoopClient)
 
     def __init__(self, **fields: Any) -> None:
         """Connect now, so that nothing is left for the first request; unless there are no credentials yet."""
         super().__init__(**fields)
-        if self.missing_credentials is None:
-            self._client = self._connected()
+        if self.api_key is not None:
+            self.api_key = self.api_key.strip()  # one that was read from a file ends with its line
+        for name, value in self.headers.items():
+            if not (name + value).isprintable() or not (name + value).isascii():
+                raise ConfigurationError(f"The header `{name}` of `{type(self).__name__}` is not plain ASCII text.")
+        self._client_now()
+
+    def __deepcopy__(self, memo: Any = None) -> Self:
+        """A model of the same fields, with connections of its own."""
+        return type(self)(**{name: getattr(self, name) for name in type(self).model_fields})
 
     # -- what an adapter is ------------------------------------------------------------------------
 
@@ -124,20 +133,37 @@ class SdkModel(BaseLlm):
         """Close the connections. The adapter may be used on; it opens new ones."""
         await self._http.aclose()
 
+    def _client_now(self) -> Any:
+        """The SDK's client for the settings as they are now; None without credentials.
+
+        Raises `ConfigurationError` for settings of which none can be made.
+        """
+        settings = (self.base_url, self.api_key, getattr(self, "auth_token", None))
+        if self._client is None or settings != self._client_settings:
+            self._client = None
+            try:
+                if "?" in (self.base_url or ""):
+                    raise ValueError(f"`base_url` has a query, which no path can be added to: {self.base_url}")
+                if self.missing_credentials is None:
+                    self._client, self._client_settings = self._connected(), settings
+            except (ValueError, OSError, *ADDRESS_ERRORS) as error:
+                if isinstance(error, ConfigurationError):
+                    raise
+                raise ConfigurationError(f"`{type(self).__name__}` cannot be set up: {error}") from error
+        return self._client
+
     def _call(self, request: LlmRequest, model: str, stream: bool) -> SdkCall:
-        client = self._client
+        client = self._client_now()
         if client is None:
-            if self.missing_credentials is not None:
-                raise ConfigurationError(f"The model `{self.model}` has no credentials. {self.missing_credentials}")
-            client = self._client = self._connected()
+            raise ConfigurationError(f"The model `{self.model}` has no credentials. {self.missing_credentials}")
         contents = request.contents
         plain = contents.plain() if isinstance(contents, SharedContents) else contents
         if not plain:
             raise ModelRequestError(f"The request to the model `{model}` has no contents.", model=model)
         self._check(request, model)
         options = http_options_of(request)
-        body = self._body(request, legal_contents(plain), model, stream) | self.extra_body | (options.extra_body or {})
-        content = to_json(body)
+        body = self._body(request, legal_contents(plain), model, stream)
+        content = to_json(_merged(_merged(body, self.extra_body), options.extra_body or {}))
         sent: dict[str, Any] = {
             "headers": {**self.headers, **(options.headers or {}), **_RAW},
             "timeout": self.timeout if options.timeout is None else options.timeout / 1000,
@@ -173,3 +199,13 @@ class SdkModel(BaseLlm):
         for name in _CLIENTS:
             if getattr(options, name, None) is not None:
                 raise unsupported(model, f"config.http_options.{name}", "belongs to google-genai")
+
+
+def _merged(body: dict[str, Any], more: Mapping[str, Any]) -> dict[str, Any]:
+    """A body with additions: objects field by field, all else replaced."""
+    merged = dict(body)
+    for name, value in more.items():
+        old = merged.get(name)
+        both = isinstance(old, dict) and isinstance(value, Mapping)
+        merged[name] = _merged(cast(dict[str, Any], old), cast(Mapping[str, Any], value)) if both else value
+    return merged

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import base64
+import functools
+import json
 import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
@@ -11,7 +13,7 @@ from typing import Any, Literal, cast
 
 import pydantic_core
 from google.genai import types
-from pydantic import PydanticUserError, TypeAdapter
+from pydantic import PydanticUserError, TypeAdapter, ValidationError
 
 from flowloom.errors import ModelRequestError, UnsupportedFeatureError
 from flowloom.models.request import LlmRequest
@@ -157,6 +159,8 @@ def functions_of(request: LlmRequest, model: str) -> list[Function]:
             if schema is None and declared.parameters is not None:
                 schema = declared.parameters
             parameters = None if schema is None else json_schema_of(schema, model, f"{place}.parameters")
+            if parameters is not None and parameters.get("type") == "object" and "properties" not in parameters:
+                parameters["properties"] = {}  # OpenAI insists on them
             found.append(Function(declared.name or "", declared.description, parameters))
     return found
 
@@ -176,18 +180,38 @@ def json_schema_of(schema: Any, model: str, field: str) -> dict[str, Any]:
     if isinstance(schema, types.Schema):
         return schema.json_schema.model_dump(mode="json", by_alias=True, exclude_none=True)
     if isinstance(schema, Mapping):
-        given = cast(Mapping[str, Any], schema)
-        if isinstance(given.get("type"), str) and given["type"].isupper():  # Google's dialect, as plain data
+        given = dict(cast(Mapping[str, Any], schema))
+        if not _is_googles(given):
+            return given
+        try:
             return json_schema_of(types.Schema.model_validate(given), model, field)
-        return dict(given)
+        except ValidationError as error:
+            why = f"is neither a JSON schema nor one of Gemini's dialect ({error})"
+            raise unsupported(model, field, why) from error
     try:
-        return TypeAdapter(schema).json_schema()
+        return dict(_schema_of_type(schema) if isinstance(schema, type) else TypeAdapter(schema).json_schema())
     except PydanticUserError as error:
         raise ModelRequestError(
             f"The request to the model `{model}` cannot be sent: `{field}` cannot be described as a JSON schema: "
             f"{error.message}",
             model=model,
         ) from error
+
+
+@functools.lru_cache(maxsize=64)
+def _schema_of_type(kind: type) -> dict[str, Any]:
+    return TypeAdapter(kind).json_schema()
+
+
+def _is_googles(schema: Any) -> bool:
+    """Whether a schema as plain data is in Google's dialect: its types are in capitals."""
+    if isinstance(schema, list):
+        return any(map(_is_googles, cast(list[Any], schema)))
+    if not isinstance(schema, dict):
+        return False
+    given = cast(dict[str, Any], schema)
+    named = given.get("type")
+    return (isinstance(named, str) and named.isupper()) or any(map(_is_googles, given.values()))
 
 
 @dataclass(frozen=True, slots=True)
@@ -249,8 +273,16 @@ def json_text(data: Any) -> str:
 
 
 def to_json(data: Any) -> bytes:
-    """The same as bytes, for the body of a request."""
-    return pydantic_core.to_json(data, fallback=repr, inf_nan_mode="null")
+    """The same as bytes, for the body of a request. Raises `ModelRequestError` for data that holds itself."""
+    try:
+        return pydantic_core.to_json(data, fallback=repr, bytes_mode="base64", inf_nan_mode="null")
+    except (pydantic_core.PydanticSerializationError, ValueError):
+        pass  # halves of surrogate pairs, from file names for example; or a circle
+    try:
+        plain = pydantic_core.to_jsonable_python(data, fallback=repr, bytes_mode="base64", inf_nan_mode="null")
+        return json.dumps(plain, ensure_ascii=False).encode("utf-8", "replace")
+    except ValueError as error:
+        raise ModelRequestError(f"The request to a model cannot be written as JSON: {error}") from error
 
 
 def code_text(part: types.Part) -> str | None:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import re
+from collections import deque
 from collections.abc import Iterator, Sequence
-from typing import cast
 
 from google.genai import types
 
@@ -46,13 +46,12 @@ class CallIds:
             calls = [(n, part.function_call) for n, part in enumerate(content.parts or ()) if part.function_call]
             if not calls:
                 continue
-            behind = [part for answers in _answers_behind(contents, index) for part in answers]
-            found = _pair([call for _, call in calls], behind)
-            places = {id(part): place for place, part in _places_behind(contents, index)} if behind else {}
-            for (n, call), answer in zip(calls, found, strict=True):
+            places = list(_places_behind(contents, index))
+            found = _pair([call for _, call in calls], [answer for _, answer in places])
+            for (n, call), nth in zip(calls, found, strict=True):
                 call_id = self._at[index, n] = self._new(call.id)
-                if answer is not None:
-                    self._at[places[id(answer)]] = call_id
+                if nth is not None:
+                    self._at[places[nth][0]] = call_id
 
     def at(self, content: int, part: int) -> str | None:
         """The id for a part that calls a function or holds its result; None for a result that no call asked for."""
@@ -83,14 +82,14 @@ def _with_all_calls_answered(contents: list[types.Content]) -> list[types.Conten
         calls = [part.function_call for part in content.parts or () if part.function_call is not None]
         if not calls:
             continue
-        behind = _answers_behind(contents, index)
-        found = _pair(calls, [part for answers in behind for part in answers])
-        if len(behind) == 1 and all(found):
+        behind = _contents_behind(contents, index)
+        found = _pair(calls, [answer for each in behind for answer in _answers_in(each)])
+        if len(behind) == 1 and None not in found:
             continue
         changed = True
         written += len(behind)
-        answers = _joined(contents[index + 1 : written]) if behind else content_of("user", [])
-        legal.append(answers if all(found) else _completed(answers, calls, found))
+        answers = _joined(behind) if behind else content_of("user", [])
+        legal.append(answers if None not in found else _completed(answers, calls, found))
     return legal if changed else contents
 
 
@@ -101,55 +100,66 @@ def _joined(contents: list[types.Content]) -> types.Content:
     return joined
 
 
-def _answers_behind(contents: list[types.Content], index: int) -> list[list[types.Part]]:
-    """The function responses of each content directly behind `index`, as long as there are any."""
-    behind: list[list[types.Part]] = []
-    for later in range(index + 1, len(contents)):
-        answers = [part for part in contents[later].parts or () if part.function_response is not None]
-        if not answers:
-            break
-        behind.append(answers)
-    return behind
+def _answers_in(content: types.Content) -> list[types.FunctionResponse]:
+    return [part.function_response for part in content.parts or () if part.function_response is not None]
 
 
-def _places_behind(contents: list[types.Content], index: int) -> Iterator[tuple[tuple[int, int], types.Part]]:
-    """Where the parts of `_answers_behind` stand: by content and part."""
-    for later in range(index + 1, index + 1 + len(_answers_behind(contents, index))):
-        for n, part in enumerate(contents[later].parts or ()):
+def _contents_behind(contents: list[types.Content], index: int) -> list[types.Content]:
+    """The contents directly behind `index` that hold function responses."""
+    end = index + 1
+    while end < len(contents) and _answers_in(contents[end]):
+        end += 1
+    return contents[index + 1 : end]
+
+
+def _places_behind(
+    contents: list[types.Content], index: int
+) -> Iterator[tuple[tuple[int, int], types.FunctionResponse]]:
+    """The function responses in those contents, and where they stand: by content and part."""
+    for number, content in enumerate(_contents_behind(contents, index), index + 1):
+        for n, part in enumerate(content.parts or ()):
             if part.function_response is not None:
-                yield (later, n), part
+                yield (number, n), part.function_response
 
 
-def _pair(calls: Sequence[types.FunctionCall], answers: list[types.Part]) -> list[types.Part | None]:
-    """Each call's answer: the one of its id, else the next one of its name where an id is missing."""
-    unused = [(part, cast(types.FunctionResponse, part.function_response)) for part in answers]
-    found: list[types.Part | None] = [None] * len(calls)
-    for by_id in (True, False):
-        for place, call in enumerate(calls):
-            if found[place] is not None:
-                continue
-            for at, (part, answer) in enumerate(unused):
-                both = bool(call.id and answer.id)
-                if both is by_id and (call.id == answer.id if both else call.name == answer.name):
-                    found[place] = part
-                    del unused[at]
-                    break
+def _pair(calls: Sequence[types.FunctionCall], answers: list[types.FunctionResponse]) -> list[int | None]:
+    """For each call which answer is its: the one of its id, else the next one of its name where an id is missing."""
+    by_id: dict[str, deque[int]] = {}
+    for nth, answer in enumerate(answers):
+        if answer.id:
+            by_id.setdefault(answer.id, deque()).append(nth)
+    found: list[int | None] = [queue.popleft() if (queue := by_id.get(call.id or "")) else None for call in calls]
+    if None not in found:
+        return found
+    used = set(found)
+    without: dict[str | None, deque[int]] = {}  # those that no call has yet, by name
+    for nth, answer in enumerate(answers):
+        if nth not in used:
+            without.setdefault(answer.name, deque()).append(nth)
+    for place, call in enumerate(calls):
+        if found[place] is None:
+            queue = without.get(call.name, deque())
+            nth = next((nth for nth in queue if not (call.id and answers[nth].id)), None)
+            if nth is not None:
+                queue.remove(nth)
+                found[place] = nth
     return found
 
 
-def _completed(
-    content: types.Content, calls: Sequence[types.FunctionCall], found: list[types.Part | None]
-) -> types.Content:
-    """`content`, which holds some of the answers, with the missing ones in the places of their calls."""
-    here = {id(part) for part in content.parts or ()}
-    parts = [
-        _no_result(call) if answer is None else answer
-        for call, answer in zip(calls, found, strict=True)
-        if answer is None or id(answer) in here
-    ]
-    placed = {id(part) for part in parts}
+def _completed(content: types.Content, calls: Sequence[types.FunctionCall], found: list[int | None]) -> types.Content:
+    """`content`, which holds all answers there are, with the missing ones in the places of their calls."""
+    answers = [part for part in content.parts or () if part.function_response is not None]
+    used = set(found)
+    parts = [_no_result(call) if nth is None else answers[nth] for call, nth in zip(calls, found, strict=True)]
+    seen = -1
+    for part in content.parts or ():
+        if part.function_response is not None:
+            seen += 1
+            if seen in used:
+                continue
+        parts.append(part)
     completed = shallow_copy(content)
-    completed.parts = [*parts, *(part for part in content.parts or () if id(part) not in placed)]
+    completed.parts = parts
     return completed
 
 

@@ -64,9 +64,10 @@ async def unstreamed(server: WireServer, finish: str = "stop", /, **message: Any
 
 
 async def test_thoughts_of_local_servers_stand_apart_from_the_answer(server: WireServer) -> None:
-    expected = [{"text": "hmm", "thought": True}, {"text": "yes"}]
+    marked = f"openai-chat:reasoning_content@{server.url.removeprefix('http://')}".encode()
+    expected = [{"text": "hmm", "thought": True, "thought_signature": marked}, {"text": "yes"}]
     assert parts(await unstreamed(server, reasoning_content="hmm", content="yes")) == expected
-    chunks = [delta(reasoning_content="h"), delta(reasoning="mm"), delta(content="yes"), delta("stop")]
+    chunks = [delta(reasoning_content="h"), delta(reasoning_content="mm"), delta(content="yes"), delta("stop")]
     *partials, complete = await streamed(server, chunks)
     assert parts(complete) == expected
     assert [part for each in partials for part in parts(each)] == [

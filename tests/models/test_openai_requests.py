@@ -295,8 +295,12 @@ class Answer(BaseModel):
     text: str
 
 
-SCHEMA = {"properties": {"text": {"title": "Text", "type": "string"}}, "required": ["text"], "title": "Answer"}
-SCHEMA["type"] = "object"
+SCHEMA: dict[str, Any] = {
+    "properties": {"text": {"title": "Text", "type": "string"}},
+    "required": ["text"],
+    "title": "Answer",
+}
+SCHEMA |= {"type": "object", "additionalProperties": False}
 CLOSED = {"type": "object", "properties": {"a": {"type": "string"}}, "required": ["a"], "additionalProperties": False}
 LEVEL = types.ThinkingLevel.LOW
 SETTINGS: list[tuple[dict[str, Any], dict[str, Any], dict[str, Any] | None]] = [
@@ -321,10 +325,10 @@ SETTINGS: list[tuple[dict[str, Any], dict[str, Any], dict[str, Any] | None]] = [
         {
             "response_format": {
                 "type": "json_schema",
-                "json_schema": {"name": "Answer", "schema": SCHEMA, "strict": False},
+                "json_schema": {"name": "Answer", "schema": SCHEMA, "strict": True},
             }
         },
-        {"text": {"format": {"type": "json_schema", "name": "Answer", "schema": SCHEMA, "strict": False}}},
+        {"text": {"format": {"type": "json_schema", "name": "Answer", "schema": SCHEMA, "strict": True}}},
     ),
     (
         {"response_json_schema": CLOSED},

@@ -91,7 +91,7 @@ class TestChatCompletions(OverSdk):
     lacks = NOT_GEMINI | {"thoughts_in_between"}
 
     def adapter(self, url: str, *, patient: bool) -> OpenAIModel:
-        return OpenAIModel(model="gpt-5", **self.fields(url, patient=patient))
+        return OpenAIModel(model="gpt-5", dialect="openai", **self.fields(url, patient=patient))
 
 
 class TestResponses(OverSdk):

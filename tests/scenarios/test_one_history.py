@@ -34,7 +34,7 @@ DESK = Path(__file__).parents[2] / "examples" / "travel_desk"
 Provider = tuple[Callable[..., AnswerServer], Callable[[str], BaseLlm]]
 PROVIDERS: dict[str, Provider] = {
     "Gemini": (GeminiServer, lambda url: Gemini(model="gemini-2.5-flash", base_url=url, api_key="k")),
-    "chat": (ChatServer, lambda url: OpenAIModel(model="m", base_url=url, api_key="k")),
+    "chat": (ChatServer, lambda url: OpenAIModel(model="m", base_url=url, api_key="k", dialect="openai")),
     "Responses": (ResponsesServer, lambda url: OpenAIModel(model="m", base_url=url, api_key="k", api="responses")),
     "Anthropic": (MessagesServer, lambda url: AnthropicModel(model="m", base_url=url, api_key="k")),
 }
