@@ -13,7 +13,7 @@ from flowloom.converters.chat_messages import ChatMessage, LLMServiceOptions, To
 from flowloom.errors import InputValidationError, UnsupportedFeatureError, closest_first, quoted_list
 from flowloom.events.parts import content_of
 from flowloom.models.contents import SharedContents
-from flowloom.models.openai_chat import named_schema
+from flowloom.models.openai_schema import named_schema
 from flowloom.models.request import DeclaredTool, LlmRequest
 from flowloom.models.sdk_request import (
     DROPPED_OR_REFUSED,
@@ -249,7 +249,7 @@ def options_of(request: LlmRequest, model: str, *, remembers: bool, drop: Drop) 
         drop("config.thinking_config.include_thoughts")
     schema = response_schema_of(request, model)
     if schema is not None:
-        options["response_format"] = {"type": "json_schema", "json_schema": named_schema(schema)}
+        options["response_format"] = {"type": "json_schema", "json_schema": named_schema(schema, model, openai=False)}
     elif config.response_mime_type == "application/json":
         options["response_format"] = {"type": "json_object"}
     options.update(_tools(request, model))

@@ -38,8 +38,8 @@ def _closed(schema: Any) -> Json | None:
     closed = dict(given)
     if given.get("type") == "object" or "properties" in given:
         properties = object_of(given.get("properties"))
-        may_have_more = given.get("additionalProperties") not in (None, False)
-        if may_have_more or set(given.get("required") or ()) != set(properties):
+        more = given.get("additionalProperties", None if properties else True)
+        if more not in (None, False) or set(given.get("required") or ()) != set(properties):
             return None
         closed["additionalProperties"] = False
     if given.get("type") == "array" and "items" not in given:
