@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
-from flowloom.models.anthropic import SETTINGS as ANTHROPIC_SETTINGS
 from google.genai import types
 
+from flowloom.models.anthropic import SETTINGS as ANTHROPIC_SETTINGS
 from flowloom.models.openai import CHAT_SETTINGS, RESPONSES_SETTINGS
 from flowloom.models.sdk_request import DROPPED_OR_REFUSED, Treatment
 
