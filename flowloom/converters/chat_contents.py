@@ -15,11 +15,10 @@ from typing import Any, cast
 
 from google.genai import types
 from pydantic import BaseModel, PrivateAttr
-from pydantic_core import PydanticSerializationError
 
 from flowloom.converters.chat_messages import ChatMessage, ContentPart, ToolCall, bad_message, validated_messages
 from flowloom.converters.chat_parts import item_of, part_of, unwritable
-from flowloom.errors import InputValidationError
+from flowloom.errors import InputValidationError, ModelRequestError
 from flowloom.events.parts import as_object, call_part, response_part, text_part
 from flowloom.events.wire import shallow_copy
 from flowloom.models.contents import SharedContents, copy_content
@@ -274,15 +273,10 @@ def _file_part(file: types.FunctionResponsePart) -> types.Part:
 
 
 def _text(write: Callable[[Any], str], data: Any, field: str) -> str:
-    """`data` as JSON text, also where it holds half characters or is nested too deep for the quick way."""
     try:
         return write(data)
-    except (PydanticSerializationError, ValueError, RecursionError):
-        pass
-    try:
-        return json.dumps(data, default=repr)
-    except RecursionError as error:
-        raise unwritable(field, "is nested too deep") from error
+    except ModelRequestError as error:
+        raise unwritable(field, "is nested too deep, or holds itself") from error
 
 
 # -- what is remembered ----------------------------------------------------------------------------

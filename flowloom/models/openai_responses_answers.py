@@ -43,15 +43,13 @@ _DELTAS = {
 class _Open:
     """An item that has begun."""
 
-    __slots__ = ("arguments", "call_id", "name", "streamed")
+    __slots__ = ("arguments", "call_id", "name")
 
     def __init__(self, item: Json) -> None:
         is_call = item.get("type") == "function_call"
         self.call_id: str = (item.get("call_id") or minted_id()) if is_call else ""
         self.name: str = item.get("name") or ""
         self.arguments: str = item.get("arguments") or ""
-        self.streamed = False
-        """Whether some of it has come by itself."""
 
 
 class ResponsesReader:
@@ -62,7 +60,8 @@ class ResponsesReader:
         self._aggregator = StreamingAggregator()
         self._response: Json = {}
         self._items: list[Json] = []  # what is done
-        self._open: dict[int, _Open] = {}  # what streams, by its place
+        self._open: dict[int, _Open] = {}  # what has begun, by its place
+        self._streamed: set[int] = set()  # the places of which something has come by itself
 
     @property
     def finished(self) -> bool:
@@ -90,8 +89,7 @@ class ResponsesReader:
         if thought is not None:
             if not data.get("delta"):
                 return []
-            if (opened := self._open.get(data.get("output_index") or 0)) is not None:
-                opened.streamed = True
+            self._streamed.add(data.get("output_index") or 0)
             return [self._aggregator.feed_text(data["delta"], thought=thought)]
         if kind == "response.function_call_arguments.delta":
             return self._more_arguments(data)
@@ -121,18 +119,19 @@ class ResponsesReader:
         item = object_of(data.get("item"))
         if not done or place not in self._open:
             self._open[place] = _Open(item)
-        opened = self._open[place]
+        opened, streamed = self._open[place], place in self._streamed
         if done:
             self._items.append(item)
             del self._open[place]
+            self._streamed.discard(place)
         kind = item.get("type")
         if kind == "function_call":
             # arguments that were not streamed stand in the item, at its end or from the beginning
-            late = "" if opened.streamed or not done else item.get("arguments") or opened.arguments
+            late = "" if streamed or not done else item.get("arguments") or opened.arguments
             return self._piece(opened, late, more=not done)
         if not done:
             return []
-        if not opened.streamed:
+        if not streamed:
             content = content_of("model", list(_parts(item)))
             return self._aggregator.feed_response(LlmResponse(content=content)) if content.parts else []
         if kind == "reasoning" and (signature := _signature(item)) is not None:
@@ -140,10 +139,11 @@ class ResponsesReader:
         return []
 
     def _more_arguments(self, data: Json) -> list[LlmResponse]:
-        opened = self._open.get(data.get("output_index") or 0)
+        place: int = data.get("output_index") or 0
+        opened = self._open.get(place)
         if opened is None or not data.get("delta"):
             return []
-        opened.streamed = True
+        self._streamed.add(place)
         return self._piece(opened, data["delta"], more=True)
 
     def _piece(self, opened: _Open, arguments: str, *, more: bool) -> list[LlmResponse]:

@@ -268,21 +268,36 @@ def arguments_json(args: dict[str, Any] | None) -> str:
 
 
 def json_text(data: Any) -> str:
-    """Data as JSON on one line; what JSON cannot hold is given by its `repr`."""
-    return to_json(data).decode()
+    """Data as JSON on one line; what JSON cannot hold is given by its `repr`.
+
+    Raises `ModelRequestError` for data that holds itself, or is nested too deep.
+    """
+    quick = _quick_json(data)
+    return _slow_json(data, ensure_ascii=True) if quick is None else quick.decode()
 
 
 def to_json(data: Any) -> bytes:
-    """The same as bytes, for the body of a request. Raises `ModelRequestError` for data that holds itself."""
+    """The same as bytes, for the body of a request."""
+    quick = _quick_json(data)
+    # halves of surrogate pairs, as in the names of some files, have no bytes
+    return _slow_json(data, ensure_ascii=False).encode("utf-8", "replace") if quick is None else quick
+
+
+def _quick_json(data: Any) -> bytes | None:
     try:
         return pydantic_core.to_json(data, fallback=repr, bytes_mode="base64", inf_nan_mode="null")
     except (pydantic_core.PydanticSerializationError, ValueError):
-        pass  # halves of surrogate pairs, from file names for example; or a circle
+        return None
+
+
+def _slow_json(data: Any, *, ensure_ascii: bool) -> str:
+    def plain(value: Any) -> Any:
+        return pydantic_core.to_jsonable_python(value, fallback=repr, bytes_mode="base64")
+
     try:
-        plain = pydantic_core.to_jsonable_python(data, fallback=repr, bytes_mode="base64", inf_nan_mode="null")
-        return json.dumps(plain, ensure_ascii=False).encode("utf-8", "replace")
-    except ValueError as error:
-        raise ModelRequestError(f"The request to a model cannot be written as JSON: {error}") from error
+        return json.dumps(data, ensure_ascii=ensure_ascii, default=plain)
+    except (ValueError, RecursionError) as error:
+        raise ModelRequestError(f"Something in a request cannot be written as JSON: {error}") from error
 
 
 def code_text(part: types.Part) -> str | None:
