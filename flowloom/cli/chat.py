@@ -6,7 +6,7 @@ import asyncio
 import json
 import signal
 import sys
-from collections.abc import Generator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from typing import Any, Self
 
@@ -68,7 +68,6 @@ class Chat:
         )
         self._loop = asyncio.Runner()
         self._left_open: set[str] = set()
-        self._current: asyncio.Task[None] | None = None
 
     def __enter__(self) -> Self:
         self._loop.__enter__()
@@ -111,39 +110,50 @@ class Chat:
         display = self._display
         display.begin_turn()
         try:
-            self._loop.run(self._run_turn(message))
-        except KeyboardInterrupt:
-            if self._current is not None and not self._current.done():  # a second one: a tool still blocks
-                self._loop.run(self._abandon_turn())
-                raise
-            return False
+            interrupts = self._loop.run(self._run_turn(message))
         except Exception as error:
             if not display.failed:
                 display.error(f"{type(error).__name__}: {error}")
             return False
         finally:
             self._file.save(self._session())
-        return not display.failed
+        if interrupts > 1:  # a tool still blocks
+            raise KeyboardInterrupt
+        return not interrupts and not display.failed
 
-    async def _run_turn(self, message: Message) -> None:
-        """Show a turn. One that is cancelled says so at once, and then waits for what still blocks."""
-        with _woken_by_interrupts():
-            turn = self._current = asyncio.ensure_future(self._show_turn(message))
-            try:
-                await asyncio.shield(turn)
-            except asyncio.CancelledError:
+    async def _run_turn(self, message: Message) -> int:
+        """Show a turn; how often it was interrupted.
+
+        A first interrupt is told at once, and then what still blocks is waited for; a second one leaves that to itself.
+        The history becomes legal in either case.
+        """
+        turn = asyncio.ensure_future(self._show_turn(message))
+        loop = asyncio.get_running_loop()
+        pressed = 0
+
+        def stop() -> None:
+            nonlocal pressed
+            pressed += 1
+            if pressed == 1:
                 turn.cancel()
                 self._desk.stop()
                 self._display.interrupt()
                 self._display.notice("Stopped. The conversation goes on with the next message; Ctrl-C leaves.")
-                await asyncio.gather(turn, return_exceptions=True)
-                raise
+            elif pressed == 2:
+                abandon()
 
-    async def _abandon_turn(self) -> None:
-        """Let a turn end without waiting for the tools that block it; its history becomes legal all the same."""
-        while self._current is not None and not self._current.done():
-            self._current.cancel()
-            await asyncio.sleep(0.01)
+        def abandon() -> None:
+            if not turn.done():
+                turn.cancel()
+                loop.call_later(0.01, abandon)
+
+        with _interrupts_call(stop):
+            await asyncio.wait({turn})
+        if pressed:
+            await asyncio.gather(turn, return_exceptions=True)
+        else:
+            await turn
+        return pressed
 
     async def _show_turn(self, message: Message) -> None:
         events = self._runner.run_async(
@@ -197,21 +207,30 @@ class Chat:
 
 
 @contextmanager
-def _woken_by_interrupts() -> Generator[None]:
-    """Wake the event loop for an interrupt that comes just before it goes to sleep.
+def _interrupts_call(stop: Callable[[], None]) -> Generator[None]:
+    """Let Ctrl-C call `stop` in the event loop. As an exception it could come anywhere, and break the loop itself.
 
-    asyncio's handler for Ctrl-C runs only when the loop wakes up; a handler of the loop's own makes signals wake it.
+    A third one is an exception all the same, for a program that blocks the loop.
     """
-    loop, handler = asyncio.get_running_loop(), signal.getsignal(signal.SIGINT)
-    if sys.platform != "win32":  # there loops have no such handlers
+    loop, before = asyncio.get_running_loop(), signal.getsignal(signal.SIGINT)
+    count = 0
+
+    def pressed(*_: object) -> None:
+        nonlocal count
+        count += 1
+        if count > 2:
+            raise KeyboardInterrupt
+        loop.call_soon_threadsafe(stop)
+
+    if sys.platform != "win32":  # a handler of the loop's own wakes it up; there loops have none
         loop.add_signal_handler(signal.SIGINT, lambda: None)
-        signal.signal(signal.SIGINT, handler)
+    signal.signal(signal.SIGINT, pressed)
     try:
         yield
     finally:
         if sys.platform != "win32":
             loop.remove_signal_handler(signal.SIGINT)
-            signal.signal(signal.SIGINT, handler)
+        signal.signal(signal.SIGINT, before)
 
 
 def open_calls(events: Sequence[Event]) -> list[types.FunctionCall]:

@@ -107,7 +107,10 @@ class Terminal:
         ends = time.monotonic() + seconds
         while self.process.poll() is None and time.monotonic() < ends:
             self._read()
-        return self.process.wait(1)
+        code = self.process.poll()
+        if code is None:
+            raise AssertionError(f"The process did not end; the terminal shows:\n{self.text}")
+        return code
 
     def close(self) -> None:
         if self.process.poll() is None:
