@@ -113,9 +113,11 @@ class WireServer:
 
     async def _serve(self) -> None:
         handlers: set[asyncio.Task[None]] = set()
+        writers: list[asyncio.StreamWriter] = []
 
         def accept(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
             self.connections += 1
+            writers.append(writer)
             handlers.add(asyncio.create_task(self._converse(reader, writer)))
 
         server = await asyncio.start_server(accept, "127.0.0.1", 0)
@@ -126,6 +128,10 @@ class WireServer:
             handler.cancel()
         await asyncio.gather(*handlers, return_exceptions=True)
         await server.wait_closed()
+        for writer in writers:  # a handler that was cancelled before it began has closed nothing
+            writer.transport.abort()
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
 
     async def _converse(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
