@@ -13,18 +13,17 @@ from flowloom.converters.chat_messages import ChatMessage, LLMServiceOptions, To
 from flowloom.errors import InputValidationError, UnsupportedFeatureError, closest_first, quoted_list
 from flowloom.events.parts import content_of
 from flowloom.models.contents import SharedContents
-from flowloom.models.openai_schema import named_schema
+from flowloom.models.openai_chat import answer_settings
 from flowloom.models.request import DeclaredTool, LlmRequest
 from flowloom.models.sdk_request import (
     DROPPED_OR_REFUSED,
     Drop,
     Treatment,
     calling_mode,
-    effort_of,
+    check_form,
+    check_settings,
     functions_of,
-    response_schema_of,
     system_texts,
-    thinking_of,
     unsupported,
 )
 from flowloom.models.turns import legal_contents
@@ -236,43 +235,17 @@ def options_of(request: LlmRequest, model: str, *, remembers: bool, drop: Drop) 
             options[name] = value
     if config.max_output_tokens is not None:
         options["max_tokens"] = config.max_output_tokens
-    if config.response_logprobs:
-        options["logprobs"] = True
-        if config.logprobs is not None:
-            options["top_logprobs"] = config.logprobs
     if config.stop_sequences:
         options["stop"] = list(config.stop_sequences)
-    thinking = thinking_of(request)
-    if (effort := effort_of(thinking)) is not None:
-        options["reasoning_effort"] = effort
-    if thinking is not None and thinking.include_thoughts:
-        drop("config.thinking_config.include_thoughts")
-    schema = response_schema_of(request, model)
-    if schema is not None:
-        options["response_format"] = {"type": "json_schema", "json_schema": named_schema(schema, model, openai=False)}
-    elif config.response_mime_type == "application/json":
-        options["response_format"] = {"type": "json_object"}
+    options.update(answer_settings(request, model, drop, openai=False))
     options.update(_tools(request, model))
     return cast(LLMServiceOptions, options)
 
 
 def _check_settings(request: LlmRequest, model: str, remembers: bool, drop: Drop) -> None:
     config = cast(Any, request.config)
-    for name, value in vars(request.config).items():
-        if value is None or value == []:
-            continue
-        treatment = SETTINGS.get(name, "refused")
-        if treatment == "refused":
-            raise unsupported(model, f"config.{name}", "is nothing that chat messages know")
-        if treatment == "dropped":
-            drop(f"config.{name}")
-    if request.previous_interaction_id is not None:
-        raise unsupported(model, "previous_interaction_id", "is nothing that chat messages know")
-    modalities = [str(getattr(each, "value", each)).upper() for each in config.response_modalities or ()]
-    if modalities not in ([], ["TEXT"]):
-        raise unsupported(model, "config.response_modalities", "asks for something other than text")
-    if config.response_mime_type not in (None, "text/plain", "application/json"):
-        raise unsupported(model, "config.response_mime_type", f"is {config.response_mime_type!r}")
+    check_settings(request, model, SETTINGS, drop, why="is nothing that chat messages know")
+    check_form(request, model)
     if config.response_logprobs and not remembers:
         raise unsupported(model, "config.response_logprobs", "asks for what the answers of services do not hold")
     if config.candidate_count not in (None, 1):

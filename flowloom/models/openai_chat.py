@@ -18,6 +18,7 @@ from flowloom.models.sdk_request import (
     arguments_json,
     blob_of,
     calling_mode,
+    check_form,
     code_text,
     effort_of,
     functions_of,
@@ -72,13 +73,22 @@ def chat_body(
         body["max_completion_tokens" if openai else "max_tokens"] = config.max_output_tokens
     if config.candidate_count not in (None, 1):
         body["n"] = config.candidate_count
+    for name, field in _FIELDS.items():
+        if (value := getattr(config, name)) not in (None, []):
+            body[field] = value
+    body |= answer_settings(request, model, drop, openai=openai)
+    body |= _tools(request, model, openai=openai)
+    return body
+
+
+def answer_settings(request: LlmRequest, model: str, drop: Drop, *, openai: bool) -> Json:
+    """What a request says of thinking, of log probabilities, and of the form of the answer."""
+    config = cast(Any, request.config)
+    body: Json = {}
     if config.response_logprobs:
         body["logprobs"] = True
         if config.logprobs is not None:
             body["top_logprobs"] = config.logprobs
-    for name, field in _FIELDS.items():
-        if (value := getattr(config, name)) not in (None, []):
-            body[field] = value
     thinking = thinking_of(request)
     if (effort := effort_of(thinking)) is not None:
         body["reasoning_effort"] = effort
@@ -89,7 +99,6 @@ def chat_body(
         body["response_format"] = {"type": "json_schema", "json_schema": named_schema(schema, model, openai=openai)}
     elif config.response_mime_type == "application/json":
         body["response_format"] = {"type": "json_object"}
-    body |= _tools(request, model, openai=openai)
     return body
 
 
@@ -100,11 +109,7 @@ def shared_settings(request: LlmRequest, model: str) -> Json:
     tier = request.service_tier or config.service_tier
     if tier is not None and (name := str(getattr(tier, "value", tier)).lower()) != "unspecified":
         body["service_tier"] = _TIERS.get(name, name)
-    modalities: list[str] = [str(getattr(each, "value", each)).upper() for each in config.response_modalities or ()]
-    if modalities not in ([], ["TEXT"]):
-        raise unsupported(model, "config.response_modalities", "asks for something other than text")
-    if config.response_mime_type not in (None, "text/plain", "application/json"):
-        raise unsupported(model, "config.response_mime_type", f"is {config.response_mime_type!r}")
+    check_form(request, model)
     return body
 
 

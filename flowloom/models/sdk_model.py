@@ -17,7 +17,7 @@ from flowloom.models.http import ADDRESS_ERRORS, LoopClient, httpx
 from flowloom.models.request import LlmRequest, http_options_of
 from flowloom.models.retry import RetryOptions
 from flowloom.models.sdk_call import AnswerReader, SdkCall
-from flowloom.models.sdk_request import Treatment, to_json, unsupported
+from flowloom.models.sdk_request import Treatment, check_settings, to_json, unsupported
 from flowloom.models.turns import legal_contents
 
 _RAW = {"X-Stainless-Raw-Response": "stream"}  # asks the SDK not to read the answer
@@ -160,8 +160,8 @@ class SdkModel(BaseLlm):
         plain = contents.plain() if isinstance(contents, SharedContents) else contents
         if not plain:
             raise ModelRequestError(f"The request to the model `{model}` has no contents.", model=model)
-        self._check(request, model)
         options = http_options_of(request)
+        self._check(request, options, model)
         body = self._body(request, legal_contents(plain), model, stream)
         content = to_json(_merged(_merged(body, self.extra_body), options.extra_body or {}))
         sent: dict[str, Any] = {
@@ -180,19 +180,9 @@ class SdkModel(BaseLlm):
         retry = self.retry_options.overridden_by(options.retry_options)
         return SdkCall(send, lambda: self._reader(model), model, retry, stream=stream)
 
-    def _check(self, request: LlmRequest, model: str) -> None:
+    def _check(self, request: LlmRequest, options: types.HttpOptions, model: str) -> None:
         """Refuse or report the settings that are not sent."""
-        for name, value in vars(request.config).items():
-            if value is None or value is False or value == []:
-                continue
-            treatment = self.treatments.get(name, "refused")
-            if treatment == "refused":
-                raise unsupported(model, f"config.{name}", "is not known to this provider")
-            if treatment == "dropped":
-                self._leave_out(f"config.{name}")
-        if request.previous_interaction_id is not None:
-            raise unsupported(model, "previous_interaction_id", "is not known to this provider")
-        options = http_options_of(request)
+        check_settings(request, model, self.treatments, self._leave_out, why="is not known to this provider")
         for name in _UNUSED_HTTP:
             if getattr(options, name, None) is not None:
                 self._leave_out(f"config.http_options.{name}")

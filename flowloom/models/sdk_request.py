@@ -123,6 +123,32 @@ def refuse_unknown(model: str, place: str, part: types.Part) -> None:
             raise unsupported(model, f"{place}.{name}", "is nothing that this API knows")
 
 
+def check_settings(
+    request: LlmRequest, model: str, treatments: Mapping[str, Treatment], drop: Drop, *, why: str
+) -> None:
+    """Refuse the settings of a request that are not known (`why` says to whom), and report those that are left out."""
+    for name, value in vars(request.config).items():
+        if value is None or value is False or value == []:
+            continue
+        treatment = treatments.get(name, "refused")
+        if treatment == "refused":
+            raise unsupported(model, f"config.{name}", why)
+        if treatment == "dropped":
+            drop(f"config.{name}")
+    if request.previous_interaction_id is not None:
+        raise unsupported(model, "previous_interaction_id", why)
+
+
+def check_form(request: LlmRequest, model: str) -> None:
+    """Refuse to ask for an answer that is neither text nor JSON."""
+    config = cast(Any, request.config)
+    modalities: list[str] = [str(_value(each)).upper() for each in config.response_modalities or ()]
+    if modalities not in ([], ["TEXT"]):
+        raise unsupported(model, "config.response_modalities", "asks for something other than text")
+    if config.response_mime_type not in (None, "text/plain", "application/json"):
+        raise unsupported(model, "config.response_mime_type", f"is {config.response_mime_type!r}")
+
+
 def system_texts(request: LlmRequest, model: str) -> list[str]:
     """The texts of the system instruction. Raises `UnsupportedFeatureError` for anything in it but text."""
     given: Any = cast(Any, request.config).system_instruction

@@ -55,11 +55,8 @@ def frame(data: Any) -> bytes:
     return b"data: " + (data if isinstance(data, bytes) else json.dumps(data, ensure_ascii=False).encode()) + b"\n\n"
 
 
-class ChatServer(AnswerServer):
-    """Speaks chat completions, below `/v1`. As servers of one's own do, it shows thoughts."""
-
-    reasoning = "reasoning_content"
-    """The field that thoughts are in; some servers call it `reasoning`."""
+class OpenAIServer(AnswerServer):
+    """What both of OpenAI's APIs have, below `/v1`."""
 
     @property
     def url(self) -> str:
@@ -73,6 +70,13 @@ class ChatServer(AnswerServer):
 
     def error(self, status: int, message: str, headers: dict[str, str] | None = None) -> Reply:
         return error(status, message, headers=headers)
+
+
+class ChatServer(OpenAIServer):
+    """Speaks chat completions, below `/v1`. As servers of one's own do, it shows thoughts."""
+
+    reasoning = "reasoning_content"
+    """The field that thoughts are in; some servers call it `reasoning`."""
 
     def error_inside(self) -> tuple[Json, bytes]:
         found = {"message": "The server had an error.", "type": "server_error", "param": None, "code": None}

@@ -10,7 +10,6 @@ from typing import Any
 
 from google.genai import types
 from models.answer_server import (
-    AnswerServer,
     Json,
     RequestForm,
     base64_of,
@@ -20,7 +19,7 @@ from models.answer_server import (
     is_signed,
     parts_of,
 )
-from models.openai_wire import NAME, cited_pages, error, schema_problem, token_logprobs, tools_problem
+from models.openai_wire import NAME, OpenAIServer, cited_pages, error, schema_problem, token_logprobs, tools_problem
 from models.wire_server import Reply, Seen
 
 from flowloom import LlmResponse
@@ -33,21 +32,8 @@ def frame(data: Json) -> bytes:
     return f"event: {data['type']}\ndata: {json.dumps(data, ensure_ascii=False)}\n\n".encode()
 
 
-class ResponsesServer(AnswerServer):
+class ResponsesServer(OpenAIServer):
     """Speaks the Responses API, below `/v1`."""
-
-    @property
-    def url(self) -> str:
-        return f"{super().url}/v1"
-
-    def is_streamed(self, seen: Seen) -> bool:
-        return bool(seen.json.get("stream"))
-
-    def headers(self) -> dict[str, str]:
-        return {"x-request-id": "req_1", "openai-version": "2020-10-01"}
-
-    def error(self, status: int, message: str, headers: dict[str, str] | None = None) -> Reply:
-        return error(status, message, headers=headers)
 
     def error_inside(self) -> tuple[Json, bytes]:
         failed = {
