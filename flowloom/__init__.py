@@ -14,6 +14,9 @@ _HOMES = {
     "agents": "Agent BaseAgent LlmAgent LoopAgent ParallelAgent SequentialAgent",
     "apps": "App",
     "artifacts": "ArtifactVersion BaseArtifactService InMemoryArtifactService",
+    "artifacts.files": "FileArtifactService",
+    "auth": "AuthConfig AuthCredential AuthCredentialTypes AuthScheme BaseCredentialService InMemoryCredentialService "
+    "OAuth2Auth",
     "converters.chat_contents": "contents_to_messages messages_to_contents",
     "converters.chat_messages": "ChatMessage LLMServiceOptions ToolCall ToolChoice is_valid_chat_message "
     "is_valid_tool_call",
@@ -24,13 +27,13 @@ _HOMES = {
     "ProcessorCall ReadonlyContext RunConfig StreamingMode ToolContext ToolThreadPoolConfig Usage observing",
     "context.hooks": "FlowCallbacks",
     "errors": "AgentNameError AgentNotFoundError AlreadyExistsError AnswerError ArtifactNotFoundError CallbackError "
-    "ChatMessageError ConfigurationError ConfirmationRejectedError ConfirmationRequiredError ContextError "
+    "ChatMessageError ConfigurationError ConfirmationRejectedError ConfirmationRequiredError ContextError CredentialError "
     "DuplicateAgentError DuplicateToolError EventParseError EventStreamError FlowloomError Halt "
-    "HistoryError IncompleteStreamError InputValidationError LimitExceededError "
+    "HistoryError IncompleteStreamError InputValidationError InvocationNotFoundError LimitExceededError "
     "LlmCallsLimitExceededError MissingVariableError ModelError ModelNotConfiguredError "
     "ModelNotFoundError ModelRateLimitError ModelRequestError ModelResponseError ModelStreamError "
     "ModelUnavailableError NotSupportedError PipelineError PlaceholderError ProcessorError "
-    "RequestNotFoundError RequestOverError SessionNotFoundError TemplateError ToolArgumentsError "
+    "RequestNotFoundError RequestOverError SessionBusyError SessionNotFoundError StorageError TemplateError ToolArgumentsError "
     "ToolError ToolNotFoundError ToolSignatureError ToolTimeoutError UnfitAnswerError "
     "UnsupportedFeatureError",
     "events": "Event EventActions EventCompaction LlmResponse NodeInfo ToolConfirmation",
@@ -39,14 +42,20 @@ _HOMES = {
     "events.parsed": "ParsedEvent Source parse_event_sse",
     "events.sse": "EventStreamReader SseFrame",
     "events.store": "EventStore",
+    "events.run_stream": "AgentFinished AgentStarted AgentTransferred ConfirmationRequested CredentialRequested "
+    "InputRequested MessageCompleted RunFailed RunFinished RunStarted RunStreamEvent RunStreamMapper StateChanged "
+    "TextDelta ThoughtDelta ToolCallArgumentsDelta ToolCallFinished ToolCallStarted UsageReported run_stream_of",
+    "compaction": "BaseEventsSummarizer EventsCompactionConfig LlmEventsSummarizer compact_session",
     "explanation": "explain",
     "flow": "Assembly AssemblyStep Flow",
     "human": "FormField HumanModel HumanObserver ToolForm WaitingRequest",
     "memory": "BaseMemoryService InMemoryMemoryService MemoryEntry SearchMemoryResponse",
+    "memory.sql": "PostgresMemoryService SqliteMemoryService",
     "models": "BaseLlm LLMRegistry LlmRequest",
     "models.aggregator": "StreamingAggregator",
     "models.anthropic": "AnthropicModel",
     "models.gemini": "Gemini",
+    "models.context_cache": "ContextCacheConfig",
     "models.offline": "OfflineModel",
     "models.openai": "OpenAIModel",
     "models.retry": "RetryOptions",
@@ -54,13 +63,17 @@ _HOMES = {
     "processors": "Contents Template inject_session_state",
     "processors.code_executors": "BaseCodeExecutor BuiltInCodeExecutor CodeExecutionInput CodeExecutionResult "
     "File LocalCodeExecutor",
+    "processors.window": "DropToolPayloads KeepTurns TokenWindow",
     "processors.planners": "BasePlanner BuiltInPlanner PlanReActPlanner",
     "runner": "InMemoryRunner Runner",
     "sessions": "BaseSessionService GetSessionConfig InMemorySessionService ListSessionsResponse Session State Viewer "
     "visible",
+    "sessions.postgres": "PostgresSessionService",
+    "sessions.sqlite": "SqliteSessionService",
     "telemetry": "ProcessorTimes configure_telemetry",
     "tools": "AgentTool BaseTool BaseToolset FunctionTool LoadArtifactsTool LoadMemoryTool LongRunningFunctionTool "
     "PreloadMemoryTool TransferToAgentTool exit_loop load_artifacts load_memory preload_memory transfer_to_agent",
+    "tools.authenticated": "AuthenticatedFunctionTool",
     "tools.placeholder": "PlaceholderTool",
     "profile": "CostChange ProcessorCost ProcessorProfile measure",
     "views": "Change Difference EventsView RequestDiff RequestView Section assert_prefix_extends diff",

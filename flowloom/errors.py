@@ -257,6 +257,13 @@ class ConfirmationRejectedError(ToolError):
     """A person refused the tool call."""
 
 
+class CredentialError(ToolError):
+    """A credential could not be had: it was refused, has expired, or the exchange for a token failed.
+
+    Its text never holds a secret.
+    """
+
+
 # -- sessions, artifacts -----------------------------------------------------------------------
 
 
@@ -266,6 +273,30 @@ class SessionNotFoundError(FlowloomError, ValueError):
 
 class AlreadyExistsError(FlowloomError, ValueError):
     """A session of that id exists already."""
+
+
+class InvocationNotFoundError(FlowloomError, LookupError):
+    """A session has no invocation of that id. Attribute: `invocation_id`."""
+
+    def __init__(self, message: str, *, invocation_id: str) -> None:
+        super().__init__(message)
+        self.invocation_id = invocation_id
+
+
+class SessionBusyError(FlowloomError):
+    """Another run works on the session, and this one was not to wait for it.
+
+    Attributes: `session_id`, `retry_after` (seconds until the other's lease expires, if it is dead).
+    """
+
+    def __init__(self, message: str, *, session_id: str, retry_after: float) -> None:
+        super().__init__(message)
+        self.session_id = session_id
+        self.retry_after = retry_after
+
+
+class StorageError(FlowloomError):
+    """A store could not be opened, read or written: the file, the server, or what is in it."""
 
 
 class HistoryError(FlowloomError, ValueError):
