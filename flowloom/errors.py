@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, Literal
 
 from pydantic import ValidationError
 
@@ -188,14 +188,26 @@ class ModelNotFoundError(ConfigurationError, LookupError):
 class LimitExceededError(FlowloomError):
     """A run reached one of its limits. Its history is kept; a new message goes on from there.
 
-    Attributes: `limit` (which one), `allowed`, `used`.
+    Attributes: `limit` (which one), `allowed`, `used`, `agent` (whose limit it is; None for the run's), `on_limit`
+    (what is to happen: `raise`, `stop` or `summarise`).
     """
 
-    def __init__(self, message: str, *, limit: str, allowed: float, used: float) -> None:
+    def __init__(
+        self,
+        message: str,
+        *,
+        limit: str,
+        allowed: float,
+        used: float,
+        agent: str | None = None,
+        on_limit: Literal["raise", "stop", "summarise"] = "raise",
+    ) -> None:
         super().__init__(message)
         self.limit = limit
         self.allowed = allowed
         self.used = used
+        self.agent = agent
+        self.on_limit: Literal["raise", "stop", "summarise"] = on_limit
 
 
 class LlmCallsLimitExceededError(LimitExceededError):
@@ -255,6 +267,10 @@ class ConfirmationRequiredError(ToolError):
 
 class ConfirmationRejectedError(ToolError):
     """A person refused the tool call."""
+
+
+class InputRequiredError(ToolError):
+    """The tool call waits for a person's input."""
 
 
 class CredentialError(ToolError):

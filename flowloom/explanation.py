@@ -16,9 +16,10 @@ from flowloom.events import Event
 from flowloom.events.parts import content_of, text_part
 from flowloom.flow.assembly import Assembly, Recording, RehearsalEffects, rehearsal_of, rehearse
 from flowloom.memory import BaseMemoryService, InMemoryMemoryService
+from flowloom.message import Message, content_of_message
 from flowloom.plugins import BasePlugin
 from flowloom.routing import Place, place_of
-from flowloom.runner import Message, Runner, content_of_message
+from flowloom.runner import Runner
 from flowloom.sessions import InMemorySessionService, Session
 
 Said = Event | Message | tuple[str, str]
@@ -78,15 +79,15 @@ class Rehearsal(Runner):
         self._explained = agent
         self._recording = recording
 
-    def _context(self, *args: Any, **kwargs: Any) -> InvocationContext:
-        ctx = super()._context(*args, **kwargs)
+    def make_context(self, *args: Any, **kwargs: Any) -> InvocationContext:
+        ctx = super().make_context(*args, **kwargs)
         ctx.run = rehearsal_of(ctx.run, self._recording)
         ctx.run.effects = RehearsalEffects(self.effects, self._recording)
         return ctx
 
-    def _place(self, session: Session, answered: Sequence[Event]) -> Place:
+    def _place(self, events: Sequence[Event], answered: Sequence[Event]) -> Place:
         if self._explained is self.agent:
-            return super()._place(session, answered)
+            return super()._place(events, answered)
         place = place_of(self.agent, self._explained.name)
         assert place is not None
         return place

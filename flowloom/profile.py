@@ -23,9 +23,9 @@ from flowloom.events.parts import content_of, text_part
 from flowloom.explanation import Rehearsal, Said, events_of_history, session_for
 from flowloom.flow import Flow
 from flowloom.flow.assembly import ModelReached, Recording, RehearsalEffects, was_reached
+from flowloom.message import Message
 from flowloom.models import BaseLlm, LlmRequest
 from flowloom.plugins import BasePlugin
-from flowloom.runner import Message
 from flowloom.sessions import InMemorySessionService, Session
 
 TURNS_PER_SESSION = 20
@@ -262,8 +262,8 @@ class _Bench(Rehearsal):
         self._config = run_config
         self._observer = Observer()
 
-    def _context(self, *args: Any, **kwargs: Any) -> InvocationContext:
-        ctx = super()._context(*args, **kwargs)
+    def make_context(self, *args: Any, **kwargs: Any) -> InvocationContext:
+        ctx = super().make_context(*args, **kwargs)
         ctx.run.observers = (_OneStep(), self._observer)
         ctx.run.effects = _StandInEffects(self.effects, self._recording)
         return ctx

@@ -7,7 +7,10 @@ from collections.abc import Sequence
 from google.genai import types
 
 from flowloom.agents import BaseAgent, LlmAgent
+from flowloom.context.progress import is_from_agent_tool
+from flowloom.errors import ConfigurationError, DuplicateAgentError
 from flowloom.events import Event
+from flowloom.events.wire import shallow_copy
 from flowloom.flow.delegation import delegates_of
 
 Place = tuple[BaseAgent, tuple[BaseAgent, ...]]
@@ -26,7 +29,23 @@ def answered_calls(events: Sequence[Event], message: types.Content | None) -> li
             if call.id in wanted:
                 wanted.discard(call.id)
                 found[call.id] = event
-    return [found[call_id] for call_id in ids if call_id in found]
+    return [_owner(events, found[call_id]) for call_id in ids if call_id in found]
+
+
+def _owner(events: Sequence[Event], event: Event) -> Event:
+    """The event itself; for one of an agent that runs as a tool, the same with the author whose call runs it."""
+    scope, author = event.isolation_scope, event.author
+    inner = is_from_agent_tool(event)
+    while inner and scope:
+        calling = next((e for e in reversed(events) if any(call.id == scope for call in e.get_function_calls())), None)
+        if calling is None:
+            break
+        author, scope, inner = calling.author, calling.isolation_scope, is_from_agent_tool(calling)
+    if author == event.author:
+        return event
+    owned = shallow_copy(event)
+    vars(owned)["author"] = author
+    return owned
 
 
 def find_agent_to_run(root: BaseAgent, events: Sequence[Event], answered: Sequence[Event]) -> Place:
@@ -85,3 +104,30 @@ def _transferable(place: Place) -> bool:
         isinstance(each, LlmAgent) and not each.disallow_transfer_to_parent and each.mode not in ("task", "single_turn")
         for each in (*above, agent)
     )
+
+
+def agents_of(root: BaseAgent) -> list[BaseAgent]:
+    """All agents of a tree, each once, the root first."""
+    found: dict[int, BaseAgent] = {}
+    todo = [root]
+    while todo:
+        agent = todo.pop()
+        if id(agent) not in found:
+            found[id(agent)] = agent
+            todo.extend(reversed(agent.sub_agents))
+    return list(found.values())
+
+
+def check_tree(root: BaseAgent) -> None:
+    """Raise `DuplicateAgentError` if two different agents of a tree have one name, `ConfigurationError` for a root
+    that can only be called."""
+    if isinstance(root, LlmAgent) and root.mode in ("task", "single_turn"):
+        raise ConfigurationError(
+            f"The root agent `{root.name}` is in mode `{root.mode}`, but nobody calls it. Use `chat`."
+        )
+    names: dict[str, BaseAgent] = {}
+    for agent in agents_of(root):
+        if names.setdefault(agent.name, agent) is not agent:
+            raise DuplicateAgentError(
+                f"Two agents below `{root.name}` are named `{agent.name}`. Histories go by name: rename one."
+            )

@@ -3,39 +3,45 @@
 from __future__ import annotations
 
 import asyncio
-import weakref
 from collections.abc import AsyncGenerator, Generator, Sequence
-from typing import Any, Self, cast
+from copy import copy
+from typing import Any, Literal, Required, Self, TypedDict, Unpack
 
 from google.genai import types
 
 from flowloom.agents import BaseAgent, LlmAgent, RunConfig
 from flowloom.apps import App
 from flowloom.artifacts import BaseArtifactService, InMemoryArtifactService
-from flowloom.context import DirectEffects, Effects, InvocationContext, Run
-from flowloom.context.hooks import first_answer, tell_all
+from flowloom.context import DirectEffects, Effects, InvocationContext, Run, StreamingMode
+from flowloom.context.progress import Progress
 from flowloom.context.run_config import default_run_config
-from flowloom.errors import (
-    ConfigurationError,
-    DuplicateAgentError,
-    HistoryError,
-    InputValidationError,
-    NotSupportedError,
-    SessionNotFoundError,
-)
-from flowloom.events import Event, EventActions, new_id
+from flowloom.errors import ConfigurationError, NotSupportedError, SessionNotFoundError
+from flowloom.events import Event, new_id
 from flowloom.events.parts import content_of, text_part
-from flowloom.flow import settle_end, settle_failure
-from flowloom.flow.delegation import open_task_scope
+from flowloom.events.run_stream import RunStreamEvent, RunStreamMapper
+from flowloom.invocation import Confirm, Invocation, result_of
 from flowloom.memory import BaseMemoryService, InMemoryMemoryService
+from flowloom.message import Message
 from flowloom.observer import Observer
 from flowloom.observer import observers as observers_of_all
 from flowloom.plugins import BasePlugin, PluginManager
-from flowloom.routing import Place, answered_calls, find_agent_to_run
+from flowloom.routing import Place, agents_of, check_tree, find_agent_to_run
+from flowloom.run_handle import RunHandle
+from flowloom.run_result import RunResult
 from flowloom.sessions import BaseSessionService, InMemorySessionService, Session
+from flowloom.sync import iterate_sync, run_sync
 from flowloom.tools.agent_tool import AgentTool
 
-Message = types.Content | str | dict[str, Any]
+
+class RunArguments(TypedDict, total=False):
+    """What a run is given, as `Runner.run_async` explains it."""
+
+    user_id: Required[str]
+    session_id: Required[str]
+    invocation_id: str | None
+    new_message: Message | None
+    state_delta: dict[str, Any] | None
+    run_config: RunConfig | None
 
 
 class Runner:
@@ -43,7 +49,9 @@ class Runner:
 
     Each run takes one message of a user, stores it, lets the agent answer, and stores every event before it is
     yielded. `auto_create_session` makes sessions that do not exist. `effects` replaces what the flow does to the
-    world; `observers` see what it does. Close the runner (`async with`, or `close`) to close its plugins and toolsets.
+    world; `observers` see what it does. Two runs on one session at once: `concurrency` lets the second wait (`queue`),
+    refuses it with a `SessionBusyError` (`reject`), or lets both go on (`allow`). `confirm` decides in the process itself
+    about tool calls that need a person's approval (True, False, a `ToolConfirmation`, or None to leave it open). Close the runner (`async with`, or `close`) to close its plugins and toolsets.
 
     Raises `ConfigurationError` without an agent or app name, `DuplicateAgentError` for two agents of one name.
     """
@@ -63,6 +71,8 @@ class Runner:
         auto_create_session: bool = False,
         effects: Effects | None = None,
         observers: Sequence[Observer] = (),
+        concurrency: Literal["queue", "reject", "allow"] = "queue",
+        confirm: Confirm | None = None,
     ) -> None:
         if app is not None:
             if agent is not None or plugins is not None:
@@ -71,7 +81,7 @@ class Runner:
         if agent is None or not app_name:
             raise ConfigurationError("A runner needs an `app`, or an `app_name` and an `agent`.")
         check_tree(agent)
-        self._has_tasks = any(isinstance(each, LlmAgent) and each.mode == "task" for each in agents_of(agent))
+        self.has_tasks = any(isinstance(each, LlmAgent) and each.mode == "task" for each in agents_of(agent))
         self.app_name = app_name
         self.agent = agent
         self.session_service = session_service
@@ -82,7 +92,8 @@ class Runner:
         self.plugin_manager = PluginManager(plugins, plugin_close_timeout)
         self.effects: Effects = effects or DirectEffects()
         self.observers = tuple(observers)
-        self._loop: asyncio.AbstractEventLoop | None = None
+        self.concurrency: Literal["queue", "reject", "allow"] = concurrency
+        self.confirm = confirm
 
     async def __aenter__(self) -> Self:
         return self
@@ -105,7 +116,7 @@ class Runner:
 
     # -- running ------------------------------------------------------------------------------------
 
-    async def run_async(
+    def run_async(
         self,
         *,
         user_id: str,
@@ -119,82 +130,122 @@ class Runner:
     ) -> AsyncGenerator[Event, None]:
         """Answer a message; yields events as they happen, each stored before it is seen.
 
-        A message of function responses goes on with the run that called. `state_delta` is stored with the message.
-        Without a message the agent goes on from the history. Raises `SessionNotFoundError`, and whatever ends the
-        run, after one error event was stored; the history stays legal.
+        A message of function responses goes on with the run that called. `invocation_id` without a message goes on with
+        an invocation that was interrupted, paused or cut off, from what the log tells: results that are there are used,
+        calls that were under way are made again. `state_delta` is stored with the message. Without either the agent goes
+        on from the history.
+
+        Raises `SessionNotFoundError`, `InvocationNotFoundError`, `SessionBusyError` (with `concurrency="reject"`), and
+        whatever ends the run, after one error event was stored; the history stays legal.
         """
-        session = await self._session(user_id, session_id, run_config)
-        message = None if new_message is None else content_of_message(new_message)
-        answered = answered_calls(session.events, message)
-        ctx = self._context(session, message, run_config, invocation_id, answered)
-        branch = answered[0].branch if answered else None
-        hooks = ctx.run.hooks
-        agen: AsyncGenerator[Event, None] | None = None
+        return Invocation(
+            self,
+            user_id=user_id,
+            session_id=session_id,
+            invocation_id=invocation_id,
+            new_message=new_message,
+            state_delta=state_delta,
+            run_config=run_config,
+            yield_user_message=yield_user_message,
+            abort_signal=abort_signal,
+        ).events()
+
+    def start(self, **arguments: Unpack[RunArguments]) -> RunHandle:
+        """`run_async` as a thing one holds: it runs by itself, and can be read, paused, cancelled and waited for."""
+        return RunHandle(Invocation(self, **arguments))
+
+    async def run_to_result(self, **arguments: Unpack[RunArguments]) -> RunResult:
+        """Answer a message, and say what came of it. Raises as `run_async` does."""
+        return await result_of(Invocation(self, **arguments))
+
+    async def run_stateless(
+        self,
+        message: Message,
+        *,
+        user_id: str = "user",
+        state: dict[str, Any] | None = None,
+        run_config: RunConfig | None = None,
+    ) -> RunResult:
+        """Answer a message in a session of its own, of which nothing is kept: neither state, files nor memories.
+
+        Raises as `run_async` does.
+        """
+        host = copy(self)
+        host.concurrency = "allow"
+        host.session_service = InMemorySessionService()
+        host.artifact_service, host.memory_service = InMemoryArtifactService(), InMemoryMemoryService()
+        session = await host.session_service.create_session(app_name=self.app_name, user_id=user_id, state=state)
+        run = Invocation(host, user_id=user_id, session_id=session.id, new_message=message, run_config=run_config)
+        return await result_of(run)
+
+    async def run_stream(self, **arguments: Unpack[RunArguments]) -> AsyncGenerator[RunStreamEvent, None]:
+        """Answer a message as typed events for a user interface, streamed unless `run_config` says otherwise.
+
+        What ends the run is told by the last events, and not raised.
+        """
+        config = arguments.get("run_config")
+        arguments["run_config"] = RunConfig(streaming_mode=StreamingMode.SSE) if config is None else config
+        invocation = Invocation(self, **arguments)
+        mapper = RunStreamMapper()
+        events = invocation.events()
+        error: Exception | None = None
         try:
-            ended = False
-            if message is not None or state_delta:
-                stored = await self._take_message(ctx, message, state_delta, branch)
-                if yield_user_message:
-                    yield stored
-            if hooks.before_run:
-                content = await first_answer(hooks.before_run, invocation_context=ctx)
-                if content is not None:
-                    ended = True
-                    yield await ctx.run.record(ctx, ctx.new_event({"content": content}))
-            if not ended:
-                agen = ctx.agent.run_async(ctx)
-                async for event in agen:
-                    yield await ctx.run.record(ctx, event)
-                    if abort_signal is not None and abort_signal.is_set():
-                        break
-        except Exception as error:
-            for event in await settle_failure(ctx, error):
-                yield event
-            raise
+            async for event in events:
+                for shown in mapper.feed(event):
+                    yield shown
+        except Exception as raised:
+            invocation.failed(raised)
+            error = raised
         finally:
-            await settle_end(ctx, agen)
-            if hooks.after_run:
-                await tell_all(hooks.after_run, invocation_context=ctx)
+            await events.aclose()
+        for shown in mapper.finish(status=invocation.status, error=error):
+            yield shown
+
+    # -- without an event loop ----------------------------------------------------------------------------
 
     def run(
         self,
         *,
         user_id: str,
         session_id: str,
-        new_message: Message,
+        new_message: Message | None = None,
+        invocation_id: str | None = None,
         state_delta: dict[str, Any] | None = None,
         run_config: RunConfig | None = None,
     ) -> Generator[Event, None, None]:
-        """`run_async` for code without an event loop. One loop serves all calls of this runner.
+        """`run_async` for code without an event loop. One loop serves all calls of a thread, of any runner.
 
         Raises `ConfigurationError` within a running event loop.
         """
-        try:
-            asyncio.get_running_loop()
-        except RuntimeError:
-            pass
-        else:
-            raise ConfigurationError("`Runner.run` was called within an event loop. Use `run_async` there.")
-        if self._loop is None:
-            self._loop = asyncio.new_event_loop()
-            weakref.finalize(self, self._loop.close)
-        loop = self._loop
         events = self.run_async(
             user_id=user_id,
             session_id=session_id,
+            invocation_id=invocation_id,
             new_message=new_message,
             state_delta=state_delta,
             run_config=run_config,
         )
-        try:
-            while True:
-                try:
-                    event = loop.run_until_complete(events.__anext__())
-                except StopAsyncIteration:
-                    return
-                yield event
-        finally:
-            loop.run_until_complete(events.aclose())
+        return iterate_sync(events, "Runner.run")
+
+    def run_to_result_sync(self, **arguments: Unpack[RunArguments]) -> RunResult:
+        """`run_to_result` for code without an event loop (see `run`)."""
+        return run_sync(self.run_to_result(**arguments), "Runner.run_to_result_sync")
+
+    def run_stateless_sync(
+        self,
+        message: Message,
+        *,
+        user_id: str = "user",
+        state: dict[str, Any] | None = None,
+        run_config: RunConfig | None = None,
+    ) -> RunResult:
+        """`run_stateless` for code without an event loop (see `run`)."""
+        work = self.run_stateless(message, user_id=user_id, state=state, run_config=run_config)
+        return run_sync(work, "Runner.run_stateless_sync")
+
+    def run_stream_sync(self, **arguments: Unpack[RunArguments]) -> Generator[RunStreamEvent, None, None]:
+        """`run_stream` for code without an event loop (see `run`)."""
+        return iterate_sync(self.run_stream(**arguments), "Runner.run_stream_sync")
 
     def run_live(self, **_: Any) -> AsyncGenerator[Event, None]:
         """Not supported in this release; raises `NotSupportedError`."""
@@ -214,9 +265,7 @@ class Runner:
         Unless `quiet`, what is said is printed.
         """
         messages = user_messages if isinstance(user_messages, list | tuple) else [user_messages]
-        found = await self.session_service.get_session(app_name=self.app_name, user_id=user_id, session_id=session_id)
-        if found is None:
-            await self.session_service.create_session(app_name=self.app_name, user_id=user_id, session_id=session_id)
+        await self.session_service.get_or_create_session(app_name=self.app_name, user_id=user_id, session_id=session_id)
         collected: list[Event] = []
         for message in messages:
             async for event in self.run_async(
@@ -235,28 +284,13 @@ class Runner:
 
         Nothing is deleted. Raises `HistoryError` if the session has no such invocation.
         """
-        session = await self._session(user_id, session_id, None)
-        before: dict[str, Any] = {}
-        changed: set[str] = set()
-        found = False
-        for event in session.events:
-            found = found or event.invocation_id == rewind_before_invocation_id
-            if found:
-                changed.update(event.actions.state_delta)
-            else:
-                before.update(event.actions.state_delta)
-        if not found:
-            raise HistoryError(f"Session `{session_id}` has no invocation `{rewind_before_invocation_id}` to rewind.")
-        actions = EventActions(
-            rewind_before_invocation_id=rewind_before_invocation_id,
-            state_delta={key: before.get(key) for key in changed if not key.startswith(("app:", "user:"))},
-        )
-        event = Event(author="user", invocation_id="e-" + new_id(), actions=actions)
-        await self.session_service.append_event(session, event)
+        session = await self.open_session(user_id, session_id, None)
+        await self.session_service.rewind(session, before_invocation_id=rewind_before_invocation_id)
 
     # -- parts of a run -------------------------------------------------------------------------------
 
-    async def _session(self, user_id: str, session_id: str, run_config: RunConfig | None) -> Session:
+    async def open_session(self, user_id: str, session_id: str, run_config: RunConfig | None) -> Session:
+        """The session of that id. Raises `SessionNotFoundError`, unless sessions are made as they are named."""
         names: dict[str, Any] = {"app_name": self.app_name, "user_id": user_id, "session_id": session_id}
         config = None if run_config is None else run_config.get_session_config
         session = await self.session_service.get_session(**names, config=config)
@@ -269,14 +303,16 @@ class Runner:
             f"`session_service.create_session`, or give the runner `auto_create_session=True`."
         )
 
-    def _context(
+    def make_context(
         self,
         session: Session,
         message: types.Content | None,
         run_config: RunConfig | None,
         invocation_id: str | None,
         answered: Sequence[Event],
+        progress: Progress | None,
     ) -> InvocationContext:
+        """The context of the agent that answers; `progress` is that of the invocation it goes on with, if it does."""
         if invocation_id is None:
             invocation_id = answered[0].invocation_id if answered else "e-" + new_id()
         run = Run(
@@ -290,62 +326,50 @@ class Runner:
             user_content=message,
             hooks=self.plugin_manager.hooks,
             effects=self.effects,
-            resume_authors={event.author for event in answered},
+            progress=progress,
             observers=observers_of_all() + self.observers,
         )
-        if answered:  # other calls of the run may wait still
-            for event in session.events:
-                if event.invocation_id == invocation_id:
-                    run.follow(event)
-            run.open_calls.clear()
-        agent, lineage = self._place(session, answered)
+        events: Sequence[Event] = session.events
+        if progress is not None:
+            for event in progress.events:  # other calls of the run may wait still
+                run.follow(event)
+            if progress.interrupted:
+                events = events[: progress.beginning_in(events)]
+                run.user_content = progress.message
+            else:
+                run.open_calls.clear()
+        agent, lineage = self._place(events, answered)
         ctx = InvocationContext(agent=agent, lineage=lineage, run=run)
         ctx.recorded = True
+        ctx.taken_up = progress is not None
         return ctx
 
-    def _place(self, session: Session, answered: Sequence[Event]) -> Place:
+    def _place(self, events: Sequence[Event], answered: Sequence[Event]) -> Place:
         """Which agent answers, and the agents above it."""
-        return find_agent_to_run(self.agent, session.events, answered)
+        return find_agent_to_run(self.agent, events, answered)
 
-    async def _take_message(
-        self,
-        ctx: InvocationContext,
-        message: types.Content | None,
-        state_delta: dict[str, Any] | None,
-        branch: str | None,
-    ) -> Event:
-        """Store the user's message (spec §18.4); one that answers a call belongs to that call's branch."""
-        run = ctx.run
-        if message is not None:
-            if run.hooks.on_user_message:
-                replaced = await first_answer(run.hooks.on_user_message, invocation_context=ctx, user_message=message)
-                message = cast(types.Content, message if replaced is None else replaced)
-            if run.config.save_input_blobs_as_artifacts and run.artifact_service is not None:
-                message = await self._save_blobs(ctx, message)
-            run.user_content = message
-        values: dict[str, Any] = {
-            "author": "user",
-            "branch": branch,
-            "content": message,
-            "isolation_scope": open_task_scope(run.session.events) if self._has_tasks else None,
-        }
-        if state_delta:
-            values["actions"] = EventActions.unvalidated({"state_delta": dict(state_delta)})
-        return await run.record(ctx, ctx.new_event(values), hooks=())
-
-    async def _save_blobs(self, ctx: InvocationContext, message: types.Content) -> types.Content:
-        assert ctx.artifact_service is not None
+    async def save_blobs(self, ctx: InvocationContext, message: types.Content) -> types.Content:
+        """The message with its files saved as artifacts, and a text that names each in its place."""
+        service = ctx.artifact_service
+        assert service is not None
         parts: list[types.Part] = []
         for index, part in enumerate(message.parts or ()):
             if part.inline_data is None:
                 parts.append(part)
                 continue
             name = f"artifact_{ctx.invocation_id}_{index}"
-            await ctx.artifact_service.save_artifact(
+            await service.save_artifact(
                 app_name=ctx.app_name, user_id=ctx.user_id, session_id=ctx.session.id, filename=name, artifact=part
             )
             parts.append(text_part(f"The user uploaded a file. It is saved as the artifact `{name}`."))
         return content_of(message.role or "user", parts)
+
+    async def take_secrets(self, run: Run, message: types.Content) -> types.Content:
+        """The message without the credentials in it, which go to the run and are never stored."""
+        return message
+
+    async def after_run(self, ctx: InvocationContext) -> None:
+        """What is done in the background when a run has ended well."""
 
 
 class InMemoryRunner(Runner):
@@ -375,48 +399,3 @@ class InMemoryRunner(Runner):
             effects=effects,
             observers=observers,
         )
-
-
-def agents_of(root: BaseAgent) -> list[BaseAgent]:
-    """All agents of a tree, each once, the root first."""
-    found: dict[int, BaseAgent] = {}
-    todo = [root]
-    while todo:
-        agent = todo.pop()
-        if id(agent) not in found:
-            found[id(agent)] = agent
-            todo.extend(reversed(agent.sub_agents))
-    return list(found.values())
-
-
-def check_tree(root: BaseAgent) -> None:
-    """Raise `DuplicateAgentError` if two different agents of a tree have one name, `ConfigurationError` for a root
-    that can only be called."""
-    if isinstance(root, LlmAgent) and root.mode in ("task", "single_turn"):
-        raise ConfigurationError(
-            f"The root agent `{root.name}` is in mode `{root.mode}`, but nobody calls it. Use `chat`."
-        )
-    names: dict[str, BaseAgent] = {}
-    for agent in agents_of(root):
-        if names.setdefault(agent.name, agent) is not agent:
-            raise DuplicateAgentError(
-                f"Two agents below `{root.name}` are named `{agent.name}`. Histories go by name: rename one."
-            )
-
-
-def content_of_message(message: Message) -> types.Content:
-    """A message as content. Raises `InputValidationError` for what is none."""
-    if isinstance(message, str):
-        content = content_of("user", [text_part(message)])
-    elif isinstance(message, types.Content):
-        content = message
-    else:
-        try:
-            content = types.Content.model_validate(message)
-        except ValueError as error:
-            raise InputValidationError(
-                f"{message!r} is no message. Give a text, a `types.Content`, or a dict with `role` and `parts`. {error}"
-            ) from error
-    if not content.parts:
-        raise InputValidationError("The message has no parts. Give it a text, a file, or a function response.")
-    return content if content.role else content.model_copy(update={"role": "user"})

@@ -1,11 +1,31 @@
-"""Settings that all tests share."""
+"""Settings that all tests share, and the PostgreSQL server of those that need one."""
 
 from __future__ import annotations
 
+import os
+from collections.abc import Iterator
+
+import pytest
 from hypothesis import settings
+from postgres_server import PostgresServer, running_server
 
 # the same examples on every machine: a failure that one run shows, the next one shows too
 settings.register_profile("fixed", derandomize=True, deadline=None)
 settings.load_profile("fixed")
 
 pytest_plugins = ["pytester"]
+
+
+@pytest.fixture(scope="session")
+def postgres_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PostgresServer]:
+    """A real server on loopback, shared by all processes of the run. A run without one fails; it does not skip."""
+    base = tmp_path_factory.getbasetemp()
+    with running_server((base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "postgres") as server:
+        yield server
+
+
+@pytest.fixture
+def postgres_dsn(postgres_server: PostgresServer) -> Iterator[str]:
+    """The DSN of an empty database of the test's own."""
+    with postgres_server.database() as dsn:
+        yield dsn

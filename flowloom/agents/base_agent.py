@@ -163,7 +163,11 @@ class BaseAgent(BaseModel):
         """
         ctx = parent_context
         if ctx.agent is not self:
-            ctx = ctx.below(self) if any(child is self for child in ctx.agent.sub_agents) else ctx.at(self, ctx.lineage)
+            below = any(child is self for child in ctx.agent.sub_agents)
+            place = ctx.below(self) if below else ctx.at(self, ctx.lineage)
+            # a custom agent is run again from its start; what is below it goes on where it was, the first time
+            place.taken_up = ctx.taken_up and place.once("taken up")
+            ctx = place
         return run_agent(ctx)
 
     def run_live(self, parent_context: InvocationContext) -> AsyncGenerator[Event, None]:

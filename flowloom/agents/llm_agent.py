@@ -9,7 +9,7 @@ from google.genai import types
 from pydantic import Field, PlainValidator, PrivateAttr
 
 from flowloom.agents.base_agent import BaseAgent
-from flowloom.context import ReadonlyContext
+from flowloom.context import Limits, ReadonlyContext
 from flowloom.context.hooks import FlowCallbacks, as_callbacks
 from flowloom.context.protocols import RunnableTool, RunnableToolset
 from flowloom.errors import ConfigurationError, DuplicateToolError, ModelNotConfiguredError
@@ -43,10 +43,17 @@ def _read_config(value: Any) -> types.GenerateContentConfig | None:
     return types.GenerateContentConfig.model_validate(value)
 
 
+def _read_limits(value: Any) -> Limits | None:
+    """Limits, or the fields of some. The fields' own schema is built only for the latter."""
+    return value if value is None or isinstance(value, Limits) else Limits(**value)
+
+
 if TYPE_CHECKING:
     _Config = types.GenerateContentConfig | None
+    _Limits = Limits | None
 else:
     _Config = Annotated[Any, PlainValidator(_read_config)]
+    _Limits = Annotated[Any, PlainValidator(_read_limits)]
 
 _DEFAULT_FLOW = Flow()
 _OWN_FIELDS_OF_CONFIG = {
@@ -94,6 +101,8 @@ class LlmAgent(BaseAgent):
     code_executor: BaseCodeExecutor | None = None
     tool_errors: Literal["return", "raise"] | None = None
     """Whether a tool that raises gives the model an error result or ends the run; by default as the run says."""
+    limits: _Limits = None
+    """What this agent may use in one run."""
     before_model_callback: Callbacks = None
     after_model_callback: Callbacks = None
     on_model_error_callback: Callbacks = None

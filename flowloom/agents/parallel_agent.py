@@ -43,12 +43,12 @@ class ParallelAgent(BaseAgent):
             await asyncio.gather(*tasks, return_exceptions=True)
 
     def _members(self, ctx: InvocationContext) -> list[tuple[BaseAgent, InvocationContext]]:
-        """The members that run, each with its branch; after a pause, those whose calls were answered."""
-        authors = ctx.run.resume_authors
-        asked = [c for c in self.sub_agents if any(c.find_agent(name) is not None for name in authors)]
+        """The members, each with its branch; one whose turn was over, or waits still, has nothing to do in it."""
         members: list[tuple[BaseAgent, InvocationContext]] = []
-        for child in asked or self.sub_agents:
-            below = ctx.below(child)
+        path = ctx.workflow_path()
+        for child in self.sub_agents:
+            below = ctx.member(child, path)
+            below.taken_up = ctx.taken_up
             leaf = f"{self.name}.{child.name}"
             below.branch = f"{ctx.branch}.{leaf}" if ctx.branch else leaf
             members.append((child, below))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Iterator
+from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from typing import Any
 
@@ -13,18 +13,31 @@ from flowloom.errors import ConfigurationError
 from flowloom.events.event import Event
 
 
-def member_to_resume(agent: BaseAgent, ctx: InvocationContext) -> int:
-    """The index of the member whose pending call the user has answered (decision 28); 0 if there is none."""
-    authors = ctx.run.resume_authors
-    if authors:
-        for index, child in enumerate(agent.sub_agents):
-            if any(child.find_agent(name) is not None for name in authors):
-                return index
-    return 0
+def member_to_resume(agent: BaseAgent, ctx: InvocationContext, path: str) -> tuple[int, int] | None:
+    """Index and turn of the member that an earlier run of the invocation was in (decision 28); None if in none.
+
+    Node paths tell. A log of another engine may not have them; then the author of its latest event does.
+    """
+    progress = ctx.run.progress
+    if progress is None or not ctx.taken_up:
+        return None
+    member = progress.latest_member(path)
+    if member is not None:
+        names = [child.name for child in agent.sub_agents]
+        return (names.index(member[0]), member[1]) if member[0] in names else None
+    for event in reversed(progress.events):
+        if event.author != "user" and (event.branch or None) == (ctx.branch or None):
+            for index, child in enumerate(agent.sub_agents):
+                if child.find_agent(event.author) is not None:
+                    return index, 1
+    return None
 
 
 def waits(member: BaseAgent, ctx: InvocationContext) -> bool:
-    """Whether a call of the member, or of an agent below it, waits for an answer of the user."""
+    """Whether nothing may follow the member: the run stops, or a call of it, or of an agent below it, waits for the
+    user."""
+    if ctx.run.stop is not None:
+        return True
     calls = ctx.run.waiting_calls.values()
     return any(member.find_agent(call.author) is not None for call in calls)
 
@@ -37,8 +50,12 @@ class SequentialAgent(BaseAgent):
     """
 
     async def _run_async_impl(self, ctx: InvocationContext) -> AsyncGenerator[Event, None]:
-        for child in self.sub_agents[member_to_resume(self, ctx) :]:
-            below = ctx.below(child)
+        path = ctx.workflow_path()
+        taken_up = member_to_resume(self, ctx, path)
+        first = 0 if taken_up is None else taken_up[0]
+        for index, child in enumerate(self.sub_agents[first:], first):
+            below = ctx.member(child, path)
+            below.taken_up = taken_up is not None and index == first
             async with aclosing(child.run_async(below)) as events:
                 async for event in events:
                     yield event
@@ -71,17 +88,18 @@ class LoopAgent(BaseAgent):
             )
 
     async def _run_async_impl(self, ctx: InvocationContext) -> AsyncGenerator[Event, None]:
-        for child in self._members(ctx):
-            below = ctx.below(child)
+        path = ctx.workflow_path()
+        taken_up = member_to_resume(self, ctx, path)
+        index, turn = taken_up or (0, 1)
+        while self.sub_agents and (self.max_iterations is None or turn <= self.max_iterations):
+            child = self.sub_agents[index]
+            below = ctx.member(child, path, turn)
+            below.taken_up, taken_up = taken_up is not None, None
             async with aclosing(child.run_async(below)) as events:
                 async for event in events:
                     yield event
             if below.escalated or waits(child, ctx):
                 return
-
-    def _members(self, ctx: InvocationContext) -> Iterator[BaseAgent]:
-        """Whose turn it is, round by round."""
-        first, rounds = member_to_resume(self, ctx), 0
-        while self.sub_agents and (self.max_iterations is None or rounds < self.max_iterations):
-            yield from self.sub_agents[first:]
-            first, rounds = 0, rounds + 1
+            index += 1
+            if index == len(self.sub_agents):
+                index, turn = 0, turn + 1

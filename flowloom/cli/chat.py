@@ -24,7 +24,8 @@ from flowloom.events import Event
 from flowloom.events.parts import content_of, response_part
 from flowloom.human import HumanObserver
 from flowloom.memory import InMemoryMemoryService
-from flowloom.runner import Message, Runner
+from flowloom.message import Message
+from flowloom.runner import Runner
 from flowloom.sessions import InMemorySessionService, Session
 
 _CONFIRMATION = "adk_request_confirmation"

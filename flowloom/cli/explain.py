@@ -18,7 +18,8 @@ from flowloom.errors import closest_first, quoted_list
 from flowloom.explanation import explain
 from flowloom.flow.assembly import Assembly
 from flowloom.plugins import ModelOverride
-from flowloom.runner import InMemoryRunner, agents_of
+from flowloom.routing import agents_of
+from flowloom.runner import InMemoryRunner
 from flowloom.sessions import Session
 
 

@@ -3,8 +3,9 @@
 from flowloom.context.context import CallbackContext, Context, ReadonlyContext, ToolContext
 from flowloom.context.effects import DirectEffects, EffectKey, Effects
 from flowloom.context.invocation import InvocationContext
-from flowloom.context.run import Run, Usage
+from flowloom.context.run import Run
 from flowloom.context.run_config import Limits, RunConfig, StreamingMode, ToolThreadPoolConfig
+from flowloom.context.totals import Usage
 from flowloom.observer import Observer, ProcessorCall, observing
 
 __all__ = [

@@ -10,12 +10,15 @@ from google.genai import types
 
 from flowloom.context.invocation import InvocationContext
 from flowloom.context.run_config import RunConfig
-from flowloom.errors import ContextError
-from flowloom.events.actions import EventActions, ToolConfirmation
+from flowloom.errors import ContextError, InputRequiredError
+from flowloom.events.actions import EventActions, InputRequest, ToolConfirmation
 from flowloom.events.event import Event
 from flowloom.memory import BaseMemoryService, MemoryEntry, SearchMemoryResponse
 from flowloom.sessions.session import Session
 from flowloom.sessions.state import State
+
+INPUT_CALL = "adk_request_input"
+"""The call by which a person is asked for input."""
 
 
 class ReadonlyContext:
@@ -84,7 +87,7 @@ class Context(ReadonlyContext):
     engine puts on the event that the callback or tool belongs to.
     """
 
-    __slots__ = ("_actions", "_state", "call_index", "display", "function_call_id", "tool_confirmation")
+    __slots__ = ("_actions", "_asked", "_state", "call_index", "display", "function_call_id", "tool_confirmation")
 
     def __init__(
         self,
@@ -98,6 +101,7 @@ class Context(ReadonlyContext):
         super().__init__(invocation_context)
         self._actions = EventActions.unvalidated({}) if event_actions is None else event_actions
         self._state: State | None = None
+        self._asked = 0
         self.function_call_id = function_call_id
         """The id of the call that a tool answers; None outside tools."""
         self.tool_confirmation = tool_confirmation
@@ -223,6 +227,28 @@ class Context(ReadonlyContext):
             hint=hint or "", payload=payload
         )
         self._actions.skip_summarization = True
+
+    def request_input(
+        self, message: str, *, response_schema: dict[str, Any] | None = None, payload: Any | None = None
+    ) -> Any:
+        """Ask a person for input; the run pauses after this step, and the tool runs again when the answer is there.
+
+        The second time the answer is returned. A tool that asks several times gets the earlier answers first, so it
+        should do nothing that counts before its last question. `response_schema` is a JSON schema that the answer has to
+        fit, or the person is asked again. Raises `ContextError` outside a tool, and what stops the tool until then.
+        """
+        call_id = self.function_call_id
+        if not call_id:
+            raise ContextError("Only a tool can ask for input: this context has no function call id.")
+        given = self._invocation_context.run.inputs.get(call_id, ())
+        if self._asked < len(given):
+            self._asked += 1
+            return given[self._asked - 1]
+        self._actions.requested_inputs = {
+            call_id: InputRequest(message=message, payload=payload, response_schema=response_schema)
+        }
+        self._actions.skip_summarization = True
+        raise InputRequiredError(f"The call waits for a person's answer to: {message}")
 
 
 CallbackContext = Context

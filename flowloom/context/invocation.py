@@ -12,9 +12,10 @@ from flowloom.artifacts import BaseArtifactService, InMemoryArtifactService
 from flowloom.context.effects import DIRECT_EFFECTS, EffectKey, Effects
 from flowloom.context.hooks import NO_CALLBACKS, NO_HOOKS, FlowCallbacks, Hooks
 from flowloom.context.protocols import as_llm_agent
-from flowloom.context.run import Run, Usage
+from flowloom.context.run import Run
 from flowloom.context.run_config import RunConfig, default_run_config
-from flowloom.events.event import Event
+from flowloom.context.totals import Usage
+from flowloom.events.event import Event, NodeInfo
 from flowloom.events.ids import new_id
 from flowloom.events.response import LlmResponse
 from flowloom.memory import BaseMemoryService, InMemoryMemoryService
@@ -115,6 +116,12 @@ class InvocationContext:
         """Where agents that run as tools put their events, while somebody forwards them; None ends it."""
         self.path_prefix = ""
         """What comes before the path of an agent that runs as a tool: the key of its call."""
+        self.node_path = ""
+        """The turn of a workflow's member that this is, `flow@1/writer@2`; empty outside workflows."""
+        self.taken_up = False
+        """Whether this place was reached by an earlier run of the invocation, which this one goes on with."""
+        self.node_info: NodeInfo | None = None
+        """`node_path` as the events carry it."""
         self._callbacks: FlowCallbacks | None = None
         self._path: str | None = None
 
@@ -230,12 +237,41 @@ class InvocationContext:
         new = self.model_copy()
         new._enter(agent)
         new.lineage = lineage
-        new.end_invocation = new.escalated = new.branch_ended = False
+        new.end_invocation = new.escalated = new.branch_ended = new.taken_up = False
         return new
 
     def below(self, agent: AnyAgent) -> Self:
         """The context of one of this agent's sub-agents."""
         return self.at(agent, (*self.lineage, self.agent))
+
+    def once(self, what: str) -> bool:
+        """Whether this is the first time in this run that `what` is done at this place."""
+        mark = (f"{self.node_path} {self.path} {self.branch} {self.isolation_scope}", what)
+        if mark in self.run.settled:
+            return False
+        self.run.settled.add(mark)
+        return True
+
+    def workflow_path(self) -> str:
+        """The node path of this agent as a workflow, `flow@1`: its own, or a new one for each time it is entered."""
+        if self.node_path.rpartition("/")[2].rpartition("@")[0] == self.agent.name:
+            return self.node_path
+        path = f"{self.node_path}/{self.agent.name}" if self.node_path else self.agent.name
+        run = self.run
+        count = run.entries.get(path)
+        if count is None:
+            count = 0 if run.progress is None else run.progress.entries(path)
+        if not self.taken_up or not count:
+            count += 1
+        run.entries[path] = count
+        return f"{path}@{count}"
+
+    def member(self, agent: AnyAgent, workflow: str, turn: int = 1) -> Self:
+        """The context of a member of the workflow that this agent is (see `workflow_path`), in one of its turns."""
+        new = self.below(agent)
+        new.node_path = f"{workflow}/{agent.name}@{turn}"
+        new.node_info = NodeInfo.unvalidated({"path": new.node_path})
+        return new
 
     def effect_key(self, kind: str, n: int | None = None) -> EffectKey:
         """The key of the next effect of this kind (see `EffectKey`)."""
@@ -256,6 +292,7 @@ class InvocationContext:
         run = self.run
         effects = run.effects
         return {
+            "node_info": self.node_info,
             "invocation_id": run.invocation_id,
             "author": self.agent.name,
             "branch": self.branch,

@@ -15,6 +15,7 @@ from flowloom.models.request import LlmRequest
 if TYPE_CHECKING:
     from flowloom.context.context import Context, ReadonlyContext
     from flowloom.context.invocation import InvocationContext
+    from flowloom.context.run_config import Limits
 
 
 _T = TypeVar("_T")
@@ -29,6 +30,7 @@ class RunnableTool(Protocol):
     defers_response: bool
     timeout: float | None
     retries: int
+    idempotent: bool
 
     @property
     def declaration(self) -> types.FunctionDeclaration | None: ...
@@ -133,6 +135,8 @@ class AnyLlmAgent(AnyAgent, Protocol):
     def planner(self) -> Any: ...
     @property
     def code_executor(self) -> Any: ...
+    @property
+    def limits(self) -> Limits | None: ...
     @property
     def tool_errors(self) -> Literal["return", "raise"] | None: ...
 

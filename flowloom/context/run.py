@@ -1,10 +1,10 @@
-"""`Run`: what all agents of one invocation share, and the totals that limits are held against."""
+"""`Run`: what all agents of one invocation share."""
 
 from __future__ import annotations
 
 import asyncio
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from google.genai import types
 
@@ -12,9 +12,8 @@ from flowloom.context.effects import DIRECT_EFFECTS, Effects
 from flowloom.context.hooks import NO_HOOKS, Callbacks, Hooks, first_answer
 from flowloom.context.run_config import RunConfig, StreamingMode
 from flowloom.context.threads import Threads
-from flowloom.errors import LimitExceededError, LlmCallsLimitExceededError
+from flowloom.context.totals import Totals
 from flowloom.events.actions import EventActions
-from flowloom.events.clock import monotonic
 from flowloom.events.event import Event
 from flowloom.events.parts import content_of, response_part
 from flowloom.events.wire import shallow_copy
@@ -23,6 +22,7 @@ from flowloom.observer import Observer, observers
 if TYPE_CHECKING:
     from flowloom.artifacts import BaseArtifactService
     from flowloom.context.invocation import InvocationContext
+    from flowloom.context.progress import Progress
     from flowloom.memory import BaseMemoryService
     from flowloom.sessions import BaseSessionService, Session
 
@@ -30,89 +30,10 @@ _dict: Any = dict  # called as it is: `dict[str, int]()` takes five times as lon
 _set: Any = set
 
 INTERRUPTED = "The run was interrupted before this call gave a result."
-
-
-@dataclass(slots=True)
-class Usage:
-    """Tokens of all model calls of a run, sub-agents and agent tools included."""
-
-    input_tokens: int = 0
-    output_tokens: int = 0
-    cached_tokens: int = 0
-    reasoning_tokens: int = 0
-    tool_tokens: int = 0
-    total_tokens: int = 0
-
-    def add(self, usage: types.GenerateContentResponseUsageMetadata) -> None:
-        """Count one response. Reasoning is part of the output, cached tokens are part of the input."""
-        reasoning = usage.thoughts_token_count or 0
-        self.input_tokens += usage.prompt_token_count or 0
-        self.output_tokens += (usage.candidates_token_count or 0) + reasoning
-        self.cached_tokens += usage.cached_content_token_count or 0
-        self.reasoning_tokens += reasoning
-        self.tool_tokens += usage.tool_use_prompt_token_count or 0
-        self.total_tokens += usage.total_token_count or (
-            (usage.prompt_token_count or 0) + (usage.candidates_token_count or 0) + reasoning
-        )
-
-
-class Totals:
-    """What a run has used so far. Agent tools count into the totals of the run that called them."""
-
-    __slots__ = ("config", "model_calls", "started", "tool_calls", "usage")
-
-    def __init__(self, config: RunConfig) -> None:
-        self.config = config
-        self.model_calls = 0
-        self.tool_calls = 0
-        self.usage = Usage()
-        self.started = monotonic()
-
-    def count_model_call(self) -> None:
-        """Count a model call that is about to be made. Raises when a limit forbids it."""
-        config, limits = self.config, self.config.limits
-        if 0 < config.max_llm_calls <= self.model_calls:
-            raise LlmCallsLimitExceededError(
-                f"The run made {self.model_calls} model calls, as many as `RunConfig.max_llm_calls` allows. "
-                f"Its history is kept; raise the limit or send a new message to go on.",
-                limit="max_llm_calls",
-                allowed=config.max_llm_calls,
-                used=self.model_calls,
-            )
-        if limits.model_calls is not None and self.model_calls >= limits.model_calls:
-            raise LlmCallsLimitExceededError(
-                _over("model_calls", limits.model_calls, self.model_calls),
-                limit="model_calls",
-                allowed=limits.model_calls,
-                used=self.model_calls,
-            )
-        self._check("total_tokens", limits.total_tokens, self.usage.total_tokens)
-        if limits.seconds is not None:
-            self._check("seconds", limits.seconds, monotonic() - self.started)
-        self.model_calls += 1
-
-    def count_tool_calls(self, count: int) -> None:
-        """Count tool calls that are about to be made. Raises when a limit forbids them."""
-        limits = self.config.limits
-        if limits.tool_calls is not None and self.tool_calls + count > limits.tool_calls:
-            used = self.tool_calls
-            raise LimitExceededError(
-                f"{_over('tool_calls', limits.tool_calls, used)} The model asked for {count} more.",
-                limit="tool_calls",
-                allowed=limits.tool_calls,
-                used=used,
-            )
-        if limits.seconds is not None:
-            self._check("seconds", limits.seconds, monotonic() - self.started)
-        self.tool_calls += count
-
-    def _check(self, name: str, allowed: float | None, used: float) -> None:
-        if allowed is not None and used >= allowed:
-            raise LimitExceededError(_over(name, allowed, used), limit=name, allowed=allowed, used=used)
-
-
-def _over(name: str, allowed: float, used: float) -> str:
-    return f"The run reached its limit `{name}`: {used:g} used of {allowed:g}. Its history is kept."
+RUN_ENDED = "run_ended"
+"""The key of an event's `custom_metadata` that says how its run has ended: `failed`, `limit` or `cancelled`."""
+AGENT_TOOL_CALL = "agent_tool_call_id"
+"""The key of an event's `custom_metadata` that marks the events of agents that run as tools."""
 
 
 @dataclass(slots=True)
@@ -124,6 +45,8 @@ class OpenCall:
     author: str
     branch: str | None
     isolation_scope: str | None
+    suspended: bool = False
+    """Whether it is the call of an agent that waits: it is answered by the agent, not by the user."""
 
 
 @dataclass(slots=True)
@@ -152,10 +75,20 @@ class Run:
     open_calls: dict[str, OpenCall] = field(default_factory=_dict)
     waiting_calls: dict[str, OpenCall] = field(default_factory=_dict)
     """Calls of long-running tools, and requests to a person, that the user has not answered yet."""
-    resume_authors: set[str] = field(default_factory=_set)
-    """Agents whose calls the user's message answers, until they have taken up their turn (decision 28)."""
-    handled_messages: set[tuple[str, str]] = field(default_factory=_set)
-    """Agent path and event id of the decisions about tool calls that were carried out."""
+    progress: Progress | None = None
+    """How far the invocation got before this run, if it goes on with one (decision 28)."""
+    entries: dict[str, int] = field(default_factory=_dict)
+    """How often each workflow was entered, by node path."""
+    settled: set[tuple[str, str]] = field(default_factory=_set)
+    """What was done once at a place in the run (see `InvocationContext.once`)."""
+    inputs: dict[str, list[Any]] = field(default_factory=_dict)
+    """What people have answered to the tools that asked for input, by call id."""
+    stop: Literal["paused", "cancelled", "limit"] | None = None
+    """Why no agent of the run is to take another step."""
+    unflushed: bool = False
+    """Whether an event was handed to the store that is perhaps not durable yet."""
+    stopped: bool = False
+    """Whether an agent did not take a step for that."""
     unsettled: Event | None = None
     """The event whose storing was cut off: nobody knows whether it was stored."""
     failed_context: InvocationContext | None = None
@@ -167,11 +100,13 @@ class Run:
         if self.streaming is None:  # pyright: ignore[reportUnnecessaryComparison]
             self.streaming = self.config.streaming_mode is StreamingMode.SSE
 
-    async def record(self, ctx: InvocationContext, event: Event, hooks: Callbacks | None = None) -> Event:
+    async def record(
+        self, ctx: InvocationContext, event: Event, hooks: Callbacks | None = None, *, soon: bool = False
+    ) -> Event:
         """Take an event into the session, and return it as the consumer is to see it (spec §18.8).
 
         Plugins may replace it (`hooks`: those asked; not for the user's message); it is stored unless it is partial;
-        `temp:` state goes no further.
+        `temp:` state goes no further. One that is shown to nobody may become durable together with the next (`soon`).
         """
         if not event.author:
             event.author = ctx.agent.name
@@ -195,7 +130,9 @@ class Run:
                 observer.event_recorded(ctx, event)
             return event
         try:
-            stored = await self.session_service.append_event(self.session, event)
+            service = self.session_service
+            stored = await (service.append_soon if soon else service.append_event)(self.session, event)
+            self.unflushed = soon
         except asyncio.CancelledError:
             self.unsettled = event
             raise
@@ -209,6 +146,9 @@ class Run:
         content = event.content
         if content is None or not content.parts:
             return
+        scope = event.isolation_scope
+        if scope is not None and scope in self.open_calls and AGENT_TOOL_CALL in (event.custom_metadata or ()):
+            self.suspend(scope)
         for part in content.parts:
             call, response = part.function_call, part.function_response
             if call is not None:
@@ -220,8 +160,16 @@ class Run:
                     )
             elif response is not None and response.id:
                 self.open_calls.pop(response.id, None)
-                if event.author == "user":
-                    self.waiting_calls.pop(response.id, None)
+                waiting = self.waiting_calls.get(response.id)
+                if waiting is not None and (waiting.suspended or event.author == "user"):
+                    del self.waiting_calls[response.id]
+
+    def suspend(self, call_id: str) -> None:
+        """A call of an agent as a tool waits for what that agent waits for."""
+        call = self.open_calls.pop(call_id, None)
+        if call is not None:
+            call.suspended = True
+            self.waiting_calls[call_id] = call
 
     async def answer_open_calls(self, ctx: InvocationContext, reason: str) -> list[Event]:
         """Give every call of this run that is still without a result an error result, so that the history is legal."""
@@ -230,30 +178,37 @@ class Run:
             event, self.unsettled = self.unsettled, None
             self.follow(await self.session_service.append_event(self.session, event))
         while self.open_calls:
-            first = next(iter(self.open_calls.values()))
-            group = [
-                call
-                for call in self.open_calls.values()
-                if (call.author, call.branch, call.isolation_scope)
-                == (first.author, first.branch, first.isolation_scope)
-            ]
-            parts = [response_part(call.id, call.name, {"error": reason}) for call in group]
-            event = Event.unvalidated(
-                {
-                    "id": self.effects.new_id(ctx),
-                    "timestamp": self.effects.now(ctx),
-                    "invocation_id": self.invocation_id,
-                    "author": first.author,
-                    "branch": first.branch,
-                    "isolation_scope": first.isolation_scope,
-                    "content": content_of("user", parts),
-                    "actions": EventActions.unvalidated({}),
-                }
-            )
-            for call in group:
-                self.open_calls.pop(call.id, None)
+            event = self.refusal(ctx, next(iter(self.open_calls.values())), reason)
+            for response in event.get_function_responses():
+                self.open_calls.pop(response.id or "", None)
             stored = await self.session_service.append_event(self.session, event)
             for observer in self.observers:
                 observer.event_recorded(ctx, stored)
             events.append(stored)
         return events
+
+    def refusal(self, ctx: InvocationContext, first: OpenCall, reason: str) -> Event:
+        """The event that answers an open call, and those of the same agent at the same place, with an error."""
+        parts = [
+            response_part(call.id, call.name, {"error": reason})
+            for call in self.open_calls.values()
+            if (call.author, call.branch, call.isolation_scope) == (first.author, first.branch, first.isolation_scope)
+        ]
+        return Event.unvalidated(
+            {
+                "id": self.effects.new_id(ctx),
+                "timestamp": self.effects.now(ctx),
+                "invocation_id": self.invocation_id,
+                "author": first.author,
+                "branch": first.branch,
+                "isolation_scope": first.isolation_scope,
+                "content": content_of("user", parts),
+                "actions": EventActions.unvalidated({}),
+            }
+        )
+
+    def refusals_of(self, ctx: InvocationContext, reason: str) -> list[Event]:
+        """The event that answers the open calls of `ctx.agent` at its place with an error, if there are any."""
+        place = (ctx.agent.name, ctx.branch, ctx.isolation_scope)
+        mine = [c for c in self.open_calls.values() if (c.author, c.branch, c.isolation_scope) == place]
+        return [self.refusal(ctx, mine[0], reason)] if mine else []

@@ -22,10 +22,14 @@ class StreamingMode(Enum):
 
 
 class Limits(BaseModel):
-    """What one run may use, sub-agents and agent tools included; None means without limit.
+    """What one run, or one agent in it, may use, agents below and agent tools included; None means without limit.
 
-    A run that reaches a limit stops with a `LimitExceededError`; its history is kept, and the next message
-    goes on from there.
+    `tools` says how often each tool may be called in the run: a call too many is answered with an error that the model
+    sees. `agents` gives agents limits of their own by name, as `LlmAgent.limits` does.
+
+    `on_limit` says what happens when another limit is reached: `raise` ends the run with a `LimitExceededError`; `stop`
+    ends it (or the turn of the agent whose limit it is) with one error event; `summarise` lets the agent answer once
+    more, without tools, from what it has. The history is kept, and the next message goes on from there.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
@@ -34,6 +38,15 @@ class Limits(BaseModel):
     tool_calls: int | None = Field(default=None, ge=0)
     total_tokens: int | None = Field(default=None, ge=0)
     seconds: float | None = Field(default=None, ge=0)
+    tools: dict[str, int] = Field(default_factory=dict)
+    agents: dict[str, Limits] = Field(default_factory=dict)
+    on_limit: Literal["raise", "stop", "summarise"] = "raise"
+
+    def __init__(self, **fields: Any) -> None:
+        try:
+            super().__init__(**fields)
+        except ValidationError as error:
+            raise bad_fields("Limits", type(self).model_fields, error) from error
 
 
 class ToolThreadPoolConfig(BaseModel):
@@ -56,6 +69,9 @@ class RunConfig(BaseModel):
     tool_errors: Literal["return", "raise"] = "return"
     """Whether a tool that raises gives the model an error result (decision 8) or ends the run."""
     tool_thread_pool_config: ToolThreadPoolConfig = ToolThreadPoolConfig.model_construct()
+    pause_on_tool_calls: bool | list[str] = False
+    """Whether the run stops before any call of an answer is executed: always, or when one of these tools is called.
+    The host answers the calls it likes by function responses; the others are executed when the run goes on."""
     custom_metadata: dict[str, Any] | None = None
     """Put on every event of the run."""
     http_options: types.HttpOptions | None = None

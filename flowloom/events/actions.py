@@ -20,6 +20,23 @@ class ToolConfirmation(WireModel):
     confirmed: bool = False
     payload: Any | None = None
     """Free data of the tool: what it asks for, and what the person gave."""
+    edited_args: dict[str, Any] | None = None
+    """The arguments that the person wants the call to have, in the place of those that the model gave."""
+    reason: str | None = None
+    """Why it was rejected; the model sees it."""
+
+
+class InputRequest(WireModel):
+    """What a tool asks a person for; the answer is any JSON value, of the form of `response_schema` if there is one."""
+
+    model_config = ConfigDict(defer_build=True)
+
+    message: str = ""
+    """What the person is told."""
+    payload: Any | None = None
+    """Free data for the client."""
+    response_schema: dict[str, Any] | None = None
+    """JSON schema of the answer."""
 
 
 class EventCompaction(WireModel):
@@ -45,6 +62,8 @@ class EventActions(WireModel):
     escalate: bool | None = None
     requested_auth_configs: dict[str, Any] = Field(default_factory=dict)
     requested_tool_confirmations: dict[str, ToolConfirmation] = Field(default_factory=dict)
+    requested_inputs: dict[str, InputRequest] | None = None
+    """What tools ask a person for, by call id."""
     compaction: EventCompaction | None = None
     end_of_agent: bool | None = None
     agent_state: dict[str, Any] | None = None
@@ -88,4 +107,6 @@ def merge_actions(base: EventActions | None, other: EventActions | None) -> Even
     values["artifact_delta"] = artifacts
     values["requested_auth_configs"] = base.requested_auth_configs | other.requested_auth_configs
     values["requested_tool_confirmations"] = base.requested_tool_confirmations | other.requested_tool_confirmations
+    if base.requested_inputs and other.requested_inputs:
+        values["requested_inputs"] = base.requested_inputs | other.requested_inputs
     return EventActions.unvalidated(values)

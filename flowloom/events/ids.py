@@ -39,3 +39,6 @@ def set_source(source: Callable[[], str] | None) -> Callable[[], str] | None:
 
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_pool.clear)
+
+INPUT_ID_PREFIX = "adk-input-"
+"""How the ids of calls begin by which a tool asks for input; models see those no more than requests to confirm."""

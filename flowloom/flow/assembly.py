@@ -10,7 +10,8 @@ from typing import Any
 
 from flowloom.context import Context, Effects, InvocationContext
 from flowloom.context.protocols import RunnableTool
-from flowloom.context.run import Run, Totals
+from flowloom.context.run import Run
+from flowloom.context.totals import Totals
 from flowloom.errors import Halt, PipelineError, closest_first, quoted_list
 from flowloom.events.event import Event
 from flowloom.events.response import LlmResponse

@@ -13,11 +13,14 @@ from typing import TYPE_CHECKING
 from flowloom.context import Context, InvocationContext
 from flowloom.context.hooks import tell_of_error
 from flowloom.context.run import INTERRUPTED
+from flowloom.errors import LimitExceededError
 from flowloom.events.event import Event
 from flowloom.flow.delegation import close_task, delegated_context
 from flowloom.flow.frame import Frame, error_event
+from flowloom.flow.limits import land
 from flowloom.flow.model_call import ModelCall
 from flowloom.flow.pipeline import events_of
+from flowloom.flow.resuming import frames_of
 from flowloom.flow.step import answer_calls, build_request, build_request_plainly
 from flowloom.models.request import LlmRequest
 from flowloom.telemetry import recorder
@@ -58,20 +61,31 @@ async def settle_failure(ctx: InvocationContext, error: Exception) -> list[Event
     events = await run.answer_open_calls(ctx, f"The run failed before this call gave a result: {error}")
     failed = run.failed_context or ctx
     run.failed_context = None
-    events.append(await run.record(failed, error_event(failed, error)))
+    ended = "limit" if isinstance(error, LimitExceededError) else "failed"
+    events.append(await run.record(failed, error_event(failed, error, ended)))
     await tell_of_error(run.hooks.on_agent_error, agent=failed.agent, callback_context=Context(failed), error=error)
     await tell_of_error(run.hooks.on_run_error, invocation_context=ctx, error=error)
     return events
 
 
-async def settle_end(ctx: InvocationContext, events: Events | None) -> None:
-    """Leave nothing behind: close the stream, answer what was cut off, wait for threads (decision 22)."""
+async def settle_end(ctx: InvocationContext, events: Events | None) -> list[Event]:
+    """Leave nothing behind: close the stream, answer what was cut off, wait for threads (decision 22).
+
+    Returns the events that answer.
+    """
+    run = ctx.run
     try:
         if events is not None:
             await events.aclose()
-        await ctx.run.answer_open_calls(ctx, INTERRUPTED)
+        if run.stop == "paused" and run.stopped:
+            run.open_calls.clear()  # who goes on with the run answers them
+        settled = await run.answer_open_calls(ctx, INTERRUPTED)
+        if run.unflushed:
+            run.unflushed = False
+            await run.session_service.flush()
+        return settled
     finally:
-        await ctx.run.threads.close()
+        await run.threads.close()
 
 
 async def drive(ctx: InvocationContext, flow: Flow | None = None, *, single_step: bool = False) -> Events:
@@ -79,12 +93,16 @@ async def drive(ctx: InvocationContext, flow: Flow | None = None, *, single_step
 
     With `flow`, that flow runs in the place of the agent's own, and without the agent's callbacks.
     """
-    spans = None if ctx.run.rehearsal else recorder()
-    bottom = Frame(ctx, flow=flow)
-    stack = [bottom]
+    run = ctx.run
+    spans = None if run.rehearsal else recorder()
+    stack = frames_of(ctx, flow)
+    bottom = stack[0]
     try:
         while stack:
             frame = stack[-1]
+            if run.stop is not None and not frame.finished:
+                run.stopped = True
+                break
             if not frame.begun:
                 for event in await frame.begin(spans):
                     yield event
@@ -100,48 +118,64 @@ async def drive(ctx: InvocationContext, flow: Flow | None = None, *, single_step
                         yield frame.own(event)
                 finally:
                     await body.aclose()
+                if run.stopped:
+                    break
                 frame.finish_body()
             elif frame.delegated:
                 call = frame.delegated.popleft()
-                stack.append(Frame(delegated_context(frame.ctx, call), task=call))
+                stack.extend(frames_of(delegated_context(frame.ctx, call), task=call))
             else:
                 # -- one step: the request, the model, its tool calls
                 request_steps, response_steps = frame.steps
                 request = LlmRequest.empty(None)
                 frame.begin_step()
-                index, produced = build_request_plainly(frame, request_steps, request)
-                if produced is not None:
-                    async with aclosing(build_request(frame, request_steps, index, request, produced)) as made:
-                        async for event in made:
-                            yield event
-                if frame.wants_model():
-                    call = ModelCall(frame.ctx, request, spans)
-                    try:
-                        await call.begin()
-                        while (response := await call.next()) is not None:
-                            for step in response_steps:
-                                produced = step.run(frame.ctx, request, response)
-                                if produced is not None:
-                                    async with aclosing(events_of(produced, frame.ctx, step)) as made:
-                                        async for event in made:
-                                            frame.note(event)
-                                            yield event
-                            if response.content is None and not response.error_code and not response.interrupted:
-                                call.count(response)
-                                continue
-                            event = call.event(response)
-                            if not event.partial:
-                                event = frame.finish_event(event)
-                            frame.note(event)
-                            yield event
-                            if frame.has_calls(event):
-                                async with aclosing(answer_calls(frame, event, request)) as results:
-                                    async for result in results:
-                                        yield result
+                try:
+                    index, produced = build_request_plainly(frame, request_steps, request)
+                    if produced is not None:
+                        async with aclosing(build_request(frame, request_steps, index, request, produced)) as made:
+                            async for event in made:
+                                yield event
+                    if frame.wants_model():
+                        landing = frame.landing
+                        if landing is not None:
+                            land(request, landing)
+                        call = ModelCall(frame.ctx, request, spans, counts=landing is None)
+                        try:
+                            await call.begin()
+                            while (response := await call.next()) is not None:
+                                for step in response_steps:
+                                    produced = step.run(frame.ctx, request, response)
+                                    if produced is not None:
+                                        async with aclosing(events_of(produced, frame.ctx, step)) as made:
+                                            async for event in made:
+                                                frame.note(event)
+                                                yield event
+                                if response.content is None and not response.error_code and not response.interrupted:
+                                    call.count(response)
+                                    continue
+                                event = call.event(response)
+                                if not event.partial:
+                                    event = frame.finish_event(event)
+                                frame.note(event)
+                                yield event
+                                if not frame.answered and frame.has_calls(event):
+                                    if landing is not None:
+                                        for refusal in run.refusals_of(frame.ctx, str(landing)):
+                                            yield refusal
+                                        break
+                                    async with aclosing(answer_calls(frame, event, request)) as results:
+                                        async for result in results:
+                                            yield result
                                 if frame.answered:
                                     break
-                    finally:
-                        await call.close()
+                        finally:
+                            await call.close()
+                except LimitExceededError as error:
+                    if error.on_limit == "raise":
+                        raise
+                    for event in frame.reach_limit(error):
+                        yield event
+                    continue
                 target, failure = frame.conclude_step()
                 if failure is not None:
                     yield failure
@@ -149,8 +183,11 @@ async def drive(ctx: InvocationContext, flow: Flow | None = None, *, single_step
                     stack.append(Frame(target))
                 if single_step and frame is bottom:
                     frame.finished = True
+        for frame in reversed(stack):
+            if frame.span is not None:
+                frame.span.end(last=frame.last)
     except BaseException as error:
-        ctx.run.failed_context = ctx.run.failed_context or (stack[-1].ctx if stack else ctx)
+        run.failed_context = run.failed_context or (stack[-1].ctx if stack else ctx)
         for frame in reversed(stack):
             if frame.span is not None:
                 frame.span.end(error, frame.last)

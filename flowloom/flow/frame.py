@@ -9,11 +9,14 @@ from google.genai import types
 
 from flowloom.context import Context, InvocationContext
 from flowloom.context.hooks import Callbacks, first_answer
+from flowloom.context.progress import Progress
 from flowloom.context.protocols import AnyAgent, AnyLlmAgent, as_llm_agent
+from flowloom.context.run import RUN_ENDED
 from flowloom.errors import (
     AgentNotFoundError,
     CallbackError,
     IncompleteStreamError,
+    LimitExceededError,
     ModelResponseError,
     ToolArgumentsError,
     closest_first,
@@ -29,12 +32,18 @@ from flowloom.processors.agent_transfer import transfer_targets
 from flowloom.processors.model_choice import model_of
 from flowloom.processors.output_schema import schema_of
 from flowloom.telemetry import AgentSpan, Recorder
+from flowloom.tools.delegation import FINISH_TASK
+from flowloom.tools.output import SET_MODEL_RESPONSE
 
 if TYPE_CHECKING:
     from flowloom.flow.flow import Flow
 
 MAX_THOUGHT_TURNS = 3
 """How many turns of nothing but thoughts a model may take in a row (decision 2)."""
+
+
+_NEVER_PAUSED = ("transfer_to_agent", SET_MODEL_RESPONSE, FINISH_TASK)
+"""Calls that are between the model and the flow, and no host's to answer."""
 
 
 class Frame:
@@ -52,12 +61,15 @@ class Frame:
         "finished",
         "gave_output",
         "halted_by",
+        "landing",
         "last",
         "llm",
         "open_partial",
         "output",
         "paused",
+        "silent",
         "span",
+        "suspended",
         "task",
         "thought_turns",
         "transfer_to",
@@ -77,6 +89,8 @@ class Frame:
         self.finished = False
         self.paused = False
         """Whether the turn waits for a person or a long-running tool, and nothing further up may go on."""
+        self.silent = False
+        """Whether the turn was over before this run, so that nobody is told of its end again."""
         self.last: Event | None = None
         """The latest complete event of this turn, or of the turn that it handed over to."""
         self.open_partial = False
@@ -84,8 +98,12 @@ class Frame:
         self.thought_turns = 0
         self.transfer_to: str | None = None
         self.halted_by: str | None = None
+        self.landing: LimitExceededError | None = None
+        """The limit that was reached, while the agent sums up."""
         self.answered = False
         """Whether the calls of the latest answer have results, so that the model is not listened to any further."""
+        self.suspended = False
+        """Whether a call stays open, because an agent that runs as a tool waits."""
         self.gave_output = False
         """Whether a tool that was confirmed has given the structured final answer."""
         self.task = task
@@ -132,6 +150,8 @@ class Frame:
             event.author = "user" if event.content is not None and event.content.role == "user" else self.agent.name
         if not event.invocation_id:
             event.invocation_id = self.ctx.invocation_id
+        if event.node_info is None and self.ctx.node_path:
+            event.node_info = self.ctx.node_info
         self.note(event)
         return event
 
@@ -158,21 +178,53 @@ class Frame:
                 events.append(event)
                 ctx.end_invocation = ctx.end_invocation or event.content is not None
             self.finished = ctx.end_invocation
-        if self.llm is not None and not self.finished:
-            ctx.callbacks = self.flow.callbacks
-            ctx.run.resume_authors.discard(self.agent.name)
-            self.delegated.extend(unresolved_tasks(ctx))
+        if not self.finished:
+            self.enter_flow()
         return events
+
+    def enter_flow(self) -> None:
+        """Get ready for the first step of this run."""
+        if self.llm is not None:
+            self.ctx.callbacks = self.flow.callbacks
+            self.delegated.extend(unresolved_tasks(self.ctx))
+
+    def take_up(self, progress: Progress) -> None:
+        """Stand where the log of the invocation leaves this turn (decision 28); a turn that it does not know is new."""
+        before, after = progress.own(self.ctx)
+        own = [*before, *after]
+        waiting = [c for e in own for c in e.get_function_calls() if c.id in self.ctx.run.waiting_calls]
+        for event in own:
+            self.ctx.escalated = self.ctx.escalated or bool(event.actions.escalate)
+            if self.task is not None:
+                finish_result(self, event)
+        if not own or (not after and progress.is_answered(before)):
+            return  # a new turn, or one that goes on with the user's answer
+        if not after and not own[-1].is_final_response():
+            return  # it was interrupted before the user answered somebody else
+        if self.llm is None and not (after or before)[-1].is_final_response():
+            return  # only the agent itself could tell how far it got
+        self.begun = True
+        self.last = own[-1]
+        said = [event for event in own if event.content is not None or event.error_code]
+        suspended = any(self.ctx.run.waiting_calls[call.id or ""].suspended for call in waiting)
+        if suspended or (said and said[-1].is_final_response() and not _owes_more(said[-1])):
+            self.finished = True
+            self.paused = bool(waiting)
+            self.silent = self.paused or not progress.interrupted or any(e.actions.end_of_agent for e in own)
+        else:
+            self.enter_flow()
 
     async def end(self) -> list[Event]:
         """Ask the after-agent callbacks (spec §17.4), unless the turn was ended."""
-        if self._bare:
+        if self._bare or self.silent:
             return []
         event = None
         if not self.ctx.end_invocation:
             event = await self._ask("after_agent", self.ctx.run.hooks.after_agent, self.agent.after_agent_callbacks)
-        if event is not None and event.content is not None:
-            self.note(event)
+        if event is not None:
+            event.actions.end_of_agent = True  # a run that takes this one up does not ask again
+            if event.content is not None:
+                self.note(event)
         if self.span is not None:
             self.span.end(last=self.last)
         return [] if event is None else [event]
@@ -208,6 +260,7 @@ class Frame:
         self.transfer_to = None
         self.answered = False
         self.gave_output = False
+        self.suspended = False
 
     def wants_model(self) -> bool:
         """Whether the model is to be called, now that the request is built.
@@ -215,7 +268,7 @@ class Frame:
         Not when a processor halted, or when what it emitted (the results of a confirmed tool) ends the step itself.
         """
         last = self.last
-        if self.halted_by or self.ctx.end_invocation or self.transfer_to or self.gave_output:
+        if self.halted_by or self.ctx.end_invocation or self.transfer_to or self.gave_output or self.suspended:
             return False
         return last is None or not (last.actions.skip_summarization or last.long_running_tool_ids)
 
@@ -233,6 +286,8 @@ class Frame:
 
         With an output schema it is parsed; raises `ModelResponseError` if it does not fit.
         """
+        if self.ctx.run_config.pause_on_tool_calls:
+            event = self._pausing(event)
         agent = self.llm
         if agent is None or not agent.output_key or event.author != agent.name or not event.is_final_response():
             return event
@@ -253,12 +308,47 @@ class Frame:
         vars(new)["actions"] = actions
         return new
 
+    def _pausing(self, event: Event) -> Event:
+        """The event with its calls marked as waiting, if the run is to stop before them."""
+        wanted = self.ctx.run_config.pause_on_tool_calls
+        calls = [call for call in event.get_function_calls() if call.name not in _NEVER_PAUSED]
+        if event.author != self.agent.name or not (
+            calls if wanted is True else any(isinstance(wanted, list) and call.name in wanted for call in calls)
+        ):
+            return event
+        new = shallow_copy(event)
+        vars(new)["long_running_tool_ids"] = [call.id for call in event.get_function_calls()]
+        self.answered = True
+        return new
+
+    def reach_limit(self, error: LimitExceededError) -> list[Event]:
+        """A limit was reached, and is not to raise: end the turn, or let the agent sum up; the history stays legal."""
+        ctx = self.ctx
+        events = ctx.run.refusals_of(ctx, str(error))
+        if error.on_limit == "summarise":
+            self.landing = error
+            return events
+        event = error_event(ctx, error, "limit")
+        self.note(event)
+        self.finished = True
+        if error.agent is None:
+            ctx.run.stop, ctx.run.stopped = "limit", True
+        return [*events, event]
+
     def conclude_step(self) -> tuple[InvocationContext | None, Event | None]:
         """What comes after the step (spec §1.3): the agent to hand over to, an event that ends the turn, or neither."""
         ctx = self.ctx
         ctx.run.steps[ctx.path] = ctx.step + 1
+        if self.landing is not None:
+            self.finished = True
+            if self.landing.agent is None:
+                ctx.run.stop, ctx.run.stopped = "limit", True
+            return None, None
+        if self.suspended:
+            self.finished = self.paused = True
+            return None, None
         if self.transfer_to is not None:
-            return self._target(self.transfer_to), None
+            return self.target(self.transfer_to), None
         if self.delegated:
             return None, None
         if self.halted_by or ctx.end_invocation:
@@ -306,7 +396,7 @@ class Frame:
         if other.paused:
             self.finished = self.paused = True
 
-    def _target(self, name: str) -> InvocationContext:
+    def target(self, name: str) -> InvocationContext:
         """The context of the agent to hand over to. Raises `AgentNotFoundError` for one out of reach (decision 5)."""
         ctx = self.ctx
         assert self.llm is not None
@@ -324,6 +414,22 @@ class Frame:
         )
 
 
-def error_event(ctx: InvocationContext, error: Exception) -> Event:
-    """The event that stands for an error that ends a run (decision 31)."""
-    return ctx.new_event({"error_code": type(error).__name__, "error_message": str(error), "error": error})
+def _owes_more(event: Event) -> bool:
+    """Whether something follows from an event in any case: a person is asked what its tools have asked for."""
+    return bool(event.get_function_responses()) and bool(
+        event.actions.requested_tool_confirmations
+        or event.actions.requested_inputs
+        or event.actions.requested_auth_configs
+    )
+
+
+def error_event(ctx: InvocationContext, error: BaseException, ended: str = "failed") -> Event:
+    """The event that stands for what ends a run (decision 31)."""
+    return ctx.new_event(
+        {
+            "error_code": type(error).__name__,
+            "error_message": str(error),
+            "error": error,
+            "custom_metadata": {RUN_ENDED: ended},
+        }
+    )

@@ -35,6 +35,7 @@ class ModelCall:
     __slots__ = (
         "_after",
         "_context",
+        "_counts",
         "_ctx",
         "_given",
         "_minted",
@@ -46,8 +47,11 @@ class ModelCall:
         "_spans",
     )
 
-    def __init__(self, ctx: InvocationContext, request: LlmRequest, spans: Recorder | None) -> None:
+    def __init__(
+        self, ctx: InvocationContext, request: LlmRequest, spans: Recorder | None, *, counts: bool = True
+    ) -> None:
         self._ctx = ctx
+        self._counts = counts
         self._model = model_of(ctx)
         self._request = request
         self._context: Context | None = None
@@ -72,7 +76,8 @@ class ModelCall:
         if before:
             self._ready = await self._ask("before_model", before, llm_request=self._request)
         if self._ready is None:
-            self._ctx.run.totals.count_model_call()
+            if self._counts:
+                self._ctx.run.totals.count_model_call(self._ctx.llm_agent)
             self._responses = self._start()
 
     def _start(self) -> AsyncIterator[LlmResponse]:
@@ -223,7 +228,7 @@ class ModelCall:
     def count(self, response: LlmResponse) -> None:
         """Count the tokens of a complete response."""
         if response.usage_metadata is not None and not response.partial:
-            self._ctx.run.totals.usage.add(response.usage_metadata)
+            self._ctx.run.totals.count_tokens(response.usage_metadata, self._ctx.llm_agent)
 
     def _is_long_running(self, name: str | None) -> bool:
         tool = self._request.tools_dict.get(name)  # type: ignore[arg-type]

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
 
+from flowloom.context.progress import is_from_agent_tool
 from flowloom.errors import Halt
 from flowloom.events.event import Event
 from flowloom.flow.delegation import delegated_calls
@@ -30,6 +31,7 @@ async def build_request(
                 async with aclosing(events_of(produced, ctx, step)) as made:
                     async for event in made:
                         frame.note(event)
+                        frame.suspended = frame.suspended or is_from_agent_tool(event)
                         frame.transfer_to = event.actions.transfer_to_agent or frame.transfer_to
                         frame.gave_output = frame.gave_output or event.actions.set_model_response is not None
                         yield event
@@ -95,10 +97,13 @@ async def answer_calls(frame: Frame, event: Event, request: LlmRequest) -> Async
             final = frame.finish_event(further)
             frame.note(final)
             yield final
+    for waiting in results.waiting:
+        yield waiting
     frame.delegated.extend(delegated_calls(calls, tools, results.event))
     if results.error is not None:
         raise results.error
-    frame.answered = results.event is not None or bool(frame.delegated)
+    frame.suspended = bool(results.waiting)
+    frame.answered = results.event is not None or bool(frame.delegated) or frame.suspended
 
 
 async def _run_and_close(ctx: object, running: object) -> CallResults:

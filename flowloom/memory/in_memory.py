@@ -2,17 +2,11 @@
 
 from __future__ import annotations
 
-import copy
-import datetime
-import unicodedata
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from google.genai import types
-
-from flowloom.errors import InputValidationError
 from flowloom.events.event import Event
-from flowloom.events.ids import new_id
+from flowloom.memory.entries import check_owner, entry_of, is_memorable, own_entries, text_of, words_of
 from flowloom.memory.service import BaseMemoryService, MemoryEntry, Metadata, SearchMemoryResponse
 
 if TYPE_CHECKING:
@@ -50,16 +44,9 @@ class InMemoryMemoryService(BaseMemoryService):
         memories = self._of(app_name, user_id)
         for event in events:
             key = (session_id, event.id)
-            if event.partial or event.content is None or not _text_of(event.content) or key in memories:
-                continue
-            entry = MemoryEntry(
-                id=event.id,
-                content=event.content,
-                author=event.author,
-                timestamp=datetime.datetime.fromtimestamp(event.timestamp, datetime.UTC).isoformat(),
-                custom_metadata={**(event.custom_metadata or {}), **(custom_metadata or {})},
-            )
-            memories[key] = (entry.model_copy(deep=True), _words_of(_text_of(entry.content)))
+            if is_memorable(event) and key not in memories:
+                entry = entry_of(event, custom_metadata)
+                memories[key] = (entry.model_copy(deep=True), words_of(text_of(entry.content)))
 
     async def add_memory(
         self, *, app_name: str, user_id: str, memories: Sequence[MemoryEntry], custom_metadata: Metadata = None
@@ -68,17 +55,14 @@ class InMemoryMemoryService(BaseMemoryService):
 
         Raises `InputValidationError` for an entry without text, which no search could find; none is added then.
         """
-        if not all(_text_of(memory.content) for memory in memories):
-            raise InputValidationError("A memory has no text, so it could never be found. Give it a text part.")
+        entries = own_entries(memories, custom_metadata)
         held = self._of(app_name, user_id)
-        for memory in memories:
-            entry = memory.model_copy(deep=True, update={"id": memory.id or new_id()})
-            entry.custom_metadata |= copy.deepcopy(dict(custom_metadata or {}))
+        for entry in entries:
             key = next((key for key in held if key[1] == entry.id), (None, str(entry.id)))
-            held[key] = (entry, _words_of(_text_of(entry.content)))
+            held[key] = (entry, words_of(text_of(entry.content)))
 
     async def search_memory(self, *, app_name: str, user_id: str, query: str) -> SearchMemoryResponse:
-        wanted = _words_of(query)
+        wanted = words_of(query)
         held = filter(None, self._users.get((app_name, user_id), {}).values())
         found = [(entry, len(wanted & words)) for entry, words in held if wanted & words]
         found.sort(key=lambda pair: -pair[1])
@@ -90,25 +74,5 @@ class InMemoryMemoryService(BaseMemoryService):
         held.update({key: None for key in held if key[1] == memory_id})
 
     def _of(self, app_name: str, user_id: str) -> _Memories:
-        if not app_name or not user_id:
-            raise InputValidationError("A memory needs an app name and a user id; one of them is empty.")
+        check_owner(app_name, user_id)
         return self._users.setdefault((app_name, user_id), {})
-
-
-def _words_of(text: str) -> frozenset[str]:
-    """The words of `text`, in lower case: runs of letters, digits and marks of any script.
-
-    Ideographs are not set apart by spaces, so each counts as a word.
-    """
-    return frozenset("".join(map(_spaced, unicodedata.normalize("NFKC", text).casefold())).split())
-
-
-def _spaced(char: str) -> str:
-    if "\u3400" <= char <= "\u9fff":
-        return f" {char} "
-    # Marks are no letters, but parts of them: Indic vowel signs, Arabic vowels.
-    return char if char.isalnum() or unicodedata.category(char) in ("Mn", "Mc") else " "
-
-
-def _text_of(content: types.Content) -> str:
-    return " ".join(part.text for part in content.parts or () if part.text and not part.thought).strip()

@@ -26,6 +26,8 @@ from flowloom.events.wire import shallow_copy
 from flowloom.models.aggregator import StreamingAggregator
 from flowloom.models.base_llm import Backend, BaseLlm, is_loopback
 from flowloom.models.contents import SharedContents
+from flowloom.models.context_cache import ContextCacheConfig
+from flowloom.models.gemini_cache import CachePlan, ContextCaches
 from flowloom.models.gemini_call import GeminiCall
 from flowloom.models.gemini_contents import contents_to_json
 from flowloom.models.gemini_errors import CREDENTIALS
@@ -68,8 +70,12 @@ class Gemini(BaseLlm):
     http_options: types.HttpOptions | None = Field(default=None, repr=False, exclude=True)
     """google-genai's HTTP options, for all calls. `timeout` is in milliseconds, its `aiohttp_client` is not used."""
 
+    context_cache_config: ContextCacheConfig | None = None
+    """How the beginnings of requests are cached, for those that do not say it themselves (`cache_config`)."""
+
     _client: genai.Client | None = PrivateAttr(default=None)
     _http: AnswerTakingClient | None = PrivateAttr(default=None)
+    _caches: ContextCaches = PrivateAttr(default_factory=ContextCaches)
 
     def __init__(self, **fields: Any) -> None:
         """Connect now, so that nothing is left for the first request; unless the credentials must be looked for."""
@@ -125,7 +131,11 @@ class Gemini(BaseLlm):
         retry = self.retry_options.overridden_by(
             http_options_of(llm_request).retry_options, self.http_options and self.http_options.retry_options
         )
-        call = GeminiCall(client, model, self._config_for(llm_request, model), retry, stream=stream)
+        config = self._config_for(llm_request, model)
+        plan = await self._cache_plan(client, model, llm_request, config)
+        call = GeminiCall(
+            client, model, plan.config if plan else config, retry, stream=stream, otherwise=plan and plan.after
+        )
         aggregator = StreamingAggregator()
         whole: list[types.GenerateContentResponse] = []
         try:
@@ -138,12 +148,21 @@ class Gemini(BaseLlm):
                         yield partial
         finally:
             await call.aclose()
+            if plan is not None:
+                await plan.aclose()
         complete = aggregator.close() if stream else _as_one(whole, aggregator)
         if complete is not None:
+            if plan is not None:
+                plan.answered(complete)
             yield complete
 
     async def aclose(self) -> None:
-        """Close the connections. The adapter may be used on; it opens new ones."""
+        """Delete the context caches that were made here, and close the connections.
+
+        The adapter may be used on; it opens new ones.
+        """
+        if self._client is not None:
+            await self._caches.aclose(self._client)
         if self._http is not None:
             await self._http.aclose()
 
@@ -207,6 +226,21 @@ class Gemini(BaseLlm):
             ) from error
 
     # -- the request -----------------------------------------------------------------------------
+
+    async def _cache_plan(
+        self, client: genai.Client, model: str, request: LlmRequest, config: types.GenerateContentConfig
+    ) -> CachePlan | None:
+        """How the request is sent by means of a context cache; None if there is to be none."""
+        given: Any = request.cache_config or self.context_cache_config
+        if given is None:
+            return None
+        settings = given if isinstance(given, ContextCacheConfig) else ContextCacheConfig(**dict(given))
+        place = [self.base_url]
+        if client.vertexai:
+            place += [self.project or os.environ.get("GOOGLE_CLOUD_PROJECT")]
+            place += [self.location or os.environ.get("GOOGLE_CLOUD_LOCATION")]
+        scope = " ".join([self.backend, *(each or "" for each in place)])
+        return await self._caches.plan(client, model, scope, request, config, settings)
 
     def _config_for(self, request: LlmRequest, model: str) -> types.GenerateContentConfig:
         """A private config for google-genai, with the contents as an addition to the body."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from typing import Any, cast
 
 from google import genai
@@ -24,6 +24,7 @@ class GeminiCall:
 
     A call that fails is made again after a pause, as long as nothing of the answer was given out. An answer that
     stopped because no single one may be longer is continued by a further call, unless the config forbids it.
+    `otherwise` is asked for another config to try when a call has failed, and answers None to have none.
     """
 
     def __init__(
@@ -34,15 +35,15 @@ class GeminiCall:
         retry: RetryOptions,
         *,
         stream: bool,
+        otherwise: Callable[[ModelError], types.GenerateContentConfig | None] | None = None,
     ) -> None:
         self._client = client
         self._model = model
-        self._config = shallow_copy(config)
-        # google-genai would do it too, but sees none of the answers.
-        self._config.automatic_continuation = False
+        self._config = _continued_here(config)
         self._resume = config.automatic_continuation is not False
         self._retry = retry
         self._stream = stream
+        self._otherwise = otherwise
         self._attempt = 1
         self._given = False
         self._answer: GeminiAnswer | None = None
@@ -58,6 +59,9 @@ class GeminiCall:
                     )
                 chunks = await self._answer.read()
             except ModelError as failure:
+                if self._changes_after(failure):
+                    await self.aclose()
+                    continue
                 pause = self._pause_after(failure)
                 if pause is None:
                     raise
@@ -76,6 +80,14 @@ class GeminiCall:
         answer, self._answer = self._answer, None
         if answer is not None:
             await answer.aclose()
+
+    def _changes_after(self, failure: ModelError) -> bool:
+        """Whether the call is made again with another config."""
+        other = None if self._given or self._otherwise is None else self._otherwise(failure)
+        if other is None:
+            return False
+        self._config = _continued_here(other)
+        return True
 
     def _pause_after(self, failure: ModelError) -> float | None:
         if self._given:
@@ -121,6 +133,13 @@ class GeminiCall:
         if not taken:
             raise ModelRequestError(f"google-genai did not send the request to `{self._model}`.", model=self._model)
         return taken[0]
+
+
+def _continued_here(config: types.GenerateContentConfig) -> types.GenerateContentConfig:
+    """The config for google-genai, which would continue answers too, but sees none of them."""
+    new = shallow_copy(config)
+    new.automatic_continuation = False
+    return new
 
 
 def _added(

@@ -1,28 +1,31 @@
-"""The confirmation processor: running the tool calls that a person has decided about (spec §7)."""
+"""The confirmation processor: running the tool calls that people have decided about, and those that were cut off
+(spec §7, decision 28)."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Awaitable, Mapping, Sequence
-from typing import Any, cast
+from collections.abc import AsyncGenerator, Mapping, Sequence
 
 from google.genai import types
 
 from flowloom.context import InvocationContext
 from flowloom.context.run import OpenCall
-from flowloom.errors import HistoryError
 from flowloom.events.actions import ToolConfirmation
 from flowloom.events.event import Event
+from flowloom.events.parts import content_of, text_part
 from flowloom.models.request import LlmRequest
 from flowloom.processors.agent_transfer import transfer_problem
+from flowloom.processors.unfinished import Unfinished, made_again, unfinished_calls
 from flowloom.tools.calls import run_calls
-from flowloom.tools.confirmation import CONFIRMATION_CALL, follow_ups
+from flowloom.tools.confirmation import follow_ups
+from flowloom.tools.input_request import request_of
+from flowloom.tools.pending import Decided, decided_calls, is_answer
 
 
-def confirmation(ctx: InvocationContext, request: LlmRequest) -> Awaitable[list[Event]] | None:
-    """Run the tool calls that the user's message approves or rejects, in the order asked.
+def confirmation(ctx: InvocationContext, request: LlmRequest) -> AsyncGenerator[Event, None] | None:
+    """Run the tool calls that the user's message approves, rejects or gives input for, and those that were cut off.
 
-    Reads: the session's events back to the request for confirmation; `ctx.tools`.
+    Reads: the session's events back to what was asked; `ctx.tools`; the progress of a run that is gone on with.
     Writes: events: the tools' results, and what follows from them (another request, a final answer).
     Must come after: tools; before contents, which shows the results.
 
@@ -32,129 +35,90 @@ def confirmation(ctx: InvocationContext, request: LlmRequest) -> Awaitable[list[
     if agent is None:
         return None
     events = ctx.session.events
-    at = _latest_message(events)
-    if at is None or not any(_answers(part) for part in _parts(events[at])):
-        return None
-    mark = (ctx.path, events[at].id)
-    if mark in ctx.run.handled_messages:
-        return None
-    ctx.run.handled_messages.add(mark)
-    decisions = _decisions(events[at])
-    pending = _pending(events, at, agent.name, decisions)
-    return _resume(ctx, pending) if pending else None
+    decided: list[Decided] = []
+    at = _latest_message(events, ctx)
+    if at is not None and any(is_answer(part) for part in _parts(events[at])) and ctx.once(events[at].id):
+        decided = decided_calls(events, at, agent.name)
+    unfinished = None
+    if ctx.taken_up and ctx.once("unfinished calls"):
+        unfinished = unfinished_calls(ctx)
+    return _resume(ctx, decided, unfinished) if decided or unfinished else None
 
 
 def _parts(event: Event) -> Sequence[types.Part]:
     return (event.content.parts if event.content is not None else None) or ()
 
 
-def _answers(part: types.Part) -> bool:
-    return part.function_response is not None and part.function_response.name == CONFIRMATION_CALL
-
-
-def _latest_message(events: Sequence[Event]) -> int | None:
+def _latest_message(events: Sequence[Event], ctx: InvocationContext) -> int | None:
+    """The user's latest message; of the invocation, if that is gone on with without a new one."""
+    progress = ctx.run.progress
+    own_only = progress is not None and progress.interrupted
     for index in range(len(events) - 1, -1, -1):
-        if events[index].author == "user":
+        event = events[index]
+        if event.author == "user" and not (own_only and event.invocation_id != ctx.invocation_id):
             return index
     return None
 
 
-def _decisions(event: Event) -> dict[str, ToolConfirmation]:
-    """The decisions in a message, by the id of the request. Raises `HistoryError` for one that cannot be read."""
-    found: dict[str, ToolConfirmation] = {}
-    for part in _parts(event):
-        answer = part.function_response
-        if answer is None or answer.name != CONFIRMATION_CALL or not answer.id:
-            continue
-        found[answer.id] = _read_decision(event, answer.response)
-    return found
+async def _resume(
+    ctx: InvocationContext, decided: Sequence[Decided], unfinished: Unfinished | None
+) -> AsyncGenerator[Event, None]:
+    asked_again = [(item.call, item.misfit) for item in decided if item.misfit is not None]
+    run_now = [item for item in decided if item.misfit is None]
+    if run_now:
+        decisions = {item.call.id or "": item.confirmation for item in run_now if item.confirmation is not None}
+        for item in run_now:
+            ctx.run.inputs[item.call.id or ""] = item.inputs
+        again = Unfinished(calls=[item.call for item in run_now])
+        if ctx.run.progress is not None and ctx.run.progress.interrupted:
+            again = made_again(ctx, again.calls, [e for e in ctx.session.events if e.author == ctx.agent.name])
+        for event in again.events:
+            yield event
+        if again.calls:
+            async for event in _run(ctx, again.calls, decisions):
+                yield event
+    if unfinished is not None:
+        for event in unfinished.events:
+            yield event
+        if unfinished.calls:
+            async for event in _run(ctx, unfinished.calls, {}):
+                yield event
+    if asked_again:
+        yield request_of(ctx, asked_again)
 
 
-def _read_decision(event: Event, response: dict[str, Any] | None) -> ToolConfirmation:
-    if not response:
-        return ToolConfirmation()
-    data: Any = response
-    if set(response) == {"response"}:
-        text = response["response"]
-        if isinstance(text, Mapping):
-            data = cast(Any, text)
-        elif not isinstance(text, str):
-            raise HistoryError(
-                f"The confirmation in event `{event.id}` has a `response` of type {type(text).__name__}, not JSON text."
-            )
-        else:
-            try:
-                data = json.loads(text)
-            except ValueError as error:
-                raise HistoryError(f"The confirmation in event `{event.id}` is not JSON: {error}.") from error
-    try:
-        return ToolConfirmation.model_validate(data)
-    except ValueError as error:
-        raise HistoryError(f"The confirmation in event `{event.id}` cannot be read: {error}.") from error
-
-
-def _pending(
-    events: Sequence[Event], at: int, agent: str, decisions: Mapping[str, ToolConfirmation]
-) -> list[tuple[types.FunctionCall, ToolConfirmation]]:
-    """The decided calls that have not run, in the order they were asked for (spec §7.5 to §7.8)."""
-    asked: dict[str, types.FunctionCall] = {}
-    conflicting: set[str] = set()
-    answered: set[str] = {r.id for event in events[at:] for r in event.get_function_responses() if r.id}
-    run_before: set[str] = set()
-    for index in range(at - 1, -1, -1):
-        event = events[index]
-        if event.author != agent:
-            continue
-        answered.update(response.id for response in event.get_function_responses() if response.id)
-        for part in reversed(_parts(event)):
-            call = part.function_call
-            if call is None or call.name != CONFIRMATION_CALL or not call.id or call.id not in decisions:
-                continue
-            original = _original(call)
-            if original is None:
-                continue
-            before = asked.get(call.id)
-            if before is not None and _canonical(before) != _canonical(original):
-                conflicting.add(call.id)
-            asked[call.id] = original
-            if original.id in answered:  # after this request, so by its own run
-                run_before.add(call.id)
-    pending: dict[str, tuple[types.FunctionCall, ToolConfirmation]] = {}
-    for request_id in reversed(asked):
-        original = asked[request_id]
-        if request_id in conflicting or request_id in run_before:
-            continue
-        pending[original.id or ""] = (original, decisions[request_id])
-    return list(pending.values())
-
-
-def _original(call: types.FunctionCall) -> types.FunctionCall | None:
-    data = (call.args or {}).get("originalFunctionCall")
-    if isinstance(data, types.FunctionCall):
-        return data
-    try:
-        original = types.FunctionCall.model_validate(data)
-    except ValueError:
-        return None
-    return original if original.id and original.name else None
-
-
-def _canonical(call: types.FunctionCall) -> str:
-    return json.dumps([call.id, call.name, call.args], sort_keys=True, default=str)
-
-
-async def _resume(ctx: InvocationContext, pending: list[tuple[types.FunctionCall, ToolConfirmation]]) -> list[Event]:
-    calls = [call for call, _ in pending]
+async def _run(
+    ctx: InvocationContext, calls: Sequence[types.FunctionCall], decisions: dict[str, ToolConfirmation]
+) -> AsyncGenerator[Event, None]:
     for call in calls:  # until their results are recorded, so that an interrupted one is not run a second time
         call_id = call.id or ""
         ctx.run.open_calls[call_id] = OpenCall(
             call_id, call.name or "", ctx.agent.name, ctx.branch, ctx.isolation_scope
         )
     tools = {tool.name: tool for tool in ctx.tools or ()}
-    decisions = {call.id or "": decision for call, decision in pending}
     results = await run_calls(ctx, calls, tools, decisions, transfer_problem)
+    if results.event is not None:
+        yield _with_changes(results.event, calls, decisions)
+        for event in follow_ups(ctx, [types.Part(function_call=call) for call in calls], results.event):
+            yield event
+    for event in results.waiting:
+        yield event
     if results.error is not None:
         raise results.error
-    if results.event is None:
-        return []
-    return [results.event, *follow_ups(ctx, [types.Part(function_call=call) for call in calls], results.event)]
+
+
+def _with_changes(
+    results: Event, calls: Sequence[types.FunctionCall], decisions: Mapping[str, ToolConfirmation]
+) -> Event:
+    """The results, and beside them what people have changed: the model knows only what it asked for itself."""
+    texts = [
+        f"A person changed the arguments of `{call.name}` before it ran. It was called with "
+        f"{json.dumps(call.args, ensure_ascii=False, default=str)}."
+        for call in calls
+        if (decision := decisions.get(call.id or "")) is not None
+        and decision.confirmed
+        and decision.edited_args is not None
+    ]
+    if texts and results.content is not None:
+        results.content = content_of("user", [*(results.content.parts or ()), *map(text_part, texts)])
+    return results

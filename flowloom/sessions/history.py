@@ -2,25 +2,26 @@
 
 `project` builds the contents of a whole log. `History` keeps, per viewer, what was built so far and extends it by
 the new events only; a property test holds that both give the same list. Plain events append to a view, and so does
-a function response that directly follows its call. Whatever reorders (late responses, merges, rewinds,
-compaction) rebuilds the view, because it is rare.
+a function response that directly follows its call. Whatever reorders (late responses, merges, rewinds, summaries)
+rebuilds the view, because it is rare; from what counts of the log (`EffectiveLog`), which summaries keep short.
 """
 
 from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from google.genai import types
 
 from flowloom.events.event import Event
-from flowloom.events.ids import CLIENT_CALL_PREFIX
+from flowloom.events.ids import CLIENT_CALL_PREFIX, INPUT_ID_PREFIX
 from flowloom.events.parts import content_of, text_part
 from flowloom.events.wire import shallow_copy
 from flowloom.models.contents import is_special
+from flowloom.sessions.effective_log import EffectiveLog
 from flowloom.sessions.rearrange import HistoryItem, rearrange
 
 _log = logging.getLogger("flowloom.history")
@@ -66,9 +67,11 @@ class History:
 
     MAX_VIEWS = 64
 
-    __slots__ = ("_reported", "_views")
+    __slots__ = ("_reported", "_views", "log")
 
     def __init__(self) -> None:
+        self.log = EffectiveLog()
+        """What counts of the session's log."""
         self._views: dict[tuple[Viewer, Visible], _View] = {}
         self._reported: set[str] = set()
 
@@ -77,13 +80,14 @@ class History:
 
         The result's list belongs to the history: copy it before changing it.
         """
+        self.log.read(events)
         key = (viewer, rule)
         view = self._views.get(key)
         if view is None:
             if len(self._views) >= self.MAX_VIEWS:
                 del self._views[next(iter(self._views))]
             view = self._views[key] = _View(viewer, rule)
-        view.advance(events)
+        view.advance(events, self.log)
         for orphan in view.projection.orphans:
             if orphan not in self._reported:
                 self._reported.add(orphan)
@@ -108,8 +112,9 @@ class Projection:
 
 def project(events: Sequence[Event], viewer: Viewer, rule: Visible = visible) -> Projection:
     """The contents of a whole log for `viewer`, from scratch."""
-    view = _View(viewer, rule)
-    view.rebuild(events)
+    view, log = _View(viewer, rule), EffectiveLog()
+    log.read(events)
+    view.rebuild(events, log)
     return view.projection
 
 
@@ -124,8 +129,10 @@ class _View:
         "_last",
         "_open_calls",
         "_rebuild_next",
+        "_revision",
         "_rule",
         "_shown",
+        "_turn",
         "_viewer",
         "projection",
     )
@@ -145,23 +152,27 @@ class _View:
         self._held: HistoryItem | None = None  # the latest item, while calls in it are without an answer
         self._shown = 0  # how many contents there were before what is shown of the held item
         self._rebuild_next = False
+        self._revision = 0
+        self._turn = 0  # where the current turn starts in the log, what was rewound not counted
 
-    def advance(self, events: Sequence[Event]) -> None:
-        """Bring the projection up to date with `events`."""
+    def advance(self, events: Sequence[Event], log: EffectiveLog) -> None:
+        """Bring the projection up to date with `events`, which `log` has read."""
         count, done = len(events), self._consumed
         if done > count or (done and (events[done - 1] is not self._last or events[0] is not self._first)):
-            return self.rebuild(events)
+            return self.rebuild(events, log)
         if done == count:
             return None
-        if self._rebuild_next:
-            return self.rebuild(events)
+        if self._rebuild_next or (self._revision != log.revision and self._is_changed(log)):
+            return self.rebuild(events, log)
+        self._revision = log.revision
         if self._held is not None:
             del self.projection.contents[self._shown :]
             while self.projection.special and self.projection.special[-1] >= self._shown:
                 self.projection.special.pop()
+        rewound = count - len(log.kept(events))
         for index in range(done, count):
-            if not self._append(events[index]):
-                return self.rebuild(events)
+            if not self._append(events[index], index - rewound):
+                return self.rebuild(events, log)
         if self._held is not None:
             self._shown = len(self.projection.contents)
             answered = self._held.without_calls(self._held.unanswered)
@@ -175,10 +186,14 @@ class _View:
         if events:
             self._first, self._last = events[0], events[-1]
 
-    def _append(self, event: Event) -> bool:
+    def _is_changed(self, log: EffectiveLog) -> bool:
+        """Whether what was added to the log since is not all that is new to this view."""
+        return not self._viewer.current_turn_only or log.changed_since(self._revision, self._turn)
+
+    def _append(self, event: Event, place: int) -> bool:
         """Extend the view by one event. False if only a rebuild can tell what the view is now."""
-        if _reorders(event):
-            return False
+        if event.actions.compaction is not None:
+            return True  # what is shown here did not change by it
         item = self._item_of(event)
         if item is None:
             return True
@@ -187,6 +202,7 @@ class _View:
         if self._viewer.current_turn_only and _starts_turn(item, event):
             self.projection = Projection()
             self._open_calls = self._held = None
+            self._turn = place
         held = self._held
         if item.responses:
             if self._open_calls is None or not self._open_calls.issuperset(item.responses):
@@ -219,17 +235,14 @@ class _View:
             self.projection.special.append(len(contents))
         contents.append(shown)
 
-    def rebuild(self, events: Sequence[Event]) -> None:
-        """Build the view from the whole log."""
+    def rebuild(self, events: Sequence[Event], log: EffectiveLog) -> None:
+        """Build the view from the whole log, which `log` has read."""
         self._reset()
-        items: list[HistoryItem] = []
-        for event in _effective(events):
-            item = self._item_of(event)
-            if item is None:
-                continue
-            if self._viewer.current_turn_only and _starts_turn(item, event):
-                items.clear()
-            items.append(item)
+        self._revision = log.revision
+        if self._viewer.current_turn_only:
+            items = self._items_of_turn(log.kept(events), log)
+        else:
+            items = self._items_of(log.shown(events))
         items = _merge_transcriptions(items)
         last = items[-1] if items else None
         arranged = rearrange(_with_answers(items))
@@ -245,6 +258,28 @@ class _View:
             self._shown = len(self.projection.contents) - emitted
         self._mark(events)
 
+    def _items_of(self, events: Sequence[Event]) -> list[HistoryItem]:
+        found = (self._item_of(event) for event in events)
+        return [item for item in found if item is not None]
+
+    def _items_of_turn(self, kept: Sequence[Event], log: EffectiveLog) -> list[HistoryItem]:
+        """What came since the latest input. A summary that tells of earlier turns is none of it."""
+        items: list[HistoryItem] = []
+        for place, event in enumerate(kept):
+            item = None if event.actions.compaction is not None else self._item_of(event)
+            if item is None:
+                continue
+            if _starts_turn(item, event):
+                items.clear()
+                self._turn = place
+            items.append(item)
+        shown = log.shown_since(self._turn)
+        if shown is None:
+            return items
+        self._foreign_calls.clear()
+        self._items_of(kept[: self._turn])  # for the calls of other agents
+        return self._items_of(shown)
+
     def _item_of(self, event: Event) -> HistoryItem | None:
         """What one event contributes, or None if it is not shown."""
         viewer, content = self._viewer, event.content
@@ -258,10 +293,10 @@ class _View:
         for part in content.parts:
             call, response = part.function_call, part.function_response
             if call is not None:
-                hidden = hidden or call.name in HIDDEN_CALLS
+                hidden = hidden or is_hidden(call)
                 calls.append(call.id or "")
             elif response is not None:
-                hidden = hidden or response.name in HIDDEN_CALLS
+                hidden = hidden or is_hidden(response)
                 responses.append(response.id or "")
         if hidden:
             rest = [part for part in content.parts if not _is_hidden(part)]
@@ -299,60 +334,20 @@ def _with_answers(items: list[HistoryItem]) -> list[HistoryItem]:
     return kept
 
 
+def is_hidden(named: types.FunctionCall | types.FunctionResponse) -> bool:
+    """Whether a call or response is between the engine and the client, and no model's to see."""
+    return named.name in HIDDEN_CALLS or (named.id is not None and named.id.startswith(INPUT_ID_PREFIX))
+
+
 def _is_hidden(part: types.Part) -> bool:
     named = part.function_call or part.function_response
-    return named is not None and named.name in HIDDEN_CALLS
+    return named is not None and is_hidden(named)
 
 
 def _distinct(calls: list[str]) -> frozenset[str] | None:
     """The ids of an item's calls; None if there are none, or if they do not tell the calls apart."""
     ids = frozenset(calls)
     return ids if calls and len(ids) == len(calls) and "" not in ids else None
-
-
-def _reorders(event: Event) -> bool:
-    actions = event.actions
-    return actions.rewind_before_invocation_id is not None or actions.compaction is not None
-
-
-def _effective(events: Sequence[Event]) -> Iterable[Event]:
-    """The log after its rewinds and compactions."""
-    if not any(_reorders(event) for event in events):
-        return events
-    kept: list[Event] = []
-    for event in events:
-        target = event.actions.rewind_before_invocation_id
-        if target is None:
-            kept.append(event)
-            continue
-        start = next((i for i, e in enumerate(kept) if e.invocation_id == target), len(kept))
-        del kept[start:]
-    return _compacted(kept)
-
-
-def _compacted(events: list[Event]) -> list[Event]:
-    """Each span of events that has a summary is replaced by it; a wider or later summary wins."""
-    for at, summary in enumerate(events):
-        compaction = summary.actions.compaction
-        if compaction is None:
-            continue
-        first, last = compaction.start_timestamp, compaction.end_timestamp
-        covered = [
-            i
-            for i, event in enumerate(events[:at])
-            if ((c := event.actions.compaction) is None and first <= event.timestamp <= last)
-            or (c is not None and first <= c.start_timestamp and c.end_timestamp <= last)
-        ]
-        stand_in = shallow_copy(summary)
-        stand_in.actions = stand_in.actions.model_copy(update={"compaction": None})
-        stand_in.content = compaction.compacted_content
-        stand_in.author = "user"
-        stand_in.branch = None
-        covered_set = set(covered)
-        rest = [event for i, event in enumerate(events) if i not in covered_set and i != at]
-        rest.insert(covered[0] if covered else at, stand_in)
-        return _compacted(rest)
-    return events
 
 
 def _transcription_of(event: Event) -> HistoryItem | None:

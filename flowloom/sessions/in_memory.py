@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
-from flowloom.errors import AlreadyExistsError, InputValidationError, SessionNotFoundError
+from flowloom.errors import InputValidationError
 from flowloom.events.clock import now
 from flowloom.events.event import Event
 from flowloom.events.ids import new_id
@@ -14,7 +15,13 @@ from flowloom.sessions.service import (
     BaseSessionService,
     GetSessionConfig,
     ListSessionsResponse,
+    already_exists,
     apply_event,
+    events_up_to,
+    missing_events,
+    own_state,
+    session_not_found,
+    state_after,
     without_temp_state,
 )
 from flowloom.sessions.session import Session
@@ -31,6 +38,7 @@ class _Stored:
     events: list[Event] = field(default_factory=list[Event])
     ids: set[str] = field(default_factory=set[str])
     history: History = field(default_factory=History)
+    initial: dict[str, Any] = field(default_factory=dict[str, Any])
 
 
 class InMemorySessionService(BaseSessionService):
@@ -58,13 +66,10 @@ class InMemorySessionService(BaseSessionService):
         session_id = (session_id or "").strip() or new_id()
         key = (app_name, user_id, session_id)
         if key in self._sessions:
-            raise AlreadyExistsError(
-                f"Session `{session_id}` of user `{user_id}` in app `{app_name}` exists already. "
-                f"Get it with `get_session`, or leave `session_id` out for a new id."
-            )
+            raise already_exists(*key)
         app, user, own = split_by_scope(state or {})
         self._write_shared(app_name, user_id, app, user)
-        stored = _Stored(_owned(own), now())
+        stored = _Stored(_owned(own), now(), initial=_owned(own))
         self._sessions[key] = stored
         return self._snapshot(key, stored)
 
@@ -103,16 +108,68 @@ class InMemorySessionService(BaseSessionService):
     async def get_user_state(self, *, app_name: str, user_id: str) -> dict[str, Any]:
         return _owned(self._user_state.get((app_name, user_id), {}))
 
+    async def initial_state(self, *, app_name: str, user_id: str, session_id: str) -> dict[str, Any]:
+        return _owned(self._found((app_name, user_id, session_id)).initial)
+
+    async def fork(
+        self,
+        *,
+        app_name: str,
+        user_id: str,
+        session_id: str,
+        new_session_id: str | None = None,
+        up_to_event_id: str | None = None,
+    ) -> Session:
+        source = self._found((app_name, user_id, session_id))
+        session = self._snapshot((app_name, user_id, session_id), source)
+        events = events_up_to(session, up_to_event_id)
+        own = source.state if up_to_event_id is None else state_after(events, source.initial)
+        key = (app_name, user_id, (new_session_id or "").strip() or new_id())
+        if key in self._sessions:
+            raise already_exists(*key)
+        ids = {event.id for event in events}
+        updated = events[-1].timestamp if events else source.last_update_time
+        self._sessions[key] = _Stored(_owned(own), updated, events.copy(), ids, initial=_owned(source.initial))
+        return self._snapshot(key, self._sessions[key])
+
+    async def import_session(self, session: Session, *, initial_state: Mapping[str, Any] | None = None) -> Session:
+        key = (session.app_name, session.user_id, session.id)
+        stored = self._sessions.get(key)
+        missing = missing_events(session, [] if stored is None else [event.id for event in stored.events])
+        if stored is None:
+            changed = {name for event in missing for name in event.actions.state_delta}
+            initial = own_state(session.state if initial_state is None else initial_state)
+            if initial_state is None:
+                initial = {name: value for name, value in initial.items() if name not in changed}
+            stored = self._sessions[key] = _Stored({}, session.last_update_time, initial=_owned(initial))
+        elif not missing:
+            return self._snapshot(key, stored)
+        app, user, own = split_by_scope(session.state)
+        self._write_shared(session.app_name, session.user_id, app, user)
+        stored.state.update(_owned(own))
+        stored.events.extend(map(without_temp_state, missing))
+        stored.ids.update(event.id for event in missing)
+        stored.last_update_time = session.last_update_time
+        return self._snapshot(key, stored)
+
+    def _found(self, key: _Key) -> _Stored:
+        stored = self._sessions.get(key)
+        if stored is None:
+            raise session_not_found(*key)
+        return stored
+
     def adopt(self, session: Session) -> None:
         """Put a session that was built elsewhere into the store, with its events and state as they are."""
         app, user, own = split_by_scope(session.state)
         self._write_shared(session.app_name, session.user_id, app, user)
+        changed = {name for event in session.events for name in event.actions.state_delta}
         self._sessions[(session.app_name, session.user_id, session.id)] = _Stored(
             _owned(own),
             session.last_update_time,
             list(session.events),
             {event.id for event in session.events},
             session.history,
+            {name: own_value(value) for name, value in own.items() if name not in changed},
         )
 
     async def append_event(self, session: Session, event: Event) -> Event:
@@ -120,10 +177,7 @@ class InMemorySessionService(BaseSessionService):
             return event
         stored = self._sessions.get((session.app_name, session.user_id, session.id))
         if stored is None:
-            raise SessionNotFoundError(
-                f"Session `{session.id}` of user `{session.user_id}` in app `{session.app_name}` is not in this "
-                f"service, so nothing can be appended to it. Create it with `create_session` first."
-            )
+            raise session_not_found(session.app_name, session.user_id, session.id)
         if event.id in stored.ids:
             return event
         kept = without_temp_state(event)

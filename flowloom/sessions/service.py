@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from flowloom.errors import AlreadyExistsError, HistoryError, SessionNotFoundError
+from flowloom.events.actions import EventActions
 from flowloom.events.event import Event
+from flowloom.events.ids import new_id
 from flowloom.events.wire import WireModel, shallow_copy
+from flowloom.sessions.leases import LeaseQueue, SessionLease
 from flowloom.sessions.session import Session
 from flowloom.sessions.state import State
 
@@ -36,6 +41,8 @@ class BaseSessionService(ABC):
     A session is named by app, user and id. Appending an event whose id is stored already changes nothing, so
     a writer may repeat itself; two writers never lose each other's events.
     """
+
+    _leases: LeaseQueue | None = None
 
     @abstractmethod
     async def create_session(
@@ -65,13 +72,224 @@ class BaseSessionService(ABC):
         Raises `SessionNotFoundError` if the session is not in the store.
         """
 
-    async def get_user_state(self, *, app_name: str, user_id: str) -> dict[str, Any]:
-        """The state that all sessions of a user share, without its prefix."""
-        raise NotImplementedError(f"{type(self).__name__} does not offer user state.")
+    # -- what has a default, so that a service needs the methods above only ---------------------------
+
+    async def append_soon(self, session: Session, event: Event) -> Event:
+        """`append_event`, but it may return before the event is durable.
+
+        The next `append_event` to the session, or `flush`, waits for it and raises its error.
+        """
+        return await self.append_event(session, event)
 
     async def flush(self) -> None:
         """Return when everything appended so far is durable."""
         return
+
+    async def close(self) -> None:
+        """Finish what was asked for and let go of connections and threads."""
+        return
+
+    async def get_user_state(self, *, app_name: str, user_id: str) -> dict[str, Any]:
+        """The state that all sessions of a user share, without its prefix."""
+        raise NotImplementedError(f"{type(self).__name__} does not offer user state.")
+
+    async def get_or_create_session(
+        self, *, app_name: str, user_id: str, session_id: str | None = None, state: dict[str, Any] | None = None
+    ) -> Session:
+        """The session of that id, created with `state` if there is none. Who else does the same gets the same one."""
+        names: dict[str, Any] = {"app_name": app_name, "user_id": user_id}
+        if not (session_id or "").strip():
+            return await self.create_session(**names, state=state)
+        assert session_id is not None
+        while True:
+            found = await self.get_session(**names, session_id=session_id)
+            if found is not None:
+                return found
+            try:
+                return await self.create_session(**names, session_id=session_id, state=state)
+            except AlreadyExistsError:  # somebody was quicker
+                continue
+
+    async def initial_state(self, *, app_name: str, user_id: str, session_id: str) -> dict[str, Any]:
+        """The session's own state as it was created, without that of user and app.
+
+        The default knows the keys that no event has changed. Raises `SessionNotFoundError`.
+        """
+        session = await self._whole(app_name, user_id, session_id)
+        changed = {key for event in session.events for key in event.actions.state_delta}
+        return {key: value for key, value in own_state(session.state).items() if key not in changed}
+
+    async def rewind(self, session: Session, *, before_invocation_id: str) -> Event:
+        """Go back to before an invocation: what came since is no longer shown, and the session's state is undone.
+
+        Nothing is deleted: an event is appended to `session` that says so, and returned. State of user and app stays
+        as it is. Raises `HistoryError` if the session has no such invocation, `SessionNotFoundError`.
+        """
+        names = {"app_name": session.app_name, "user_id": session.user_id, "session_id": session.id}
+        events = (await self._whole(**names)).events
+        start = next((i for i, event in enumerate(events) if event.invocation_id == before_invocation_id), None)
+        if start is None:
+            raise HistoryError(f"Session `{session.id}` has no invocation `{before_invocation_id}` to rewind.")
+        changed = own_state({key: None for event in events[start:] for key in event.actions.state_delta})
+        before = state_after(events[:start], await self.initial_state(**names))
+        actions = EventActions.unvalidated(
+            {
+                "rewind_before_invocation_id": before_invocation_id,
+                "state_delta": {key: before.get(key) for key in changed},
+            }
+        )
+        event = Event.unvalidated({"author": "user", "invocation_id": "e-" + new_id(), "actions": actions})
+        return await self.append_event(session, event)
+
+    async def fork(
+        self,
+        *,
+        app_name: str,
+        user_id: str,
+        session_id: str,
+        new_session_id: str | None = None,
+        up_to_event_id: str | None = None,
+    ) -> Session:
+        """A new session with the log of another, up to and with one event (or all of it), and the state it had then.
+
+        What is appended to either later is not in the other. The default copies; its copy of an event does not change
+        the state of user and app again. Raises `SessionNotFoundError`, `HistoryError` for an event that is not in the
+        log, `AlreadyExistsError` for the new id.
+        """
+        source = await self._whole(app_name, user_id, session_id)
+        events = events_up_to(source, up_to_event_id)
+        initial = await self.initial_state(app_name=app_name, user_id=user_id, session_id=session_id)
+        made = await self.create_session(
+            app_name=app_name, user_id=user_id, session_id=new_session_id, state=own_state(initial)
+        )
+        for event in events:
+            await self.append_event(made, without_shared_state(event))
+        await self.flush()
+        return made
+
+    async def import_session(self, session: Session, *, initial_state: Mapping[str, Any] | None = None) -> Session:
+        """Store a session that was kept elsewhere, with its names, events, and state.
+
+        If it is there already, events that it has not yet are appended, so that importing again does no harm; raises
+        `AlreadyExistsError` if its log is another. `initial_state`: its own state before the first event.
+        """
+        names: dict[str, Any] = {
+            "app_name": session.app_name,
+            "user_id": session.user_id,
+            "session_id": session.id,
+        }
+        found = await self.get_session(**names)
+        if found is None:
+            state = session.state if initial_state is None else {**session.state, **initial_state}
+            found = await self.create_session(**names, state=state)
+        for event in missing_events(session, [event.id for event in found.events]):
+            await self.append_event(found, event)
+        await self.flush()
+        return found
+
+    async def copy_from(self, other: BaseSessionService, *, app_name: str, user_id: str | None = None) -> int:
+        """Import all sessions of an app, or of one of its users, from another service; returns how many there are.
+
+        A copy that was interrupted may be done again.
+        """
+        listed = (await other.list_sessions(app_name=app_name, user_id=user_id)).sessions
+        count = 0
+        for each in listed:
+            names: dict[str, Any] = {"app_name": app_name, "user_id": each.user_id, "session_id": each.id}
+            session = await other.get_session(**names)
+            if session is not None:
+                await self.import_session(session, initial_state=await other.initial_state(**names))
+                count += 1
+        return count
+
+    async def acquire_lease(
+        self, *, app_name: str, user_id: str, session_id: str, wait: bool, seconds: float = 30.0
+    ) -> SessionLease:
+        """The right to run on a session, which one run has at a time; runs that wait get it in order.
+
+        Stores that serve several processes share it among them: a lease is renewed while its process lives, and
+        expires `seconds` after it died. Raises `SessionBusyError` at once if it is not to `wait`.
+        """
+        if self._leases is None:  # made here because services need not call `super().__init__`
+            self._leases = LeaseQueue()
+        return await self._leases.acquire((app_name, user_id, session_id), wait=wait, seconds=seconds)
+
+    async def _whole(self, app_name: str, user_id: str, session_id: str) -> Session:
+        session = await self.get_session(app_name=app_name, user_id=user_id, session_id=session_id)
+        if session is None:
+            raise session_not_found(app_name, user_id, session_id)
+        return session
+
+
+# -- what services share ---------------------------------------------------------------------------
+
+
+def session_not_found(app_name: str, user_id: str, session_id: str) -> SessionNotFoundError:
+    """The error for an operation on a session that is not there."""
+    return SessionNotFoundError(
+        f"Session `{session_id}` of user `{user_id}` in app `{app_name}` is not in this service. "
+        f"Create it with `create_session` first."
+    )
+
+
+def already_exists(app_name: str, user_id: str, session_id: str) -> AlreadyExistsError:
+    """The error for creating a session that is there already."""
+    return AlreadyExistsError(
+        f"Session `{session_id}` of user `{user_id}` in app `{app_name}` exists already. "
+        f"Get it with `get_session`, or leave `session_id` out for a new id."
+    )
+
+
+def own_state(state: Mapping[str, Any]) -> dict[str, Any]:
+    """What of a state belongs to the session itself."""
+    return {key: value for key, value in state.items() if not key.startswith(_SHARED)}
+
+
+_SHARED = (State.APP_PREFIX, State.USER_PREFIX, State.TEMP_PREFIX)
+
+
+def state_after(events: Sequence[Event], initial: Mapping[str, Any]) -> dict[str, Any]:
+    """A session's own state after these events."""
+    state = dict(initial)
+    for event in events:
+        if event.actions.state_delta:
+            state.update(own_state(event.actions.state_delta))
+    return state
+
+
+def events_up_to(session: Session, event_id: str | None) -> list[Event]:
+    """The events up to and with that one, or all. Raises `HistoryError` if there is no such event."""
+    if event_id is None:
+        return session.events
+    for index, event in enumerate(session.events, 1):
+        if event.id == event_id:
+            return session.events[:index]
+    raise no_such_event(session.id, event_id)
+
+
+def no_such_event(session_id: str, event_id: str) -> HistoryError:
+    """The error for an event that a log does not hold."""
+    return HistoryError(f"Session `{session_id}` has no event `{event_id}`. Take the id of one of its stored events.")
+
+
+def missing_events(session: Session, stored: Sequence[str]) -> list[Event]:
+    """The events of `session` that come after those of the ids `stored`, each once.
+
+    Raises `AlreadyExistsError` if one of the two logs is not the beginning of the other.
+    """
+    events = list({event.id: event for event in reversed(session.events)}.values())[::-1]
+    if any(event.id != known for event, known in zip(events, stored, strict=False)):
+        raise AlreadyExistsError(
+            f"Session `{session.id}` of user `{session.user_id}` in app `{session.app_name}` exists already, with "
+            f"another log. Delete it, or import under another id."
+        )
+    return events[len(stored) :]
+
+
+def without_shared_state(event: Event) -> Event:
+    """The event without changes of the state of user and app."""
+    delta = event.actions.state_delta
+    return event if not any(key.startswith(_SHARED) for key in delta) else _with_delta(event, own_state(delta))
 
 
 def without_temp_state(event: Event) -> Event:
@@ -79,11 +297,15 @@ def without_temp_state(event: Event) -> Event:
     delta = event.actions.state_delta
     if not delta or not any(key.startswith(State.TEMP_PREFIX) for key in delta):
         return event
-    stored = shallow_copy(event)
+    return _with_delta(event, {k: v for k, v in delta.items() if not k.startswith(State.TEMP_PREFIX)})
+
+
+def _with_delta(event: Event, delta: dict[str, Any]) -> Event:
+    changed = shallow_copy(event)
     actions = shallow_copy(event.actions)
-    vars(actions)["state_delta"] = {k: v for k, v in delta.items() if not k.startswith(State.TEMP_PREFIX)}
-    vars(stored)["actions"] = actions
-    return stored
+    vars(actions)["state_delta"] = delta
+    vars(changed)["actions"] = actions
+    return changed
 
 
 def apply_event(session: Session, event: Event, stored: Event) -> None:

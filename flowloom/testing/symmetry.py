@@ -9,7 +9,8 @@ from flowloom.agents import BaseAgent
 from flowloom.context import RunConfig, StreamingMode
 from flowloom.events import Event
 from flowloom.plugins import ModelOverride
-from flowloom.runner import InMemoryRunner, Message
+from flowloom.message import Message
+from flowloom.runner import InMemoryRunner
 from flowloom.testing.frozen import frozen
 from flowloom.testing.scripted import Answer, ScriptedModel
 from flowloom.views import EventsView, diff, write_sections

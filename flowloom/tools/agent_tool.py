@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from typing import Any
 
 from google.genai import types
 
 from flowloom.context import Context, InvocationContext, Run
 from flowloom.context.hooks import NO_HOOKS, first_answer, tell_all
+from flowloom.context.progress import Progress, is_from_agent_tool
 from flowloom.context.protocols import AnyAgent, as_llm_agent
-from flowloom.errors import ToolError, quoted_list
+from flowloom.context.run import AGENT_TOOL_CALL
+from flowloom.errors import ToolError
 from flowloom.events.event import Event
 from flowloom.events.parts import content_of, text_part
 from flowloom.events.wire import shallow_copy
@@ -18,11 +21,9 @@ from flowloom.sessions.in_memory import InMemorySessionService
 from flowloom.sessions.session import Session
 from flowloom.sessions.state import State
 from flowloom.tools.base_tool import BaseTool
+from flowloom.tools.calls import Suspended
 from flowloom.tools.delegation import call_declaration, input_schema_of
 from flowloom.tools.output import OutputSchema, validated_arguments
-
-PARENT_CALL = "agent_tool_call_id"
-"""The key of an event's `custom_metadata` that marks the events of agents that run as tools."""
 
 
 class AgentTool(BaseTool):
@@ -61,24 +62,24 @@ class AgentTool(BaseTool):
         """Run the agent on the arguments; its answer, as data if it has an output schema."""
         if self.skip_summarization:
             tool_context.actions.skip_summarization = True
-        ctx = self._context(self._message(args), tool_context)
+        call_id = tool_context.function_call_id or ""
+        kept = kept_events(tool_context.session.events, call_id)
+        ctx = self._context(self._message(args), tool_context, kept)
         hooks = ctx.run.hooks
-        replaced = await first_answer(hooks.on_user_message, invocation_context=ctx, user_message=ctx.user_content)
-        if replaced is not None:
-            ctx.run.user_content = replaced
-        await ctx.start()
-        content = await first_answer(hooks.before_run, invocation_context=ctx)
+        content = None
+        if not kept:
+            replaced = await first_answer(hooks.on_user_message, invocation_context=ctx, user_message=ctx.user_content)
+            if replaced is not None:
+                ctx.run.user_content = replaced
+            await ctx.start()
+            content = await first_answer(hooks.before_run, invocation_context=ctx)
         if content is not None:
             last: Event | None = await ctx.run.record(ctx, ctx.new_event({"content": content}))
         else:
             last = await self._run(ctx, tool_context)
         await tell_all(hooks.after_run, invocation_context=ctx)
         if ctx.run.waiting_calls:
-            names = quoted_list(call.name for call in ctx.run.waiting_calls.values())
-            raise ToolError(
-                f"Agent `{self.agent.name}` waits for an answer to {names}, which cannot reach it as a tool. Make it a "
-                f"sub-agent to let it wait."
-            )
+            raise Suspended([event_to_keep(event, call_id) for event in ctx.session.events[len(kept) :]])
         result = self._result(last, tool_context)
         if self.skip_summarization and result:
             tool_context.display = result if isinstance(result, str) else json.dumps(result, ensure_ascii=False)
@@ -105,12 +106,12 @@ class AgentTool(BaseTool):
             text = json.dumps(validated_arguments(self._input, args), ensure_ascii=False)
         return content_of("user", [text_part(text)])
 
-    def _context(self, message: types.Content, tool_context: Context) -> InvocationContext:
-        """A run of its own: history apart, everything else shared with the caller's."""
+    def _context(self, message: types.Content, tool_context: Context, kept: Sequence[Event]) -> InvocationContext:
+        """A run of its own: history apart, everything else shared with the caller's; it goes on with what was kept."""
         caller = tool_context.invocation_context
         outer = caller.run
         # the same app, user and id, so that artifacts are the caller's; the same state object
-        session = Session(id=caller.session.id, app_name=caller.app_name, user_id=caller.user_id)
+        session = Session(id=caller.session.id, app_name=caller.app_name, user_id=caller.user_id, events=list(kept))
         service = InMemorySessionService()
         service.adopt(session)
         session.state = caller.session.state
@@ -132,6 +133,11 @@ class AgentTool(BaseTool):
             rehearsal=outer.rehearsal,
         )
         ctx = InvocationContext(agent=self.agent, run=run, lineage=())
+        if kept:
+            run.progress = Progress(kept, interrupted=True)
+            for event in kept:
+                run.follow(event)
+            ctx.taken_up = True
         ctx.path_prefix = f"{caller.effect_key('tool', tool_context.call_index)}/"
         ctx.agent_span = caller.agent_span
         ctx.outbox = caller.outbox
@@ -149,7 +155,7 @@ class AgentTool(BaseTool):
         outbox = tool_context.invocation_context.outbox
         if outbox is not None:
             shown = shallow_copy(event)
-            shown.custom_metadata = {**(event.custom_metadata or {}), PARENT_CALL: tool_context.function_call_id}
+            shown.custom_metadata = {**(event.custom_metadata or {}), AGENT_TOOL_CALL: tool_context.function_call_id}
             shown.partial = True
             outbox.put_nowait(shown)
 
@@ -163,3 +169,36 @@ class AgentTool(BaseTool):
         if llm_agent is None or llm_agent.output_schema is None or not text:
             return text
         return llm_agent.derive("output_schema", lambda: OutputSchema(llm_agent.output_schema)).parse(text)
+
+
+def event_to_keep(event: Event, call_id: str) -> Event:
+    """An event of an agent that waits, as the caller's log keeps it: in the scope of the call, where no model sees it."""
+    kept = shallow_copy(event)
+    vars(kept)["isolation_scope"] = event.isolation_scope or call_id
+    vars(kept)["custom_metadata"] = {AGENT_TOOL_CALL: call_id, **(event.custom_metadata or {})}
+    return kept
+
+
+def kept_events(events: Sequence[Event], call_id: str) -> list[Event]:
+    """What the log keeps of the agent behind a call, as that agent's own log, with the answers to its questions."""
+    kept: list[Event] = []
+    calls: set[str] = set()
+    scopes = {call_id}
+    for event in events:
+        if is_from_agent_tool(event) and event.isolation_scope in scopes:
+            calls.update(call.id for call in event.get_function_calls() if call.id)
+            scopes.update(calls)
+            own, metadata = shallow_copy(event), dict(event.custom_metadata or {})
+            if event.isolation_scope == call_id:
+                vars(own)["isolation_scope"] = None
+            if metadata.get(AGENT_TOOL_CALL) == call_id:
+                del metadata[AGENT_TOOL_CALL]
+            vars(own)["custom_metadata"] = metadata or None
+            kept.append(own)
+        elif kept and event.author == "user":
+            answers = [response.id for response in event.get_function_responses() if response.id in calls]
+            if answers:
+                own = shallow_copy(event)
+                vars(own)["isolation_scope"] = None
+                kept.append(own)
+    return kept

@@ -18,7 +18,8 @@ class BaseTool:
     raise, and the engine answers the call with `{"error": text}`.
 
     Parameters: `is_long_running` marks a tool whose result may come after the run; `timeout` is the seconds one
-    call may take; `retries` how often a call that raised is made again.
+    call may take; `retries` how often a call that raised is made again; `idempotent=False` says that a second call is not
+    the same as one: such a call is repeated once at most when a run that was cut off is resumed.
     """
 
     defers_response: bool = False
@@ -33,6 +34,7 @@ class BaseTool:
         custom_metadata: dict[str, Any] | None = None,
         timeout: float | None = None,
         retries: int = 0,
+        idempotent: bool = True,
     ) -> None:
         if not name:
             raise ConfigurationError(f"A {type(self).__name__} needs a name.")
@@ -46,6 +48,7 @@ class BaseTool:
         self.custom_metadata = custom_metadata
         self.timeout = timeout
         self.retries = retries
+        self.idempotent = idempotent
         self._declaration: types.FunctionDeclaration | None = None
         self._declared = False
 

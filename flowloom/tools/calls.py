@@ -9,7 +9,7 @@ import asyncio
 import copy
 import logging
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from inspect import isawaitable
 from typing import Any
 
@@ -22,6 +22,8 @@ from flowloom.context.protocols import RunnableTool, as_llm_agent
 from flowloom.errors import (
     ConfirmationRejectedError,
     ConfirmationRequiredError,
+    CredentialError,
+    InputRequiredError,
     PlaceholderError,
     ToolArgumentsError,
     ToolError,
@@ -42,7 +44,14 @@ _log = logging.getLogger("flowloom.tools")
 FIRST_RETRY_SECONDS = 0.1
 """The wait before a tool's first retry; it doubles with every further one."""
 
-_NOT_RETRIED = (ToolArgumentsError, ToolNotFoundError, ConfirmationRequiredError, ConfirmationRejectedError)
+_NOT_RETRIED = (
+    ToolArgumentsError,
+    ToolNotFoundError,
+    ConfirmationRequiredError,
+    ConfirmationRejectedError,
+    InputRequiredError,
+    CredentialError,
+)
 
 
 @dataclass(slots=True)
@@ -51,6 +60,16 @@ class CallResults:
 
     event: Event | None
     error: Exception | None = None
+    waiting: list[Event] = field(default_factory=list[Event])
+    """The events of agents that run as tools and wait, so that their calls have no answer yet."""
+
+
+class Suspended(Exception):
+    """Raised by a tool whose call stays open, because what it runs waits; `events` is what the log is to keep of it."""
+
+    def __init__(self, events: list[Event]) -> None:
+        super().__init__("The call waits.")
+        self.events = events
 
 
 @dataclass(slots=True)
@@ -64,7 +83,8 @@ class _Answer:
     failure: Exception | None = None
     """What the model is told, whether it ends the run or not."""
     display: str | None = None
-    """A text for the user."""
+    """A text put beside the result."""
+    waiting: list[Event] = field(default_factory=list[Event])
 
 
 async def run_calls(
@@ -80,7 +100,7 @@ async def run_calls(
     answer yet. A tool that hands over to an agent for which `transfer_problem` has an answer failed, with that
     answer for an error. Cancellation cancels all calls and returns when they have ended.
     """
-    ctx.run.totals.count_tool_calls(len(calls))
+    refused = ctx.run.totals.count_tool_calls([call.name or "" for call in calls], ctx.llm_agent)
     decided = confirmations or {}
     telemetry = recorder()
     spans = None if telemetry is None else telemetry.start_tools(ctx, len(calls))
@@ -88,13 +108,15 @@ async def run_calls(
         if len(calls) == 1:
             confirmation = decided.get(calls[0].id or "")
             if spans is None:
-                answers = [await _answer(ctx, calls[0], 0, tools, confirmation)]
+                answers = [await _answer(ctx, calls[0], 0, tools, confirmation, refused[0])]
             else:
-                answers = [await _recorded(ctx, calls[0], 0, tools, confirmation, spans)]
+                answers = [await _recorded(ctx, calls[0], 0, tools, confirmation, refused[0], spans)]
         else:
             async with asyncio.TaskGroup() as group:
                 tasks = [
-                    group.create_task(_recorded(ctx, call, index, tools, decided.get(call.id or ""), spans))
+                    group.create_task(
+                        _recorded(ctx, call, index, tools, decided.get(call.id or ""), refused[index], spans)
+                    )
                     for index, call in enumerate(calls)
                 ]
             answers = [task.result() for task in tasks]
@@ -129,8 +151,9 @@ def _merged(ctx: InvocationContext, answers: list[_Answer]) -> CallResults:
         if answer.display is not None:
             parts.append(text_part(answer.display))
     error = next((answer.error for answer in answers if answer.error is not None), None)
+    waiting = [event for answer in answers for event in answer.waiting]
     if not parts:
-        return CallResults(None, error)
+        return CallResults(None, error, waiting)
     actions: EventActions | None = None
     for answer in answers:
         if answer.part is not None:
@@ -144,7 +167,7 @@ def _merged(ctx: InvocationContext, answers: list[_Answer]) -> CallResults:
             )
             or None
         )
-    return CallResults(ctx.new_event({"content": content_of("user", parts), "actions": actions}), error)
+    return CallResults(ctx.new_event({"content": content_of("user", parts), "actions": actions}), error, waiting)
 
 
 async def _recorded(
@@ -153,12 +176,13 @@ async def _recorded(
     index: int,
     tools: Mapping[str, RunnableTool],
     confirmation: ToolConfirmation | None,
+    refusal: str | None,
     spans: ToolSpans | None,
 ) -> _Answer:
     if spans is None:
-        return await _answer(ctx, call, index, tools, confirmation)
+        return await _answer(ctx, call, index, tools, confirmation, refusal)
     with spans.start(index, call, tools.get(call.name or "")):
-        return await _answer(ctx, call, index, tools, confirmation)
+        return await _answer(ctx, call, index, tools, confirmation, refusal)
 
 
 async def _answer(
@@ -167,6 +191,7 @@ async def _answer(
     index: int,
     tools: Mapping[str, RunnableTool],
     confirmation: ToolConfirmation | None,
+    refusal: str | None,
 ) -> _Answer:
     name = call.name or ""
     tool = tools.get(name)
@@ -174,12 +199,18 @@ async def _answer(
     args = _own_args(call.args)
     result: Any = None
     error: Exception | None = None
-    if tool is None:
+    if refusal is not None:
+        tool, error = tool or BaseTool(name=name or "unknown", description=""), ToolError(refusal)
+    elif tool is None:
         tool = BaseTool(name=name or "unknown", description="")
         error = _unknown(name, tools)
         result, error = await _on_error(ctx, tool, args, context, error)
     else:
-        result, error = await _call_tool(ctx, tool, args, context)
+        try:
+            result, error = await _call_tool(ctx, tool, args, context)
+        except Suspended as suspended:
+            ctx.run.suspend(call.id or "")
+            return _Answer(None, context.settle(), waiting=suspended.events)
     actions = context.settle()
     failure = error
     if error is not None:
@@ -241,6 +272,8 @@ async def _call_tool(
         try:
             plain = tool.timeout is None and not tool.retries and not own.around_tool
             result = await (ctx.effects.call_tool if plain else _run_tool)(ctx, tool, args, context)
+        except Suspended:
+            raise
         except Exception as raised:
             error = raised
     if error is not None:
@@ -316,7 +349,7 @@ async def _attempts(ctx: InvocationContext, tool: RunnableTool, args: dict[str, 
             if tool.timeout is None:
                 return await ctx.effects.call_tool(ctx, tool, args, context)
             return await _timed(ctx, tool, args, context, tool.timeout)
-        except _NOT_RETRIED:
+        except (Suspended, *_NOT_RETRIED):
             raise
         except Exception as error:
             if attempt == tool.retries:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Sequence
 
@@ -11,9 +12,12 @@ from flowloom.context import InvocationContext
 from flowloom.events.event import Event
 from flowloom.events.ids import CLIENT_CALL_PREFIX
 from flowloom.events.parts import call_part, content_of, text_part
+from flowloom.tools.input_request import input_event
 from flowloom.tools.output import SET_MODEL_RESPONSE
 
 CONFIRMATION_CALL = "adk_request_confirmation"
+PENDING = "pending_calls"
+"""The key of a request's `custom_metadata` that holds, by request id, the owner and the hash of the call it is about."""
 
 
 def follow_ups(ctx: InvocationContext, call_parts: Sequence[types.Part], results: Event) -> list[Event]:
@@ -22,6 +26,9 @@ def follow_ups(ctx: InvocationContext, call_parts: Sequence[types.Part], results
     asked = confirmation_event(ctx, call_parts, results)
     if asked is not None:
         events.append(asked)
+    wanted = input_event(ctx, call_parts, results)
+    if wanted is not None:
+        events.append(wanted)
     final = structured_final_event(ctx, results)
     if final is not None:
         events.append(final)
@@ -35,6 +42,7 @@ def confirmation_event(ctx: InvocationContext, call_parts: Sequence[types.Part],
         return None
     parts: list[types.Part] = []
     ids: list[str] = []
+    records: dict[str, dict[str, str]] = {}
     for part in call_parts:
         call = part.function_call
         if call is None or call.id not in requested:
@@ -44,12 +52,25 @@ def confirmation_event(ctx: InvocationContext, call_parts: Sequence[types.Part],
             "originalFunctionCall": call.model_dump(mode="json", by_alias=True, exclude_none=True),
             "toolConfirmation": requested[call.id].to_wire(),
         }
+        records[ids[-1]] = {"owner": ctx.agent.name, "hash": call_hash(call)}
         request = call_part(ids[-1], CONFIRMATION_CALL, args)
         request.thought_signature = part.thought_signature
         parts.append(request)
     if not parts:
         return None
-    return ctx.new_event({"content": content_of("model", parts), "long_running_tool_ids": ids})
+    return ctx.new_event(
+        {
+            "content": content_of("model", parts),
+            "long_running_tool_ids": ids,
+            "custom_metadata": {PENDING: records},
+        }
+    )
+
+
+def call_hash(call: types.FunctionCall) -> str:
+    """What a call's id, name and arguments come to: SHA-256 of their canonical JSON, in hex."""
+    text = json.dumps([call.id, call.name, call.args], sort_keys=True, default=str)
+    return hashlib.sha256(text.encode()).hexdigest()
 
 
 def structured_final_event(ctx: InvocationContext, results: Event) -> Event | None:

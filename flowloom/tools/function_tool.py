@@ -41,6 +41,7 @@ class FunctionTool(BaseTool):
         custom_metadata: dict[str, Any] | None = None,
         timeout: float | None = None,
         retries: int = 0,
+        idempotent: bool = True,
     ) -> None:
         schema = describe_callable(func, name=name, description=description)
         super().__init__(
@@ -50,6 +51,7 @@ class FunctionTool(BaseTool):
             custom_metadata=custom_metadata,
             timeout=timeout,
             retries=retries,
+            idempotent=idempotent,
         )
         self.func = func
         self._schema = schema
@@ -112,7 +114,8 @@ class FunctionTool(BaseTool):
                 f"The call of `{self.name}` waits for a person's approval. It has not run yet."
             )
         if not decision.confirmed:
-            raise ConfirmationRejectedError(f"A person rejected the call of `{self.name}`. It was not run.")
+            why = f" The reason: {decision.reason}" if decision.reason else ""
+            raise ConfirmationRejectedError(f"A person rejected the call of `{self.name}`. It was not run.{why}")
 
 
 class LongRunningFunctionTool(FunctionTool):

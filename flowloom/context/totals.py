@@ -1,0 +1,189 @@
+"""What a run has used, and the limits that this is held against (decision 23)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from google.genai import types
+
+from flowloom.context.run_config import Limits, RunConfig
+from flowloom.errors import LimitExceededError, LlmCallsLimitExceededError
+from flowloom.events.clock import monotonic
+
+if TYPE_CHECKING:
+    from flowloom.context.protocols import AnyLlmAgent
+
+
+@dataclass(slots=True)
+class Usage:
+    """Tokens of all model calls of a run, sub-agents and agent tools included."""
+
+    input_tokens: int = 0
+    output_tokens: int = 0
+    cached_tokens: int = 0
+    reasoning_tokens: int = 0
+    tool_tokens: int = 0
+    total_tokens: int = 0
+
+    def add(self, usage: types.GenerateContentResponseUsageMetadata) -> None:
+        """Count one response. Reasoning is part of the output, cached tokens are part of the input."""
+        reasoning = usage.thoughts_token_count or 0
+        self.input_tokens += usage.prompt_token_count or 0
+        self.output_tokens += (usage.candidates_token_count or 0) + reasoning
+        self.cached_tokens += usage.cached_content_token_count or 0
+        self.reasoning_tokens += reasoning
+        self.tool_tokens += usage.tool_use_prompt_token_count or 0
+        self.total_tokens += usage.total_token_count or (
+            (usage.prompt_token_count or 0) + (usage.candidates_token_count or 0) + reasoning
+        )
+
+
+class AgentTotals:
+    """What one agent has used in a run."""
+
+    __slots__ = ("model_calls", "started", "tokens", "tool_calls")
+
+    def __init__(self) -> None:
+        self.model_calls = 0
+        self.tool_calls = 0
+        self.tokens = 0
+        self.started = monotonic()
+
+
+class Totals:
+    """What a run has used so far. Agent tools count into the totals of the run that called them."""
+
+    __slots__ = ("_agents", "_tools", "config", "model_calls", "started", "tool_calls", "usage")
+
+    def __init__(self, config: RunConfig) -> None:
+        self.config = config
+        self.model_calls = 0
+        self.tool_calls = 0
+        self.usage = Usage()
+        self.started = monotonic()
+        self._agents: dict[str, AgentTotals] = {}
+        self._tools: dict[str, int] = {}
+
+    def count_model_call(self, agent: AnyLlmAgent | None = None) -> None:
+        """Count a model call that is about to be made. Raises when a limit forbids it."""
+        config, limits = self.config, self.config.limits
+        if 0 < config.max_llm_calls <= self.model_calls:
+            raise LlmCallsLimitExceededError(
+                f"The run made {self.model_calls} model calls, as many as `RunConfig.max_llm_calls` allows. "
+                f"Its history is kept; raise the limit or send a new message to go on.",
+                limit="max_llm_calls",
+                allowed=config.max_llm_calls,
+                used=self.model_calls,
+                on_limit=limits.on_limit,
+            )
+        if limits.model_calls is not None and self.model_calls >= limits.model_calls:
+            raise _too_many_model_calls(limits, self.model_calls)
+        if limits.total_tokens is not None:
+            _check(limits, "total_tokens", limits.total_tokens, self.usage.total_tokens)
+        if limits.seconds is not None:
+            _check(limits, "seconds", limits.seconds, monotonic() - self.started)
+        own = limits_of(agent, limits)
+        if own is not None and agent is not None:
+            used = self._of(agent.name)
+            if own.model_calls is not None and used.model_calls >= own.model_calls:
+                raise _too_many_model_calls(own, used.model_calls, agent.name)
+            _check(own, "total_tokens", own.total_tokens, used.tokens, agent.name)
+            if own.seconds is not None:
+                _check(own, "seconds", own.seconds, monotonic() - used.started, agent.name)
+            used.model_calls += 1
+        self.model_calls += 1
+
+    def count_tokens(self, usage: types.GenerateContentResponseUsageMetadata, agent: AnyLlmAgent | None = None) -> None:
+        """Count the tokens of one response."""
+        before = self.usage.total_tokens
+        self.usage.add(usage)
+        if agent is not None and limits_of(agent, self.config.limits) is not None:
+            self._of(agent.name).tokens += self.usage.total_tokens - before
+
+    def count_tool_calls(self, names: Sequence[str], agent: AnyLlmAgent | None = None) -> list[str | None]:
+        """Count tool calls that are about to be made. Raises when a limit of the run or the agent forbids them.
+
+        For each call: None, or why it must not be made because its tool was called as often as it may be.
+        """
+        limits = self.config.limits
+        refused: list[str | None] = [None] * len(names)
+        if limits.tools:
+            refused = [self._refusal(limits.tools, name) for name in names]
+        count = refused.count(None)
+        if limits.tool_calls is not None and self.tool_calls + count > limits.tool_calls:
+            raise _too_many_tool_calls(limits, self.tool_calls, count)
+        if limits.seconds is not None:
+            _check(limits, "seconds", limits.seconds, monotonic() - self.started)
+        own = limits_of(agent, limits)
+        if own is not None and agent is not None:
+            used = self._of(agent.name)
+            if own.tool_calls is not None and used.tool_calls + count > own.tool_calls:
+                raise _too_many_tool_calls(own, used.tool_calls, count, agent.name)
+            used.tool_calls += count
+        self.tool_calls += count
+        return refused
+
+    def _refusal(self, tools: dict[str, int], name: str) -> str | None:
+        allowed = tools.get(name)
+        if allowed is None:
+            return None
+        used = self._tools.get(name, 0)
+        if used >= allowed:
+            return (
+                f"The tool `{name}` was called {used} times, as often as it may be in one run. Go on without it, with "
+                f"what you have."
+            )
+        self._tools[name] = used + 1
+        return None
+
+    def _of(self, agent: str) -> AgentTotals:
+        found = self._agents.get(agent)
+        if found is None:
+            found = self._agents[agent] = AgentTotals()
+        return found
+
+
+def limits_of(agent: AnyLlmAgent | None, limits: Limits) -> Limits | None:
+    """The limits of one agent: its own, or those that the run gives it."""
+    if agent is None:
+        return None
+    if limits.agents and (given := limits.agents.get(agent.name)) is not None:
+        return given
+    return agent.limits
+
+
+def _check(limits: Limits, name: str, allowed: float | None, used: float, agent: str | None = None) -> None:
+    if allowed is not None and used >= allowed:
+        text = _over(name, allowed, used, agent)
+        raise LimitExceededError(text, limit=name, allowed=allowed, used=used, agent=agent, on_limit=limits.on_limit)
+
+
+def _too_many_model_calls(limits: Limits, used: int, agent: str | None = None) -> LimitExceededError:
+    allowed = limits.model_calls or 0
+    return LlmCallsLimitExceededError(
+        _over("model_calls", allowed, used, agent),
+        limit="model_calls",
+        allowed=allowed,
+        used=used,
+        agent=agent,
+        on_limit=limits.on_limit,
+    )
+
+
+def _too_many_tool_calls(limits: Limits, used: int, wanted: int, agent: str | None = None) -> LimitExceededError:
+    allowed = limits.tool_calls or 0
+    return LimitExceededError(
+        f"{_over('tool_calls', allowed, used, agent)} The model asked for {wanted} more.",
+        limit="tool_calls",
+        allowed=allowed,
+        used=used,
+        agent=agent,
+        on_limit=limits.on_limit,
+    )
+
+
+def _over(name: str, allowed: float, used: float, agent: str | None) -> str:
+    who = "The run" if agent is None else f"Agent `{agent}`"
+    return f"{who} reached its limit `{name}`: {used:g} used of {allowed:g}. Its history is kept."

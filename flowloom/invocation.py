@@ -1,0 +1,347 @@
+"""`Invocation`: one call of a runner, from its message to its last event (spec §18)."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from inspect import isawaitable
+from typing import Any, Literal, Protocol, cast
+
+from google.genai import types
+
+from flowloom.agents import BaseAgent, LlmAgent
+from flowloom.context import InvocationContext, Run, RunConfig, Usage
+from flowloom.context.hooks import first_answer, tell_all
+from flowloom.context.progress import Progress, is_from_agent_tool
+from flowloom.errors import FlowloomError, InvocationNotFoundError, LimitExceededError, ToolArgumentsError
+from flowloom.events import Event, EventActions, ToolConfirmation
+from flowloom.events.parts import content_of, response_part
+from flowloom.flow import settle_end, settle_failure
+from flowloom.flow.delegation import open_task_scope
+from flowloom.flow.frame import error_event
+from flowloom.message import Message, content_of_message
+from flowloom.pending import PendingCall, pending_calls
+from flowloom.processors.output_schema import schema_of
+from flowloom.routing import answered_calls
+from flowloom.run_result import RunResult, RunStatus
+from flowloom.sessions import BaseSessionService, Session
+from flowloom.tools.confirmation import CONFIRMATION_CALL
+
+Confirm = Callable[[PendingCall], "bool | ToolConfirmation | None | Awaitable[bool | ToolConfirmation | None]"]
+"""Decides about a tool call in the process itself; None leaves it open."""
+
+
+class RunCancelledError(FlowloomError):
+    """A run was cancelled through its handle. It is told by an event, and not raised."""
+
+
+class Host(Protocol):
+    """What an invocation needs of its runner."""
+
+    app_name: str
+    agent: BaseAgent
+    concurrency: Literal["queue", "reject", "allow"]
+    confirm: Confirm | None
+    session_service: BaseSessionService
+
+    async def open_session(self, user_id: str, session_id: str, run_config: RunConfig | None) -> Session: ...
+    def make_context(
+        self,
+        session: Session,
+        message: types.Content | None,
+        run_config: RunConfig | None,
+        invocation_id: str | None,
+        answered: Sequence[Event],
+        progress: Progress | None,
+    ) -> InvocationContext: ...
+    @property
+    def has_tasks(self) -> bool: ...
+    async def save_blobs(self, ctx: InvocationContext, message: types.Content) -> types.Content: ...
+    async def take_secrets(self, run: Run, message: types.Content) -> types.Content: ...
+    async def after_run(self, ctx: InvocationContext) -> None: ...
+
+
+class Invocation:
+    """A message that is answered, or an invocation that is gone on with: `events` runs it, `result` says what came of it.
+
+    With a `confirm` callback of the runner it may take several turns: each suspends by an event, as it would for a person
+    who is asked, and the next one goes on with the decisions.
+    """
+
+    def __init__(
+        self,
+        host: Host,
+        *,
+        user_id: str,
+        session_id: str,
+        invocation_id: str | None = None,
+        new_message: Message | None = None,
+        state_delta: dict[str, Any] | None = None,
+        run_config: RunConfig | None = None,
+        yield_user_message: bool = False,
+        abort_signal: asyncio.Event | None = None,
+    ) -> None:
+        self._host = host
+        self._user_id = user_id
+        self._session_id = session_id
+        self._invocation_id = invocation_id
+        self._message = None if new_message is None else content_of_message(new_message)
+        self._state_delta = state_delta
+        self._run_config = run_config
+        self._yield_user_message = yield_user_message
+        self._abort_signal = abort_signal
+        self._runs: list[Run] = []
+        self._wish: Literal["paused", "cancelled"] | None = None
+        self._aborted = False
+        self._error: BaseException | None = None
+        self._last: Event | None = None
+
+    @property
+    def invocation_id(self) -> str:
+        """The id of the invocation; empty before it has begun."""
+        return self._runs[-1].invocation_id if self._runs else self._invocation_id or ""
+
+    @property
+    def error(self) -> BaseException | None:
+        """What ended the run, if it failed."""
+        return self._error
+
+    def stop(self, status: Literal["paused", "cancelled"]) -> None:
+        """Let no agent take another step; what is under way is finished."""
+        self._wish = status
+        if self._runs and self._runs[-1].stop is None:
+            self._runs[-1].stop = status
+
+    async def events(self) -> AsyncGenerator[Event, None]:
+        """Run it; yields events as they happen, each stored before it is seen."""
+        host = self._host
+        lease = None
+        if host.concurrency != "allow":
+            lease = await host.session_service.acquire_lease(
+                app_name=host.app_name,
+                user_id=self._user_id,
+                session_id=self._session_id,
+                wait=host.concurrency == "queue",
+            )
+        try:
+            session = await host.open_session(self._user_id, self._session_id, self._run_config)
+            message, state_delta, invocation_id = self._message, self._state_delta, self._invocation_id
+            while True:
+                ctx, branch, scope = self._begin(session, message, invocation_id)
+                run, hooks = ctx.run, ctx.run.hooks
+                agen: AsyncGenerator[Event, None] | None = None
+                try:
+                    ended = False
+                    if message is not None or state_delta:
+                        stored = await self._take_message(ctx, message, state_delta, branch, scope)
+                        if self._yield_user_message:
+                            yield stored
+                    if hooks.before_run:
+                        content = await first_answer(hooks.before_run, invocation_context=ctx)
+                        if content is not None:
+                            ended = True
+                            yield await run.record(ctx, ctx.new_event({"content": content}))
+                    if not ended:
+                        agen = ctx.agent.run_async(ctx)
+                        async for event in agen:
+                            event = await run.record(ctx, event)
+                            if not event.partial:
+                                self._last = event
+                            yield event
+                            if self._abort_signal is not None and self._abort_signal.is_set():
+                                self._aborted = True
+                                break
+                        if run.stop == "cancelled" and run.stopped:
+                            yield await run.record(ctx, _cancelled(ctx))
+                except Exception as error:
+                    self._error = error
+                    for event in await settle_failure(ctx, error):
+                        yield event
+                    raise
+                except asyncio.CancelledError:
+                    if self._wish != "cancelled":
+                        raise
+                    run.stop, run.stopped = "cancelled", True
+                    settled, agen = await settle_end(ctx, agen), None
+                    for event in settled:
+                        yield event
+                    yield await run.record(ctx, _cancelled(ctx))
+                finally:
+                    await settle_end(ctx, agen)
+                    if hooks.after_run:
+                        await tell_all(hooks.after_run, invocation_context=ctx)
+                message = None if host.confirm is None or run.stopped else await _decisions(host.confirm, run)
+                if message is None:
+                    break
+                state_delta, invocation_id = None, None
+        finally:
+            if lease is not None:
+                await lease.release()
+        await host.after_run(ctx)
+
+    def _begin(
+        self, session: Session, message: types.Content | None, invocation_id: str | None
+    ) -> tuple[InvocationContext, str | None, str | None]:
+        """Where to begin: the context, and the branch and scope that the message belongs to."""
+        answered = answered_calls(session.events, message)
+        progress: Progress | None = None
+        if answered:
+            own = answered[0].invocation_id
+            progress = Progress([e for e in session.events if e.invocation_id == own], interrupted=False)
+            progress.answers(message)
+        elif message is None and invocation_id is not None:
+            progress = Progress(_events_of(session, invocation_id), interrupted=True)
+            answered = _answered_before(session, progress)
+        ctx = self._host.make_context(session, message, self._run_config, invocation_id, answered, progress)
+        run = ctx.run
+        run.stop = self._wish
+        self._runs.append(run)
+        if not answered or message is None:
+            return ctx, None, None
+        first = answered[0]
+        return ctx, first.branch, first.isolation_scope if is_from_agent_tool(first) else None
+
+    async def _take_message(
+        self,
+        ctx: InvocationContext,
+        message: types.Content | None,
+        state_delta: dict[str, Any] | None,
+        branch: str | None,
+        scope: str | None,
+    ) -> Event:
+        """Store the user's message (spec §18.4); one that answers a call belongs to that call's branch."""
+        run = ctx.run
+        if message is not None:
+            if run.hooks.on_user_message:
+                replaced = await first_answer(run.hooks.on_user_message, invocation_context=ctx, user_message=message)
+                message = cast(types.Content, message if replaced is None else replaced)
+            message = await self._host.take_secrets(run, message)
+            if run.config.save_input_blobs_as_artifacts and run.artifact_service is not None:
+                message = await self._host.save_blobs(ctx, message)
+            run.user_content = message
+        if scope is None and self._host.has_tasks:
+            scope = open_task_scope(run.session.events)
+        values: dict[str, Any] = {"author": "user", "branch": branch, "content": message, "isolation_scope": scope}
+        if state_delta:
+            values["actions"] = EventActions.unvalidated({"state_delta": dict(state_delta)})
+        return await run.record(ctx, ctx.new_event(values), hooks=(), soon=not self._yield_user_message)
+
+    def result(self, events: Sequence[Event]) -> RunResult:
+        """What came of the run, now that it is over; `events` are those that it gave."""
+        complete = [event for event in events if not event.partial]
+        state: dict[str, Any] = {}
+        for event in complete:
+            state.update(event.actions.state_delta)
+        result = RunResult(self.invocation_id, self.status, events=complete, state_delta=state, error=self._error)
+        final = next((e for e in reversed(complete) if e.is_final_response() and e.text.strip()), None)
+        if final is not None:
+            result.text, result.output = final.text, self._output_of(final)
+        for run in self._runs:
+            _add(result.usage, run.totals.usage)
+            result.model_calls += run.totals.model_calls
+            result.tool_calls += run.totals.tool_calls
+        if self._runs:
+            result.pending = pending_calls(self._runs[-1].session.events, self.invocation_id)
+        return result
+
+    @property
+    def status(self) -> RunStatus:
+        """Why the run is over."""
+        if self._error is not None:
+            if isinstance(self._error, asyncio.CancelledError):
+                return "cancelled"
+            return "limit" if isinstance(self._error, LimitExceededError) else "failed"
+        run = self._runs[-1] if self._runs else None
+        if self._aborted:
+            return "cancelled"
+        if run is not None and run.stopped and run.stop is not None:
+            return run.stop
+        waits = run is not None and any(call.suspended for call in run.waiting_calls.values())
+        if waits or (self._last is not None and self._last.long_running_tool_ids):
+            return "paused"
+        if run is not None and run.progress is not None and self._last is None and run.waiting_calls:
+            return "paused"
+        return "final"
+
+    def _output_of(self, final: Event) -> Any:
+        agent = self._host.agent.find_agent(final.author)
+        if not isinstance(agent, LlmAgent) or agent.output_schema is None:
+            return final.output
+        try:
+            return schema_of(agent).parse(final.text)
+        except ToolArgumentsError:
+            return None
+
+    def failed(self, error: BaseException) -> None:
+        """Note an error that came before the first event, or a cancellation."""
+        self._error = self._error or error
+
+
+async def result_of(invocation: Invocation) -> RunResult:
+    """Run it to its end. Raises what ends it."""
+    collected: list[Event] = []
+    events = invocation.events()
+    try:
+        async for event in events:
+            collected.append(event)
+    finally:
+        await events.aclose()
+    return invocation.result(collected)
+
+
+def _cancelled(ctx: InvocationContext) -> Event:
+    totals = ctx.run.totals
+    error = RunCancelledError(
+        f"The run was cancelled after {totals.model_calls} model calls and {totals.tool_calls} tool calls. What had a "
+        f"result by then is in the history."
+    )
+    return error_event(ctx, error, "cancelled")
+
+
+async def _decisions(confirm: Confirm, run: Run) -> types.Content | None:
+    """The message of what `confirm` decides about the calls that wait; None if there is nothing to go on with."""
+    parts: list[types.Part] = []
+    for pending in pending_calls(run.session.events, run.invocation_id):
+        if pending.kind != "confirmation":
+            continue
+        answer: Any = confirm(pending)
+        if isawaitable(answer):
+            answer = await answer
+        if isinstance(answer, ToolConfirmation):
+            parts.append(response_part(pending.id, CONFIRMATION_CALL, answer.to_wire()))
+        elif answer is not None:
+            parts.append(response_part(pending.id, CONFIRMATION_CALL, {"confirmed": bool(answer)}))
+    return content_of("user", parts) if parts else None
+
+
+def _events_of(session: Session, invocation_id: str) -> list[Event]:
+    """The events of an invocation that were not rewound. Raises `InvocationNotFoundError`."""
+    found: list[Event] = []
+    earlier: set[str] = set()
+    gone: set[str] = set()
+    for event in session.events:
+        target = event.actions.rewind_before_invocation_id
+        if target is not None and target in earlier:
+            order = list(dict.fromkeys(e.invocation_id for e in session.events))
+            gone.update(order[order.index(target) : order.index(event.invocation_id)])
+        earlier.add(event.invocation_id)
+        if event.invocation_id == invocation_id:
+            found.append(event)
+    if not found or invocation_id in gone:
+        what = "was rewound" if found else "is not there"
+        raise InvocationNotFoundError(
+            f"Session `{session.id}` cannot go on with invocation `{invocation_id}`, which {what}. Give the id of one of "
+            f"its events, or a message to begin a new one.",
+            invocation_id=invocation_id,
+        )
+    return found
+
+
+def _answered_before(session: Session, progress: Progress) -> list[Event]:
+    """The calls that the invocation's latest message had answered, which decided who went on."""
+    return answered_calls(session.events[: progress.beginning_in(session.events)], progress.message)
+
+
+def _add(total: Usage, usage: Usage) -> None:
+    for name in Usage.__slots__:
+        setattr(total, name, getattr(total, name) + getattr(usage, name))

@@ -1,0 +1,117 @@
+"""`PendingCall`: what a run waits for, and the answers to it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from google.genai import types
+
+from flowloom.context.context import INPUT_CALL
+from flowloom.errors import InputValidationError
+from flowloom.events import Event
+from flowloom.events.parts import as_object, content_of, response_part
+from flowloom.tools.confirmation import CONFIRMATION_CALL
+from flowloom.tools.pending import read_call
+
+Kind = Literal["confirmation", "input", "credential", "tool"]
+
+_KINDS: dict[str | None, Kind] = {
+    CONFIRMATION_CALL: "confirmation",
+    INPUT_CALL: "input",
+    "adk_request_credential": "credential",
+}
+
+
+@dataclass(slots=True)
+class PendingCall:
+    """A call that waits for the user, or for whoever runs it: a request for a decision, input, or a result.
+
+    `id` is what an answer names. Of a confirmation, `name` and `args` are those of the call to decide about. The
+    methods make the part that answers; several of them go into one message.
+    """
+
+    id: str
+    kind: Kind
+    name: str
+    args: dict[str, Any]
+    agent: str
+    message: str = ""
+    """What the person is told."""
+    payload: Any = None
+    response_schema: dict[str, Any] | None = None
+    invocation_id: str = ""
+    raw: dict[str, Any] = field(default_factory=dict[str, Any])
+    """The arguments of the waiting call itself."""
+
+    def approve(self, *, edited_args: dict[str, Any] | None = None, payload: Any = None) -> types.Part:
+        """Let the call run, with other arguments if any are given. Raises `InputValidationError` if it asks for
+        something else."""
+        self._check("confirmation")
+        answer: dict[str, Any] = {"confirmed": True}
+        if edited_args is not None:
+            answer["editedArgs"] = edited_args
+        if payload is not None:
+            answer["payload"] = payload
+        return response_part(self.id, CONFIRMATION_CALL, answer)
+
+    def reject(self, reason: str | None = None) -> types.Part:
+        """Do not let the call run; the model sees the reason. Raises `InputValidationError` if it asks for something
+        else."""
+        self._check("confirmation")
+        answer: dict[str, Any] = {"confirmed": False}
+        if reason:
+            answer["reason"] = reason
+        return response_part(self.id, CONFIRMATION_CALL, answer)
+
+    def reply(self, value: Any) -> types.Part:
+        """Give the input, or the result of a tool. Raises `InputValidationError` if it asks for a decision."""
+        if self.kind not in ("input", "tool"):
+            raise InputValidationError(f"`{self.name}` waits for a {self.kind}, which `reply` cannot give.")
+        name = INPUT_CALL if self.kind == "input" else self.name
+        return response_part(self.id, name, {"result": value} if self.kind == "input" else as_object(value, "result"))
+
+    def _check(self, kind: Kind) -> None:
+        if self.kind != kind:
+            raise InputValidationError(f"`{self.name}` waits for {self.kind}, and not for a {kind}.")
+
+
+def pending_calls(events: Iterable[Event], invocation_id: str | None = None) -> list[PendingCall]:
+    """What the log says to be waiting, in the order asked; of one invocation, if it is named.
+
+    A call that was answered once waits no more, even if the answer was only a report of how far it is.
+    """
+    found: dict[str, PendingCall] = {}
+    for event in events:
+        if invocation_id is not None and event.invocation_id != invocation_id:
+            continue
+        waiting = event.long_running_tool_ids or ()
+        for part in (event.content.parts if event.content is not None else None) or ():
+            call, response = part.function_call, part.function_response
+            if call is not None and call.id and call.id in waiting:
+                found[call.id] = _pending(call, event)
+            elif response is not None and event.author == "user":
+                found.pop(response.id or "", None)
+    return list(found.values())
+
+
+def answers(*parts: types.Part) -> types.Content:
+    """A message of answers (see `PendingCall`)."""
+    return content_of("user", list(parts))
+
+
+def _pending(call: types.FunctionCall, event: Event) -> PendingCall:
+    args = call.args or {}
+    pending = PendingCall(call.id or "", _KINDS.get(call.name, "tool"), call.name or "", args, event.author, raw=args)
+    pending.invocation_id = event.invocation_id
+    original = read_call(args.get("originalFunctionCall")) if pending.kind != "tool" else None
+    if original is not None:
+        pending.name, pending.args = original.name or "", original.args or {}
+    if pending.kind == "confirmation":
+        asked: dict[str, Any] = args.get("toolConfirmation") or {}
+        pending.message, pending.payload = str(asked.get("hint") or ""), asked.get("payload")
+    elif pending.kind == "input":
+        pending.message, pending.payload = str(args.get("message") or ""), args.get("payload")
+        pending.response_schema = args.get("response_schema")
+    return pending

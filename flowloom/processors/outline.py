@@ -1,0 +1,282 @@
+"""`Outline`: where turns and calls begin in an agent's contents, and what is pinned; followed as the history grows.
+
+A request's contents are those of the request before and some more, nearly always. What was found out about the old
+ones is kept, so that a step costs in proportion to what is new. Nothing depends on it being kept: the same contents
+have the same outline.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
+from typing import Generic, TypeVar
+
+from google.genai import types
+
+from flowloom.context import InvocationContext
+from flowloom.events.event import Event
+from flowloom.models.contents import SharedContents
+from flowloom.models.request import LlmRequest
+from flowloom.processors.token_count import Calibration
+from flowloom.sessions.history import FOREIGN_LEAD_IN, foreign_content
+
+Pinned = Callable[[types.Content], bool]
+"""Whether a content stays in the window. Asked once for each content; it only reads, and is a pure function."""
+
+PIN = "pinned"
+"""The key of an event's `custom_metadata` that pins what the event says."""
+
+StateT = TypeVar("StateT")
+
+
+class Outline:
+    """The turns of a list of contents.
+
+    A turn begins with a message of the user, and goes on to the next one. What other agents said and did is told as
+    user content as well, and begins none; nor does the result of a call. Calls and their results are one group.
+    """
+
+    def __init__(self, lead: int) -> None:
+        self.lead = lead
+        """How many contents stand before the history."""
+        self.contents: list[types.Content] = []
+        self.turns: list[int] = []
+        """Where turns begin. The first one may begin without the user."""
+        self.openers: list[int] = []
+        """Where turns begin with a message of the user."""
+        self.calls: list[int] = []
+        """Where groups of calls begin."""
+        self.groups: list[int] = []
+        """For each content where its group begins."""
+        self.pinned: list[int] = []
+
+    def follow(self, contents: list[types.Content], is_pinned: Pinned) -> int:
+        """Take the outline of `contents`; returns how many of them it knew already, and still stand there."""
+        known = self._known(contents)
+        if known < len(self.contents):
+            for places in (self.turns, self.openers, self.calls, self.pinned):
+                while places and places[-1] >= known:
+                    places.pop()
+            del self.contents[known:], self.groups[known:]
+        for index in range(known, len(contents)):
+            content = contents[index]
+            self._add(index, content)
+            if index >= self.lead and is_pinned(content):
+                self.pinned.append(index)
+        self.contents += contents[known:]
+        return known
+
+    def _known(self, contents: list[types.Content]) -> int:
+        """How many contents are the same as before. Equality of lists looks at identity first, at 5 ns an entry."""
+        held = self.contents
+        most = min(len(held), len(contents))
+        if contents[:most] == (held if most == len(held) else held[:most]):
+            return most
+        low = 0
+        while low < most:  # the longest common beginning is longer than `low`, or that long
+            middle = (low + most + 1) // 2
+            if contents[low:middle] == held[low:middle]:
+                low = middle
+            else:
+                most = middle - 1
+        return low
+
+    def _add(self, index: int, content: types.Content) -> None:
+        calls = answers = False
+        for part in content.parts or ():
+            calls = calls or part.function_call is not None
+            answers = answers or part.function_response is not None
+        joined = answers and index > self.lead and bool(self.calls) and self.calls[-1] == self.groups[-1]
+        self.groups.append(self.groups[-1] if joined else index)
+        if calls and not joined:
+            self.calls.append(index)
+        if index >= self.lead:
+            opens = opens_turn(content)
+            if opens:
+                self.openers.append(index)
+            if opens or index == self.lead:
+                self.turns.append(index)
+
+    def group_of(self, index: int) -> range:
+        """The content at `index` with those that it cannot be without: a call's results, a result's call."""
+        first = self.groups[index]
+        end = index + 1
+        while end < len(self.groups) and self.groups[end] == first:
+            end += 1
+        return range(first, end)
+
+
+def opens_turn(content: types.Content) -> bool:
+    """Whether a content is a message of the user, and neither a result nor the words of another agent."""
+    parts = content.parts
+    if content.role != "user" or not parts or parts[0].text == FOREIGN_LEAD_IN:
+        return False
+    return all(part.function_response is None and part.code_execution_result is None for part in parts)
+
+
+class LogReader:
+    """What a session's events say beyond their contents: which are pinned, and what they really cost."""
+
+    def __init__(self, agent: str, branch: str | None, scope: str | None) -> None:
+        self._agent = agent
+        self._place = branch, scope
+        self._reset()
+
+    def _reset(self) -> None:
+        self.calibration = Calibration()
+        self._seen = 0
+        self._first: Event | None = None
+        self._last: Event | None = None
+        self._objects: dict[int, object] = {}  # what pinned events are made of, by id
+        self._told: set[str] = set()  # how they are told to other agents
+
+    def advance(self, events: Sequence[Event], *, measure: bool) -> None:
+        """Read the events that are new; with `measure`, look at the counts of tokens as well."""
+        seen = self._seen
+        if seen > len(events) or (seen and (events[seen - 1] is not self._last or events[0] is not self._first)):
+            self._reset()
+            seen = 0
+        for index in range(seen, len(events)):
+            event = events[index]
+            if event.custom_metadata is not None and event.custom_metadata.get(PIN):
+                self._pin(event.author, event.content)
+            if event.actions.compaction is not None:
+                self._pin("user", event.actions.compaction.compacted_content)
+            if measure and event.branch in (None, self._place[0]) and event.isolation_scope == self._place[1]:
+                self.calibration.see(event, event.author == self._agent)
+        self._seen = len(events)
+        if events:
+            self._first, self._last = events[0], events[-1]
+
+    def _pin(self, author: str, content: types.Content | None) -> None:
+        for part in (content.parts if content is not None else None) or ():
+            for made_of in _made_of(part):
+                self._objects[id(made_of)] = made_of
+        if content is not None and author not in ("user", self._agent):
+            told = foreign_content(author, content, thoughts=True)
+            self._told.update(part.text for part in (told.parts if told else None) or () if part.text)
+            self._told.discard(FOREIGN_LEAD_IN)
+
+    def is_pinned(self, content: types.Content) -> bool:
+        """Whether a content, or a part of it, comes from a pinned event or is the summary of compacted ones.
+
+        Contents are made of the same objects as their events, save for the words of other agents, as long as nobody
+        has looked at them: whoever looks is given a copy.
+        """
+        if not self._objects:
+            return False
+        for part in content.parts or ():
+            if part.text is not None and part.text in self._told:
+                return True
+            if any(id(made_of) in self._objects for made_of in _made_of(part)):
+                return True
+        return False
+
+
+def _made_of(part: types.Part) -> list[object]:
+    """The part, and what of it a copy without the call's id shares with it."""
+    found: list[object] = [part]
+    if part.function_call is not None and part.function_call.args:
+        found.append(part.function_call.args)
+    elif part.function_response is not None and part.function_response.response:
+        found.append(part.function_response.response)
+    return found
+
+
+class States(Generic[StateT]):
+    """What a processor has found out about each agent of the sessions that it saw last."""
+
+    MAX = 64
+
+    def __init__(self) -> None:
+        self._by_place: OrderedDict[tuple[str | None, ...], StateT] = OrderedDict()
+
+    def take(self, ctx: InvocationContext) -> StateT | None:
+        """The state for the agent of `ctx`, to be given back. Meanwhile nobody else gets it."""
+        return self._by_place.pop(_place(ctx), None)
+
+    def give_back(self, ctx: InvocationContext, state: StateT) -> None:
+        """Keep a state for the next request."""
+        self._by_place[_place(ctx)] = state
+        while len(self._by_place) > self.MAX:
+            self._by_place.popitem(last=False)
+
+
+def _place(ctx: InvocationContext) -> tuple[str | None, ...]:
+    session = ctx.run.session
+    return session.app_name, session.user_id, session.id, ctx.agent.name, ctx.branch, ctx.isolation_scope
+
+
+def contents_before_history(ctx: InvocationContext) -> int:
+    """How many contents the contents processor puts before the history: `model_input_context`, the task's input."""
+    return len(ctx.run.config.model_input_context or ()) + bool(ctx.isolation_scope)
+
+
+class View:
+    """A request's contents without the instructions that stand among them, and the way back."""
+
+    def __init__(self, request: LlmRequest) -> None:
+        self._request = request
+        plain = self._plain()
+        self.body = plain.copy() if plain is request.contents else plain
+        """The contents as a list that may be changed; the contents themselves are the session's."""
+        self._spot = _place_of_instructions(self.body, request)
+        if self._spot is not None:
+            del self.body[self._spot]
+
+    def leave_out(self, end: int, places: Sequence[int]) -> None:
+        """Of the first `end` entries of `body`, show those at `places` and no others."""
+        kept = [self.body[place] for place in places]
+        places = self._in_request(places)
+        if self._spot is not None and self._spot < end:
+            before = sum(place < self._spot for place in places)
+            kept.insert(before, self._plain()[self._spot])
+            places.insert(before, self._spot)
+            end += 1
+        contents = self._write(end, kept)
+        if contents is not None and contents.special is not None:
+            moved = {place: index for index, place in enumerate(places)}
+            shift = len(places) - end
+            contents.special = tuple(
+                place + shift if place >= end else moved[place]
+                for place in contents.special
+                if place >= end or place in moved
+            )
+
+    def replace(self, new: list[types.Content]) -> None:
+        """Show `new` in the place of as many entries, the first of `body`."""
+        if self._spot is not None and self._spot < len(new):
+            new = [*new[: self._spot], self._plain()[self._spot], *new[self._spot :]]
+        self._write(len(new), new)
+
+    def _plain(self) -> list[types.Content]:
+        contents = self._request.contents
+        return contents.plain() if isinstance(contents, SharedContents) else contents
+
+    def _in_request(self, places: Sequence[int]) -> list[int]:
+        spot = self._spot
+        return list(places) if spot is None else [place + (place >= spot) for place in places]
+
+    def _write(self, end: int, new: list[types.Content]) -> SharedContents | None:
+        """Put `new` where the first `end` entries of the request are; returns its contents if they are shared."""
+        contents = self._request.contents
+        if not isinstance(contents, SharedContents):
+            vars(self._request)["contents"] = [*new, *contents[end:]]
+            return None
+        # directly, because what is shared stays shared: nobody looks at it here
+        list[types.Content].__setitem__(contents, slice(0, end), new)
+        return contents
+
+
+def _place_of_instructions(contents: list[types.Content], request: LlmRequest) -> int | None:
+    """Where the instructions stand that change with the turn; the contents processor puts them near the end."""
+    if not request.dynamic_instructions:
+        return None
+    text = "\n\n".join(request.dynamic_instructions)
+    for index in range(len(contents) - 1, -1, -1):
+        content = contents[index]
+        if content.role != "user":
+            return None
+        if content.parts and len(content.parts) == 1 and content.parts[0].text == text:
+            return index
+    return None

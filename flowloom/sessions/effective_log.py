@@ -1,0 +1,405 @@
+"""The log as it counts: without what was rewound, and with each summary in the place of the events it stands for.
+
+A rewind takes away what stands in the log between the invocation it names and itself, summaries included, so that what
+they stood for is there again. A summary made here says in its `custom_metadata` from which event through which one it
+was made, and stands for the events of its own branch and isolation scope between them: what was appended while it was
+made is not swallowed, and one that tells of rewound events does not count. One made elsewhere stands for what came
+before it in its isolation scope and between its times. A wider or later summary wins over one that it holds.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from operator import attrgetter
+from typing import Any, NamedTuple, cast
+
+from flowloom.events.event import Event
+from flowloom.events.wire import shallow_copy
+
+SPAN_KEY = "flowloom.compaction"
+"""Where a summary made here keeps the ids of the first and the last event that it stands for."""
+
+_first_of: Callable[[Entry], int] = attrgetter("first")
+
+
+@dataclass(slots=True)
+class Entry:
+    """An event that counts, or a summary in the place of some."""
+
+    event: Event
+    """The event; of a summary what is shown, with the summary as its content."""
+    first: int
+    """The place in the log of the first event it stands for, those that were rewound not counted."""
+    last: int
+    is_summary: bool = False
+
+
+class Span(NamedTuple):
+    """Which events a summary was made of."""
+
+    first_id: str
+    last_id: str
+
+    def to_metadata(self) -> dict[str, Any]:
+        """As it is kept in `Event.custom_metadata`."""
+        return {SPAN_KEY: {"from": self.first_id, "through": self.last_id}}
+
+
+def span_of(summary: Event) -> Span | None:
+    """Which events a summary was made of; None if it was made elsewhere."""
+    given: Any = (summary.custom_metadata or {}).get(SPAN_KEY)
+    if not isinstance(given, dict):
+        return None
+    known = cast(dict[str, Any], given)
+    first, last = known.get("from"), known.get("through")
+    return Span(first, last) if isinstance(first, str) and isinstance(last, str) else None
+
+
+Place = tuple[str | None, str | None]
+"""A branch and an isolation scope."""
+
+
+def place_of(event: Event) -> Place:
+    """The branch and the isolation scope of an event."""
+    return event.branch or None, event.isolation_scope or None
+
+
+class EffectiveLog:
+    """What counts of one session's log, extended by the new events only.
+
+    `revision` grows with whatever is no plain addition at the end: a rewind, a summary, a call that is shown again.
+    It is the same for the same log, however it grew.
+    """
+
+    __slots__ = (
+        "__weakref__",
+        "_changes",
+        "_entries",
+        "_first",
+        "_gone",
+        "_hidden_calls",
+        "_in_time",
+        "_kept",
+        "_last",
+        "_places",
+        "_plain",
+        "_read",
+        "_restored",
+        "_starts",
+        "revision",
+    )
+
+    def __init__(self) -> None:
+        self._reset()
+
+    def _reset(self) -> None:
+        self.revision = 0
+        self._read = 0
+        self._first: Event | None = None
+        self._last: Event | None = None
+        self._plain = True  # nothing was rewound or summarised so far, and the log is what counts
+        self._kept: list[Event] = []  # without what was rewound
+        self._places: dict[str, int] = {}  # of the kept events, by id
+        self._starts: dict[str, int] = {}  # of the kept invocations, by id
+        self._gone: set[str] = set()  # ids of what was rewound
+        self._entries: list[Entry] = []  # in the order of `first`
+        self._in_time = True  # whether they are in the order of their times, too
+        self._hidden_calls: dict[str, Event] = {}  # summarised calls that may be answered again
+        self._restored = False
+        self._changes: list[Event | None] = []  # for each revision, the summary it came from
+
+    # -- reading ------------------------------------------------------------------------------------
+
+    def read(self, events: Sequence[Event]) -> None:
+        """Come up to date with the log."""
+        count, done = len(events), self._read
+        if done > count or (done and (events[done - 1] is not self._last or events[0] is not self._first)):
+            self._reset()
+            done = 0
+        if done == count:
+            return
+        if self._plain and any(_reorders(events[index]) for index in range(done, count)):
+            self._plain = False
+            done = 0
+        if not self._plain:
+            for index in range(done, count):
+                self._take(events[index])
+        self._read = count
+        self._first, self._last = events[0], events[-1]
+
+    def kept(self, events: Sequence[Event]) -> Sequence[Event]:
+        """The log without what was rewound; `events` is the log that was read."""
+        return events if self._plain else self._kept
+
+    def shown(self, events: Sequence[Event]) -> Sequence[Event]:
+        """What counts, summaries included; `events` is the log that was read."""
+        return events if self._plain else [entry.event for entry in self._entries]
+
+    def entries(self, events: Sequence[Event]) -> Sequence[Entry]:
+        """The same with the places they stand for."""
+        return [Entry(event, at, at) for at, event in enumerate(events)] if self._plain else self._entries
+
+    def size(self, events: Sequence[Event]) -> int:
+        """How many entries there are."""
+        return len(events) if self._plain else len(self._entries)
+
+    def oldest(self, events: Sequence[Event]) -> Event | None:
+        """The first event that no summary stands for."""
+        if self._plain:
+            return events[0] if events else None
+        return next((entry.event for entry in self._entries if not entry.is_summary), None)
+
+    def shown_since(self, place: int) -> list[Event] | None:
+        """What counts from a place on, seen from there: summaries of nothing but what came since. None if no summary
+        is one of those, so that all counts as it was."""
+        if self._plain or not any(self._is_since(event, place) for event in self._changes):
+            return None
+        log = EffectiveLog()
+        log._plain = False
+        log._gone = self._gone
+        for index in range(place, len(self._kept)):
+            event = self._kept[index]
+            if event.actions.compaction is None or self._is_since(event, place):
+                log._take(event)
+        return [entry.event for entry in log._entries]
+
+    def changed_since(self, revision: int, place: int) -> bool:
+        """Whether anything but additions since `revision` matters to who sees what came from a place on."""
+        return any(event is None or self._is_since(event, place) for event in self._changes[revision:])
+
+    def _is_since(self, summary: Event | None, place: int) -> bool:
+        """Whether a summary is of nothing that stands before a place."""
+        compaction = None if summary is None else summary.actions.compaction
+        if summary is None or compaction is None:
+            return False
+        span = span_of(summary)
+        if span is None:
+            return place < len(self._kept) and compaction.start_timestamp >= self._kept[place].timestamp
+        return self._places.get(span.first_id, -1) >= place
+
+    # -- growing ------------------------------------------------------------------------------------
+
+    def _take(self, event: Event) -> None:
+        actions = event.actions
+        if actions.rewind_before_invocation_id is not None:
+            self._change(None)
+            self._rewind(actions.rewind_before_invocation_id)
+            return
+        at = len(self._kept)
+        self._kept.append(event)
+        self._places[event.id] = at
+        self._starts.setdefault(event.invocation_id, at)
+        if actions.compaction is not None:
+            self._change(event)
+            self._summarise(event, at)
+        elif self._add(event, at):
+            self._change(None)
+
+    def _change(self, summary: Event | None) -> None:
+        self.revision += 1
+        self._changes.append(summary)
+
+    def _rewind(self, invocation_id: str) -> None:
+        start = self._starts.get(invocation_id)
+        if start is None:
+            return
+        removed = self._kept[start:]
+        del self._kept[start:]
+        summarised = self._restored
+        for event in removed:
+            summarised = summarised or event.actions.compaction is not None
+            self._gone.add(event.id)
+            self._places.pop(event.id, None)
+            if self._starts.get(event.invocation_id, -1) >= start:
+                del self._starts[event.invocation_id]
+        if not summarised:
+            del self._entries[bisect_left(self._entries, start, key=_first_of) :]
+            return
+        self._entries.clear()
+        self._hidden_calls.clear()
+        self._in_time, self._restored = True, False
+        for at, event in enumerate(self._kept):
+            if event.actions.compaction is None:
+                self._add(event, at)
+            else:
+                self._summarise(event, at)
+
+    def _add(self, event: Event, at: int) -> bool:
+        """Add an event at the end. Whether a summarised call that it answers is shown again before it."""
+        entries = self._entries
+        if entries and event.timestamp < entries[-1].event.timestamp:
+            self._in_time = False
+        restored: list[Entry] = []
+        if self._hidden_calls:
+            restored = [Entry(call, at, at) for call in self._answered_by(event)]
+            for call in event.get_function_calls():
+                self._hidden_calls.pop(call.id or "", None)
+        if restored:
+            self._restored, self._in_time = True, False
+            entries.extend(restored)
+        entries.append(Entry(event, at, at))
+        return bool(restored)
+
+    def _answered_by(self, event: Event) -> list[Event]:
+        """The summarised events whose calls an event answers; they are hidden no longer."""
+        found: list[Event] = []
+        for response in event.get_function_responses():
+            hidden = self._hidden_calls.get(response.id or "")
+            if hidden is not None:
+                found.append(hidden)
+                for call in hidden.get_function_calls():
+                    self._hidden_calls.pop(call.id or "", None)
+        return found
+
+    # -- summaries ----------------------------------------------------------------------------------
+
+    def _summarise(self, summary: Event, at: int) -> None:
+        """Put a summary in the place of what it stands for."""
+        span = span_of(summary)
+        if span is not None and span.last_id in self._gone:
+            return
+        entries = self._entries
+        lowest, highest, covers = self._reach(summary, span)
+        covered = [index for index in range(lowest, highest) if covers(entries[index])]
+        shown = _shown(summary, own_branch=span is not None)
+        if not covered:
+            self._insert(shown, summary, span, at)
+            return
+        first = entries[covered[0]]
+        vars(shown)["timestamp"] = first.event.timestamp
+        stands_for = set(covered)
+        new = Entry(shown, first.first, max(entries[index].last for index in covered), is_summary=True)
+        events = [entries[index].event for index in covered if not entries[index].is_summary]
+        rest: list[Entry] = []
+        for index in range(lowest, highest):
+            if index == covered[0]:
+                rest.append(new)
+            elif index not in stands_for:
+                rest.append(entries[index])
+        entries[lowest:highest] = rest
+        self._hide(events, after=covered[0])
+
+    def _reach(self, summary: Event, span: Span | None) -> tuple[int, int, Callable[[Entry], bool]]:
+        """Between which entries those lie that a summary stands for, and which of them those are."""
+        compaction = summary.actions.compaction
+        assert compaction is not None
+        entries = self._entries
+        if span is not None:
+            # what was not loaded stands before all that was
+            first, last = (self._places.get(event_id, -1) for event_id in span)
+            place = place_of(summary)
+            lowest = bisect_left(entries, first, key=_first_of)
+            highest = bisect_right(entries, last, key=_first_of)
+            return lowest, highest, lambda entry: entry.last <= last and place_of(entry.event) == place
+        start, end, scope = compaction.start_timestamp, compaction.end_timestamp, summary.isolation_scope or None
+        lowest, highest = 0, len(entries)
+        if self._in_time:
+            lowest = bisect_left(entries, start, key=_time_of)
+            highest = bisect_right(entries, end, key=_time_of)
+        return lowest, highest, lambda entry: _within(entry, start, end) and place_of(entry.event)[1] == scope
+
+    def _insert(self, shown: Event, summary: Event, span: Span | None, at: int) -> None:
+        """Put a summary where what it stands for would be, unless another holds it already."""
+        compaction = summary.actions.compaction
+        assert compaction is not None
+        entries = self._entries
+        for entry in entries:
+            if entry.is_summary and place_of(entry.event) == place_of(shown):
+                held = entry.event.actions.compaction
+                if (
+                    held is not None
+                    and held.start_timestamp <= compaction.start_timestamp
+                    and compaction.end_timestamp <= held.end_timestamp
+                ):
+                    return
+        last = -1 if span is None else self._places.get(span.last_id, -1)
+        if span is not None:
+            index = bisect_right(entries, last, key=_first_of)
+        else:
+            end = compaction.end_timestamp
+            later = (i for i, entry in enumerate(entries) if entry.event.timestamp > end)
+            index = bisect_right(entries, end, key=_time_of) if self._in_time else next(later, len(entries))
+        place = entries[index].first if index < len(entries) else at
+        place = -1 if span is not None and last < 0 else place
+        vars(shown)["timestamp"] = compaction.end_timestamp
+        if index < len(entries) and entries[index].event.timestamp < compaction.end_timestamp:
+            self._in_time = False
+        if index and entries[index - 1].event.timestamp > compaction.end_timestamp:
+            self._in_time = False
+        entries.insert(index, Entry(shown, place, place, is_summary=True))
+
+    def _hide(self, events: Sequence[Event], *, after: int) -> None:
+        """Take note of the summarised calls that may still be answered; of two of one id, the later call has it."""
+        hidden: dict[str, Event] = {}
+        answered: set[str] = set()
+        for event in reversed(events):
+            waiting = event.long_running_tool_ids or ()
+            for call in event.get_function_calls():
+                if call.id and (call.id in waiting or call.id not in answered):
+                    hidden.setdefault(call.id, event)
+                answered.discard(call.id or "")
+            answered.update(response.id or "" for response in event.get_function_responses())
+        if not hidden:
+            return
+        self._hidden_calls.update(hidden)
+        index = after + 1
+        while index < len(self._entries):
+            entry = self._entries[index]
+            if not entry.is_summary:
+                restored = [Entry(call, entry.first, entry.first) for call in self._answered_by(entry.event)]
+                for call in entry.event.get_function_calls():
+                    self._hidden_calls.pop(call.id or "", None)
+                if restored:
+                    self._restored, self._in_time = True, False
+                    self._entries[index:index] = restored
+                    index += len(restored)
+            index += 1
+
+
+def _reorders(event: Event) -> bool:
+    actions = event.actions
+    return actions.rewind_before_invocation_id is not None or actions.compaction is not None
+
+
+def _time_of(entry: Entry) -> float:
+    return entry.event.timestamp
+
+
+def _within(entry: Entry, start: float, end: float) -> bool:
+    """Whether an entry is of nothing but what happened between two times."""
+    compaction = entry.event.actions.compaction
+    if entry.is_summary and compaction is not None:
+        return start <= compaction.start_timestamp and compaction.end_timestamp <= end
+    return start <= entry.event.timestamp <= end
+
+
+def _shown(summary: Event, *, own_branch: bool) -> Event:
+    """What is shown in the place of the events that a summary stands for."""
+    compaction = summary.actions.compaction
+    assert compaction is not None
+    shown = shallow_copy(summary)
+    fields = vars(shown)
+    fields["content"] = compaction.compacted_content
+    fields["author"] = "user"
+    if not own_branch:
+        fields["branch"] = None
+    return shown
+
+
+def first_id(entry: Entry, kept: Sequence[Event]) -> str:
+    """The id of the first event that an entry stands for."""
+    return _end_id(entry, kept, entry.first, 0)
+
+
+def last_id(entry: Entry, kept: Sequence[Event]) -> str:
+    """The id of the last event that an entry stands for."""
+    return _end_id(entry, kept, entry.last, 1)
+
+
+def _end_id(entry: Entry, kept: Sequence[Event], place: int, end: int) -> str:
+    span = span_of(entry.event) if entry.is_summary else None
+    if span is not None:
+        return span[end]
+    return kept[place].id if entry.is_summary and 0 <= place < len(kept) else entry.event.id

@@ -1,0 +1,172 @@
+"""Leases that several processes share: a line of tickets in the database, the lowest of which has the session.
+
+A process first lines up its own runs, so that one of each process waits in the database. Tickets expire; who has one
+renews it. Traffic of leases is not synced to the disk: after a crash of the machine, all who held one are gone.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import random
+import time
+import weakref
+from collections.abc import Callable
+from typing import Any
+
+from flowloom.errors import StorageError
+from flowloom.events.ids import new_id
+from flowloom.sessions.leases import Key, LeaseQueue, Place, SessionLease, busy
+from flowloom.sql import Connection, Database
+
+WAITING = 5.0
+"""Seconds after which a ticket of a process that waits expires, if it is not heard of."""
+_WHERE = "app_name = ? AND user_id = ? AND session_id = ?"
+_SHORTEST, _LONGEST = 0.004, 0.1  # between two looks at the line
+
+
+class SqlLeases:
+    """The leases of one store in this process."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self._queue = LeaseQueue()
+
+    async def acquire(self, key: Key, *, wait: bool, seconds: float) -> SessionLease:
+        """The lease of a session; see `BaseSessionService.acquire_lease`."""
+        place = await self._queue.enter(key, wait=wait, seconds=seconds)
+        owner = new_id()
+        try:
+            await self._stand_in_line(key, owner, wait=wait, seconds=seconds)
+        except BaseException:
+            self._give_back(key, owner, place)
+            raise
+        hold = _Hold(key, place, seconds, lambda: self._renew(key, owner, seconds))
+        return SessionLease(key[2], lambda: self._release(hold, owner))
+
+    async def _stand_in_line(self, key: Key, owner: str, *, wait: bool, seconds: float) -> None:
+        database, pause, last_sign = self._database, _SHORTEST, 0.0
+        while True:
+            now = time.monotonic()
+            if not last_sign or now - last_sign > WAITING / 3:
+                ahead, rest = await self._write(lambda c: _take(c, database, key, owner, wait, seconds), key)
+                last_sign = now
+            else:
+                ahead, rest = await database.read(lambda c: _look(c, database, key, owner))
+                if not ahead:
+                    last_sign = 0.0
+                    continue
+            if not ahead:
+                return
+            if not wait:
+                raise busy(key[2], rest)
+            await asyncio.sleep(pause * min(ahead, 4) * (0.5 + random.random()))
+            pause = min(pause * 1.5, _LONGEST)
+
+    async def _write(self, work: Callable[[Connection], Any], key: Key) -> Any:
+        return await self._database.write(work, durable=False, lane=("lease", key))
+
+    def _renew(self, key: Key, owner: str, seconds: float) -> None:
+        self._soon(lambda connection: _extend(connection, self._database, key, owner, seconds), key)
+
+    def _release(self, hold: _Hold, owner: str) -> None:
+        hold.end()
+        self._give_back(hold.key, owner, hold.place)
+
+    def _give_back(self, key: Key, owner: str, place: Place) -> None:
+        sql = f"DELETE FROM flowloom_leases WHERE {_WHERE} AND owner = ?"
+        self._soon(lambda connection: connection.execute(sql, (*key, owner)), key)
+        self._queue.leave(key, place)
+
+    def _soon(self, work: Callable[[Connection], object], key: Key) -> None:
+        with contextlib.suppress(StorageError):  # a closed database: what is there expires
+            self._database.write_soon(work, durable=False, lane=("lease", key))
+
+
+class _Hold:
+    """Renews a lease while it is held, by the timers of the loop it was taken in."""
+
+    __slots__ = ("__weakref__", "_loop", "_renew", "_timer", "key", "place", "seconds")
+
+    def __init__(self, key: Key, place: Place, seconds: float, renew: Callable[[], None]) -> None:
+        self.key = key
+        self.place = place
+        self.seconds = seconds
+        self._renew = renew
+        self._loop = asyncio.get_running_loop()
+        self._timer = self._loop.call_later(seconds / 3, _tick, weakref.ref(self))
+
+    def tick(self) -> None:
+        self._renew()
+        self.place.expires = time.monotonic() + self.seconds
+        self._timer = self._loop.call_later(self.seconds / 3, _tick, weakref.ref(self))
+
+    def end(self) -> None:
+        with contextlib.suppress(RuntimeError):
+            self._loop.call_soon_threadsafe(self._timer.cancel)
+
+
+def _tick(hold: weakref.ref[_Hold]) -> None:
+    held = hold()
+    if held is not None:
+        held.tick()
+
+
+# -- on a connection -----------------------------------------------------------------------------------
+
+
+def _clock(connection: Connection, database: Database, key: Key) -> float:
+    """The time that all processes share; on PostgreSQL, the line is then this transaction's."""
+    if database.dialect == "sqlite":
+        return time.time()
+    sql = "SELECT pg_advisory_xact_lock(hashtextextended(?, 0)), extract(epoch FROM clock_timestamp())::float8"
+    return connection.execute(sql, ("\x1f".join(key),)).fetchone()[1]
+
+
+def _line(connection: Connection, key: Key) -> list[tuple[int, str, float]]:
+    sql = f"SELECT ticket, owner, expires FROM flowloom_leases WHERE {_WHERE} ORDER BY ticket"
+    return connection.execute(sql, key).fetchall()
+
+
+def _take(
+    connection: Connection, database: Database, key: Key, owner: str, wait: bool, seconds: float
+) -> tuple[int, float]:
+    """Take a ticket, or renew the one that there is; how many are ahead, and when the first of them expires."""
+    now = _clock(connection, database, key)
+    line = _line(connection, key)
+    alive = [each for each in line if each[2] > now or each[1] == owner]
+    if len(alive) < len(line):
+        sql = f"DELETE FROM flowloom_leases WHERE {_WHERE} AND expires <= ? AND owner <> ?"
+        connection.execute(sql, (*key, now, owner))
+    ahead = next((place for place, each in enumerate(alive) if each[1] == owner), None)
+    if ahead is None and alive and not wait:
+        return len(alive), alive[0][2] - now
+    expires = now + (WAITING if ahead or (ahead is None and alive) else seconds)
+    if ahead is None:
+        ahead = len(alive)
+        sql = (
+            "INSERT INTO flowloom_leases (app_name, user_id, session_id, ticket, owner, expires) "
+            "VALUES (?, ?, ?, ?, ?, ?)"
+        )
+        connection.execute(sql, (*key, alive[-1][0] + 1 if alive else 1, owner, expires))
+    else:
+        sql = f"UPDATE flowloom_leases SET expires = ? WHERE {_WHERE} AND owner = ?"
+        connection.execute(sql, (expires, *key, owner))
+    return ahead, alive[0][2] - now if alive else seconds
+
+
+def _look(connection: Connection, database: Database, key: Key, owner: str) -> tuple[int, float]:
+    """How many are ahead, without a change; 0 too if the ticket has expired, so that another is taken."""
+    if database.dialect == "sqlite":
+        now = time.time()
+    else:
+        now = connection.execute("SELECT extract(epoch FROM clock_timestamp())::float8").fetchone()[0]
+    alive = [each for each in _line(connection, key) if each[2] > now or each[1] == owner]
+    ahead = next((place for place, each in enumerate(alive) if each[1] == owner), 0)
+    return ahead, alive[0][2] - now if alive else 0.0
+
+
+def _extend(connection: Connection, database: Database, key: Key, owner: str, seconds: float) -> None:
+    now = _clock(connection, database, key)
+    sql = f"UPDATE flowloom_leases SET expires = ? WHERE {_WHERE} AND owner = ?"
+    connection.execute(sql, (now + seconds, *key, owner))

@@ -1,0 +1,426 @@
+"""What SQL session stores do with the rows of a log, on a connection, within a transaction."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import pydantic_core
+
+from flowloom.events.event import Event
+from flowloom.sessions.codec import decode_event, decode_value, encode_event, encode_value
+from flowloom.sessions.leases import Key
+from flowloom.sessions.service import already_exists, no_such_event, session_not_found
+from flowloom.sessions.sql_schema import PLACES
+from flowloom.sessions.state import split_by_scope
+from flowloom.sql import Connection, Dialect
+
+_WHERE = "app_name = ? AND user_id = ? AND session_id = ?"
+_HEAD = (
+    "SELECT s.log, s.last_seq, s.updated, l.parent FROM flowloom_sessions s JOIN flowloom_logs l ON l.log = s.log "
+    f"WHERE {_WHERE}"
+)
+_SET_STATE = (
+    "INSERT INTO flowloom_state (log, key, value) VALUES (?, ?, ?) ON CONFLICT (log, key) DO UPDATE SET value = "
+    "excluded.value"
+)
+_SET_SHARED = (
+    "INSERT INTO flowloom_shared_state (app_name, user_id, key, value) VALUES (?, ?, ?, ?) "
+    "ON CONFLICT (app_name, user_id, key) DO UPDATE SET value = excluded.value"
+)
+_ADD_EVENT = "INSERT INTO flowloom_events (place, log, id, timestamp, event) VALUES (?, ?, ?, ?, ?)"
+_CHAIN = """WITH RECURSIVE chain (log, parent, parent_seq) AS (
+    SELECT log, parent, parent_seq FROM flowloom_logs WHERE log = ?
+    UNION ALL SELECT l.log, l.parent, l.parent_seq FROM flowloom_logs l JOIN chain ON l.log = chain.parent
+) SELECT log, parent, parent_seq FROM chain"""
+
+
+class Head(NamedTuple):
+    """A session's row, with the log that its log was forked from."""
+
+    log: int
+    last_seq: int
+    updated: float
+    parent: int | None
+
+
+class Segment(NamedTuple):
+    """A stretch of a session's log: the rows of `log` after `after`, up to and with `upto`."""
+
+    log: int
+    after: int
+    upto: int
+
+
+class StateRows(NamedTuple):
+    """State as it is stored, split by scope: keys and the JSON of values."""
+
+    app: list[tuple[str, str]]
+    user: list[tuple[str, str]]
+    own: list[tuple[str, str]]
+
+    @classmethod
+    def of(cls, state: Mapping[str, Any]) -> StateRows:
+        """Sorted, so that two writers lock rows in one order."""
+        if not state:
+            return _NO_STATE
+        return cls(*([(key, encode_value(part[key])) for key in sorted(part)] for part in split_by_scope(state)))
+
+
+_NO_STATE = StateRows([], [], [])
+
+
+class EventRow(NamedTuple):
+    """An event as it is stored."""
+
+    id: str
+    timestamp: float
+    text: str
+    state: StateRows
+
+    @classmethod
+    def of(cls, event: Event) -> EventRow:
+        """The row of an event without `temp:` state."""
+        return cls(event.id, event.timestamp, encode_event(event), StateRows.of(event.actions.state_delta))
+
+
+@dataclass(slots=True)
+class Appended:
+    """Where an event is in which log; `stored` is the text of one that was there already."""
+
+    log: int = 0
+    seq: int = 0
+    stored: str | None = None
+
+
+@dataclass(slots=True)
+class Loaded:
+    """A session as it was read: its events after `after`, and the text of its state."""
+
+    head: Head
+    after: int
+    events: list[Event]
+    state: dict[str, Any]
+
+
+# -- heads and segments --------------------------------------------------------------------------------
+
+
+def find(connection: Connection, key: Key, dialect: Dialect, *, lock: bool) -> Head | None:
+    """The row of a session; `lock` keeps other writers off until the transaction ends."""
+    sql = _HEAD + " FOR UPDATE OF s" if lock and dialect == "postgres" else _HEAD
+    row = connection.execute(sql, key).fetchone()
+    return None if row is None else Head(*row)
+
+
+def found(connection: Connection, key: Key, dialect: Dialect) -> Head:
+    """The row of a session that is to be written. Raises `SessionNotFoundError`."""
+    head = find(connection, key, dialect, lock=True)
+    if head is None:
+        raise session_not_found(*key)
+    return head
+
+
+def segments(connection: Connection, head: Head) -> list[Segment]:
+    """Where the events of a session are, the first ones first."""
+    if head.parent is None:
+        return [Segment(head.log, 0, head.last_seq)]
+    result: list[Segment] = []
+    upto = head.last_seq
+    for log, parent, parent_seq in connection.execute(_CHAIN, (head.log,)).fetchall():
+        after = 0 if parent is None else parent_seq
+        if upto > after:
+            result.append(Segment(log, after, upto))
+        upto = min(upto, after)
+    result.reverse()
+    return result
+
+
+def _seq_of(connection: Connection, stretches: Sequence[Segment], event_id: str) -> int | None:
+    for log, after, upto in stretches:
+        sql = "SELECT place FROM flowloom_events WHERE log = ? AND id = ?"
+        row = connection.execute(sql, (log, event_id)).fetchone()
+        if row is not None and after < row[0] % PLACES <= upto:
+            return row[0] % PLACES
+    return None
+
+
+# -- reading ---------------------------------------------------------------------------------------------
+
+
+def load(
+    connection: Connection, key: Key, seen: tuple[int, int], recent: int | None = None, since: float | None = None
+) -> Loaded | None:
+    """A session without the events that were seen: (log, seq). Of those, the last `recent`, at or after `since`."""
+    row = connection.execute(_HEAD, key).fetchone()
+    if row is None:
+        return None
+    head = Head(*row)
+    after = seen[1] if seen[0] == head.log and seen[1] <= head.last_seq else 0
+    if recent is not None:
+        after = max(after, head.last_seq - recent)
+    events: list[Event] = []
+    if after < head.last_seq:
+        for stretch in segments(connection, head):
+            if stretch.upto > after:
+                events.extend(_events(connection, stretch, after, since))
+    return Loaded(head, after, events, state_of(connection, key, head.log))
+
+
+def _events(connection: Connection, stretch: Segment, after: int, since: float | None) -> list[Event]:
+    base = stretch.log * PLACES
+    first, last = base + max(stretch.after, after), base + stretch.upto
+    if since is None:
+        sql = "SELECT event FROM flowloom_events WHERE place > ? AND place <= ? ORDER BY place"
+        rows = connection.execute(sql, (first, last)).fetchall()
+    else:
+        sql = (
+            "SELECT event FROM flowloom_events WHERE log = ? AND timestamp >= ? AND +place > ? AND +place <= ? "
+            "ORDER BY place"
+        )
+        rows = connection.execute(sql, (stretch.log, since, first, last)).fetchall()
+    return [decode_event(text) for (text,) in rows]
+
+
+def state_of(connection: Connection, key: Key, log: int) -> dict[str, Any]:
+    """The state of a session, all scopes merged."""
+    sql = "SELECT key, value FROM flowloom_state WHERE log = ?"
+    state = {name: decode_value(value) for name, value in connection.execute(sql, (log,)).fetchall()}
+    sql = "SELECT user_id, key, value FROM flowloom_shared_state WHERE app_name = ? AND user_id IN ('', ?)"
+    for user_id, name, value in connection.execute(sql, key[:2]).fetchall():
+        state[("user:" if user_id else "app:") + name] = decode_value(value)
+    return state
+
+
+def list_all(
+    connection: Connection, app_name: str, user_id: str | None
+) -> list[tuple[str, str, float, dict[str, Any]]]:
+    """User, id, time of update and state of all sessions of an app or user, the oldest first."""
+    which, names = (
+        ("app_name = ?", (app_name,)) if user_id is None else ("app_name = ? AND user_id = ?", (app_name, user_id))
+    )
+    sql = f"SELECT user_id, session_id, updated, log FROM flowloom_sessions WHERE {which} ORDER BY updated, log"
+    sessions = connection.execute(sql, names).fetchall()
+    own: dict[int, dict[str, str]] = {}
+    sql = f"SELECT t.log, t.key, t.value FROM flowloom_sessions s JOIN flowloom_state t ON t.log = s.log WHERE {which}"
+    for log, name, value in connection.execute(sql, names).fetchall():
+        own.setdefault(log, {})[name] = value
+    shared: dict[str, dict[str, str]] = {}
+    sql = "SELECT user_id, key, value FROM flowloom_shared_state WHERE app_name = ?"
+    if user_id is not None:
+        sql += " AND user_id IN ('', ?)"
+    for owner, name, value in connection.execute(sql, names).fetchall():
+        shared.setdefault(owner, {})[("user:" if owner else "app:") + name] = value
+    result: list[tuple[str, str, float, dict[str, Any]]] = []
+    for owner, session_id, updated, log in sessions:
+        texts = own.get(log, {}) | shared.get("", {}) | shared.get(owner, {})
+        state = {name: decode_value(value) for name, value in texts.items()}
+        result.append((owner, session_id, updated, state))
+    return result
+
+
+# -- writing ---------------------------------------------------------------------------------------------
+
+
+def create(
+    connection: Connection, key: Key, dialect: Dialect, updated: float, state: StateRows
+) -> tuple[Head, dict[str, Any]]:
+    """Create a session; its row, and its state with that of user and app. Raises `AlreadyExistsError`."""
+    head = _add_session(connection, key, dialect, Head(0, 0, updated, None), None)
+    _write_own(connection, head.log, "base", state.own)
+    _write_own(connection, head.log, "state", state.own)
+    _write_shared(connection, key, state)
+    return head, state_of(connection, key, head.log)
+
+
+def append(connection: Connection, key: Key, dialect: Dialect, row: EventRow) -> Appended:
+    """Append an event, unless one of its id is in the log. Raises `SessionNotFoundError`."""
+    head = found(connection, key, dialect)
+    if head.parent is not None:
+        stretches = segments(connection, head)
+        seq = _seq_of(connection, stretches, row.id)
+        if seq is not None:
+            return _stored(connection, head, stretches, seq)
+    seq = head.last_seq + 1
+    added = connection.execute(
+        _ADD_EVENT + " ON CONFLICT (log, id) DO NOTHING",
+        (head.log * PLACES + seq, head.log, row.id, row.timestamp, row.text),
+    )
+    if added.rowcount < 1:
+        stretches = [Segment(head.log, 0, head.last_seq)]
+        seq = _seq_of(connection, stretches, row.id)
+        assert seq is not None
+        return _stored(connection, head, stretches, seq)
+    _set_end(connection, key, seq, row.timestamp)
+    if row.state is not _NO_STATE:
+        _write_own(connection, head.log, "state", row.state.own)
+        _write_shared(connection, key, row.state)
+        if row.state.own:
+            _write_changes(connection, head.log, ((name, seq) for name, _ in row.state.own))
+    return Appended(head.log, seq)
+
+
+def _stored(connection: Connection, head: Head, stretches: Sequence[Segment], seq: int) -> Appended:
+    log = next(stretch.log for stretch in stretches if stretch.after < seq <= stretch.upto)
+    sql = "SELECT event FROM flowloom_events WHERE place = ?"
+    return Appended(head.log, seq, connection.execute(sql, (log * PLACES + seq,)).fetchone()[0])
+
+
+def _set_end(connection: Connection, key: Key, seq: int, updated: float) -> None:
+    sql = f"UPDATE flowloom_sessions SET last_seq = ?, updated = ? WHERE {_WHERE}"
+    connection.execute(sql, (seq, updated, *key))
+
+
+def _add_session(
+    connection: Connection, key: Key, dialect: Dialect, head: Head, parent: tuple[int, int] | None
+) -> Head:
+    connection.execute("INSERT INTO flowloom_logs (parent, parent_seq) VALUES (?, ?)", parent or (None, None))
+    log = connection.execute("SELECT lastval()" if dialect == "postgres" else "SELECT last_insert_rowid()").fetchone()[
+        0
+    ]
+    added = connection.execute(
+        "INSERT INTO flowloom_sessions (app_name, user_id, session_id, log, last_seq, updated) "
+        "VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT (app_name, user_id, session_id) DO NOTHING",
+        (*key, log, head.last_seq, head.updated),
+    )
+    if added.rowcount < 1:
+        raise already_exists(*key)
+    return Head(log, head.last_seq, head.updated, None if parent is None else parent[0])
+
+
+def _write_own(connection: Connection, log: int, table: str, rows: Sequence[tuple[str, str]]) -> None:
+    if rows:
+        sql = _SET_STATE if table == "state" else _SET_STATE.replace("flowloom_state", "flowloom_base")
+        connection.executemany(sql, [(log, name, value) for name, value in rows])
+
+
+def _write_shared(connection: Connection, key: Key, state: StateRows) -> None:
+    if state.app or state.user:
+        rows = [(key[0], "", name, value) for name, value in state.app]
+        rows += [(key[0], key[1], name, value) for name, value in state.user]
+        connection.executemany(_SET_SHARED, rows)
+
+
+def _write_changes(connection: Connection, log: int, rows: Iterable[tuple[str, int]]) -> None:
+    sql = "INSERT INTO flowloom_changes (log, key, seq) VALUES (?, ?, ?)"
+    connection.executemany(sql, [(log, name, seq) for name, seq in rows])
+
+
+def import_events(
+    connection: Connection,
+    key: Key,
+    dialect: Dialect,
+    updated: float,
+    state: StateRows,
+    initial: StateRows,
+    rows: Sequence[EventRow],
+) -> None:
+    """Put events at the end of a session as they are, the session created if need be, and set its state."""
+    head = find(connection, key, dialect, lock=True)
+    if head is None:
+        head = _add_session(connection, key, dialect, Head(0, 0, updated, None), None)
+        _write_own(connection, head.log, "base", initial.own)
+    numbered = list(enumerate(rows, head.last_seq + 1))
+    base = head.log * PLACES
+    connection.executemany(
+        _ADD_EVENT, [(base + seq, head.log, row.id, row.timestamp, row.text) for seq, row in numbered]
+    )
+    _write_changes(connection, head.log, ((name, seq) for seq, row in numbered for name, _ in row.state.own))
+    _write_own(connection, head.log, "state", state.own)
+    _write_shared(connection, key, state)
+    _set_end(connection, key, head.last_seq + len(rows), updated)
+
+
+def event_ids(connection: Connection, head: Head) -> list[str]:
+    """The ids of all events of a session, in order."""
+    ids: list[str] = []
+    sql = "SELECT id FROM flowloom_events WHERE place > ? AND place <= ? ORDER BY place"
+    for log, after, upto in segments(connection, head):
+        ids += [row[0] for row in connection.execute(sql, (log * PLACES + after, log * PLACES + upto)).fetchall()]
+    return ids
+
+
+# -- forks, and what they need ----------------------------------------------------------------------------
+
+
+def initial_state(connection: Connection, key: Key) -> dict[str, Any]:
+    """A session's own state before its first event. Raises `SessionNotFoundError`."""
+    row = connection.execute(_HEAD, key).fetchone()
+    if row is None:
+        raise session_not_found(*key)
+    root = connection.execute(_CHAIN, (row[0],)).fetchall()[-1][0]
+    return {name: decode_value(value) for name, value in _base(connection, root)}
+
+
+def _base(connection: Connection, log: int) -> list[tuple[str, str]]:
+    return connection.execute("SELECT key, value FROM flowloom_base WHERE log = ?", (log,)).fetchall()
+
+
+def fork(connection: Connection, key: Key, dialect: Dialect, new_id: str, event_id: str | None) -> None:
+    """Create a session that shares the log of another up to an event. Work does not depend on the log's length."""
+    source = found(connection, key, dialect)
+    stretches = segments(connection, source)
+    seq: int | None = source.last_seq
+    if event_id is not None:
+        seq = _seq_of(connection, stretches, event_id)
+        if seq is None:
+            raise no_such_event(key[2], event_id)
+    shared = next((stretch for stretch in stretches if stretch.after < seq <= stretch.upto), None)
+    parent = (source.log, 0) if shared is None else (shared.log, seq)
+    if seq == source.last_seq:
+        updated = source.updated
+        sql = "SELECT key, value FROM flowloom_state WHERE log = ?"
+        own: list[tuple[str, str]] = connection.execute(sql, (source.log,)).fetchall()
+    else:
+        sql = "SELECT timestamp FROM flowloom_events WHERE place = ?"
+        updated = connection.execute(sql, (parent[0] * PLACES + seq,)).fetchone()[0]
+        own = _state_at(connection, parent[0], seq)
+    head = _add_session(connection, (*key[:2], new_id), dialect, Head(0, seq, updated, None), parent)
+    _write_own(connection, head.log, "base", own)
+    _write_own(connection, head.log, "state", own)
+
+
+def _state_at(connection: Connection, log: int, seq: int) -> list[tuple[str, str]]:
+    """A log's own state after one of its events: what it began with, and the last change of each key since."""
+    values = dict(_base(connection, log))
+    setters: dict[int, list[str]] = {}
+    for (name,) in connection.execute("SELECT key FROM flowloom_state WHERE log = ?", (log,)).fetchall():
+        sql = "SELECT max(seq) FROM flowloom_changes WHERE log = ? AND key = ? AND seq <= ?"
+        setter = connection.execute(sql, (log, name, seq)).fetchone()[0]
+        if setter is not None:
+            setters.setdefault(setter, []).append(name)
+    for setter, names in setters.items():
+        sql = "SELECT event FROM flowloom_events WHERE place = ?"
+        text = connection.execute(sql, (log * PLACES + setter,)).fetchone()[0]
+        delta = pydantic_core.from_json(text)["actions"]["stateDelta"]
+        values.update((name, encode_value(delta[name])) for name in names)
+    return list(values.items())
+
+
+def delete(connection: Connection, key: Key, dialect: Dialect) -> None:
+    """Delete a session; of its log, what no fork needs."""
+    head = find(connection, key, dialect, lock=True)
+    if head is not None:
+        connection.execute(f"DELETE FROM flowloom_sessions WHERE {_WHERE}", key)
+        _drop(connection, head.log)
+
+
+def _drop(connection: Connection, log: int | None) -> None:
+    while log is not None:
+        sql = "SELECT max(parent_seq) FROM flowloom_logs WHERE parent = ?"
+        needed: int | None = connection.execute(sql, (log,)).fetchone()[0]
+        connection.execute(
+            "DELETE FROM flowloom_events WHERE place > ? AND place < ?",
+            (log * PLACES + (needed or 0), (log + 1) * PLACES),
+        )
+        if needed is not None:
+            return
+        row = connection.execute("SELECT parent FROM flowloom_logs WHERE log = ?", (log,)).fetchone()
+        for table in ("flowloom_state", "flowloom_base", "flowloom_changes", "flowloom_logs"):
+            connection.execute(f"DELETE FROM {table} WHERE log = ?", (log,))
+        log = row[0] if row is not None else None
+        if log is not None:
+            used = connection.execute("SELECT 1 FROM flowloom_sessions WHERE log = ?", (log,)).fetchone()
+            if used is not None:
+                return

@@ -1,0 +1,262 @@
+"""What the SQL session services share: sessions in a database, and those that were seen lately in memory."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from flowloom.errors import InputValidationError
+from flowloom.events.clock import now
+from flowloom.events.event import Event
+from flowloom.events.ids import new_id
+from flowloom.sessions import sql_log
+from flowloom.sessions.codec import decode_event
+from flowloom.sessions.history import History
+from flowloom.sessions.leases import Key, SessionLease
+from flowloom.sessions.service import (
+    BaseSessionService,
+    GetSessionConfig,
+    ListSessionsResponse,
+    apply_event,
+    missing_events,
+    own_state,
+    without_temp_state,
+)
+from flowloom.sessions.session import Session
+from flowloom.sessions.session_cache import SessionCache
+from flowloom.sessions.sql_leases import SqlLeases
+from flowloom.sessions.sql_log import Appended, EventRow, Head, Loaded, StateRows
+from flowloom.sessions.sql_schema import SESSIONS
+from flowloom.sql import Connection, Database
+
+CACHED_EVENTS = 100_000
+_LATELY = 64  # how far back `append_soon` looks for an event that is there already
+
+
+class SqlSessionService(BaseSessionService):
+    """Sessions in a SQL database. Make a `SqliteSessionService` or a `PostgresSessionService`.
+
+    It serves several event loops and threads at once, and other processes may use the same database. Events of
+    sessions that were seen are kept in memory, up to `cached_events` in all, so that loading one again reads only
+    what is new. Close the service when it is not needed any more.
+    """
+
+    def __init__(self, database: Database, *, cached_events: int = CACHED_EVENTS) -> None:
+        self.database = database
+        """The database, which other stores may share."""
+        self._cache = SessionCache(cached_events)
+        self._lines = SqlLeases(database)
+        self._soon: dict[Key, list[tuple[Appended, Event]]] = {}
+
+    # -- sessions ------------------------------------------------------------------------------------
+
+    async def create_session(
+        self, *, app_name: str, user_id: str, state: dict[str, Any] | None = None, session_id: str | None = None
+    ) -> Session:
+        if not app_name or not user_id:
+            raise InputValidationError("A session needs an app name and a user id; one of them is empty.")
+        key = (app_name, user_id, (session_id or "").strip() or new_id())
+        rows, updated, dialect = StateRows.of(state or {}), now(), self.database.dialect
+        await SESSIONS.ensure(self.database)
+        head, whole = await self.database.write(
+            lambda connection: sql_log.create(connection, key, dialect, updated, rows), lane=key
+        )
+        merged = self._cache.merge(key, head.log, 0, ())
+        return _session(key, [], whole, updated, None if merged is None else merged[1])
+
+    async def get_session(
+        self, *, app_name: str, user_id: str, session_id: str, config: GetSessionConfig | None = None
+    ) -> Session | None:
+        key = (app_name, user_id, session_id)
+        await self._ready(key)
+        if config is not None and (config.num_recent_events is not None or config.after_timestamp is not None):
+            recent, since = config.num_recent_events, config.after_timestamp
+            part = await self.database.read(lambda connection: sql_log.load(connection, key, (0, 0), recent, since))
+            return None if part is None else _session(key, part.events, part.state, part.head.updated, None)
+        while True:
+            seen = self._cache.seen(key)
+            loaded = await self.database.read(lambda connection, seen=seen: sql_log.load(connection, key, seen))
+            if loaded is None:
+                self._cache.forget(key)
+                return None
+            session = self._whole_session(key, loaded)
+            if session is not None:
+                return session
+
+    def _whole_session(self, key: Key, loaded: Loaded) -> Session | None:
+        merged = self._cache.merge(key, loaded.head.log, loaded.after, loaded.events)
+        if merged is None:  # dropped meanwhile
+            return None
+        return _session(key, merged[0], loaded.state, loaded.head.updated, merged[1])
+
+    async def list_sessions(self, *, app_name: str, user_id: str | None = None) -> ListSessionsResponse:
+        await self._ready(None)
+        rows = await self.database.read(lambda connection: sql_log.list_all(connection, app_name, user_id))
+        sessions = [
+            _session((app_name, owner, session_id), [], state, updated, None)
+            for owner, session_id, updated, state in rows
+        ]
+        return ListSessionsResponse.unvalidated({"sessions": sessions})
+
+    async def delete_session(self, *, app_name: str, user_id: str, session_id: str) -> None:
+        key, dialect = (app_name, user_id, session_id), self.database.dialect
+        await self._ready(key)
+        await self.database.write(lambda connection: sql_log.delete(connection, key, dialect), lane=key)
+        self._cache.forget(key)
+
+    async def get_user_state(self, *, app_name: str, user_id: str) -> dict[str, Any]:
+        await self._ready(None)
+        key = (app_name, user_id, "")
+        state = await self.database.read(lambda connection: sql_log.state_of(connection, key, 0))
+        return {name[len("user:") :]: value for name, value in state.items() if name.startswith("user:")}
+
+    async def initial_state(self, *, app_name: str, user_id: str, session_id: str) -> dict[str, Any]:
+        key = (app_name, user_id, session_id)
+        await self._ready(key)
+        return await self.database.read(lambda connection: sql_log.initial_state(connection, key))
+
+    # -- events --------------------------------------------------------------------------------------
+
+    async def append_event(self, session: Session, event: Event) -> Event:
+        if event.partial:
+            return event
+        key, kept = (session.app_name, session.user_id, session.id), without_temp_state(event)
+        row, dialect = EventRow.of(kept), self.database.dialect
+        await SESSIONS.ensure(self.database)
+        earlier = self._soon.pop(key, ())
+        try:
+            done = await self.database.write(lambda connection: sql_log.append(connection, key, dialect, row), lane=key)
+        except BaseException:
+            self._cache.forget(key)  # nobody knows what of it was stored
+            raise
+        self._remember(key, earlier)
+        if done.stored is not None:
+            return self._already_stored(session, event, done)
+        self._cache.append(key, done.log, done.seq, kept)
+        apply_event(session, event, kept)
+        return kept
+
+    async def append_soon(self, session: Session, event: Event) -> Event:
+        if event.partial or any(each.id == event.id for each in session.events[-_LATELY:]):
+            return event
+        key, kept = (session.app_name, session.user_id, session.id), without_temp_state(event)
+        row, dialect, done = EventRow.of(kept), self.database.dialect, Appended()
+        await SESSIONS.ensure(self.database)
+
+        def work(connection: Connection) -> None:
+            found = sql_log.append(connection, key, dialect, row)
+            done.log, done.seq, done.stored = found.log, found.seq, found.stored
+
+        self.database.write_soon(work, lane=key)
+        self._soon.setdefault(key, []).append((done, kept))
+        apply_event(session, event, kept)
+        return kept
+
+    def _already_stored(self, session: Session, event: Event, done: Appended) -> Event:
+        """The stored event; a session at hand that has not heard of it (a lost answer, say) gets it."""
+        assert done.stored is not None
+        stored = decode_event(done.stored)
+        if all(each.id != stored.id for each in session.events) and len(session.events) == done.seq - 1:
+            apply_event(session, event, stored)
+        return stored
+
+    def _remember(self, key: Key, appended: list[tuple[Appended, Event]] | tuple[()]) -> None:
+        for done, event in appended:
+            if done.stored is None:
+                self._cache.append(key, done.log, done.seq, event)
+
+    async def _ready(self, key: Key | None) -> None:
+        """The tables are there, and what was appended soon is, to one session or to all."""
+        await SESSIONS.ensure(self.database)
+        if key is None:
+            if self._soon:
+                await self.flush()
+        elif key in self._soon:
+            earlier = self._soon.pop(key)
+            try:
+                await self.database.flush(lane=key)
+            except BaseException:
+                self._cache.forget(key)
+                raise
+            self._remember(key, earlier)
+
+    async def flush(self) -> None:
+        earlier, self._soon = self._soon, {}
+        try:
+            await self.database.flush()
+        except BaseException:
+            self._cache.clear()
+            raise
+        for key, appended in earlier.items():
+            self._remember(key, appended)
+
+    async def close(self) -> None:
+        self._soon.clear()
+        self._cache.clear()
+        await self.database.close()
+
+    # -- whole logs ----------------------------------------------------------------------------------
+
+    async def fork(
+        self,
+        *,
+        app_name: str,
+        user_id: str,
+        session_id: str,
+        new_session_id: str | None = None,
+        up_to_event_id: str | None = None,
+    ) -> Session:
+        key, dialect = (app_name, user_id, session_id), self.database.dialect
+        new_key = (app_name, user_id, (new_session_id or "").strip() or new_id())
+        await self._ready(key)
+
+        def work(connection: Connection) -> Loaded | None:
+            sql_log.fork(connection, key, dialect, new_key[2], up_to_event_id)
+            return None
+
+        await self.database.write(work, lane=new_key)
+        return await self._whole(*new_key)
+
+    async def import_session(self, session: Session, *, initial_state: Mapping[str, Any] | None = None) -> Session:
+        key, dialect = (session.app_name, session.user_id, session.id), self.database.dialect
+        await self._ready(key)
+        changed = {name for event in session.events for name in event.actions.state_delta}
+        own = own_state(session.state) if initial_state is None else dict(initial_state)
+        if initial_state is None:
+            own = {name: value for name, value in own.items() if name not in changed}
+        state, initial, updated = StateRows.of(session.state), StateRows.of(own), session.last_update_time
+        rows: dict[str, EventRow] = {}
+
+        def work(connection: Connection) -> None:
+            head: Head | None = sql_log.find(connection, key, dialect, lock=True)
+            missing = missing_events(session, [] if head is None else sql_log.event_ids(connection, head))
+            if head is None or missing:
+                fresh = [rows.setdefault(event.id, EventRow.of(without_temp_state(event))) for event in missing]
+                sql_log.import_events(connection, key, dialect, updated, state, initial, fresh)
+
+        await self.database.write(work, lane=key)
+        return await self._whole(*key)
+
+    # -- leases --------------------------------------------------------------------------------------
+
+    async def acquire_lease(
+        self, *, app_name: str, user_id: str, session_id: str, wait: bool, seconds: float = 30.0
+    ) -> SessionLease:
+        await SESSIONS.ensure(self.database)
+        return await self._lines.acquire((app_name, user_id, session_id), wait=wait, seconds=seconds)
+
+
+def _session(key: Key, events: list[Event], state: dict[str, Any], updated: float, history: History | None) -> Session:
+    session = Session.unvalidated(
+        {
+            "id": key[2],
+            "app_name": key[0],
+            "user_id": key[1],
+            "state": state,
+            "events": events,
+            "last_update_time": updated,
+        }
+    )
+    if history is not None:
+        session.share_history(history)
+    return session

@@ -1,0 +1,6 @@
+"""SQL databases: works that run in threads of their own, in transactions, on SQLite or PostgreSQL."""
+
+from flowloom.sql.database import Connection, Cursor, Database, Dialect
+from flowloom.sql.migrations import Schema
+
+__all__ = ["Connection", "Cursor", "Database", "Dialect", "Schema"]

@@ -1,0 +1,343 @@
+"""`SqliteDatabase`: one file, one thread that writes, a few that read.
+
+Other processes may use the file at the same time. The writer takes whatever waits into one transaction, so that many
+writers share one sync of the disk.
+"""
+
+from __future__ import annotations
+
+import atexit
+import os
+import queue
+import random
+import sqlite3
+import threading
+import time
+import weakref
+from collections.abc import Callable, Hashable, Sequence
+from pathlib import Path
+from typing import Any, TypeVar
+
+from flowloom.errors import FlowloomError, StorageError
+from flowloom.sql.database import ALL_LANES, Database, Job, Work, capitalized, earlier_failure, reply
+
+T = TypeVar("T")
+AnyJob = Job[Any]
+
+MAX_READERS = 4
+MAX_BATCH = 500
+SOON = 0.01
+"""How long a `write_soon` waits for company, in seconds."""
+LOCK_TIMEOUT = 60.0
+"""How long to wait for other processes that write, in seconds."""
+_BUSY, _LOCKED = 5, 6  # SQLite's result codes
+
+
+class SqliteDatabase(Database):
+    """A SQLite file in WAL mode; `:memory:` for one that lives as long as this object.
+
+    `path`: the file, made when it does not exist; its directory has to be there.
+    """
+
+    dialect = "sqlite"
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        text = os.fspath(path)
+        super().__init__("the SQLite database in memory" if text == ":memory:" else f"the SQLite database `{text}`")
+        self.path = text
+        self._core = _Core(text, self.name)
+        weakref.finalize(self, self._core.stop).atexit = False
+
+    async def read(self, work: Work[T]) -> T:
+        job = Job(work, False, None, awaited=True)
+        self._core.submit_read(job)
+        return await job.wait()
+
+    async def write(self, work: Work[T], *, durable: bool = True, lane: Hashable = None) -> T:
+        job = Job(work, durable, lane, awaited=True)
+        self._core.submit_write(job)
+        return await job.wait()
+
+    def write_soon(self, work: Work[object], *, durable: bool = True, lane: Hashable = None) -> None:
+        self._core.submit_write(Job(work, durable, lane, awaited=False))
+
+    async def flush(self, *, lane: Hashable = ALL_LANES) -> None:
+        if self._core.started:
+            job: Job[None] = Job(None, True, lane, awaited=True)
+            self._core.submit_write(job)
+            await job.wait()
+
+    async def close(self) -> None:
+        if self._core.started and not self._core.closed:
+            job: Job[None] = Job(None, True, ALL_LANES, awaited=True)
+            self._core.submit_write(job)
+            self._core.stop()
+            try:
+                await job.wait()
+            finally:
+                self._core.join()
+        self._core.closed = True
+
+
+class _Core:
+    """Queues, threads and connections. It does not know its database, so that one that is dropped can end it."""
+
+    def __init__(self, path: str, name: str) -> None:
+        self.path = path
+        self.name = name
+        self.started = False
+        self.closed = False
+        self._lock = threading.RLock()  # garbage collection may call `stop` anywhere
+        self._writes: queue.SimpleQueue[AnyJob | None] = queue.SimpleQueue()
+        self._reads: queue.SimpleQueue[AnyJob | None] = queue.SimpleQueue()
+        self._writer: threading.Thread | None = None
+        self._readers: list[threading.Thread] = []
+        self._reading = 0
+        self._failures: dict[Hashable, BaseException] = {}  # of works that nobody waited for, by lane
+        self._sync = "FULL"
+
+    # -- from any thread ---------------------------------------------------------------------------
+
+    def submit_write(self, job: AnyJob) -> None:
+        with self._lock:
+            self._check_open()
+            if self._writer is None:
+                self._writer = self._start(self._write_all, "writer")
+            self._writes.put(job)
+
+    def submit_read(self, job: AnyJob) -> None:
+        if self.path == ":memory:":  # only its own connection sees it
+            return self.submit_write(job)
+        with self._lock:
+            self._check_open()
+            self._reading += 1
+            if self._reading > len(self._readers) < MAX_READERS:
+                self._readers.append(self._start(self._read_all, "reader"))
+            self._reads.put(job)
+        return None
+
+    def stop(self) -> None:
+        """Have the threads end when they have done what waits."""
+        with self._lock:
+            if self.closed:
+                return
+            self.closed = True
+            for _ in self._readers:
+                self._reads.put(None)
+            self._writes.put(None)
+
+    def join(self) -> None:
+        """Wait for the threads to end."""
+        for thread in (*self._readers, *([self._writer] if self._writer else [])):
+            if thread is not threading.current_thread():
+                thread.join()
+        _CORES.discard(self)
+
+    def _check_open(self) -> None:
+        if self.closed:
+            raise StorageError(f"{capitalized(self.name)} was closed. Make a new service to use it again.")
+
+    def _start(self, run: Callable[[], None], what: str) -> threading.Thread:
+        # daemons: a program that forgot to close may end, after `_finish_all`
+        thread = threading.Thread(target=run, name=f"flowloom-sqlite-{what}", daemon=True)
+        self.started = True
+        _CORES.add(self)
+        thread.start()
+        return thread
+
+    # -- the writer's thread -----------------------------------------------------------------------
+
+    def _write_all(self) -> None:
+        connection: sqlite3.Connection | None = None
+        going = True
+        while going:
+            jobs, going = self._next_batch()
+            if jobs:
+                try:
+                    connection = connection or self._open()
+                    self._write(connection, jobs)
+                except BaseException as error:
+                    self._fail(jobs, error)
+                reply(jobs)
+            del jobs
+        for reader in self._readers:  # the last connection to close tidies up the files
+            reader.join()
+        if connection is not None:
+            connection.close()
+
+    def _next_batch(self) -> tuple[list[AnyJob], bool]:
+        """What waits, up to the first end of the queue. A batch that nobody awaits gives others time to join it."""
+        jobs: list[AnyJob] = []
+        deadline = awaited = 0.0
+        while len(jobs) < MAX_BATCH:
+            try:
+                if not jobs:
+                    job = self._writes.get()
+                elif awaited:
+                    job = self._writes.get_nowait()
+                else:
+                    deadline = deadline or time.monotonic() + SOON
+                    job = self._writes.get(timeout=max(0.0, deadline - time.monotonic()))
+            except queue.Empty:
+                break
+            if job is None:
+                return jobs, False
+            jobs.append(job)
+            awaited = awaited or job.future is not None
+        return jobs, True
+
+    def _write(self, connection: sqlite3.Connection, jobs: list[AnyJob]) -> None:
+        idle = all(job.work is None for job in jobs)
+        if not idle:
+            sync = "FULL" if any(job.durable for job in jobs) else "NORMAL"
+            if sync != self._sync:
+                connection.execute(f"PRAGMA synchronous={sync}")
+                self._sync = sync
+        for savepoints in (False, True):  # with a savepoint each only if one of them fails
+            failures = self._failures.copy()
+            if not idle:
+                self._begin(connection)
+            try:
+                if self._run(connection, jobs, failures, savepoints):
+                    if not idle:
+                        connection.execute("COMMIT")
+                    self._failures = failures
+                    return
+            finally:
+                if connection.in_transaction:
+                    connection.execute("ROLLBACK")
+
+    def _begin(self, connection: sqlite3.Connection) -> None:
+        self._persist(lambda: connection.execute("BEGIN IMMEDIATE"))
+
+    def _persist(self, step: Callable[[], T]) -> T:
+        """Do `step`, again and again while another process is in the way."""
+        started, pause = time.monotonic(), 0.0005
+        while True:
+            try:
+                return step()
+            except sqlite3.OperationalError as error:
+                waited = time.monotonic() - started
+                if not _is_busy(error) or waited > LOCK_TIMEOUT:
+                    raise
+            time.sleep(pause * (0.5 + random.random()))
+            pause = min(pause * 1.5, 0.02)
+
+    def _run(
+        self, connection: sqlite3.Connection, jobs: list[AnyJob], failures: dict[Hashable, BaseException], safe: bool
+    ) -> bool:
+        """Do the works of a batch. False if one failed and there was no savepoint to go back to."""
+        for job in jobs:
+            job.error = earlier_failure(job, failures)
+            if job.work is None or job.error is not None or job.lane in failures:
+                continue
+            if safe:
+                connection.execute("SAVEPOINT job")
+            try:
+                job.result = job.work(connection)
+            except Exception as error:
+                if safe:
+                    connection.execute("ROLLBACK TO job")
+                elif len(jobs) > 1:
+                    return False
+                else:
+                    connection.execute("ROLLBACK")
+                    connection.execute("BEGIN")
+                job.error = self._translated(error)
+                if job.future is None:
+                    failures[job.lane] = job.error
+            if safe:
+                connection.execute("RELEASE job")
+        return True
+
+    def _fail(self, jobs: list[AnyJob], error: BaseException) -> None:
+        for job in jobs:
+            job.error = self._translated(error)
+            if job.future is None:
+                self._failures.setdefault(job.lane, job.error)
+
+    # -- the readers' threads ----------------------------------------------------------------------
+
+    def _read_all(self) -> None:
+        connection: sqlite3.Connection | None = None
+        while (job := self._reads.get()) is not None:
+            try:
+                connection = connection or self._open_reader()
+                job.result = self._persist(lambda job=job, connection=connection: _read(connection, job.work))
+            except BaseException as error:
+                job.error = self._translated(error)
+            with self._lock:
+                self._reading -= 1
+            reply((job,))
+            del job
+        if connection is not None:
+            connection.close()
+
+    # -- connections -------------------------------------------------------------------------------
+
+    def _open(self) -> sqlite3.Connection:
+        if self.path != ":memory:" and not Path(self.path).parent.is_dir():
+            raise StorageError(f"There is no directory for {self.name}. Make `{Path(self.path).parent}` first.")
+        connection = sqlite3.connect(self.path, timeout=0, isolation_level=None, check_same_thread=False)
+        try:
+            self._persist(lambda: connection.execute("PRAGMA journal_mode=WAL").fetchall())
+            connection.execute(f"PRAGMA synchronous={self._sync}")
+        except BaseException:
+            connection.close()
+            raise
+        return connection
+
+    def _open_reader(self) -> sqlite3.Connection:
+        connection = sqlite3.connect(self.path, timeout=5, isolation_level=None, check_same_thread=False)
+        connection.execute("PRAGMA query_only=ON")
+        return connection
+
+    def _translated(self, error: BaseException) -> BaseException:
+        if not isinstance(error, sqlite3.Error) or isinstance(error, FlowloomError):
+            return error
+        translated = StorageError(f"{capitalized(self.name)} cannot be used: {error}. {_remedy(error)}")
+        translated.__cause__ = error
+        return translated
+
+
+def _read(connection: sqlite3.Connection, work: Work[T] | None) -> T:
+    assert work is not None
+    connection.execute("BEGIN")
+    try:
+        return work(connection)
+    finally:
+        connection.execute("ROLLBACK")
+
+
+def _is_busy(error: sqlite3.Error) -> bool:
+    return getattr(error, "sqlite_errorcode", 0) & 0xFF in (_BUSY, _LOCKED)
+
+
+def _remedy(error: sqlite3.Error) -> str:
+    code = getattr(error, "sqlite_errorcode", 0) & 0xFF
+    if code in (_BUSY, _LOCKED):
+        return f"Another program has locked it for more than {LOCK_TIMEOUT:g} seconds: end it, or use another file."
+    return _REMEDIES.get(code, "Look whether the file is whole and this process may write it.")
+
+
+_REMEDIES = {
+    8: "This process may not write the file or its directory: change its permissions, or use another file.",
+    10: "The disk failed: look at its state and at the space left.",
+    11: "The file is damaged: restore it from a backup, or recover it with `sqlite3 FILE .recover`.",
+    13: "The disk is full: make room.",
+    14: "The file could not be opened: look at its path and permissions.",
+    26: "The file is something else: use another path.",
+}
+
+
+_CORES: weakref.WeakSet[_Core] = weakref.WeakSet()
+
+
+@atexit.register
+def _finish_all() -> None:
+    """What was asked for is written before the program ends, although nobody closed the database."""
+    cores: Sequence[_Core] = list(_CORES)
+    for core in cores:
+        core.stop()
+    for core in cores:
+        core.join()

@@ -1,0 +1,95 @@
+"""Asking a person for free-form input: from within a tool, and as a tool of the model's (spec §18.10)."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from google.genai import types
+
+from flowloom.context import InvocationContext
+from flowloom.context.context import INPUT_CALL
+from flowloom.events.actions import InputRequest
+from flowloom.events.event import Event
+from flowloom.events.ids import INPUT_ID_PREFIX
+from flowloom.events.parts import call_part, content_of
+from flowloom.tools.base_tool import BaseTool
+
+
+def input_event(ctx: InvocationContext, call_parts: Sequence[types.Part], results: Event) -> Event | None:
+    """What tools ask a person for, one call for each call that asked, in call order; None if none asked."""
+    requested = results.actions.requested_inputs
+    if not requested:
+        return None
+    calls = [part.function_call for part in call_parts if part.function_call is not None]
+    asked = [(call, requested[call.id]) for call in calls if call.id in requested]
+    return request_of(ctx, asked) if asked else None
+
+
+def request_of(ctx: InvocationContext, asked: Sequence[tuple[types.FunctionCall, InputRequest]]) -> Event:
+    """The event by which calls ask for input."""
+    parts: list[types.Part] = []
+    ids: list[str] = []
+    for call, request in asked:
+        ids.append(INPUT_ID_PREFIX + ctx.effects.new_id(ctx))
+        args = {
+            "interruptId": ids[-1],
+            "message": request.message,
+            "payload": request.payload,
+            "response_schema": request.response_schema,
+            "originalFunctionCall": call.model_dump(mode="json", by_alias=True, exclude_none=True),
+        }
+        parts.append(call_part(ids[-1], INPUT_CALL, args))
+    return ctx.new_event({"content": content_of("model", parts), "long_running_tool_ids": ids})
+
+
+def input_of(response: Mapping[str, Any] | None) -> Any:
+    """The input in a function response: what stands under `result`, `response` or `payload`, or all of it.
+
+    A text under `response` is read as JSON if it is.
+    """
+    if not response:
+        return None
+    if len(response) == 1:
+        name, value = next(iter(response.items()))
+        if name == "response" and isinstance(value, str):
+            try:
+                return json.loads(value)
+            except ValueError:
+                return value
+        if name in ("result", "response", "payload"):
+            return value
+    return dict(response)
+
+
+class RequestInputTool(BaseTool):
+    """Lets a model ask the user a question, and wait for the answer."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            name=INPUT_CALL,
+            description="Ask the user a question and wait for the answer. Use it when you cannot go on without knowing "
+            "something.",
+            is_long_running=True,
+        )
+
+    def _get_declaration(self) -> types.FunctionDeclaration:
+        return types.FunctionDeclaration(
+            name=self.name,
+            description=self.description,
+            parameters_json_schema={
+                "type": "object",
+                "properties": {
+                    "message": {"type": "string", "description": "The question."},
+                    "response_schema": {"type": "object", "description": "A JSON schema that the answer has to fit."},
+                },
+                "required": ["message"],
+            },
+        )
+
+    async def run_async(self, *, args: dict[str, Any], tool_context: object) -> None:
+        """Nothing: the user's function response is the answer."""
+
+
+request_input = RequestInputTool()

@@ -1,0 +1,124 @@
+"""Summaries in the middle of a run."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from google.genai import types
+from kit import Chat, context, declared_names, model, requests_of, text
+
+from compaction.logs import Tally, shown_words, turns, words
+from flowloom import Event, EventsCompactionConfig, LlmAgent, LlmRequest, LlmResponse
+from flowloom.flow import Flow
+from flowloom.processors import REQUEST_PROCESSORS
+from flowloom.processors.compaction import Compaction
+from flowloom.testing import call
+
+
+def look(at: int) -> str:
+    """Look."""
+    return f"seen {at}"
+
+
+def compacting(*answers: Any, config: EventsCompactionConfig, **fields: Any) -> LlmAgent:
+    flow = Flow(REQUEST_PROCESSORS).with_processor(Compaction(config), before="contents")
+    return LlmAgent(name="root", model=model(*answers), tools=[look], flow=flow, **fields)
+
+
+def counted(part: types.Part, tokens: int) -> LlmResponse:
+    usage = types.GenerateContentResponseUsageMetadata(prompt_token_count=tokens)
+    return LlmResponse(content=types.Content(role="model", parts=[part]), usage_metadata=usage)
+
+
+def shown(request: LlmRequest) -> list[str]:
+    kinds = {"call": "?", "result": "!"}
+    found: list[str] = []
+    for content in request.contents:
+        for part in content.parts or ():
+            if part.function_call is not None:
+                found.append(f"{(part.function_call.args or {})['at']}{kinds['call']}")
+            elif part.function_response is not None:
+                found.append(f"{(part.function_response.response or {})['result']}{kinds['result']}")
+            else:
+                found.append(part.text or "")
+    return found
+
+
+async def test_the_prompt_is_made_shorter_when_it_gets_too_long() -> None:
+    tally = Tally()
+    config = EventsCompactionConfig(summarizer=tally, token_threshold=100, event_retention_size=2)
+    answers = [counted(call("look", at=1), 10), counted(call("look", at=2), 100), text("done")]
+    agent = compacting(*answers, config=config)
+    chat = Chat(agent)
+    events = await chat.say("go")
+    assert [each.actions.compaction is not None for each in events] == [False, False, False, False, True, False]
+    assert len(tally.asked) == 1
+    last = shown(requests_of(agent)[-1])
+    assert last[0] == "go"
+    assert last[1].startswith("<adk-")
+    assert last[2:] == ["2?", "seen 2!"]
+    assert [each.id for each in await chat.stored()][-6:] == [each.id for each in events]
+
+
+async def test_earlier_turns_go_first_and_the_latest_input_stays() -> None:
+    tally = Tally()
+    config = EventsCompactionConfig(summarizer=tally, event_threshold=5, event_retention_size=0)
+    agent = compacting("one", "two", "three", config=config)
+    chat = Chat(agent)
+    for message in ("first", "second", "third"):
+        await chat.say(message)
+    assert [words(events) for events in tally.asked] == [["first", "one", "second", "two"]]
+    assert shown(requests_of(agent)[-1]) == ["<first one second two>", "third"]
+
+
+async def test_a_failed_summary_lets_the_run_go_on_and_is_not_tried_again() -> None:
+    class Broken(Tally):
+        async def maybe_summarize_events(self, *, events: list[Event]) -> Event | None:
+            self.asked.append(events)
+            raise RuntimeError("no")
+
+    broken = Broken()
+    config = EventsCompactionConfig(summarizer=broken, event_threshold=1, event_retention_size=0)
+    agent = compacting("one", call("look", at=1), call("look", at=2), "two", config=config)
+    chat = Chat(agent)
+    await chat.say("first")
+    events = await chat.say("second")
+    assert events[-1].text == "two"
+    assert len(broken.asked) == 1
+
+
+async def test_the_agents_own_model_writes_the_summary_if_nobody_else_is_named() -> None:
+    config = EventsCompactionConfig(event_threshold=3, event_retention_size=0)
+    agent = compacting("a long answer", "in short", "two", config=config)
+    chat = Chat(agent)
+    await chat.say("first")
+    await chat.say("second")
+    assert shown(requests_of(agent)[-1]) == ["in short", "second"]
+    assert declared_names(requests_of(agent)[1]) == []
+
+
+async def test_an_agent_that_sees_its_turn_only_has_only_that_summarised() -> None:
+    tally = Tally()
+    config = EventsCompactionConfig(summarizer=tally, event_threshold=4, event_retention_size=0)
+    agent = compacting("one", call("look", at=1), "two", config=config, include_contents="none")
+    chat = Chat(agent)
+    await chat.say("first")
+    await chat.say("second")
+    last = shown(requests_of(agent)[-1])
+    assert [last[0], last[1][:5], len(last)] == ["second", "<adk-", 2]
+    assert len(tally.asked) == 1
+
+
+async def test_nothing_to_do_costs_no_await() -> None:
+    config = EventsCompactionConfig(summarizer=Tally(), token_threshold=1000, event_retention_size=2)
+    agent = compacting(config=config)
+    assert Compaction(config)(context(agent, *turns(2)), LlmRequest.empty("m")) is None
+
+
+async def test_explaining_a_request_summarises_nothing() -> None:
+    tally = Tally()
+    config = EventsCompactionConfig(summarizer=tally, event_threshold=1, event_retention_size=0)
+    agent = compacting(config=config)
+    assembly = await agent.flow.assemble(context(agent, *turns(2)))
+    assert shown_words(assembly.request.contents) == ["u0", "a0", "u1", "a1"]
+    assert tally.asked == []
