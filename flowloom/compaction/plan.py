@@ -201,7 +201,6 @@ class _Links:
         self.open_calls = {call.id for call in calls if call.waits}
         self._fixed = {index for index, entry in enumerate(entries) if (entry.event.custom_metadata or {}).get(PINNED)}
         self._fixed.update(index for call in calls if call.waits for index in call.members)
-        self._spread()
 
     def _read(self, index: int, event: Event, calls: list[_Call], latest: dict[str, _Call]) -> None:
         actions = event.actions
@@ -220,16 +219,6 @@ class _Links:
                 self._calls_of.setdefault(index, []).append(call)
                 is_result = event.author == "user" or not call.is_long_running
                 call.waits = response.id in asked or (call.waits and not is_result)
-
-    def _spread(self) -> None:
-        """What belongs to something that stays as it is stays as it is, too."""
-        todo = list(self._fixed)
-        while todo:
-            for call in self._calls_of.get(todo.pop(), ()):
-                for index in call.members:
-                    if index not in self._fixed:
-                        self._fixed.add(index)
-                        todo.append(index)
 
     def runs(self, wanted: list[int], branch: list[int], input_at: int | None, asker: Asker | None) -> list[list[int]]:
         """The longest runs of neighbours among `wanted`, the first entries of a branch, that can be summarised."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from google.genai import types
 
@@ -19,6 +19,9 @@ from flowloom.sessions.state import State
 
 INPUT_CALL = "adk_request_input"
 """The call by which a person is asked for input."""
+
+if TYPE_CHECKING:
+    from flowloom.auth import AuthConfig, AuthCredential
 
 
 class ReadonlyContext:
@@ -249,6 +252,48 @@ class Context(ReadonlyContext):
         }
         self._actions.skip_summarization = True
         raise InputRequiredError(f"The call waits for a person's answer to: {message}")
+
+    # -- credentials ------------------------------------------------------------------------------
+
+    def request_credential(self, auth_config: AuthConfig) -> None:
+        """Ask the user for a credential; the run pauses after this step, and then the tool runs again.
+
+        The answer is there for `load_credential` then. Raises `ContextError` outside a tool, or if the authorization
+        server's addresses are still to be found out, which `load_credential` does.
+        """
+        if not self.function_call_id:
+            raise ContextError("Only a tool can ask for a credential: this context has no function call id.")
+        ctx = self._invocation_context
+        asked = auth_config.access.request(ctx.credential_service, ctx.effects.new_id(ctx))
+        self._actions.requested_auth_configs[self.function_call_id] = asked.to_wire()
+
+    async def load_credential(self, auth_config: AuthConfig) -> AuthCredential | None:
+        """The credential that `auth_config` describes, ready for use; None if the user has to be asked.
+
+        It is what the user has just given (a code is exchanged for tokens), or what the credential service keeps
+        (refreshed if it has expired). Raises `CredentialError` if the user refused, or the exchange failed.
+        """
+        ctx = self._invocation_context
+        return await auth_config.access.credential(ctx.run.keyring, self, ctx.credential_service, self.function_call_id)
+
+    async def save_credential(self, auth_config: AuthConfig) -> None:
+        """Keep the `exchanged_auth_credential` of `auth_config` for the user.
+
+        Raises `ContextError` without a credential service.
+        """
+        service = self._invocation_context.credential_service
+        if service is None:
+            raise ContextError("Cannot save a credential: the runner was given no credential service.")
+        await service.save_credential(auth_config, self)
+
+    def get_auth_response(self, auth_config: AuthConfig) -> AuthCredential | None:
+        """What the user gave in this run, for functions that cannot await; None if nothing.
+
+        A code is exchanged while the caller waits: use `load_credential` where you can. Raises `CredentialError` if the
+        user refused, or the exchange failed.
+        """
+        ctx = self._invocation_context
+        return auth_config.access.response(ctx.run.keyring, ctx.credential_service, self.function_call_id)
 
 
 CallbackContext = Context

@@ -53,15 +53,20 @@ class Progress:
         first = self.events[max(self._message, 0)]
         return next(index for index, event in enumerate(events) if event is first)
 
-    def since_message(self) -> list[Event]:
-        """What came after the latest message of the user."""
-        return self.events[self._message + 1 :]
+    def since_message(self) -> Iterator[tuple[int, Event]]:
+        """What came after the latest message of the user, with its place in the log."""
+        for index in range(self._message + 1, len(self.events)):
+            yield index, self.events[index]
 
-    def own(self, ctx: InvocationContext) -> tuple[list[Event], list[Event]]:
-        """The events of `ctx.agent` at its place in the run: before the latest message of the user, and after it."""
+    def own(self, ctx: InvocationContext, start: int = 0) -> tuple[list[Event], list[Event]]:
+        """The events of `ctx.agent` at its place in the run: before the latest message of the user, and after it.
+
+        `start` is where in the log its turn has begun.
+        """
         before: list[Event] = []
         after: list[Event] = []
-        for index, event in enumerate(self.events):
+        for index in range(start, len(self.events)):
+            event = self.events[index]
             if event.author == ctx.agent.name and at_place(event, ctx) and not tells_of_end(event):
                 (before if index <= self._message else after).append(event)
         return before, after

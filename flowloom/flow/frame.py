@@ -188,9 +188,12 @@ class Frame:
             self.ctx.callbacks = self.flow.callbacks
             self.delegated.extend(unresolved_tasks(self.ctx))
 
-    def take_up(self, progress: Progress) -> None:
-        """Stand where the log of the invocation leaves this turn (decision 28); a turn that it does not know is new."""
-        before, after = progress.own(self.ctx)
+    def take_up(self, progress: Progress, start: int) -> None:
+        """Stand where the log of the invocation leaves this turn, which begins at `start` (decision 28).
+
+        A turn that it does not know is new.
+        """
+        before, after = progress.own(self.ctx, start)
         own = [*before, *after]
         waiting = [c for e in own for c in e.get_function_calls() if c.id in self.ctx.run.waiting_calls]
         for event in own:
@@ -207,10 +210,11 @@ class Frame:
         self.last = own[-1]
         said = [event for event in own if event.content is not None or event.error_code]
         suspended = any(self.ctx.run.waiting_calls[call.id or ""].suspended for call in waiting)
-        if suspended or (said and said[-1].is_final_response() and not _owes_more(said[-1])):
+        over = own[-1].actions.end_of_agent
+        if over or suspended or (said and said[-1].is_final_response() and not _owes_more(said[-1])):
             self.finished = True
             self.paused = bool(waiting)
-            self.silent = self.paused or not progress.interrupted or any(e.actions.end_of_agent for e in own)
+            self.silent = bool(over) or self.paused or not progress.interrupted
         else:
             self.enter_flow()
 

@@ -1,4 +1,4 @@
-"""Taking up a turn where an earlier run of its invocation left it: the stack of agents, as the log tells (decision 28)."""
+"""Taking up a turn where an earlier run of its invocation left it (decision 28)."""
 
 from __future__ import annotations
 
@@ -24,21 +24,23 @@ def frames_of(ctx: InvocationContext, flow: Flow | None = None, task: types.Func
     progress = ctx.run.progress
     if not ctx.taken_up or progress is None:
         return stack
+    begun = [0]  # where in the log each turn has begun
     if progress.interrupted:
-        for event in progress.since_message():
+        for index, event in progress.since_message():
             if event.author == "user" or not at_place(event, ctx):
                 continue
-            depth = next((i for i, frame in enumerate(stack) if frame.agent.name == event.author), None)
+            depth = next((i for i in reversed(range(len(stack))) if stack[i].agent.name == event.author), None)
             if depth is None:
                 continue
-            del stack[depth + 1 :]
+            del stack[depth + 1 :], begun[depth + 1 :]
             target = event.actions.transfer_to_agent
             if target is not None:
                 place = stack[-1].target(target)
                 place.taken_up = True
                 stack.append(Frame(place))
-    for frame in stack:
-        frame.take_up(progress)
+                begun.append(index + 1)
+    for frame, start in zip(stack, begun, strict=True):
+        frame.take_up(progress, start)
     for frame in stack[:-1]:  # those that handed over wait for the ones above them
         frame.begun, frame.finished, frame.silent = True, False, False
     return stack

@@ -64,11 +64,13 @@ class _Beginning:
 
     @property
     def stable(self) -> int:
-        """How many contents will stand there in the next request: those before the latest of the user."""
+        """How many contents will stand there in the next request: those before the latest of the user, who always
+        has the last word.
+        """
         count = len(self.contents)
         while count and self.contents[count - 1].get("role") == "user":
             count -= 1
-        return min(count, self.most)
+        return count
 
     def fingerprint(self, count: int) -> str:
         """The fingerprint of all that is fixed, and the first contents."""

@@ -14,7 +14,8 @@ from flowloom.events.actions import ToolConfirmation
 from flowloom.events.event import Event
 from flowloom.events.parts import content_of, text_part
 from flowloom.models.request import LlmRequest
-from flowloom.processors.agent_transfer import transfer_problem
+from flowloom.processors.agent_transfer import agent_transfer, transfer_problem
+from flowloom.processors.output_schema import output_schema
 from flowloom.processors.unfinished import Unfinished, made_again, unfinished_calls
 from flowloom.tools.calls import run_calls
 from flowloom.tools.confirmation import follow_ups
@@ -96,6 +97,11 @@ async def _run(
             call_id, call.name or "", ctx.agent.name, ctx.branch, ctx.isolation_scope
         )
     tools = {tool.name: tool for tool in ctx.tools or ()}
+    if any(call.name not in tools for call in calls):  # the tools of the flow itself are declared further down only
+        request = LlmRequest.empty(None)
+        output_schema(ctx, request)
+        agent_transfer(ctx, request)
+        tools = {**request.tools_dict, **tools}
     results = await run_calls(ctx, calls, tools, decisions, transfer_problem)
     if results.event is not None:
         yield _with_changes(results.event, calls, decisions)

@@ -10,6 +10,7 @@ from google.genai import types
 from flowloom.context import InvocationContext
 from flowloom.context.progress import at_place, tells_of_end
 from flowloom.context.protocols import RunnableTool
+from flowloom.events.actions import EventActions
 from flowloom.events.event import Event
 from flowloom.events.parts import content_of, response_part
 from flowloom.sessions.history import is_hidden
@@ -17,7 +18,7 @@ from flowloom.tools.confirmation import follow_ups
 from flowloom.tools.delegation import DelegateTool
 
 REPEATED = "repeated_calls"
-"""The key of an event's `custom_metadata` that names calls which are about to be made a second time."""
+"""The key of an event's `agent_state` that names calls which are about to be made a second time."""
 
 _TWICE = (
     "This call was interrupted twice. Whether it took effect is not known, and it is not made again: find out, or ask."
@@ -66,13 +67,13 @@ def made_again(ctx: InvocationContext, calls: Sequence[types.FunctionCall], own:
     `own` are the agent's events.
     """
     tools = {tool.name: tool for tool in ctx.tools or ()}
-    repeated = {call for event in own for call in (event.custom_metadata or {}).get(REPEATED, ())}
+    repeated = {call for event in own for call in (event.actions.agent_state or {}).get(REPEATED, ())}
     once_only = [c for c in calls if (tool := tools.get(c.name or "")) is not None and not tool.idempotent]
     given_up = [call for call in once_only if call.id in repeated]
     result = Unfinished(calls=[call for call in calls if call not in given_up])
     marked = [call.id for call in once_only if call not in given_up]
     if marked:
-        result.events.append(ctx.new_event({"custom_metadata": {REPEATED: marked}}))
+        result.events.append(ctx.new_event({"actions": EventActions.unvalidated({"agent_state": {REPEATED: marked}})}))
     if given_up:
         parts = [response_part(call.id, call.name, {"error": _TWICE}) for call in given_up]
         result.events.append(ctx.new_event({"content": content_of("user", parts)}))

@@ -80,6 +80,15 @@ class SessionCache:
                 found.events.append(event)
                 self._grow(1)
 
+    def share(self, key: Key, log: int, new_key: Key, new_log: int, upto: int) -> None:
+        """A fork begins with the events of another session, up to and with seq `upto`."""
+        with self._lock:
+            found = self._seen.get(key)
+            if found is not None and found.log == log and len(found.events) >= upto:
+                self._forget(new_key)
+                self._seen[new_key] = _Seen(new_log, found.events[:upto])
+                self._grow(upto)
+
     def forget(self, key: Key) -> None:
         """Drop what was seen of a session."""
         with self._lock:

@@ -94,14 +94,20 @@ class _Hold:
         self.seconds = seconds
         self._renew = renew
         self._loop = asyncio.get_running_loop()
-        self._timer = self._loop.call_later(seconds / 3, _tick, weakref.ref(self))
+        self._timer = self._next_tick()
 
     def tick(self) -> None:
+        """Renew, now and later again."""
         self._renew()
         self.place.expires = time.monotonic() + self.seconds
-        self._timer = self._loop.call_later(self.seconds / 3, _tick, weakref.ref(self))
+        self._timer = self._next_tick()
+
+    def _next_tick(self) -> asyncio.TimerHandle:
+        held: weakref.ref[_Hold] = weakref.ref(self)
+        return self._loop.call_later(self.seconds / 3, _tick, held)
 
     def end(self) -> None:
+        """Renew no more."""
         with contextlib.suppress(RuntimeError):
             self._loop.call_soon_threadsafe(self._timer.cancel)
 

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import pydantic_core
 
 from flowloom.events.event import Event
-from flowloom.sessions.codec import decode_event, decode_value, encode_event, encode_value
+from flowloom.sessions.codec import decode_events, decode_value, encode_event, encode_value
 from flowloom.sessions.leases import Key
 from flowloom.sessions.service import already_exists, no_such_event, session_not_found
 from flowloom.sessions.sql_schema import PLACES
@@ -180,7 +180,7 @@ def _events(connection: Connection, stretch: Segment, after: int, since: float |
             "ORDER BY place"
         )
         rows = connection.execute(sql, (stretch.log, since, first, last)).fetchall()
-    return [decode_event(text) for (text,) in rows]
+    return decode_events(rows)
 
 
 def state_of(connection: Connection, key: Key, log: int) -> dict[str, Any]:
@@ -357,8 +357,11 @@ def _base(connection: Connection, log: int) -> list[tuple[str, str]]:
     return connection.execute("SELECT key, value FROM flowloom_base WHERE log = ?", (log,)).fetchall()
 
 
-def fork(connection: Connection, key: Key, dialect: Dialect, new_id: str, event_id: str | None) -> None:
-    """Create a session that shares the log of another up to an event. Work does not depend on the log's length."""
+def fork(connection: Connection, key: Key, dialect: Dialect, new_id: str, event_id: str | None) -> tuple[Head, Head]:
+    """Create a session that shares the log of another up to an event. Work does not depend on the log's length.
+
+    Returns the rows of the old one and the new one.
+    """
     source = found(connection, key, dialect)
     stretches = segments(connection, source)
     seq: int | None = source.last_seq
@@ -379,6 +382,7 @@ def fork(connection: Connection, key: Key, dialect: Dialect, new_id: str, event_
     head = _add_session(connection, (*key[:2], new_id), dialect, Head(0, seq, updated, None), parent)
     _write_own(connection, head.log, "base", own)
     _write_own(connection, head.log, "state", own)
+    return source, head
 
 
 def _state_at(connection: Connection, log: int, seq: int) -> list[tuple[str, str]]:

@@ -210,11 +210,10 @@ class SqlSessionService(BaseSessionService):
         new_key = (app_name, user_id, (new_session_id or "").strip() or new_id())
         await self._ready(key)
 
-        def work(connection: Connection) -> Loaded | None:
-            sql_log.fork(connection, key, dialect, new_key[2], up_to_event_id)
-            return None
-
-        await self.database.write(work, lane=new_key)
+        source, head = await self.database.write(
+            lambda connection: sql_log.fork(connection, key, dialect, new_key[2], up_to_event_id), lane=new_key
+        )
+        self._cache.share(key, source.log, new_key, head.log, head.last_seq)
         return await self._whole(*new_key)
 
     async def import_session(self, session: Session, *, initial_state: Mapping[str, Any] | None = None) -> Session:

@@ -9,20 +9,25 @@ from collections.abc import Sequence
 from google.genai import types
 
 from flowloom.context import InvocationContext
+from flowloom.events.actions import EventActions
 from flowloom.events.event import Event
 from flowloom.events.ids import CLIENT_CALL_PREFIX
 from flowloom.events.parts import call_part, content_of, text_part
+from flowloom.tools.credential_request import credential_event
 from flowloom.tools.input_request import input_event
 from flowloom.tools.output import SET_MODEL_RESPONSE
 
 CONFIRMATION_CALL = "adk_request_confirmation"
 PENDING = "pending_calls"
-"""The key of a request's `custom_metadata` that holds, by request id, the owner and the hash of the call it is about."""
+"""The key of a request's `agent_state` that holds, by request id, the owner and the hash of the call it is about."""
 
 
 def follow_ups(ctx: InvocationContext, call_parts: Sequence[types.Part], results: Event) -> list[Event]:
     """The events that come after the results of some calls: what a person is asked, and the final answer, if given."""
     events: list[Event] = []
+    access = credential_event(ctx, call_parts, results)
+    if access is not None:
+        events.append(access)
     asked = confirmation_event(ctx, call_parts, results)
     if asked is not None:
         events.append(asked)
@@ -62,7 +67,7 @@ def confirmation_event(ctx: InvocationContext, call_parts: Sequence[types.Part],
         {
             "content": content_of("model", parts),
             "long_running_tool_ids": ids,
-            "custom_metadata": {PENDING: records},
+            "actions": EventActions.unvalidated({"agent_state": {PENDING: records}}),
         }
     )
 

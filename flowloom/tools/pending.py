@@ -72,8 +72,14 @@ def decided_calls(events: Sequence[Event], at: int, agent: str) -> list[Decided]
         if record.request_id not in answered:
             continue
         answered.discard(record.request_id)
-        why = "two different calls were asked for by that id" if record.conflicting else _problem_of(record, answers)
-        if why:
+        why = None
+        if record.conflicting:
+            why = "two different calls were asked for by that id"
+        elif record.consumed:
+            why = "the call has run already"
+        elif record.request_id not in answers:
+            why = "it is about another call than the one that was asked about"
+        if why is not None:
             _log.warning("The answer to `%s` of agent `%s` is refused: %s.", record.request_id, agent, why)
             continue
         call = record.call
@@ -84,20 +90,6 @@ def decided_calls(events: Sequence[Event], at: int, agent: str) -> list[Decided]
     for unknown in answered:
         _log.warning("The answer to `%s` is refused: agent `%s` asked for nothing by that id.", unknown, agent)
     return list(decided.values())
-
-
-def _problem_of(record: _Record, answers: Mapping[str, Event]) -> str | None:
-    if record.consumed:
-        return "the call has run already"
-    for part in _parts(answers[record.request_id]):
-        answer = part.function_response
-        echoed = (answer.response or {}).get("originalFunctionCall") if answer is not None else None
-        if answer is None or answer.id != record.request_id or not isinstance(echoed, Mapping):
-            continue
-        same = read_call(cast(Any, echoed))
-        if same is None or call_hash(same) != call_hash(record.call):
-            return "it is about another call than the one that was asked about"
-    return None
 
 
 def _take(item: Decided, record: _Record, message: Event) -> None:
@@ -146,7 +138,7 @@ def _records(events: Sequence[Event], agent: str) -> dict[str, _Record]:
             original = read_call((call.args or {}).get("originalFunctionCall"))
             if original is None:
                 continue
-            noted: Any = (event.custom_metadata or {}).get(PENDING) or {}
+            noted: Any = (event.actions.agent_state or {}).get(PENDING) or {}
             altered = call.id in noted and noted[call.id].get("hash") != call_hash(original)
             before = found.get(call.id)
             if before is not None and call_hash(before.call) != call_hash(original):
@@ -159,15 +151,27 @@ def _records(events: Sequence[Event], agent: str) -> dict[str, _Record]:
 
 
 def _first_answers(events: Sequence[Event], records: Mapping[str, _Record]) -> dict[str, Event]:
-    """The first message that answers each request: it stands."""
+    """The first message that answers each request: it stands. One that speaks of another call is no answer."""
     found: dict[str, Event] = {}
     for event in events:
-        if event.author == "user":
-            for part in _parts(event):
-                response = part.function_response
-                if response is not None and response.id and is_answer(part) and response.id in records:
-                    found.setdefault(response.id, event)
+        if event.author != "user":
+            continue
+        for part in _parts(event):
+            response = part.function_response
+            if response is None or not response.id or not is_answer(part) or response.id not in records:
+                continue
+            if _is_about(response, records[response.id].call):
+                found.setdefault(response.id, event)
     return found
+
+
+def _is_about(answer: types.FunctionResponse, call: types.FunctionCall) -> bool:
+    """Whether an answer that says which call it is about speaks of this one."""
+    data: Any = (answer.response or {}).get("originalFunctionCall")
+    if data is None:
+        return True
+    same = read_call(data)
+    return same is not None and call_hash(same) == call_hash(call)
 
 
 def _read_decision(event: Event, response: dict[str, Any] | None) -> ToolConfirmation:

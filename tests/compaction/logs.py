@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 from google.genai import types
@@ -21,6 +22,20 @@ class Tally(BaseEventsSummarizer):
         content = said("<" + " ".join(words(events)) + ">")
         compaction = EventCompaction(start_timestamp=0, end_timestamp=0, compacted_content=content)
         return Event(actions=EventActions(compaction=compaction))
+
+
+class Gate(Tally):
+    """Writes once it is told to."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.asked_for = asyncio.Event()
+        self.open = asyncio.Event()
+
+    async def maybe_summarize_events(self, *, events: list[Event]) -> Event | None:
+        self.asked_for.set()
+        await self.open.wait()
+        return await super().maybe_summarize_events(events=events)
 
 
 def words(events: list[Event]) -> list[str]:

@@ -7,26 +7,12 @@ import logging
 
 import pytest
 
-from compaction.logs import Tally, session_of, shown_words, turns
+from compaction.logs import Gate, Tally, session_of, shown_words, turns
 from flowloom import Event, EventsCompactionConfig, InMemorySessionService, Session, Viewer
 from flowloom.compaction import BackgroundCompaction
 from flowloom.errors import StorageError
 
 ROOT = Viewer("root", keeps_call_ids=True)
-
-
-class Gate(Tally):
-    """Writes once it is told to."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.asked_for = asyncio.Event()
-        self.open = asyncio.Event()
-
-    async def maybe_summarize_events(self, *, events: list[Event]) -> Event | None:
-        self.asked_for.set()
-        await self.open.wait()
-        return await super().maybe_summarize_events(events=events)
 
 
 async def loaded(service: InMemorySessionService) -> Session:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from google.genai import types
-from kit import event, model, named_call, result
+from kit import event, model, named_call, result, said, text
 
 from compaction.logs import Tally, session_of, shown_words, turns, words
 from flowloom import (
@@ -22,6 +22,7 @@ from flowloom import (
     Viewer,
     compact_session,
 )
+from flowloom.sessions.history import project
 
 ROOT = Viewer("root", keeps_call_ids=True)
 
@@ -88,12 +89,11 @@ class TestWhen:
         assert await compact_session(session, service, config(token_threshold=40, event_retention_size=0)) is not None
 
     async def test_a_count_from_before_a_summary_is_none(self) -> None:
-        log = turns(3)
+        log = [*turns(2), *turns(1, start=2, size=30)]
         log[-1].usage_metadata = types.GenerateContentResponseUsageMetadata(prompt_token_count=1000)
         session, service = await session_of(*log)
-        given = config(token_threshold=900, event_retention_size=2)
-        assert await compact_session(session, service, given) is not None
-        assert await compact_session(session, service, given) is None
+        assert await compact_session(session, service, config(token_threshold=900, event_retention_size=2)) is not None
+        assert await compact_session(session, service, config(token_threshold=900, event_retention_size=0)) is None
 
     async def test_so_many_events_have_no_summary(self) -> None:
         session, service = await session_of(*turns(4))
@@ -227,6 +227,33 @@ class TestWhat:
         await compact_session(session, service, again, force=True)
         assert asked(again) == [["<u0 a0>", "c1?", "c1!", "adk-1?", "adk-1!", "c1!"]]
 
+    async def test_a_call_that_asked_for_input_stays_until_it_has_it(self) -> None:
+        asks = {"requested_inputs": {"c1": {"message": "Which?"}}}
+        log = [
+            *turns(1),
+            event("root", named_call("c1", "choose"), timestamp=20.0),
+            event("root", result("c1", "choose", {}), actions=asks, timestamp=21.0),
+        ]
+        session, service = await session_of(*log)
+        given = config(**ALL)
+        await compact_session(session, service, given)
+        assert asked(given) == [["u0", "a0"]]
+
+    async def test_a_result_stays_with_a_call_that_waits_in_part(self) -> None:
+        log = [
+            event(
+                "root", named_call("c1", "ask"), named_call("c2", "look"), long_running_tool_ids=["c1"], timestamp=1.0
+            ),
+            event("root", "still asking", timestamp=2.0),
+            event("root", result("c2", "look", {}), timestamp=3.0),
+            *turns(1, start=3),
+        ]
+        session, service = await session_of(*log)
+        given = config(**ALL)
+        while await compact_session(session, service, given) is not None:
+            pass
+        assert asked(given) == [["still asking"], ["u3", "a3"]]
+
     async def test_two_calls_of_one_id_are_two_calls(self) -> None:
         """Some models number their calls anew in each answer."""
         log: list[Event] = []
@@ -269,6 +296,25 @@ class TestWhat:
         )
         assert late is not None
         assert shown(late) == ["<u0 a0 u1 a1 u2 a2>", "a3", "u4", "a4"]
+
+    async def test_of_two_summaries_of_what_is_not_loaded_the_wider_is_shown(self) -> None:
+        session, service = await session_of(*turns(2))
+        await compact_session(session, service, config(**ALL))
+        for each in turns(3, start=2, size=9):
+            await service.append_event(session, each)
+        await compact_session(session, service, config(**ALL))
+        late = Session(id="s1", events=[each for each in session.events if each.actions.compaction is not None])
+        assert len(late.events) == 2
+        assert shown(late) == shown(session)
+
+    async def test_thoughts_of_a_summariser_are_not_stored(self) -> None:
+        class Thinking(Tally):
+            async def maybe_summarize_events(self, *, events: list[Event]) -> Event | None:
+                return Event(content=said(text("Hm.", thought=True), "in short"))
+
+        session, service = await session_of(*turns(1))
+        await compact_session(session, service, EventsCompactionConfig(summarizer=Thinking(), **ALL))
+        assert shown(session) == ["in short"]
 
 
 class TestRewinding:
@@ -357,6 +403,18 @@ class TestWhoSeesIt:
         assert asked(given) == [["u0", "a0", "u1", "a1", "t1?", "t1!"]]
         assert shown(session, Viewer("helper", isolation_scope="t1")) == ["in the task"]
 
+    async def test_a_task_that_is_over_needs_none(self) -> None:
+        log = [
+            event("root", named_call("t1", "helper"), timestamp=20.0),
+            *turns(9, start=3, isolation_scope="t1"),
+            event("user", result("t1", "helper", {}), timestamp=200.0),
+        ]
+        session, service = await session_of(*log)
+        given = config(**ALL)
+        while await compact_session(session, service, given) is not None:
+            pass
+        assert asked(given) == [["t1?", "t1!"]]
+
     async def test_a_task_that_goes_on_has_a_summary_of_its_own(self) -> None:
         log = [
             event("root", named_call("t1", "helper"), timestamp=20.0),
@@ -384,6 +442,20 @@ class TestWhoSeesIt:
         assert shown(session) == ["<u0 a0>", "go", "<s1 s2>", "s3"]
         assert shown(session, ROOT._replace(current_turn_only=True)) == ["go", "<s1 s2>", "s3"]
 
+    async def test_an_agent_that_sees_its_turn_only_still_knows_whose_calls_are_answered(self) -> None:
+        """A call of another agent in an earlier turn is answered in this one: told, and not taken for its own."""
+        log = [
+            event("other", named_call("c1", "ask"), long_running_tool_ids=["c1"], timestamp=1.0),
+            event("user", "go", timestamp=20.0, custom_metadata={"pinned": True}),
+            *(event("root", f"s{n}", timestamp=21.0) for n in "123"),
+        ]
+        session, service = await session_of(*log)
+        await compact_session(session, service, config(event_threshold=1, event_retention_size=1))
+        viewer = ROOT._replace(current_turn_only=True)
+        assert shown(session, viewer) == ["go", "<s1 s2>", "s3"]
+        await service.append_event(session, event("user", result("c1", "ask", {}), timestamp=30.0))
+        assert project(session.events, viewer).orphans == session.history.contents(session.events, viewer).orphans == []
+
 
 class TestSummariesMadeElsewhere:
     def summary(self, first: float, last: float, text: str, **fields: Any) -> Event:
@@ -403,6 +475,16 @@ class TestSummariesMadeElsewhere:
     async def test_leave_tasks_alone(self) -> None:
         session, _ = await session_of(*turns(1, isolation_scope="t1"), *turns(2, start=1), self.summary(0, 100, "A"))
         assert shown(session, Viewer("root", isolation_scope="t1")) == ["u0", "a0"]
+        assert shown(session) == ["A"]
+
+    async def test_stand_for_their_times_in_whatever_order_the_log_is(self) -> None:
+        log = [*turns(1, start=2), *turns(1), *turns(1, start=1)]
+        session, _ = await session_of(*log, self.summary(10, 21, "A"))
+        assert shown(session) == ["A", "u0", "a0"]
+
+    async def test_of_which_one_tells_of_itself_as_content_is_still_a_summary(self) -> None:
+        """Words beside the summary are no part of it."""
+        session, _ = await session_of(*turns(1), self.summary(0, 1, "A", content=said("note")))
         assert shown(session) == ["A"]
 
 

@@ -51,7 +51,7 @@ async def test_a_turn_costs_the_same_after_two_thousand() -> None:
     assert longest <= 10 * 3 + 1
     quarter = len(seconds) // 4
     early, late = min_of_means(seconds[:quarter]), min_of_means(seconds[-quarter:])
-    assert late < 3 * early + 2e-6
+    assert late < 4 * early + 5e-6
     assert len([each for each in session.events if each.actions.compaction is not None]) == TURNS // 10
 
 
@@ -61,7 +61,7 @@ def min_of_means(seconds: list[float], size: int = 30) -> float:
 
 
 async def test_a_log_with_many_summaries_is_read_in_one_go() -> None:
-    """Four times as many events and summaries take about four times as long."""
+    """Eight times as many events and summaries take about eight times as long, and not 64 times."""
 
     def log(count: int) -> list[Event]:
         events: list[Event] = []
@@ -77,5 +77,6 @@ async def test_a_log_with_many_summaries_is_read_in_one_go() -> None:
         assert len(project(events, ROOT).contents) == len(events) // 2
         return time.perf_counter() - started
 
-    small, large = log(500), log(2000)
-    assert min(spent(large) for _ in range(5)) < 8 * min(spent(small) for _ in range(5))
+    small, large = log(250), log(2000)
+    pairs = [(spent(small), spent(large)) for _ in range(7)]
+    assert min(time for _, time in pairs) < 24 * min(time for time, _ in pairs)

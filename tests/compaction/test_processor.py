@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 from google.genai import types
 from kit import Chat, context, declared_names, model, requests_of, text
 
-from compaction.logs import Tally, shown_words, turns, words
+from compaction.logs import Gate, Tally, shown_words, turns, words
 from flowloom import Event, EventsCompactionConfig, LlmAgent, LlmRequest, LlmResponse
 from flowloom.flow import Flow
 from flowloom.processors import REQUEST_PROCESSORS
@@ -100,7 +101,7 @@ async def test_the_agents_own_model_writes_the_summary_if_nobody_else_is_named()
 async def test_an_agent_that_sees_its_turn_only_has_only_that_summarised() -> None:
     tally = Tally()
     config = EventsCompactionConfig(summarizer=tally, event_threshold=4, event_retention_size=0)
-    agent = compacting("one", call("look", at=1), "two", config=config, include_contents="none")
+    agent = compacting("one " * 50, call("look", at=1), "two", config=config, include_contents="none")
     chat = Chat(agent)
     await chat.say("first")
     await chat.say("second")
@@ -122,3 +123,16 @@ async def test_explaining_a_request_summarises_nothing() -> None:
     assembly = await agent.flow.assemble(context(agent, *turns(2)))
     assert shown_words(assembly.request.contents) == ["u0", "a0", "u1", "a1"]
     assert tally.asked == []
+
+
+async def test_two_agents_at_once_summarise_the_same_only_once() -> None:
+    gate = Gate()
+    config = EventsCompactionConfig(summarizer=gate, event_threshold=1, event_retention_size=0)
+    compaction, ctx = Compaction(config), context(compacting(config=config), *turns(2))
+    first = compaction(ctx, LlmRequest.empty("m"))
+    assert first is not None
+    writing = asyncio.ensure_future(first)
+    await gate.asked_for.wait()
+    assert compaction(ctx, LlmRequest.empty("m")) is None
+    gate.open.set()
+    assert await writing is not None

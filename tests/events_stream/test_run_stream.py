@@ -257,6 +257,16 @@ def test_the_members_of_an_agent_that_says_nothing_itself_belong_to_it() -> None
     assert [each for each in said if each[0] in "+-"] == ["+a", "+b", "+c", "-c", "+d", "-d", "-b", "-a"]
 
 
+def test_an_agent_that_follows_one_that_was_handed_to_is_none_of_its_members() -> None:
+    said = told(transfer("a", "b"), whole("b", "1"), whole("c", "2"))
+    assert [each for each in said if each[0] in "+-"] == ["+a", "+b", "-b", "-a", "+c", "-c"]
+
+
+def test_an_agent_finishes_after_those_that_work_within_its_turn() -> None:
+    said = told(whole("a", "1"), whole("b", "2", isolation_scope="c1"), whole("c", "3"))
+    assert [each for each in said if each[0] in "+-"] == ["+a", "+b", "-b", "-a", "+c", "-c"]
+
+
 def test_an_agent_finishes_when_it_says_so() -> None:
     assert told(whole("a", "x", actions={"end_of_agent": True}), whole("user", "y"))[3:5] == ["-a", "user~ y"]
 
@@ -280,6 +290,7 @@ def test_two_agents_that_speak_at_once_without_branches_repeat_nothing() -> None
     said = told(*events)
     assert [each for each in said if "~" in each] == ["a~ 1", "b~ 2", "a~ 3"]
     assert [each for each in said if ": " in each] == ["b: 2", "a: 13"]
+    assert [each for each in said if each[0] in "+-"] == ["+a", "+b", "-b", "-a"]
 
 
 # -- JSON ------------------------------------------------------------------------------------------

@@ -99,6 +99,22 @@ def test_a_run_whose_calls_have_no_results_is_paused() -> None:
     assert lines(mapped([whole("a", CALL), whole("a", RESULT)]))[-1] == "end final"
 
 
+def test_a_call_that_the_host_executes_may_finish_after_another_run() -> None:
+    events = [whole("a", CALL), whole("user", "Wait.", invocation_id="i2"), whole("user", RESULT)]
+    said = lines(mapped(events))
+    assert said[4:] == [
+        "-a",
+        "end paused",
+        "run i2",
+        "user~ Wait.",
+        "user: Wait.",
+        "end final",
+        "run i1",
+        "c1 -> {'deg': 21}",
+        "end final",
+    ]
+
+
 # -- long-running tools ----------------------------------------------------------------------------
 
 
@@ -121,6 +137,10 @@ def test_a_long_running_call_reports_progress_until_the_user_gives_the_result() 
 
 def test_a_long_running_call_that_fails_at_once_is_finished() -> None:
     assert "c1 -> no" in told(LONG, whole("a", kit.result("c1", "look", {"error": "no"})))
+
+
+def test_a_call_may_turn_out_to_be_long_running_when_it_is_complete() -> None:
+    assert "c1 .. {'at': 0}" in told(piece("a", CALL), LONG, whole("a", kit.result("c1", "look", {"at": 0})))
 
 
 def test_a_long_running_call_may_finish_in_a_later_run() -> None:
@@ -183,6 +203,11 @@ def test_a_call_that_needs_approval_finishes_when_it_ran() -> None:
         "c1 -> {'deg': 21}",
         "-a",
     ]
+
+
+def test_a_request_is_answered_once() -> None:
+    answer = whole("user", kit.result("r1", "adk_request_confirmation", {"confirmed": True}))
+    assert len([each for each in told(CONFIRM, answer, answer) if each.startswith("answered")]) == 1
 
 
 def test_a_request_for_confirmation_carries_the_payload_of_the_tool() -> None:

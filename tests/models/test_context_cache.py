@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
 from collections.abc import Iterator
 from typing import Any
@@ -11,10 +12,11 @@ import pytest
 from gemini_kit import Pauses
 from google.genai import types
 from google.oauth2.credentials import Credentials
-from kit import Chat, named_call, result, said, user
+from kit import Chat, agent, context, event, named_call, result, said, user
 from models.gemini_cache_wire import CachingServer
-from models.gemini_wire import refusal
-from models.wire_server import Reply
+from models.gemini_wire import refusal, streamed, whole
+from models.gemini_wire import text as part
+from models.wire_server import Reply, WireServer
 
 from flowloom import (
     ConfigurationError,
@@ -24,6 +26,7 @@ from flowloom import (
     LlmAgent,
     LlmRequest,
     LlmResponse,
+    ModelRequestError,
     RetryOptions,
 )
 from flowloom.models.context_cache import CacheMetadata
@@ -46,7 +49,7 @@ def clock() -> Iterator[FrozenClock]:
         yield standing
 
 
-def gemini(server: CachingServer, config: ContextCacheConfig | None = None, **fields: Any) -> Gemini:
+def gemini(server: WireServer, config: ContextCacheConfig | None = None, **fields: Any) -> Gemini:
     fields = {"model": "gemini-2.5-flash", "api_key": "key", **fields}
     retry = RetryOptions(initial_delay=1, jitter=0, sleep=Pauses())
     return Gemini(
@@ -245,6 +248,18 @@ async def test_too_little_for_the_model_is_not_cached(name: str, tokens: int) ->
         assert len(server.created) == (2 if tokens == 500 else 1)
 
 
+async def test_the_beginning_must_be_long_enough_by_itself(server: CachingServer) -> None:
+    """A long message at the end does not help."""
+    model = gemini(server)
+    await answer(model, ask(talk(1), system="Be kind."))
+    await answer(model, ask([user("m0"), said("ok"), user(LONG)], system="Be kind."))
+    await answer(model, ask([user("m0"), said("ok"), user(LONG)], system="Be kind."))
+    assert server.created == []
+    await answer(model, ask([user("m0"), said("ok"), user(LONG), said("ok"), user("m2")], system="Be kind."))
+    assert len(server.created) == 1
+    await model.aclose()
+
+
 async def test_little_is_not_cached_if_the_config_says_so(server: CachingServer) -> None:
     model = gemini(server, ContextCacheConfig(min_tokens=10_000))
     for turns in (1, 2, 3):
@@ -390,6 +405,27 @@ async def test_a_refusal_that_is_not_the_caches_is_raised(server: CachingServer)
     await model.aclose()
 
 
+async def test_an_answer_that_was_begun_is_not_begun_anew_without_the_cache() -> None:
+    """A long answer is continued by a second call, and the cache may be gone by then."""
+    made = {"name": "cachedContents/1", "expireTime": "2999-01-01T00:00:00Z"}
+    usage = {"promptTokenCount": 5000}
+    content = {"role": "model", "parts": [part("Once")]}
+    begun = {"index": 0, "content": content, "finishReason": "CONTINUATION", "continuationToken": "eA=="}
+    with WireServer(
+        whole(part("ok"), usageMetadata=usage),
+        Reply([json.dumps(made).encode()]),
+        streamed({"candidates": [begun]}),
+        refusal(403, "PERMISSION_DENIED", "CachedContent not found"),
+        whole(part("again")),
+    ) as server:
+        model = gemini(server)
+        await answer(model, ask(talk(1)))
+        with pytest.raises(ModelRequestError, match="CachedContent not found"):
+            await answer(model, ask(talk(2)), stream=True)
+        assert len(server.requests) == 4
+        await model.aclose()
+
+
 @pytest.mark.parametrize("given", ["nothing", {"cache_name": "x"}, 7], ids=str)
 async def test_metadata_that_cannot_be_read_is_no_obstacle(server: CachingServer, given: Any) -> None:
     model = gemini(server)
@@ -451,6 +487,27 @@ async def test_changing_instructions_do_not_disturb_the_cache_beside_a_static_on
     assert "cachedContent" in server.asked[-1]
     assert isinstance(root.model, Gemini)
     await root.model.aclose()
+
+
+async def test_each_agent_goes_on_with_its_own_cache() -> None:
+    def made(name: str) -> CacheMetadata:
+        return CacheMetadata(
+            cache_name=name, expire_time=2.0, fingerprint="ab", invocations_used=1, contents_count=3, created_at=1.0
+        )
+
+    usage = types.GenerateContentResponseUsageMetadata(prompt_token_count=7)
+    log = [
+        event("root", "ok", cache_metadata=made("root's"), usage_metadata=usage),
+        event("root", "ok", cache_metadata=made("another branch's"), branch="a.b"),
+        event("helper", "ok", cache_metadata=made("helper's")),
+        event("user", "m1"),
+    ]
+    config = ContextCacheConfig()
+    flow = Flow().with_processor(ContextCaching(config), after="contents")
+    request = (await flow.assemble(context(agent("root", flow=flow), *log))).request
+    assert request.cache_config == config
+    assert request.cache_metadata == made("root's").model_copy(update={"invocations_used": 2})
+    assert request.cacheable_contents_token_count == 7
 
 
 def test_metadata_survive_being_stored() -> None:

@@ -101,6 +101,21 @@ async def test_each_content_is_counted_once() -> None:
     assert sorted(filter(None, counted)) == sorted([f"a{n}" for n in range(6)] + [f"m{n}" for n in range(7)])
 
 
+async def test_what_is_counted_stays_known_when_the_history_is_changed_at_its_end() -> None:
+    counted: list[types.Content] = []
+
+    def count(content: types.Content) -> int:
+        counted.append(content)
+        return 10
+
+    window = TokenWindow(60, count=count)
+    await words(talk(9), window)
+    counted.clear()
+    log = talk(9)
+    assert await words([*log[:-1], event("user", "another")], window) == [*("m6", "a6", "m7", "a7", "another")]
+    assert len(counted) == 1
+
+
 async def test_estimates_are_corrected_by_what_the_provider_counts() -> None:
     """The provider counts three tokens for each that is estimated; a window of 3,000 shows 1,000 by estimate."""
 
@@ -262,6 +277,17 @@ async def test_a_predicate_pins_contents() -> None:
     assert await words(log, TokenWindow(20, count=ten, pinned=about_nuts)) == ["no nuts", "m3"]
 
 
+async def test_what_is_pinned_uses_up_the_budget() -> None:
+    def early(content: types.Content) -> bool:
+        return any(part.text in ("m0", "m1", "m2") for part in content.parts or ())
+
+    assert await words(talk(6), TokenWindow(60, count=ten, cut_to=1)) == ["m3", "a3", "m4", "a4", "m5"]
+    assert await words(talk(6), TokenWindow(60, count=ten, cut_to=1, pinned=early)) == [
+        *("m0", "m1", "m2"),
+        *("m4", "a4", "m5"),
+    ]
+
+
 async def test_a_pinned_payload_stays_whole() -> None:
     log = [event("user", "go"), *round_of(1, 600), *round_of(2, 600), *round_of(3, 600)]
     log[2].custom_metadata = {"pinned": True}
@@ -366,15 +392,19 @@ async def test_callbacks_may_still_write_to_what_is_shown(window: Any) -> None:
 
 
 async def test_contents_that_were_replaced_by_a_plain_list_are_windowed_as_well() -> None:
-    given = [user(f"m{number}") for number in range(4)]
+    given = [*(user(f"m{number}") for number in range(4)), user("It is Monday.")]
 
     def replace(ctx: InvocationContext, request: LlmRequest) -> None:
         vars(request)["contents"] = given
 
     flow = Flow().with_processor(replace, after="contents").with_processor(KeepTurns(2), after="replace")
-    root = agent("root", flow=flow)
-    assert shown((await flow.assemble(context(root, *talk(1)))).request) == ["user: m2", "user: m3"]
-    assert len(given) == 4
+    root = agent("root", flow=flow, static_instruction="Be kind.", instruction="It is Monday.")
+    assert shown((await flow.assemble(context(root, *talk(1)))).request) == [
+        "user: m2",
+        "user: m3",
+        "user: It is Monday.",
+    ]
+    assert len(given) == 5
 
 
 @pytest.mark.parametrize(

@@ -69,8 +69,7 @@ def requests_at(log: list[Event]) -> list[int]:
     return [
         count
         for count in range(1, len(log) + 1)
-        if (last := log[count - 1]).content is not None
-        and (last.author == "user" or last.get_function_responses())
+        if (last := log[count - 1]).content is not None and (last.author == "user" or last.get_function_responses())
     ]
 
 

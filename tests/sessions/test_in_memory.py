@@ -9,8 +9,11 @@ from kit import event
 
 from flowloom import (
     AlreadyExistsError,
+    BaseSessionService,
+    Event,
     InMemorySessionService,
     InputValidationError,
+    ListSessionsResponse,
     Session,
     SessionNotFoundError,
 )
@@ -24,6 +27,35 @@ class TestEveryStoresRules(SessionServiceSuite):
 
     def make_service(self) -> InMemorySessionService:
         return InMemorySessionService()
+
+
+class PlainService(BaseSessionService):
+    """What somebody else's service has to define, and nothing more."""
+
+    def __init__(self) -> None:
+        self._inner = InMemorySessionService()
+
+    async def create_session(self, **named: Any) -> Session:
+        return await self._inner.create_session(**named)
+
+    async def get_session(self, **named: Any) -> Session | None:
+        return await self._inner.get_session(**named)
+
+    async def list_sessions(self, **named: Any) -> ListSessionsResponse:
+        return await self._inner.list_sessions(**named)
+
+    async def delete_session(self, **named: Any) -> None:
+        await self._inner.delete_session(**named)
+
+    async def append_event(self, session: Session, event: Event) -> Event:
+        return await self._inner.append_event(session, event)
+
+
+class TestDefaultsKeepTheRules(SessionServiceSuite):
+    """A service that defines the five operations alone has the others."""
+
+    def make_service(self) -> PlainService:
+        return PlainService()
 
 
 @pytest.fixture

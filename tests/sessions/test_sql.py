@@ -14,6 +14,8 @@ from flowloom.testing.suites import SessionServiceSuite
 class TestSqliteKeepsEveryStoresRules(SessionServiceSuite):
     """A file, and a second service on it."""
 
+    shares_leases = True
+
     @pytest.fixture(autouse=True)
     def directory(self, tmp_path: Path) -> None:
         self.path = tmp_path / "sessions.db"
@@ -37,6 +39,8 @@ class TestSqliteWithoutCacheKeepsEveryStoresRules(TestSqliteKeepsEveryStoresRule
 
 class TestPostgresKeepsEveryStoresRules(SessionServiceSuite):
     """A database, and a second service on it."""
+
+    shares_leases = True
 
     @pytest.fixture(autouse=True)
     def server(self, postgres_dsn: str) -> None:

@@ -8,6 +8,8 @@ from flowloom.errors import AlreadyExistsError, FlowloomError
 from flowloom.sessions import Session
 from flowloom.testing.suites.loop import in_loop
 from flowloom.testing.suites.session_events import EventRules
+from flowloom.testing.suites.session_leases import LeaseRules
+from flowloom.testing.suites.session_logs import LogRules
 from flowloom.testing.suites.session_place import Place, expect_not_found, said, texts_of
 from flowloom.testing.suites.session_state import StateRules
 
@@ -34,7 +36,7 @@ ODD_NAMES = (
 """Names that a store has to take as they are, and tell apart."""
 
 
-class SessionServiceSuite(EventRules, StateRules):
+class SessionServiceSuite(EventRules, StateRules, LogRules, LeaseRules):
     """The rules of session services. Subclass it in a test module, and make your service:
 
     ```python
@@ -47,7 +49,8 @@ class SessionServiceSuite(EventRules, StateRules):
     ```
 
     `make_service` may be asynchronous. Define `reopen(service)` for a store that outlives its service, and
-    `close(service)` if neither its `aclose()` nor its `close()` is what ends it.
+    `close(service)` if neither its `aclose()` nor its `close()` is what ends it; set `shares_leases = True` if two
+    services on the same data keep to each other's leases.
     """
 
     @in_loop

@@ -1,0 +1,62 @@
+"""Credentials that tools need: what they are, how users are asked for them, and where they are kept.
+
+Secrets live in the credential service and in the memory of a run. What is stored, shown or logged holds none. The
+models are loaded when they are used: a run without credentials does not pay for them.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from flowloom.auth.answers import CREDENTIAL_CALL, AuthAnswer, redact_message
+from flowloom.auth.keyring import Keyring
+
+if TYPE_CHECKING:
+    from flowloom.auth.config import AuthConfig
+    from flowloom.auth.credentials import (
+        AuthCredential,
+        AuthCredentialTypes,
+        HttpAuth,
+        HttpCredentials,
+        OAuth2Auth,
+        ServiceAccount,
+    )
+    from flowloom.auth.schemes import AuthScheme, OAuthFlow, OAuthFlows
+    from flowloom.auth.service import BaseCredentialService, InMemoryCredentialService
+
+_HOMES = {
+    "config": "AuthConfig",
+    "credentials": "AuthCredential AuthCredentialTypes HttpAuth HttpCredentials OAuth2Auth ServiceAccount",
+    "schemes": "AuthScheme OAuthFlow OAuthFlows",
+    "service": "BaseCredentialService InMemoryCredentialService",
+}
+_home_of = {name: f"flowloom.auth.{module}" for module, names in _HOMES.items() for name in names.split()}
+
+__all__ = [
+    "CREDENTIAL_CALL",
+    "AuthAnswer",
+    "AuthConfig",
+    "AuthCredential",
+    "AuthCredentialTypes",
+    "AuthScheme",
+    "BaseCredentialService",
+    "HttpAuth",
+    "HttpCredentials",
+    "InMemoryCredentialService",
+    "Keyring",
+    "OAuth2Auth",
+    "OAuthFlow",
+    "OAuthFlows",
+    "ServiceAccount",
+    "redact_message",
+]
+
+
+def __getattr__(name: str) -> Any:
+    home = _home_of.get(name)
+    if home is None:
+        raise AttributeError(f"module `flowloom.auth` has no attribute `{name}`")
+    value = getattr(import_module(home), name)
+    globals()[name] = value
+    return value

@@ -1,0 +1,93 @@
+"""`AuthConfig`: what credential a tool needs, and how it is got."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from typing import TYPE_CHECKING, Any
+
+from pydantic import BaseModel, field_validator, model_validator
+
+from flowloom.auth.access import Access
+from flowloom.auth.credentials import AuthCredential, OAuth2Auth
+from flowloom.auth.fields import AuthModel
+from flowloom.auth.loading import token_exchange
+from flowloom.auth.schemes import AuthScheme
+
+_PASSING = OAuth2Auth.secrets | {"auth_uri", "state", "nonce", "redirect_uri", "expires_at", "expires_in"}
+
+
+class AuthConfig(AuthModel):
+    """What credential a tool needs: how the service is shown it, and what the tool has of it itself.
+
+    `raw_auth_credential` is the tool's own: the client id and secret of an OAuth 2 client, or a credential that is
+    ready for use; None if the user has to give all of it. `exchanged_auth_credential` is what came of asking: a
+    request to a user holds it with the address to consent at, the answer with the address that the user was sent
+    back to.
+
+    `credential_key` is the name that the credential is kept under, by default made from the scheme and the client id:
+    tools of one service share a credential.
+
+    Raises `ConfigurationError` for OAuth 2 and OpenID without the extra `auth`.
+    """
+
+    auth_scheme: AuthScheme
+    raw_auth_credential: AuthCredential | None = None
+    exchanged_auth_credential: AuthCredential | None = None
+    credential_key: str = ""
+
+    if not TYPE_CHECKING:  # type checkers see the fields
+
+        def __init__(self, **data: Any) -> None:
+            super().__init__(**data)
+            if self.auth_scheme.is_oauth and self.exchanged_auth_credential is None:
+                token_exchange()  # not when the first user comes
+
+    @field_validator("auth_scheme", mode="before")
+    @classmethod
+    def _read_scheme(cls, value: Any) -> Any:
+        """A scheme of another library's (FastAPI's, ADK's) is taken by its fields."""
+        if isinstance(value, BaseModel) and not isinstance(value, AuthScheme):
+            return value.model_dump(mode="json", by_alias=True, exclude_none=True)
+        return value
+
+    @model_validator(mode="after")
+    def _name_credential(self) -> AuthConfig:
+        self.credential_key = self.credential_key or _key_of(self.auth_scheme, self.raw_auth_credential)
+        return self
+
+    @property
+    def client(self) -> OAuth2Auth | None:
+        """The OAuth 2 client that the tool is."""
+        return self.raw_auth_credential.oauth2 if self.raw_auth_credential is not None else None
+
+    @property
+    def access(self) -> Access:
+        """How the engine gets the credential."""
+        return Access(self)
+
+    def with_exchanged(self, credential: AuthCredential | None) -> AuthConfig:
+        """The same with what came of asking."""
+        return self.model_copy(update={"exchanged_auth_credential": credential})
+
+    def without_secrets(self) -> AuthConfig:
+        """A copy that may be shown and stored."""
+        raw, exchanged = self.raw_auth_credential, self.exchanged_auth_credential
+        return AuthConfig(
+            auth_scheme=self.auth_scheme,
+            raw_auth_credential=None if raw is None else raw.without_secrets(),
+            exchanged_auth_credential=None if exchanged is None else exchanged.without_secrets(),
+            credential_key=self.credential_key,
+        )
+
+
+def _key_of(scheme: AuthScheme, raw: AuthCredential | None) -> str:
+    """The same for the same service and client, whatever their secrets are."""
+    shown: dict[str, Any] = {"scheme": scheme.to_wire()}
+    if raw is not None:
+        shown["raw"] = raw.without_secrets().to_wire()
+        shown["raw"]["oauth2"] = (
+            None if raw.oauth2 is None else raw.oauth2.model_dump(mode="json", exclude=set(_PASSING), exclude_none=True)
+        )
+    digest = hashlib.sha256(json.dumps(shown, sort_keys=True).encode()).hexdigest()
+    return f"{scheme.type_}_{digest[:16]}"

@@ -1,0 +1,242 @@
+"""`TokenExchange`: talks to OAuth 2 and OpenID servers, with authlib. Needs the extra `auth`."""
+
+from __future__ import annotations
+
+import base64
+import ipaddress
+import json
+import re
+from typing import Any, cast
+from urllib.parse import urlsplit
+
+from flowloom.auth.credentials import OAuth2Auth
+from flowloom.auth.refusal import TokenRefusedError
+from flowloom.auth.schemes import AuthScheme, Endpoints
+from flowloom.errors import ConfigurationError, CredentialError
+from flowloom.events.clock import monotonic, now
+
+try:
+    import httpx
+    from authlib.integrations import httpx_client
+    from authlib.oauth2 import rfc7636
+    from authlib.oauth2.rfc6749 import parameters
+except ImportError as error:
+    raise ConfigurationError(
+        "Credentials of OAuth 2 and OpenID servers need authlib: `pip install flowloom[auth]`."
+    ) from error
+
+_oauth: Any = httpx_client  # authlib has no types
+_pkce: Any = rfc7636
+_grants: Any = parameters
+_CODE = re.compile(r"[A-Za-z_]{1,60}")  # of an error: what a server may add to it could quote a secret
+_TLS = httpx.create_ssl_context()  # reading the certificates takes tens of milliseconds
+
+
+class TokenExchange:
+    """Finds out where a server is asked, sends users there, and exchanges what they bring back.
+
+    Its errors are `CredentialError`s, whose texts hold the server's error code and nothing else of what it said.
+    """
+
+    TIMEOUT_SECONDS = 30.0
+    """How long a server may take for one answer."""
+    DISCOVERY_SECONDS = 3600.0
+    """How long what a server says of itself is believed."""
+
+    def __init__(self) -> None:
+        self._discovered: dict[tuple[str, ...], tuple[float, dict[str, Any]]] = {}
+
+    # -- addresses --------------------------------------------------------------------------------
+
+    def known_endpoints(self, scheme: AuthScheme) -> Endpoints | None:
+        """The server's addresses, if they are given or were discovered before."""
+        given = scheme.endpoints
+        if given is not None:
+            return given
+        found = self._discovered.get(scheme.discovery_urls)
+        if found is None or monotonic() - found[0] > self.DISCOVERY_SECONDS:
+            return None
+        return _described(scheme, found[1])
+
+    async def endpoints(self, scheme: AuthScheme) -> Endpoints:
+        """The server's addresses. Raises `ConfigurationError` if nothing says where to find them."""
+        known = self.known_endpoints(scheme)
+        if known is not None:
+            return known
+        urls = scheme.discovery_urls
+        if not urls:
+            raise ConfigurationError(
+                f"The `{scheme.type_}` scheme names no token endpoint. Give `flows` with `authorizationCode` or "
+                f"`clientCredentials`, `authorization_endpoint` and `token_endpoint`, or the address of the server's "
+                f"description (`open_id_connect_url`, `issuer_url`)."
+            )
+        for url in urls:
+            document = await self._description(url, last=url == urls[-1])
+            if document is not None:
+                self._discovered[urls] = (monotonic(), document)
+                return _described(scheme, document)
+        raise AssertionError("unreachable: the last address raises")
+
+    async def _description(self, url: str, *, last: bool) -> dict[str, Any] | None:
+        _check_transport(url)
+        try:
+            async with self._client(None) as client:
+                response = await client.request("GET", url, withhold_token=True)
+                if response.status_code == 404 and not last:
+                    return None
+                response.raise_for_status()
+                document: Any = response.json()
+            if not isinstance(document, dict) or "token_endpoint" not in document:
+                raise ValueError("not the description of a server")
+        except Exception as error:
+            raise CredentialError(_failed(f"The authorization server's description at {url}", error)) from None
+        return cast(dict[str, Any], document)
+
+    def authorization_url(
+        self, endpoints: Endpoints, client: OAuth2Auth, *, state: str, nonce: str | None, verifier: str | None
+    ) -> str:
+        """Where a user is sent to consent."""
+        challenge: str | None = None if verifier is None else _pkce.create_s256_code_challenge(verifier)
+        return _grants.prepare_grant_uri(
+            endpoints.authorization,
+            client.client_id,
+            "code",
+            redirect_uri=client.redirect_uri,
+            scope=" ".join(endpoints.scopes),
+            state=state,
+            nonce=nonce,
+            audience=client.audience,
+            access_type="offline",  # Google gives a refresh token only then
+            prompt=client.prompt or "consent",
+            code_challenge=challenge,
+            code_challenge_method=None if challenge is None else "S256",
+        )
+
+    # -- tokens -----------------------------------------------------------------------------------
+
+    async def code(
+        self, endpoints: Endpoints, client: OAuth2Auth, *, code: str, redirect_uri: str | None, verifier: str | None
+    ) -> OAuth2Auth:
+        """The tokens for an authorization code."""
+        given: dict[str, Any] = {"code": code, "redirect_uri": redirect_uri, "code_verifier": verifier}
+        return await self._token(endpoints.token, endpoints, client, "authorization_code", given)
+
+    async def own(self, endpoints: Endpoints, client: OAuth2Auth) -> OAuth2Auth:
+        """A token for the client itself."""
+        given: dict[str, Any] = {"scope": " ".join(endpoints.scopes) or None, "audience": client.audience}
+        return await self._token(endpoints.token, endpoints, client, "client_credentials", given)
+
+    async def refreshed(self, endpoints: Endpoints, client: OAuth2Auth, expired: OAuth2Auth) -> OAuth2Auth:
+        """New tokens for a refresh token, which is kept if the server gives no other."""
+        given = {"refresh_token": expired.refresh_token}
+        tokens = await self._token(endpoints.refresh, endpoints, client, "refresh_token", given)
+        tokens.refresh_token = tokens.refresh_token or expired.refresh_token
+        tokens.id_token = tokens.id_token or expired.id_token
+        return tokens
+
+    async def _token(
+        self, url: str, endpoints: Endpoints, client: OAuth2Auth, grant: str, given: dict[str, Any]
+    ) -> OAuth2Auth:
+        _check_transport(url)
+        values = {name: value for name, value in given.items() if value}
+        try:
+            async with self._client(client, _auth_method(client, endpoints)) as session:
+                token: Any = await session.fetch_token(url, grant_type=grant, **values)
+            if not token.get("access_token"):
+                raise ValueError("no token in the answer")
+            expires_in = None if token.get("expires_in") is None else int(token["expires_in"])
+        except _oauth.OAuthError as error:
+            raise TokenRefusedError(_refused(error.error)) from None
+        except Exception as error:
+            raise CredentialError(_failed("The token endpoint of the authorization server", error)) from None
+        return OAuth2Auth(
+            client_id=client.client_id,
+            access_token=str(token["access_token"]),
+            refresh_token=token.get("refresh_token"),
+            id_token=token.get("id_token"),
+            expires_in=expires_in,
+            expires_at=None if expires_in is None else int(now()) + expires_in,
+        )
+
+    @staticmethod
+    def check_id_token(tokens: OAuth2Auth, client: OAuth2Auth, *, nonce: str | None, issuer: str | None) -> None:
+        """Raise `CredentialError` for an id token that was made for somebody else.
+
+        It comes from the server itself over TLS, which stands for its signature (OpenID Connect Core, 3.1.3.7).
+        """
+        if tokens.id_token is None:
+            return
+        try:
+            body = tokens.id_token.split(".")[1]
+            claims: Any = json.loads(base64.urlsafe_b64decode(body + "=" * (-len(body) % 4)))
+            audience = claims["aud"]
+            said_nonce, said_issuer = claims.get("nonce"), claims.get("iss")
+        except (LookupError, TypeError, ValueError, AttributeError):
+            raise CredentialError("The authorization server sent an id token that cannot be read.") from None
+        fits = client.client_id in audience if isinstance(audience, list) else client.client_id == audience
+        if not fits or (nonce is not None and said_nonce != nonce) or (issuer is not None and said_issuer != issuer):
+            raise CredentialError(
+                "The authorization server sent an id token that was not made for this request. Ask for access again."
+            )
+
+    def _client(self, client: OAuth2Auth | None, method: str | None = None) -> Any:
+        return _oauth.AsyncOAuth2Client(
+            client_id=None if client is None else client.client_id,
+            client_secret=None if client is None else client.client_secret,
+            token_endpoint_auth_method=method,
+            timeout=self.TIMEOUT_SECONDS,
+            verify=_TLS,
+        )
+
+
+def _described(scheme: AuthScheme, document: dict[str, Any]) -> Endpoints:
+    """The addresses in a server's description of itself."""
+    token = str(document["token_endpoint"])
+    return Endpoints(
+        None if scheme.needs_no_user else document.get("authorization_endpoint"),
+        token,
+        token,
+        tuple(scheme.scopes or (("openid",) if scheme.type_ == "openIdConnect" else ())),
+        "S256" in (document.get("code_challenge_methods_supported") or ()),
+        document.get("issuer"),
+        tuple(document.get("token_endpoint_auth_methods_supported") or ()),
+    )
+
+
+def _auth_method(client: OAuth2Auth, endpoints: Endpoints) -> str:
+    """How the client proves itself: as it was told to, or else as the server takes it."""
+    if not client.client_secret:
+        return "none"
+    method = client.token_endpoint_auth_method or "client_secret_basic"
+    if method not in ("client_secret_basic", "client_secret_post"):
+        raise ConfigurationError(f"The token endpoint's authentication method `{method}` is not supported.")
+    told = "token_endpoint_auth_method" in client.model_fields_set
+    if not told and endpoints.methods and method not in endpoints.methods and "client_secret_post" in endpoints.methods:
+        return "client_secret_post"
+    return method
+
+
+def _check_transport(url: str) -> None:
+    """Raise `ConfigurationError` if secrets would be sent in the clear to another machine."""
+    parts = urlsplit(url)
+    if parts.scheme == "https":
+        return
+    host = parts.hostname or ""
+    try:
+        local = ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        local = host == "localhost"
+    if parts.scheme != "http" or not local:
+        raise ConfigurationError(f"The authorization server's address {url} is not safe: it has to begin with https.")
+
+
+def _refused(code: Any) -> str:
+    known = isinstance(code, str) and _CODE.fullmatch(code)
+    said = f" (`{code}`)" if known else ""
+    return f"The authorization server refused to give a token{said}. Ask for access again."
+
+
+def _failed(what: str, error: Exception) -> str:
+    status: Any = getattr(getattr(error, "response", None), "status_code", None)
+    reason = f"HTTP {status}" if isinstance(status, int) else type(error).__name__
+    return f"{what} gave no usable answer ({reason}). Try again later."

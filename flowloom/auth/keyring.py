@@ -1,0 +1,72 @@
+"""`Keyring`: what one run knows of credentials, in memory only."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from flowloom.auth.answers import AuthAnswer
+
+if TYPE_CHECKING:
+    from flowloom.auth.config import AuthConfig
+    from flowloom.auth.credentials import AuthCredential
+    from flowloom.auth.service import CredentialOwner
+    from flowloom.errors import CredentialError
+
+
+class Given:
+    """A user's answer to one request; it is redeemed once, for all calls that waited for it."""
+
+    def __init__(self, request: Mapping[str, Any], answer: AuthAnswer) -> None:
+        self.request = request
+        """What the user was asked: an `AuthConfig` as JSON data."""
+        self.answer = answer
+        self.lock = threading.Lock()
+        self.outcome: AuthCredential | CredentialError | None = None
+
+
+class Keyring:
+    """The answers that the user's message gave to requests for a credential, and the credentials that came of them.
+
+    A run has one, which the agents that run as tools in it share. Nothing of it is stored or shown.
+    """
+
+    __slots__ = ("_answers", "_given", "credentials", "unsaved")
+
+    def __init__(self) -> None:
+        self._answers: dict[str, AuthAnswer] = {}
+        self._given: dict[tuple[str, str], Given] = {}
+        self.credentials: dict[str, AuthCredential] = {}
+        """The credentials of this run, by credential key."""
+        self.unsaved: list[AuthConfig] = []
+        """What was exchanged while nobody could await it."""
+
+    def __repr__(self) -> str:
+        return f"<Keyring: {len(self._answers)} answers, {len(self.credentials)} credentials>"
+
+    def hold(self, answers: Iterable[AuthAnswer]) -> None:
+        """Keep what `redact_message` took out of the user's message, until the asking agent takes it."""
+        for answer in answers:
+            self._answers[answer.request_id] = answer
+
+    def take(self, request_id: str) -> AuthAnswer | None:
+        """The answer to a request; a second time there is none."""
+        return self._answers.pop(request_id, None)
+
+    def give(self, request: Mapping[str, Any], answer: AuthAnswer, call_ids: Iterable[str]) -> None:
+        """Let some calls have the answer to a request that they wait for."""
+        given = Given(request, answer)
+        for call_id in call_ids:
+            self._given[request["credentialKey"], call_id] = given
+
+    def given(self, credential_key: str, call_id: str | None) -> Given | None:
+        """The answer that a call has waited for."""
+        return self._given.get((credential_key, call_id or ""))
+
+    async def save_new(self, owner: CredentialOwner, service: Any) -> None:
+        """Save what was exchanged while nobody could await it."""
+        while self.unsaved:
+            config = self.unsaved.pop()
+            if service is not None:
+                await service.save_credential(config, owner)

@@ -1,0 +1,16 @@
+"""Loading what talks to OAuth 2 servers, which needs the extra `auth`."""
+
+from __future__ import annotations
+
+import functools
+import importlib
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from flowloom.auth.exchange import TokenExchange
+
+
+@functools.cache
+def token_exchange() -> TokenExchange:
+    """What talks to OAuth 2 servers; loaded once. Raises `ConfigurationError` without the extra `auth`."""
+    return importlib.import_module("flowloom.auth.exchange").TokenExchange()

@@ -1,0 +1,153 @@
+"""The rules of leases: one run has a session, the others wait in order or are told to come back."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+
+import pytest
+
+from flowloom.errors import SessionBusyError
+from flowloom.sessions.leases import SessionLease
+from flowloom.testing.suites.loop import in_loop
+from flowloom.testing.suites.session_place import Place, SessionRules
+
+_MOMENT = 0.02
+"""How long a run that has to wait is watched, in seconds."""
+
+
+class LeaseRules(SessionRules):
+    """The rules of `acquire_lease`."""
+
+    shares_leases = False
+    """Whether a second service on the same data keeps to the leases of the first. Set it for a store that does."""
+
+    @in_loop
+    async def test_a_lease_is_held_by_one_run_at_a_time(self) -> None:
+        """Whoever waits for a lease gets it when it is released, in the order of asking."""
+        place = await self.place()
+        order: list[int] = []
+
+        async def run(number: int) -> None:
+            async with await lease(place):
+                order.append(number)
+                await asyncio.sleep(0)
+                order.append(number)
+
+        first = await lease(place)
+        runs: list[asyncio.Task[None]] = []
+        for number in range(4):
+            runs.append(asyncio.create_task(run(number)))
+            await asyncio.sleep(0)
+        await asyncio.sleep(_MOMENT)
+        assert order == [], "A run had a session whose lease another one held."
+        await first.release()
+        await asyncio.gather(*runs)
+        assert order == [0, 0, 1, 1, 2, 2, 3, 3], f"Four runs that waited had the session in the order {order}."
+
+    @in_loop
+    async def test_who_does_not_wait_is_told_so(self) -> None:
+        """`acquire_lease(wait=False)` raises `SessionBusyError`, which names the session and when to come back."""
+        place = await self.place()
+        held = await lease(place)
+        await expect_busy(place)
+        await held.release()
+        await (await lease(place, wait=False)).release()
+
+    @in_loop
+    async def test_sessions_have_leases_of_their_own(self) -> None:
+        """A lease of one session, user or app is no hindrance to others."""
+        place = await self.place()
+        held = [await lease(place)]
+        for other in (place.other(user="bob"), place.other(app=place.app + "-b")):
+            held.append(await lease(other, wait=False))
+        held.append(await lease(place, "s2", wait=False))
+        for each in held:
+            await each.release()
+
+    @in_loop
+    async def test_a_lease_may_be_released_twice(self) -> None:
+        """The second `release` does nothing, above all not to the next one who has the lease."""
+        place = await self.place()
+        first = await lease(place)
+        await first.release()
+        second = await lease(place)
+        await first.release()
+        await expect_busy(place)
+        await second.release()
+
+    @in_loop
+    async def test_a_waiter_that_gives_up_leaves_the_line_as_it_is(self) -> None:
+        """Cancelling a run that waits neither loses the lease nor gives it to two."""
+        place = await self.place()
+        held = await lease(place)
+        waiting = [asyncio.create_task(lease(place)) for _ in range(3)]
+        await asyncio.sleep(_MOMENT)
+        waiting[0].cancel()
+        await asyncio.wait(waiting[:1])
+        await held.release()
+        waiting[1].cancel()  # perhaps in the moment in which its turn has come
+        got = [
+            each for each in await asyncio.gather(*waiting, return_exceptions=True) if isinstance(each, SessionLease)
+        ]
+        assert 1 <= len(got) <= 2, f"{len(got)} of the runs that went on waiting got the lease."
+        await expect_busy(place)
+        for each in got:
+            await each.release()
+        await (await lease(place)).release()
+
+    @in_loop
+    async def test_a_lease_that_was_dropped_is_free(self) -> None:
+        """A lease that nobody refers to any more is as good as released."""
+        place = await self.place()
+        await lease(place)
+        gc.collect()
+        await (await lease(place)).release()
+
+    @in_loop
+    async def test_services_on_one_store_share_leases(self) -> None:
+        """What one service holds, another on the same data waits for."""
+        if not self.shares_leases:
+            pytest.skip("`shares_leases` is not set: each service has leases of its own")
+        place = await self.place()
+        await place.create("s1")
+        other = await self.reopened(place)
+        held = await lease(place)
+        await expect_busy(other)
+        waiting = asyncio.create_task(lease(other))
+        await asyncio.sleep(_MOMENT)
+        assert not waiting.done(), "Two services have a lease of one session at once."
+        await held.release()
+        await (await waiting).release()
+
+    @in_loop
+    async def test_a_lease_outlives_its_time_if_it_is_renewed(self) -> None:
+        """A run that takes longer than `seconds` keeps its lease, as long as its process is there."""
+        if not self.shares_leases:
+            pytest.skip("`shares_leases` is not set: leases do not expire")
+        place = await self.place()
+        await place.create("s1")
+        other = await self.reopened(place)
+        held = await lease(place, seconds=0.3)
+        for _ in range(20):
+            await asyncio.sleep(_MOMENT)
+        await expect_busy(other)
+        await held.release()
+
+
+async def lease(place: Place, session_id: str = "s1", *, wait: bool = True, seconds: float = 30.0) -> SessionLease:
+    """The lease of one of a place's sessions."""
+    return await place.service.acquire_lease(
+        app_name=place.app, user_id=place.user, session_id=session_id, wait=wait, seconds=seconds
+    )
+
+
+async def expect_busy(place: Place) -> None:
+    """Fail unless the session is busy."""
+    try:
+        got = await lease(place, wait=False)
+    except SessionBusyError as error:
+        assert (error.session_id, error.retry_after >= 0) == ("s1", True), f"The error says {vars(error)}."
+        return
+    await got.release()
+    raise AssertionError("A lease was given out twice; `SessionBusyError` was expected.")

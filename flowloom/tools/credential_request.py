@@ -1,0 +1,39 @@
+"""Asking the user for the credentials that tool calls wait for: `adk_request_credential`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from google.genai import types
+
+from flowloom.auth.answers import CREDENTIAL_CALL
+from flowloom.context import InvocationContext
+from flowloom.events.event import Event
+from flowloom.events.ids import CLIENT_CALL_PREFIX
+from flowloom.events.parts import call_part, content_of
+
+
+def credential_event(ctx: InvocationContext, call_parts: Sequence[types.Part], results: Event) -> Event | None:
+    """The request for credentials, one call for each that is needed, in call order; None if none is.
+
+    Calls that need the same credential share a request, which names the first of them.
+    """
+    requested = results.actions.requested_auth_configs
+    if not requested:
+        return None
+    parts: list[types.Part] = []
+    ids: list[str] = []
+    asked: set[str] = set()
+    for part in call_parts:
+        call = part.function_call
+        config: Any = None if call is None or call.id is None else requested.get(call.id)
+        if call is None or config is None or config["credentialKey"] in asked:
+            continue
+        asked.add(config["credentialKey"])
+        ids.append(CLIENT_CALL_PREFIX + ctx.effects.new_id(ctx))
+        parts.append(call_part(ids[-1], CREDENTIAL_CALL, {"functionCallId": call.id, "authConfig": config}))
+    if not parts:
+        return None
+    role = results.content.role if results.content is not None else "user"
+    return ctx.new_event({"content": content_of(role, parts), "long_running_tool_ids": ids})
