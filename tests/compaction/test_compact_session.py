@@ -165,6 +165,18 @@ class TestWhat:
         await compact_session(session, service, config(event_threshold=1, event_retention_size=1))
         assert shown(session) == ["<u0 a0>", "c1?", "c1!"]
 
+    async def test_a_call_is_not_parted_from_its_result_by_another_that_reaches_further(self) -> None:
+        log = [
+            *turns(1),
+            event("root", named_call("c1", "look"), timestamp=20.0),
+            event("root", named_call("c2", "look"), timestamp=21.0),
+            event("root", result("c1", "look", {}), timestamp=22.0),
+            event("root", result("c2", "look", {}), timestamp=23.0),
+        ]
+        session, service = await session_of(*log)
+        await compact_session(session, service, config(event_threshold=1, event_retention_size=1))
+        assert shown(session) == ["<u0 a0>", "c1?", "c1!", "c2?", "c2!"]
+
     async def test_a_call_that_waits_stays_and_what_is_around_it_goes(self) -> None:
         log = [
             *turns(2),
@@ -240,10 +252,9 @@ class TestWhat:
         assert asked(given) == [["u0", "a0"]]
 
     async def test_a_result_stays_with_a_call_that_waits_in_part(self) -> None:
+        calls = named_call("c1", "ask"), named_call("c2", "look")
         log = [
-            event(
-                "root", named_call("c1", "ask"), named_call("c2", "look"), long_running_tool_ids=["c1"], timestamp=1.0
-            ),
+            event("root", *calls, long_running_tool_ids=["c1"], timestamp=1.0),
             event("root", "still asking", timestamp=2.0),
             event("root", result("c2", "look", {}), timestamp=3.0),
             *turns(1, start=3),

@@ -71,7 +71,9 @@ def additions(draw: st.DrawFn, log: Log, rewinds: bool = True, calls: str = "ans
     if kind < 7 or calls == "none":
         return [log.new(draw(st.sampled_from(["root", "left", "helper"])), log.word(), **where)]
     author, call_id = draw(st.sampled_from(["root", "left", "helper"])), log.word()
-    waits = calls == "any" and draw(st.booleans())
+    if calls == "reused":
+        call_id = draw(st.sampled_from([call_id, "c1", "c2"]))
+    waits = calls != "answered" and draw(st.booleans())
     call_event = log.new(
         author, named_call(call_id, "look"), **where, **({"long_running_tool_ids": [call_id]} if waits else {})
     )
@@ -80,7 +82,7 @@ def additions(draw: st.DrawFn, log: Log, rewinds: bool = True, calls: str = "ans
         made.append(log.new(author, result(call_id, "look", {}), **where))
     if waits and draw(st.booleans()):
         made.append(log.new("user", result(call_id, "look", {}), **where))
-    if calls == "any" and draw(st.integers(0, 4)) == 0:
+    if calls != "answered" and draw(st.integers(0, 4)) == 0:
         made.insert(1, log.new(author, log.word(), **where))
     return made
 
@@ -150,13 +152,13 @@ async def _grow(data: st.DataObject) -> None:
     for _ in range(data.draw(st.integers(1, 14))):
         kind = data.draw(st.integers(0, 7))
         if kind > 2:
-            for each in data.draw(additions(log, calls="any")):
+            for each in data.draw(additions(log, calls="reused")):
                 await service.append_event(session, each)
         elif kind == 2:
             await service.append_event(session, _made_elsewhere(data, log))
         else:
             config = data.draw(CONFIGS)
-            meanwhile = data.draw(several(log, calls="any"))
+            meanwhile = data.draw(several(log, calls="reused"))
             config.summarizer = Interrupted(session, service, meanwhile)
             await compact_session(session, service, config, force=data.draw(st.booleans()))
         if data.draw(st.booleans()):

@@ -299,6 +299,17 @@ async def test_runs_that_want_the_same_cache_make_it_once(server: CachingServer)
     await model.aclose()
 
 
+async def test_a_conversation_that_begins_the_same_uses_the_cache_that_is_there(server: CachingServer) -> None:
+    """As branches and forks of one session do."""
+    model = gemini(server)
+    first = await answer(model, ask(talk(1)))
+    known = {"cache_metadata": first.cache_metadata, "cacheable_contents_token_count": 5000}
+    made, found = [metadata(await answer(model, ask(talk(2), **known))) for _ in range(2)]
+    assert made == found
+    assert len(server.created) == 1
+    await model.aclose()
+
+
 async def test_a_cancelled_run_does_not_take_the_cache_from_others(server: CachingServer) -> None:
     model = gemini(server)
     await answer(model, ask(talk(1)))

@@ -58,10 +58,9 @@ class LeaseRules(SessionRules):
     async def test_sessions_have_leases_of_their_own(self) -> None:
         """A lease of one session, user or app is no hindrance to others."""
         place = await self.place()
-        held = [await lease(place)]
-        for other in (place.other(user="bob"), place.other(app=place.app + "-b")):
-            held.append(await lease(other, wait=False))
-        held.append(await lease(place, "s2", wait=False))
+        bob, elsewhere = place.other(user="bob"), place.other(app=place.app + "-b")
+        wanted = ((place, "s1"), (place, "s2"), (bob, "s1"), (elsewhere, "s1"))
+        held = [await lease(where, session_id, wait=False) for where, session_id in wanted]
         for each in held:
             await each.release()
 
@@ -144,10 +143,7 @@ async def lease(place: Place, session_id: str = "s1", *, wait: bool = True, seco
 
 async def expect_busy(place: Place) -> None:
     """Fail unless the session is busy."""
-    try:
-        got = await lease(place, wait=False)
-    except SessionBusyError as error:
-        assert (error.session_id, error.retry_after >= 0) == ("s1", True), f"The error says {vars(error)}."
-        return
-    await got.release()
-    raise AssertionError("A lease was given out twice; `SessionBusyError` was expected.")
+    with pytest.raises(SessionBusyError) as refused:
+        await (await lease(place, wait=False)).release()
+    error = refused.value
+    assert (error.session_id, error.retry_after >= 0) == ("s1", True), f"The error says {vars(error)}."
