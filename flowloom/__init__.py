@@ -12,11 +12,11 @@ __version__ = "0.1.0"
 
 _HOMES = {
     "agents": "Agent BaseAgent LlmAgent LoopAgent ParallelAgent SequentialAgent",
-    "apps": "App",
+    "apps": "App ResumabilityConfig",
     "artifacts": "ArtifactVersion BaseArtifactService InMemoryArtifactService",
     "artifacts.files": "FileArtifactService",
-    "auth": "AuthConfig AuthCredential AuthCredentialTypes AuthScheme BaseCredentialService InMemoryCredentialService "
-    "OAuth2Auth",
+    "auth": "AuthConfig AuthCredential AuthCredentialTypes AuthScheme BaseCredentialService HttpAuth HttpCredentials "
+    "InMemoryCredentialService OAuth2Auth OAuthFlow OAuthFlows",
     "converters.chat_contents": "contents_to_messages messages_to_contents",
     "converters.chat_messages": "ChatMessage LLMServiceOptions ToolCall ToolChoice is_valid_chat_message "
     "is_valid_tool_call",
@@ -27,16 +27,19 @@ _HOMES = {
     "ProcessorCall ReadonlyContext RunConfig StreamingMode ToolContext ToolThreadPoolConfig Usage observing",
     "context.hooks": "FlowCallbacks",
     "errors": "AgentNameError AgentNotFoundError AlreadyExistsError AnswerError ArtifactNotFoundError CallbackError "
-    "ChatMessageError ConfigurationError ConfirmationRejectedError ConfirmationRequiredError ContextError CredentialError "
+    "ChatMessageError ConfigurationError ConfirmationRejectedError ConfirmationRequiredError ContextError "
+    "CredentialError "
     "DuplicateAgentError DuplicateToolError EventParseError EventStreamError FlowloomError Halt "
-    "HistoryError IncompleteStreamError InputValidationError InvocationNotFoundError LimitExceededError "
+    "HistoryError IncompleteStreamError "
+    "InputRequiredError InputValidationError InvocationNotFoundError LimitExceededError "
     "LlmCallsLimitExceededError MissingVariableError ModelError ModelNotConfiguredError "
     "ModelNotFoundError ModelRateLimitError ModelRequestError ModelResponseError ModelStreamError "
     "ModelUnavailableError NotSupportedError PipelineError PlaceholderError ProcessorError "
-    "RequestNotFoundError RequestOverError SessionBusyError SessionNotFoundError StorageError TemplateError ToolArgumentsError "
+    "RequestNotFoundError RequestOverError SessionBusyError SessionNotFoundError StorageError TemplateError "
+    "ToolArgumentsError "
     "ToolError ToolNotFoundError ToolSignatureError ToolTimeoutError UnfitAnswerError "
     "UnsupportedFeatureError",
-    "events": "Event EventActions EventCompaction LlmResponse NodeInfo ToolConfirmation",
+    "events": "Event EventActions EventCompaction InputRequest LlmResponse NodeInfo ToolConfirmation",
     "events.handlers": "EventHandler create_event_handler",
     "events.legacy": "from_legacy to_legacy",
     "events.parsed": "ParsedEvent Source parse_event_sse",
@@ -50,12 +53,13 @@ _HOMES = {
     "flow": "Assembly AssemblyStep Flow",
     "human": "FormField HumanModel HumanObserver ToolForm WaitingRequest",
     "memory": "BaseMemoryService InMemoryMemoryService MemoryEntry SearchMemoryResponse",
-    "memory.sql": "PostgresMemoryService SqliteMemoryService",
+    "memory.postgres": "PostgresMemoryService",
+    "memory.sqlite": "SqliteMemoryService",
     "models": "BaseLlm LLMRegistry LlmRequest",
     "models.aggregator": "StreamingAggregator",
     "models.anthropic": "AnthropicModel",
     "models.gemini": "Gemini",
-    "models.context_cache": "ContextCacheConfig",
+    "models.context_cache": "CacheMetadata ContextCacheConfig",
     "models.offline": "OfflineModel",
     "models.openai": "OpenAIModel",
     "models.retry": "RetryOptions",
@@ -63,17 +67,24 @@ _HOMES = {
     "processors": "Contents Template inject_session_state",
     "processors.code_executors": "BaseCodeExecutor BuiltInCodeExecutor CodeExecutionInput CodeExecutionResult "
     "File LocalCodeExecutor",
+    "pending": "PendingCall answers pending_calls",
+    "processors.compaction": "Compaction",
+    "processors.context_cache": "ContextCaching",
     "processors.window": "DropToolPayloads KeepTurns TokenWindow",
     "processors.planners": "BasePlanner BuiltInPlanner PlanReActPlanner",
-    "runner": "InMemoryRunner Runner",
+    "run_handle": "RunHandle",
+    "run_result": "RunResult",
+    "runner": "InMemoryRunner RunArguments Runner",
     "sessions": "BaseSessionService GetSessionConfig InMemorySessionService ListSessionsResponse Session State Viewer "
     "visible",
+    "sessions.adk_sqlite": "AdkSqliteDatabase",
     "sessions.postgres": "PostgresSessionService",
     "sessions.sqlite": "SqliteSessionService",
     "telemetry": "ProcessorTimes configure_telemetry",
     "tools": "AgentTool BaseTool BaseToolset FunctionTool LoadArtifactsTool LoadMemoryTool LongRunningFunctionTool "
     "PreloadMemoryTool TransferToAgentTool exit_loop load_artifacts load_memory preload_memory transfer_to_agent",
     "tools.authenticated": "AuthenticatedFunctionTool",
+    "tools.input_request": "RequestInputTool request_input",
     "tools.placeholder": "PlaceholderTool",
     "profile": "CostChange ProcessorCost ProcessorProfile measure",
     "views": "Change Difference EventsView RequestDiff RequestView Section assert_prefix_extends diff",

@@ -10,6 +10,7 @@ from typing import Any, Literal, Protocol, cast
 from google.genai import types
 
 from flowloom.agents import BaseAgent, LlmAgent
+from flowloom.auth.answers import AuthAnswer, redact_message
 from flowloom.context import InvocationContext, Run, RunConfig, Usage
 from flowloom.context.hooks import first_answer, tell_all
 from flowloom.context.progress import Progress, is_from_agent_tool
@@ -85,7 +86,9 @@ class Invocation:
         self._user_id = user_id
         self._session_id = session_id
         self._invocation_id = invocation_id
-        self._message = None if new_message is None else content_of_message(new_message)
+        self._message, self._answers = None, list[AuthAnswer]()
+        if new_message is not None:
+            self._message, self._answers = redact_message(content_of_message(new_message))
         self._state_delta = state_delta
         self._run_config = run_config
         self._yield_user_message = yield_user_message
@@ -194,6 +197,7 @@ class Invocation:
             answered = _answered_before(session, progress)
         ctx = self._host.make_context(session, message, self._run_config, invocation_id, answered, progress)
         run = ctx.run
+        run.keyring.hold(self._answers)
         run.stop = self._wish
         self._runs.append(run)
         if not answered or message is None:

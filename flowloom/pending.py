@@ -8,6 +8,7 @@ from typing import Any, Literal
 
 from google.genai import types
 
+from flowloom.auth.answers import CREDENTIAL_CALL
 from flowloom.context.context import INPUT_CALL
 from flowloom.errors import InputValidationError
 from flowloom.events import Event
@@ -20,7 +21,7 @@ Kind = Literal["confirmation", "input", "credential", "tool"]
 _KINDS: dict[str | None, Kind] = {
     CONFIRMATION_CALL: "confirmation",
     INPUT_CALL: "input",
-    "adk_request_credential": "credential",
+    CREDENTIAL_CALL: "credential",
 }
 
 
@@ -71,6 +72,26 @@ class PendingCall:
             raise InputValidationError(f"`{self.name}` waits for a {self.kind}, which `reply` cannot give.")
         name = INPUT_CALL if self.kind == "input" else self.name
         return response_part(self.id, name, {"result": value} if self.kind == "input" else as_object(value, "result"))
+
+    @property
+    def authorization_url(self) -> str | None:
+        """The address where the user gives consent, if a credential is asked for that needs it."""
+        return self._oauth2().get("authUri")
+
+    def consent(self, response_url: str) -> types.Part:
+        """Answer with the address that the user was sent to after consenting. Raises `InputValidationError` if it asks
+        for something else."""
+        self._check("credential")
+        config: dict[str, Any] = dict(self.raw.get("authConfig") or {})
+        given: dict[str, Any] = dict(config.get("exchangedAuthCredential") or {"authType": "oauth2"})
+        given["oauth2"] = {**self._oauth2(), "authResponseUri": response_url}
+        return response_part(self.id, CREDENTIAL_CALL, {**config, "exchangedAuthCredential": given})
+
+    def _oauth2(self) -> dict[str, Any]:
+        config: dict[str, Any] = self.raw.get("authConfig") or {}
+        given: dict[str, Any] = config.get("exchangedAuthCredential") or {}
+        found: dict[str, Any] = given.get("oauth2") or {}
+        return found
 
     def _check(self, kind: Kind) -> None:
         if self.kind != kind:

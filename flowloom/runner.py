@@ -12,6 +12,9 @@ from google.genai import types
 from flowloom.agents import BaseAgent, LlmAgent, RunConfig
 from flowloom.apps import App
 from flowloom.artifacts import BaseArtifactService, InMemoryArtifactService
+from flowloom.auth.answers import redact_message
+from flowloom.auth.service import BaseCredentialService, InMemoryCredentialService
+from flowloom.compaction.background import BackgroundCompaction
 from flowloom.context import DirectEffects, Effects, InvocationContext, Run, StreamingMode
 from flowloom.context.progress import Progress
 from flowloom.context.run_config import default_run_config
@@ -19,12 +22,16 @@ from flowloom.errors import ConfigurationError, NotSupportedError, SessionNotFou
 from flowloom.events import Event, new_id
 from flowloom.events.parts import content_of, text_part
 from flowloom.events.run_stream import RunStreamEvent, RunStreamMapper
+from flowloom.flow.pipeline import Processor, Step, compile_steps
 from flowloom.invocation import Confirm, Invocation, result_of
 from flowloom.memory import BaseMemoryService, InMemoryMemoryService
 from flowloom.message import Message
 from flowloom.observer import Observer
 from flowloom.observer import observers as observers_of_all
 from flowloom.plugins import BasePlugin, PluginManager
+from flowloom.processors.compaction import Compaction
+from flowloom.processors.context_cache import ContextCaching
+from flowloom.processors.model_choice import model_of
 from flowloom.routing import Place, agents_of, check_tree, find_agent_to_run
 from flowloom.run_handle import RunHandle
 from flowloom.run_result import RunResult
@@ -48,10 +55,12 @@ class Runner:
     """Runs an agent, or an `App`, on the sessions of a service.
 
     Each run takes one message of a user, stores it, lets the agent answer, and stores every event before it is
-    yielded. `auto_create_session` makes sessions that do not exist. `effects` replaces what the flow does to the
-    world; `observers` see what it does. Two runs on one session at once: `concurrency` lets the second wait (`queue`),
-    refuses it with a `SessionBusyError` (`reject`), or lets both go on (`allow`). `confirm` decides in the process itself
-    about tool calls that need a person's approval (True, False, a `ToolConfirmation`, or None to leave it open). Close the runner (`async with`, or `close`) to close its plugins and toolsets.
+    yielded. Close the runner (`async with`, or `close`) to close its plugins and toolsets.
+
+    `auto_create_session` makes sessions that do not exist. `effects` replaces what the flow does to the world;
+    `observers` see what it does. When a session has a run already, `concurrency` lets a second one wait (`queue`),
+    refuses it with a `SessionBusyError` (`reject`), or lets both go on (`allow`). `confirm` decides in the process
+    itself about tool calls that need a person's approval: True, False, a `ToolConfirmation`, or None to leave it open.
 
     Raises `ConfigurationError` without an agent or app name, `DuplicateAgentError` for two agents of one name.
     """
@@ -66,7 +75,7 @@ class Runner:
         session_service: BaseSessionService,
         artifact_service: BaseArtifactService | None = None,
         memory_service: BaseMemoryService | None = None,
-        credential_service: Any = None,
+        credential_service: BaseCredentialService | None = None,
         plugin_close_timeout: float = 5.0,
         auto_create_session: bool = False,
         effects: Effects | None = None,
@@ -87,13 +96,27 @@ class Runner:
         self.session_service = session_service
         self.artifact_service = artifact_service
         self.memory_service = memory_service
-        self.credential_service = credential_service
+        self.credential_service = credential_service or InMemoryCredentialService()
         self.auto_create_session = auto_create_session
         self.plugin_manager = PluginManager(plugins, plugin_close_timeout)
+        self._compaction: BackgroundCompaction | None = None
+        self._extra: tuple[Step, ...] = ()
+        if app is not None:
+            self._take_settings(app)
         self.effects: Effects = effects or DirectEffects()
         self.observers = tuple(observers)
         self.concurrency: Literal["queue", "reject", "allow"] = concurrency
         self.confirm = confirm
+
+    def _take_settings(self, app: App) -> None:
+        """What an app asks for beside its agents: steps of every flow, and work after runs."""
+        extra: list[Processor] = []
+        if app.events_compaction_config is not None:
+            self._compaction = BackgroundCompaction(app.events_compaction_config)
+            extra.append(Compaction(app.events_compaction_config))
+        if app.context_cache_config is not None:
+            extra.append(ContextCaching(app.context_cache_config))
+        self._extra = compile_steps(extra)
 
     async def __aenter__(self) -> Self:
         return self
@@ -112,6 +135,8 @@ class Runner:
                     toolsets[id(tool)] = tool
                 elif isinstance(tool, AgentTool) and isinstance(tool.agent, BaseAgent):
                     todo.extend(agents_of(tool.agent))
+        if self._compaction is not None:
+            await self._compaction.aclose()
         await self.plugin_manager.close(toolsets.values())
 
     # -- running ------------------------------------------------------------------------------------
@@ -130,10 +155,10 @@ class Runner:
     ) -> AsyncGenerator[Event, None]:
         """Answer a message; yields events as they happen, each stored before it is seen.
 
-        A message of function responses goes on with the run that called. `invocation_id` without a message goes on with
-        an invocation that was interrupted, paused or cut off, from what the log tells: results that are there are used,
-        calls that were under way are made again. `state_delta` is stored with the message. Without either the agent goes
-        on from the history.
+        A message of function responses goes on with the run that called. `invocation_id` without a message goes on
+        with an invocation that was interrupted, paused or cut off, from what the log tells: results that are there are
+        used, calls that were under way are made again. `state_delta` is stored with the message. Without any of them
+        the agent goes on from the history.
 
         Raises `SessionNotFoundError`, `InvocationNotFoundError`, `SessionBusyError` (with `concurrency="reject"`), and
         whatever ends the run, after one error event was stored; the history stays legal.
@@ -327,6 +352,7 @@ class Runner:
             hooks=self.plugin_manager.hooks,
             effects=self.effects,
             progress=progress,
+            extra_steps=self._extra,
             observers=observers_of_all() + self.observers,
         )
         events: Sequence[Event] = session.events
@@ -366,10 +392,15 @@ class Runner:
 
     async def take_secrets(self, run: Run, message: types.Content) -> types.Content:
         """The message without the credentials in it, which go to the run and are never stored."""
+        message, answers = redact_message(message)
+        run.keyring.hold(answers)
         return message
 
     async def after_run(self, ctx: InvocationContext) -> None:
         """What is done in the background when a run has ended well."""
+        if self._compaction is not None:
+            model = model_of(ctx) if ctx.llm_agent is not None else None
+            self._compaction.after_run(ctx.session, ctx.session_service, model)
 
 
 class InMemoryRunner(Runner):

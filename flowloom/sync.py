@@ -33,7 +33,9 @@ def _loop(caller: str) -> asyncio.AbstractEventLoop:
     except RuntimeError:
         pass
     else:
-        raise ConfigurationError(f"`{caller}` was called within an event loop. Use the async form there: `run_async` for `run`, and the names without `_sync`.")
+        raise ConfigurationError(
+            f"`{caller}` was called within an event loop. Use the async form there: `run_async` for `run`, and the names without `_sync`."
+        )
     loop = _loops.loop
     if loop is None or loop.is_closed():
         loop = _loops.loop = asyncio.new_event_loop()

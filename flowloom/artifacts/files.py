@@ -144,7 +144,7 @@ class FileArtifactService(BaseArtifactService):
         """What blocking work gives. A thread cannot be stopped, so that a caller who is cancelled waits for its end."""
         working = asyncio.ensure_future(asyncio.to_thread(work))
         try:
-            return work()
+            return await asyncio.shield(working)
         except asyncio.CancelledError:
             while not working.done():
                 with contextlib.suppress(asyncio.CancelledError):

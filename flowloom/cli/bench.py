@@ -11,7 +11,7 @@ from typing import Any
 
 from flowloom.cli.explain import agent_named, state_of
 from flowloom.cli.loading import Loaded
-from flowloom.cli.session_file import read_session
+from flowloom.cli.stores import USER_ID, session_of
 from flowloom.cli.usage_error import UsageError
 from flowloom.errors import InputValidationError, closest_first, quoted_list
 from flowloom.explanation import Said
@@ -50,20 +50,17 @@ class Bench:
 
     message: str
     agent: str | None = None
-    session: Path | None = None
+    session: str | None = None
     state: Sequence[str] = ()
     turns: int = 0
     """How many exchanges of words the conversation begins with."""
     repeat: int = 200
+    store: str | None = None
 
     def profile(self, loaded: Loaded) -> ProcessorProfile:
         """The measurement. Raises `UsageError` for options that cannot be used, else what the run raises."""
         agent = agent_named(loaded.agent, self.agent)
-        session = None if self.session is None else read_session(self.session)
-        if session is not None:
-            session.app_name, session.user_id = session.app_name or loaded.name, session.user_id or "user"
         options: dict[str, Any] = {
-            "session": session,
             "state": state_of(self.state),
             "history": small_talk(agent.name, self.turns),
             "repeat": self.repeat,
@@ -71,6 +68,10 @@ class Bench:
         }
 
         async def answer() -> ProcessorProfile:
+            if self.session is not None:
+                session = await session_of(self.session, self.store, loaded.name)
+                session.app_name, session.user_id = session.app_name or loaded.name, session.user_id or USER_ID
+                options["session"] = session
             try:
                 return await measure(agent, self.message, **options)
             finally:  # what toolsets and plugins hold open

@@ -16,7 +16,7 @@ from flowloom.cli.explain import Pages, Question, told
 from flowloom.cli.loading import load_app
 from flowloom.cli.model_choice import ModelChoice
 from flowloom.cli.reading import open_reader
-from flowloom.cli.session_file import SessionFile
+from flowloom.cli.sessions import sessions
 from flowloom.cli.usage_error import UsageError
 
 AgentPath = Annotated[
@@ -30,8 +30,19 @@ AgentName = Annotated[
     typer.Option(metavar="NAME", help="The agent of the tree that answers; the root finds one.", show_default=False),
 ]
 Conversation = Annotated[
-    Path | None,
-    typer.Option(metavar="FILE.json", help="The conversation so far, as `run` saved it.", show_default=False),
+    str | None,
+    typer.Option(
+        metavar="NAME", help="The conversation so far: a session of the store, or a file.json.", show_default=False
+    ),
+]
+StoreName = Annotated[
+    str | None,
+    typer.Option(
+        metavar="DSN",
+        help="Where sessions are kept: a SQLite file, `postgresql://...`, or `memory`. Default: $FLOWLOOM_STORE, or "
+        ".flowloom/sessions.db in this folder.",
+        show_default=False,
+    ),
 ]
 State = Annotated[
     list[str] | None,
@@ -39,6 +50,7 @@ State = Annotated[
 ]
 
 app = typer.Typer(add_completion=False, no_args_is_help=True, pretty_exceptions_enable=False)
+app.add_typer(sessions, name="sessions")
 
 
 def _show_version(wanted: bool) -> None:
@@ -70,13 +82,20 @@ def run(
     ] = None,
     stream: Annotated[bool, typer.Option(help="Show answers while they are written.")] = True,
     session: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE.json", help="Go on from this file, and save to it.", show_default=False),
+        str | None,
+        typer.Option(
+            metavar="NAME",
+            help="Go on with the session of this name, or begin it; by default a new one.",
+            show_default=False,
+        ),
     ] = None,
+    store: StoreName = None,
 ) -> None:
     """Chat with an agent in the terminal.
 
     When the input is no terminal, each of its lines is a message.
+
+    Sessions are kept: a program that was stopped, or killed, goes on with `--session NAME` where it was.
 
     Without a Gemini key in the environment the offline stand-in answers.
 
@@ -87,8 +106,8 @@ def run(
         loaded = load_app(path)
         choice = ModelChoice.of(loaded.agent, model, watched=display.is_terminal)
         display.notice(choice.notice)
-        file = SessionFile.open(session, loaded.name)
-        with Chat(loaded, choice, file, display, open_reader(display), stream=stream) as chat:
+        reader = open_reader(display)
+        with Chat(loaded, choice, display, reader, stream=stream, store=store, session=session) as chat:
             failed = chat.run(message)
     except UsageError as error:
         display.error(str(error))
@@ -105,6 +124,7 @@ def explain(
     ] = None,
     agent: AgentName = None,
     session: Conversation = None,
+    store: StoreName = None,
     state: State = None,
     model: Annotated[
         str | None, typer.Option(help="The model of all agents; none is asked.", show_default=False)
@@ -126,7 +146,7 @@ def explain(
     try:
         pages.check()
         loaded = load_app(path)
-        assembly = Question(message, agent, session, state or (), model).assembly(loaded)
+        assembly = Question(message, agent, session, state or (), model, store).assembly(loaded)
         for file in pages.write(assembly):
             display.notice(f"Wrote {file}.")
         printed = pages.printed(assembly)
@@ -146,6 +166,7 @@ def bench(
     message: Annotated[str, typer.Option("--message", "-m", help="The message to be answered.")] = "Hello.",
     agent: AgentName = None,
     session: Conversation = None,
+    store: StoreName = None,
     state: State = None,
     turns: Annotated[int, typer.Option(min=0, help="Exchanges of words to begin with.")] = 0,
     repeat: Annotated[int, typer.Option(min=1, help="How many turns are measured.")] = 200,
@@ -179,7 +200,7 @@ def bench(
             Budget.parse("--max-us", max_us or ()), Budget.parse("--max-ratio", max_ratio or ()), baseline
         )
         stored = verdict.read_baseline()
-        profile = Bench(message, agent, session, state or (), turns, repeat).profile(load_app(path))
+        profile = Bench(message, agent, session, state or (), turns, repeat, store).profile(load_app(path))
         broken = list(verdict.broken(profile, stored))
         if save is not None:
             save_profile(profile, save)

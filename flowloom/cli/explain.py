@@ -12,7 +12,7 @@ from typing import Any
 from flowloom.agents import BaseAgent
 from flowloom.cli.loading import Loaded
 from flowloom.cli.model_choice import model_named
-from flowloom.cli.session_file import read_session
+from flowloom.cli.stores import USER_ID, session_of
 from flowloom.cli.usage_error import UsageError
 from flowloom.errors import closest_first, quoted_list
 from flowloom.explanation import explain
@@ -29,10 +29,11 @@ class Question:
 
     message: str | None = None
     agent: str | None = None
-    session: Path | None = None
+    session: str | None = None
     state: Sequence[str] = ()
     """Entries such as `city="Rome"`."""
     model: str | None = None
+    store: str | None = None
 
     def assembly(self, loaded: Loaded) -> Assembly:
         """The answer. Raises `UsageError` for options that cannot be used, else what the run raises."""
@@ -40,12 +41,14 @@ class Question:
         plugins = list(loaded.plugins)
         if self.model is not None:
             plugins.insert(0, ModelOverride(model_named(self.model)))
-        session = Session(id="explained") if self.session is None else read_session(self.session)
-        session.app_name = session.app_name or loaded.name
-        session.user_id = session.user_id or "user"
         state = state_of(self.state)
 
         async def answer() -> Assembly:
+            session = Session(id="explained")
+            if self.session is not None:
+                session = await session_of(self.session, self.store, loaded.name)
+            session.app_name = session.app_name or loaded.name
+            session.user_id = session.user_id or USER_ID
             try:
                 return await explain(agent, self.message, session=session, state=state, plugins=plugins)
             finally:  # what toolsets and plugins hold open

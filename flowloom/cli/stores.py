@@ -104,5 +104,3 @@ async def session_of(named: str, dsn: str | None, app_name: str) -> Session:
             f"name. `flowloom sessions list` shows what there is."
         )
     return found
-
-

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from google.genai import types
 
+from flowloom.auth.keyring import Keyring
 from flowloom.context.effects import DIRECT_EFFECTS, Effects
 from flowloom.context.hooks import NO_HOOKS, Callbacks, Hooks, first_answer
 from flowloom.context.run_config import RunConfig, StreamingMode
@@ -77,12 +78,16 @@ class Run:
     """Calls of long-running tools, and requests to a person, that the user has not answered yet."""
     progress: Progress | None = None
     """How far the invocation got before this run, if it goes on with one (decision 28)."""
+    extra_steps: tuple[Any, ...] = ()
+    """Request processors of the app, which every flow of the run has before `contents`."""
     entries: dict[str, int] = field(default_factory=_dict)
     """How often each workflow was entered, by node path."""
     settled: set[tuple[str, str]] = field(default_factory=_set)
     """What was done once at a place in the run (see `InvocationContext.once`)."""
     inputs: dict[str, list[Any]] = field(default_factory=_dict)
     """What people have answered to the tools that asked for input, by call id."""
+    keyring: Keyring = field(default_factory=Keyring, repr=False)
+    """What the run knows of credentials, in memory only."""
     stop: Literal["paused", "cancelled", "limit"] | None = None
     """Why no agent of the run is to take another step."""
     unflushed: bool = False

@@ -1,6 +1,13 @@
 """Events: what a run yields and a session keeps."""
 
-from flowloom.events.actions import EventActions, EventCompaction, ToolConfirmation, deep_merge, merge_actions
+from flowloom.events.actions import (
+    EventActions,
+    EventCompaction,
+    InputRequest,
+    ToolConfirmation,
+    deep_merge,
+    merge_actions,
+)
 from flowloom.events.event import Event, NodeInfo
 from flowloom.events.ids import CLIENT_CALL_PREFIX, new_id
 from flowloom.events.response import LlmResponse
@@ -10,6 +17,7 @@ __all__ = [
     "Event",
     "EventActions",
     "EventCompaction",
+    "InputRequest",
     "LlmResponse",
     "NodeInfo",
     "ToolConfirmation",

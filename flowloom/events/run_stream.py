@@ -77,13 +77,14 @@ __all__ = [
 ]
 
 PARENT_CALL = "agent_tool_call_id"
-"""In `custom_metadata`: the event is one of an agent that runs as a tool, for that call, and counts as partial."""
+"""In `custom_metadata`: the event is one of an agent that runs as a tool, for that call. What is shown of it live
+counts as partial; what the log keeps, because the agent waits, does not, and is in the scope of the call."""
 PARENT_PARTIAL = "agent_tool_partial"
 """Beside it: whether the event was partial in the agent's own run."""
 RUN_ENDED = "run_ended"
 """In `custom_metadata`: the event is the last of its run, which ended with that status."""
 
-_STATUSES: dict[Any, RunStatus] = {
+_STATUSES: dict[str, RunStatus] = {
     "final": "final",
     "paused": "paused",
     "limit": "limit",
@@ -105,10 +106,12 @@ def run_stream_of(events: Iterable[Event]) -> Iterator[RunStreamEvent]:
 class _Message:
     """A message that is being streamed, and the calls that were streamed with it."""
 
-    __slots__ = ("calls", "id", "speaker", "texts", "thoughts")
+    __slots__ = ("calls", "event_id", "id", "speaker", "texts", "thoughts")
 
     def __init__(self, message_id: str, speaker: Speaker) -> None:
         self.id = message_id
+        self.event_id = ""
+        """The latest event of it, for agents that run as tools."""
         self.speaker = speaker
         self.texts: list[str] = []
         self.thoughts: list[str] = []
@@ -122,7 +125,7 @@ class RunStreamMapper:
     the next, and so does `feed` after `finish`.
     """
 
-    __slots__ = ("_calls", "_error", "_ids", "_invocation", "_open", "_plain", "_total", "_turns")
+    __slots__ = ("_calls", "_error", "_heard", "_ids", "_invocation", "_open", "_plain", "_total", "_turns")
 
     def __init__(self) -> None:
         self._invocation: str | None = None
@@ -136,6 +139,8 @@ class RunStreamMapper:
         self._total = _NO_TOKENS
         self._error: Event | None = None
         """An error event that ends the run, if nothing comes after it."""
+        self._heard: set[str] = set()
+        """Complete events of agents that run as tools: the log may keep what was shown before."""
 
     def start(self, invocation_id: str = "") -> list[RunStreamEvent]:
         """Begin a run before its first event is there; ends the one before."""
@@ -227,14 +232,29 @@ class RunStreamMapper:
             out.append(_reported(self._error, None))
             self._error = None
         self._plain = self._invocation
-        speaker = (event.author, event.branch, event.isolation_scope, parent)
-        status = None if event.partial else _STATUSES.get(_hashable(metadata.get(RUN_ENDED)))
-        if event.partial and (parent is None or self._is_piece(event, speaker, metadata)):
+        if parent is not None:
+            self._take_inner(event, parent, metadata, out)
+            return
+        speaker = (event.author, event.branch, event.isolation_scope, None)
+        if event.partial:
             self._take_piece(event, speaker, out)
-        else:
-            self._take_whole(event, speaker, status is not None, out)
+            return
+        ended = metadata.get(RUN_ENDED)
+        status = _STATUSES.get(ended) if isinstance(ended, str) else None
+        self._take_whole(event, speaker, status is not None, out)
         if status is not None:
             self._end(status, event.error_code, event.error_message, out)
+
+    def _take_inner(self, event: Event, parent: str, metadata: dict[str, Any], out: Out) -> None:
+        """An event of an agent that runs as a tool."""
+        scope = None if event.isolation_scope == parent else event.isolation_scope
+        speaker = (event.author, event.branch, scope, parent)
+        if event.partial and self._is_piece(event, speaker, metadata):
+            self._take_piece(event, speaker, out)
+        elif event.id not in self._heard:
+            if event.id:
+                self._heard.add(event.id)
+            self._take_whole(event, speaker, False, out)
 
     def _is_piece(self, event: Event, speaker: Speaker, metadata: dict[str, Any]) -> bool:
         """Whether an event of an agent tool is partial in itself. If nobody says so, it is unless it repeats."""
@@ -266,6 +286,7 @@ class RunStreamMapper:
                 continue
             if message is None:
                 message = self._open[speaker] = self._new_message(event, speaker)
+            message.event_id = event.id
             if text:
                 if part.thought:
                     message.thoughts.append(text)
@@ -367,6 +388,7 @@ class RunStreamMapper:
         if found is None:
             return
         call, _, error = found
+        self._calls.finish_inner(call, out)
         lanes = self._turns.lanes_of(call.id)
         if lanes and speaker[1:] not in lanes:  # the agents that ran for it are done
             for message in list(self._open.values()):
@@ -379,6 +401,8 @@ class RunStreamMapper:
         """No complete event comes for a message; what was streamed is all of it."""
         author, branch, _, parent = message.speaker
         self._open.pop(message.speaker, None)
+        if not interrupted:
+            self._heard.add(message.event_id)
         text, thoughts = "".join(message.texts), "".join(message.thoughts)
         if text or thoughts:
             out.append(
@@ -432,7 +456,3 @@ def _tokens_of(usage: types.GenerateContentResponseUsageMetadata) -> TokenUsage:
 
 def _reported(event: Event, parent: str | None) -> ErrorReported:
     return ErrorReported(event.error_code or "", event.error_message or "", event.author, parent)
-
-
-def _hashable(value: Any) -> str | None:
-    return value if isinstance(value, str) else None

@@ -34,13 +34,15 @@ class UniqueIds:
 
 
 class _Turn:
-    __slots__ = ("above", "id", "silent", "speaker")
+    __slots__ = ("above", "id", "path", "silent", "speaker")
 
     def __init__(self, turn_id: str, speaker: Speaker, above: _Turn | None, silent: bool) -> None:
         self.id = turn_id
         self.above = above
         """The turn that this one belongs to."""
         self.speaker = speaker
+        self.path = ""
+        """Which turn of which member of a workflow it is, if its events say so."""
         self.silent = silent
         """Whether it was handed to and has said nothing itself: a workflow agent, whose members speak."""
 
@@ -61,22 +63,27 @@ class AgentTurns:
     def enter(self, speaker: Speaker, event: Event, out: Out) -> None:
         """The speaker's turn begins, unless it goes on; turns that are over by this finish."""
         name, lane = speaker[0], speaker[1:]
+        path = event.node_info.path if event.node_info is not None else ""
         if len(self._lanes) > 1:
             self._finish_below(lane, out)
         turns = self._lanes.get(lane)
-        if turns is None:
-            return self._push(speaker, event.id, out)
-        if turns[-1].speaker[0] != name:
+        if turns is not None and turns[-1].speaker[0] != name:
             known = any(turn.speaker[0] == name for turn in turns)
             while turns and not self._goes_on(turns[-1]):
                 if turns[-1].speaker[0] == name or (turns[-1].silent and not known):
                     break
                 self._pop(lane, out)
             if not known:
-                return self._push(speaker, event.id, out)
+                turns = None
+        elif turns is not None and path and turns[-1].path not in ("", path) and not self._goes_on(turns[-1]):
+            self._pop(lane, out)  # the same member in the next round of a loop
+            turns = None
+        if turns is None:
+            self._push(speaker, event.id, out)
+            turns = self._lanes[lane]
         if turns[-1].speaker[0] == name:
             turns[-1].silent = False
-        return None
+            turns[-1].path = path or turns[-1].path
 
     def hand_over(self, speaker: Speaker, target: str, event: Event, out: Out) -> None:
         """The target's turn begins within the speaker's."""

@@ -44,11 +44,13 @@ _SECRETS = frozenset(
 class Call:
     """A tool call that was shown."""
 
-    __slots__ = ("args", "finished", "id", "long_running", "name", "ready", "run", "waiting")
+    __slots__ = ("args", "finished", "id", "long_running", "name", "parent", "ready", "run", "waiting")
 
-    def __init__(self, call_id: str, name: str, long_running: bool, run: int) -> None:
+    def __init__(self, call_id: str, name: str, parent: str | None, long_running: bool, run: int) -> None:
         self.id = call_id
         self.name = name
+        self.parent = parent
+        """The call that its agent runs for."""
         self.long_running = long_running
         self.run = run
         """The run that it was made in."""
@@ -86,7 +88,7 @@ class ToolCalls:
                 return
             known = self._start(call.id, call.name, speaker, event, out)
             calls.append(known)
-            if call.args and not call.partial_args and not call.will_continue:
+            if call.args is not None and not call.partial_args and not call.will_continue:
                 known.args = call.args
         elif known.ready or known.finished:
             return
@@ -155,6 +157,14 @@ class ToolCalls:
             return None
         return call, result, error
 
+    def finish_inner(self, call: Call, out: Out) -> None:
+        """Finish the calls of the agent that ran for a call: nothing more will be told of them."""
+        found = [call]
+        for outer in found:  # grows meanwhile
+            found += [each for each in self._open.values() if each.parent == outer.id and each not in found]
+        for each in reversed(found[1:]):
+            self._finish(each, None, None, out)
+
     def finish(self, found: tuple[Call, dict[str, Any], str | None], out: Out) -> None:
         """Finish a call that `take_answer` has given."""
         call, result, error = found
@@ -179,7 +189,7 @@ class ToolCalls:
 
     def _start(self, call_id: str, name: str, speaker: Speaker, event: Event, out: Out) -> Call:
         agent, branch, _, parent = speaker
-        call = Call(call_id, name, _is_long_running(event, call_id), self.run)
+        call = Call(call_id, name, parent, _is_long_running(event, call_id), self.run)
         self._calls[call_id] = self._open[call_id] = call
         out.append(ToolCallStarted(call_id, name, agent, call.long_running, branch, parent))
         return call

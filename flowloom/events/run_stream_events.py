@@ -262,7 +262,10 @@ class ToolCallProgress(RunStreamEvent):
 
 @dataclass(frozen=True, slots=True)
 class ToolCallFinished(RunStreamEvent):
-    """A call has its result. `error` is set if it failed, or never ran; without an answer `result` is None."""
+    """A call is over. `error` is set if it failed, or never ran.
+
+    Both are None for a call of an agent behind another call that has finished without telling what came of it.
+    """
 
     type: ClassVar[str] = "tool_call_finished"
     call_id: str

@@ -27,7 +27,7 @@ from flowloom.events.wire import shallow_copy
 from flowloom.flow.delegation import finish_result, unresolved_tasks
 from flowloom.flow.model_call import ONLY_THOUGHTS, is_thought_only
 from flowloom.flow.observed import observed
-from flowloom.flow.pipeline import Step
+from flowloom.flow.pipeline import Step, with_extra
 from flowloom.processors.agent_transfer import transfer_targets
 from flowloom.processors.model_choice import model_of
 from flowloom.processors.output_schema import schema_of
@@ -126,6 +126,8 @@ class Frame:
         """The processors of the turn, those of the request and those of the response; observed, if anybody observes."""
         if self._steps is None:
             self._steps = self.flow.steps
+            if self.ctx.run.extra_steps:
+                self._steps = with_extra(self._steps[0], self.ctx.run.extra_steps), self._steps[1]
             observers = self.ctx.run.observers
             if observers:
                 request, response = self._steps

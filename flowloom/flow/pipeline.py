@@ -6,7 +6,7 @@ to await.
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, AsyncIterable, Callable, Iterable
+from collections.abc import AsyncGenerator, AsyncIterable, Callable, Iterable, Sequence
 from dataclasses import dataclass
 from inspect import isawaitable
 from typing import Any, cast
@@ -109,3 +109,10 @@ def _checked(event: Any, step: Step) -> Event:
         f"Processor `{step.name}` produced {type(event).__name__}, but a processor returns nothing, an Event, several "
         f"Events, or is an async generator of them."
     )
+
+
+def with_extra(steps: tuple[Step, ...], extra: Sequence[Step]) -> tuple[Step, ...]:
+    """The steps with those of an app before `contents`; a flow that has one of the same name keeps its own."""
+    names = [step.name for step in steps]
+    at = names.index("contents") if "contents" in names else len(names)
+    return (*steps[:at], *(step for step in extra if step.name not in names), *steps[at:])

@@ -385,9 +385,12 @@ def _plain(value: Any) -> Any:
     return data
 
 
-def _dumped(value: Any) -> bytes:
-    return json.dumps(value, sort_keys=True, ensure_ascii=False, default=_default).encode(errors="replace")
-
-
 def _default(value: Any) -> Any:
     return _plain(value) if isinstance(value, BaseModel) else repr(value)
+
+
+_encode = json.JSONEncoder(sort_keys=True, ensure_ascii=False, default=_default).encode
+
+
+def _dumped(value: Any) -> bytes:
+    return _encode(value).encode(errors="replace")

@@ -308,7 +308,7 @@ class _View:
         teller = event.author
         if teller == "user":
             if not responses or not self._foreign_calls.issuperset(responses):
-                return HistoryItem(content, calls, responses)
+                return HistoryItem(content, calls, responses, beside_answer=hidden)
         elif teller == viewer.agent:
             waiting = event.long_running_tool_ids
             if calls:

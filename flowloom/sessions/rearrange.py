@@ -25,6 +25,8 @@ class HistoryItem:
     unanswered: frozenset[str] = frozenset()
     """Ids of the calls that must have a response to be shown: all but long-running ones."""
     foreign: bool = False
+    beside_answer: bool = False
+    """Whether it is what a person said in the message that decided about a call: it stays, whatever that call comes to."""
     transcription: str | None = None
     """The speaker's role, for the transcription of speech."""
 
@@ -76,7 +78,7 @@ def rearrange(items: list[HistoryItem]) -> Arranged:
         whole = max(called_by_last)
         for index in range(whole + 1, last):
             item = items[index]
-            if not item.calls and (not item.responses or index in loose):
+            if not item.calls and not item.beside_answer and (not item.responses or index in loose):
                 skipped.add(index)
         result.drops_between = True
     for index, item in enumerate(items):

@@ -30,6 +30,7 @@ from flowloom.sessions.sql_schema import SESSIONS
 from flowloom.sql import Connection, Database
 
 CACHED_EVENTS = 100_000
+_NOBODY = object()
 _LATELY = 64  # how far back `append_soon` looks for an event that is there already
 
 
@@ -47,6 +48,7 @@ class SqlSessionService(BaseSessionService):
         self._cache = SessionCache(cached_events)
         self._lines = SqlLeases(database)
         self._soon: dict[Key, list[tuple[Appended, Event]]] = {}
+        self._unsettled: dict[str, None] = {}  # ids of events of which nobody knows whether they were stored
 
     # -- sessions ------------------------------------------------------------------------------------
 
@@ -127,7 +129,8 @@ class SqlSessionService(BaseSessionService):
         try:
             done = await self.database.write(lambda connection: sql_log.append(connection, key, dialect, row), lane=key)
         except BaseException:
-            self._cache.forget(key)  # nobody knows what of it was stored
+            self._cache.forget(key)
+            self._unsettled[event.id] = None
             raise
         self._remember(key, earlier)
         if done.stored is not None:
@@ -153,10 +156,10 @@ class SqlSessionService(BaseSessionService):
         return kept
 
     def _already_stored(self, session: Session, event: Event, done: Appended) -> Event:
-        """The stored event; a session at hand that has not heard of it (a lost answer, say) gets it."""
+        """The stored event; a session at hand that has not heard of it, because its append was cut off, gets it."""
         assert done.stored is not None
         stored = decode_event(done.stored)
-        if all(each.id != stored.id for each in session.events) and len(session.events) == done.seq - 1:
+        if self._unsettled.pop(event.id, _NOBODY) is None and all(each.id != stored.id for each in session.events):
             apply_event(session, event, stored)
         return stored
 

@@ -8,9 +8,12 @@ so that it must not change anything but the database.
 from __future__ import annotations
 
 import asyncio
+import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from typing import Any, Final, Generic, Literal, Protocol, TypeVar
+
+from flowloom.errors import StorageError
 
 T = TypeVar("T")
 Dialect = Literal["sqlite", "postgres"]
@@ -153,3 +156,11 @@ def _settle(jobs: Sequence[Job[Any]]) -> None:
 def capitalized(text: str) -> str:
     """The text as the beginning of a sentence."""
     return text[:1].upper() + text[1:]
+
+
+def check_usable(name: str, closed: bool, process: int) -> None:
+    """Raise `StorageError` for a database that was closed, or that was made in another process."""
+    if closed:
+        raise StorageError(f"{capitalized(name)} was closed. Make a new service to use it again.")
+    if process != os.getpid():
+        raise StorageError(f"{capitalized(name)} was opened before this process was forked. Make a service in each.")

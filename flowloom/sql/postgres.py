@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import atexit
 import contextlib
+import os
 import random
 import threading
 import time
@@ -16,7 +17,17 @@ from collections.abc import Generator, Hashable, Iterable, Sequence
 from typing import Any, TypeVar, cast
 
 from flowloom.errors import ConfigurationError, StorageError
-from flowloom.sql.database import ALL_LANES, Cursor, Database, Job, Work, capitalized, earlier_failure, reply
+from flowloom.sql.database import (
+    ALL_LANES,
+    Cursor,
+    Database,
+    Job,
+    Work,
+    capitalized,
+    check_usable,
+    earlier_failure,
+    reply,
+)
 
 try:
     import psycopg
@@ -143,6 +154,7 @@ class _Core:
     def __init__(self, dsn: str, name: str, max_connections: int) -> None:
         self.name = name
         self.closed = False
+        self._process = os.getpid()
         self._dsn = dsn
         self._limit = max_connections
         self._changed = threading.Condition(threading.RLock())  # garbage collection may call `stop` anywhere
@@ -160,8 +172,7 @@ class _Core:
 
     def submit(self, job: AnyJob) -> None:
         with self._changed:
-            if self.closed:
-                raise StorageError(f"{capitalized(self.name)} was closed. Make a new service to use it again.")
+            check_usable(self.name, self.closed, self._process)
             lane = job.lane
             if lane is _READERS:
                 self._reads.append(job)

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from flowloom.errors import FlowloomError, StorageError
-from flowloom.sql.database import ALL_LANES, Database, Job, Work, capitalized, earlier_failure, reply
+from flowloom.sql.database import ALL_LANES, Database, Job, Work, capitalized, check_usable, earlier_failure, reply
 
 T = TypeVar("T")
 AnyJob = Job[Any]
@@ -86,6 +86,7 @@ class _Core:
         self.path = path
         self.name = name
         self.started = False
+        self._process = os.getpid()
         self.closed = False
         self._lock = threading.RLock()  # garbage collection may call `stop` anywhere
         self._writes: queue.SimpleQueue[AnyJob | None] = queue.SimpleQueue()
@@ -134,8 +135,7 @@ class _Core:
         _CORES.discard(self)
 
     def _check_open(self) -> None:
-        if self.closed:
-            raise StorageError(f"{capitalized(self.name)} was closed. Make a new service to use it again.")
+        check_usable(self.name, self.closed, self._process)
 
     def _start(self, run: Callable[[], None], what: str) -> threading.Thread:
         # daemons: a program that forgot to close may end, after `_finish_all`

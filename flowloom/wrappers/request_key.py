@@ -19,7 +19,14 @@ from flowloom.views.canonical import schema_of
 VERSION = 1
 """Of the way in which keys are made. Keys of different versions are never equal."""
 
-_NOT_TOLD = ("model", "tools_dict", "dynamic_instructions")
+_NOT_TOLD = (
+    "model",
+    "tools_dict",
+    "dynamic_instructions",
+    "cache_config",
+    "cache_metadata",
+    "cacheable_contents_token_count",
+)
 _SCHEMAS = ("response_schema", "response_json_schema")
 
 

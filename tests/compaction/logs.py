@@ -8,7 +8,20 @@ from typing import Any
 from google.genai import types
 from kit import event, said
 
-from flowloom import BaseEventsSummarizer, Event, EventActions, EventCompaction, InMemorySessionService, Session
+from flowloom import (
+    BaseEventsSummarizer,
+    Event,
+    EventActions,
+    EventCompaction,
+    EventsCompactionConfig,
+    InMemorySessionService,
+    Session,
+    Viewer,
+)
+
+ROOT = Viewer("root", keeps_call_ids=True)
+ALL = {"event_threshold": 1, "event_retention_size": 0}
+"""Summarise all that may be."""
 
 
 class Tally(BaseEventsSummarizer):
@@ -74,3 +87,19 @@ async def session_of(*events: Event) -> tuple[Session, InMemorySessionService]:
     for each in events:
         await service.append_event(session, each)
     return session, service
+
+
+def config(**fields: Any) -> EventsCompactionConfig:
+    """Settings with a `Tally` to summarise."""
+    return EventsCompactionConfig(summarizer=Tally(), **fields)
+
+
+def asked(given: EventsCompactionConfig) -> list[list[str]]:
+    """What the summariser was given, each time."""
+    assert isinstance(given.summarizer, Tally)
+    return [words(events) for events in given.summarizer.asked]
+
+
+def shown(session: Session, viewer: Viewer = ROOT) -> list[str]:
+    """What a model is shown of a session."""
+    return shown_words(session.history.contents(session.events, viewer).contents)

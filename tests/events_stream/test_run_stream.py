@@ -9,7 +9,7 @@ import pytest
 from google.genai import types
 from run_stream_kit import lines, mapped, piece, thought, told, whole
 
-from flowloom import Event, EventActions
+from flowloom import Event, EventActions, NodeInfo
 from flowloom.events.run_stream import (
     MessageCompleted,
     RunFinished,
@@ -276,6 +276,13 @@ def test_parallel_branches_finish_when_their_parent_goes_on() -> None:
     said = told(*events)
     assert [each for each in said if each[0] in "+-"] == ["+a", "+b", "+c", "-c", "-b", "-a"]
     assert said.index("-b") < said.index("a~ 4")
+
+
+def test_each_round_of_a_loop_is_a_turn_of_its_own() -> None:
+    events = [whole("a", f"{n}", node_info=NodeInfo(path=f"loop@1/a@{n}")) for n in (1, 2, 2)]
+    said = told(*events)
+    assert [each for each in said if each[0] in "+-"] == ["+a", "-a", "+a", "-a"]
+    assert said.index("a: 1") < said.index("-a") < said.index("a~ 2")
 
 
 def test_a_turn_names_the_one_it_belongs_to() -> None:

@@ -343,6 +343,47 @@ def test_an_agent_tool_that_failed_leaves_an_interrupted_message() -> None:
     assert told(*events)[5:8] == ["b: Su ...", "-b", "c1 -> broke"]
 
 
+def kept(event: Event) -> Event:
+    """An event of an agent that waits behind the call `c1`, as the log keeps it."""
+    return event.model_copy(update={"partial": None, "isolation_scope": "c1"})
+
+
+@pytest.mark.parametrize("partial", [False, None])
+def test_what_the_log_keeps_of_an_agent_that_waits_is_not_shown_twice(partial: bool | None) -> None:
+    needs = {"requested_tool_confirmations": {"c2": {"hint": "?"}}}
+    ask = kit.named_call("r2", "adk_request_confirmation", originalFunctionCall={"id": "c2", "name": "add"})
+    shown = [
+        inner("I add.", kit.named_call("c2", "add"), partial=partial),
+        inner(kit.result("c2", "add", {"error": "asked"}), partial=partial, actions=needs),
+        inner(ask, partial=partial, long_running_tool_ids=["r2"]),
+    ]
+    said = ["+a", "call c1 look", "c1 {'city': 'Rome'}", "+b", "b~ I add.", "call c2 add"]
+    said += ["b: I add.", "c2 {}"] if partial is False else ["c2 {}", "b: I add."]
+    live = told(whole("a", CALL), *shown, *map(kept, shown))
+    assert live == [*said, "confirm r2: c2 add {} ", "-b", "-a"]
+    assert sorted(told(whole("a", CALL), *map(kept, shown))) == sorted(live)
+
+
+def test_the_calls_of_an_agent_behind_a_call_are_over_with_it() -> None:
+    """What came of them is not in the log."""
+    call = inner(kit.named_call("c2", "add"), partial=False, actions={"requested_tool_confirmations": {"c2": {}}})
+    assert told(whole("a", CALL), kept(call), whole("a", RESULT))[-4:] == [
+        "c2 -> None",
+        "-b",
+        "c1 -> {'deg': 21}",
+        "-a",
+    ]
+
+
+def test_the_end_of_an_agent_behind_a_call_is_not_that_of_the_run() -> None:
+    over = inner(partial=False, error_code="LOST")
+    over.custom_metadata = {**(over.custom_metadata or {}), "run_ended": "failed"}
+    assert told(whole("a", CALL), kept(over), whole("a", RESULT), whole("a", "Well."))[3:5] == [
+        "+b",
+        "error LOST of b",
+    ]
+
+
 def test_a_delegated_agent_finishes_before_its_call() -> None:
     events = [whole("a", CALL), whole("b", "x", isolation_scope="c1", branch="b@c1"), whole("user", RESULT)]
     assert told(*events)[-3:] == ["-b", "c1 -> {'deg': 21}", "-a"]

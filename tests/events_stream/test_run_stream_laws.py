@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from run_stream_kit import call_piece, mapped, piece, thought, whole
 
-from flowloom import Event
+from flowloom import Event, NodeInfo
 from flowloom.events.parts import call_piece as json_piece
 from flowloom.events.parts import content_of, text_part
 from flowloom.events.run_stream import (
@@ -114,6 +114,7 @@ any_event = st.builds(
             "invocation_id": st.sampled_from(["i1", "i1", "i1", "i2", ""]),
             "branch": st.sampled_from([None, None, "p.a", "p.b", "p.a.q.d", ""]),
             "isolation_scope": st.sampled_from([None, None, "c1"]),
+            "node_info": st.sampled_from([None, None, NodeInfo(path="w@1/a@1"), NodeInfo(path="w@1/a@2")]),
             "partial": st.sampled_from([None, False, True, True]),
             "custom_metadata": metadata,
             "actions": actions,
