@@ -46,8 +46,9 @@ _HOMES = {
     "events.sse": "EventStreamReader SseFrame",
     "events.store": "EventStore",
     "events.run_stream": "AgentFinished AgentStarted AgentTransferred ConfirmationRequested CredentialRequested "
-    "InputRequested MessageCompleted RunFailed RunFinished RunStarted RunStreamEvent RunStreamMapper StateChanged "
-    "TextDelta ThoughtDelta ToolCallArgumentsDelta ToolCallFinished ToolCallStarted UsageReported run_stream_of",
+    "ErrorReported InputRequested MessageCompleted RequestAnswered RunFailed RunFinished RunStarted RunStreamEvent "
+    "RunStreamMapper StateChanged TextDelta ThoughtDelta TokenUsage ToolCallArgumentsCompleted ToolCallArgumentsDelta "
+    "ToolCallFinished ToolCallProgress ToolCallStarted UsageReported run_stream_of",
     "compaction": "BaseEventsSummarizer EventsCompactionConfig LlmEventsSummarizer compact_session",
     "explanation": "explain",
     "flow": "Assembly AssemblyStep Flow",

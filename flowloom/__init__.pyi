@@ -1,8 +1,23 @@
 """The public names as type checkers see them; `__init__.py` loads the same on first use."""
 
 from flowloom.agents import Agent, BaseAgent, LlmAgent, LoopAgent, ParallelAgent, SequentialAgent
-from flowloom.apps import App
+from flowloom.apps import App, ResumabilityConfig
 from flowloom.artifacts import ArtifactVersion, BaseArtifactService, InMemoryArtifactService
+from flowloom.artifacts.files import FileArtifactService
+from flowloom.auth import (
+    AuthConfig,
+    AuthCredential,
+    AuthCredentialTypes,
+    AuthScheme,
+    BaseCredentialService,
+    HttpAuth,
+    HttpCredentials,
+    InMemoryCredentialService,
+    OAuth2Auth,
+    OAuthFlow,
+    OAuthFlows,
+)
+from flowloom.compaction import BaseEventsSummarizer, EventsCompactionConfig, LlmEventsSummarizer, compact_session
 from flowloom.context import (
     CallbackContext,
     Context,
@@ -52,6 +67,7 @@ from flowloom.errors import (
     ConfirmationRejectedError,
     ConfirmationRequiredError,
     ContextError,
+    CredentialError,
     DuplicateAgentError,
     DuplicateToolError,
     EventParseError,
@@ -60,7 +76,9 @@ from flowloom.errors import (
     Halt,
     HistoryError,
     IncompleteStreamError,
+    InputRequiredError,
     InputValidationError,
+    InvocationNotFoundError,
     LimitExceededError,
     LlmCallsLimitExceededError,
     MissingVariableError,
@@ -78,7 +96,9 @@ from flowloom.errors import (
     ProcessorError,
     RequestNotFoundError,
     RequestOverError,
+    SessionBusyError,
     SessionNotFoundError,
+    StorageError,
     TemplateError,
     ToolArgumentsError,
     ToolError,
@@ -88,23 +108,54 @@ from flowloom.errors import (
     UnfitAnswerError,
     UnsupportedFeatureError,
 )
-from flowloom.events import Event, EventActions, EventCompaction, LlmResponse, NodeInfo, ToolConfirmation
+from flowloom.events import Event, EventActions, EventCompaction, InputRequest, LlmResponse, NodeInfo, ToolConfirmation
 from flowloom.events.handlers import EventHandler, create_event_handler
 from flowloom.events.legacy import from_legacy, to_legacy
 from flowloom.events.parsed import ParsedEvent, Source, parse_event_sse
+from flowloom.events.run_stream import (
+    AgentFinished,
+    AgentStarted,
+    AgentTransferred,
+    ConfirmationRequested,
+    CredentialRequested,
+    ErrorReported,
+    InputRequested,
+    MessageCompleted,
+    RequestAnswered,
+    RunFailed,
+    RunFinished,
+    RunStarted,
+    RunStreamEvent,
+    RunStreamMapper,
+    StateChanged,
+    TextDelta,
+    ThoughtDelta,
+    TokenUsage,
+    ToolCallArgumentsCompleted,
+    ToolCallArgumentsDelta,
+    ToolCallFinished,
+    ToolCallProgress,
+    ToolCallStarted,
+    UsageReported,
+    run_stream_of,
+)
 from flowloom.events.sse import EventStreamReader, SseFrame
 from flowloom.events.store import EventStore
 from flowloom.explanation import explain
 from flowloom.flow import Assembly, AssemblyStep, Flow
 from flowloom.human import FormField, HumanModel, HumanObserver, ToolForm, WaitingRequest
 from flowloom.memory import BaseMemoryService, InMemoryMemoryService, MemoryEntry, SearchMemoryResponse
+from flowloom.memory.postgres import PostgresMemoryService
+from flowloom.memory.sqlite import SqliteMemoryService
 from flowloom.models import BaseLlm, LLMRegistry, LlmRequest
 from flowloom.models.aggregator import StreamingAggregator
 from flowloom.models.anthropic import AnthropicModel
+from flowloom.models.context_cache import CacheMetadata, ContextCacheConfig
 from flowloom.models.gemini import Gemini
 from flowloom.models.offline import OfflineModel
 from flowloom.models.openai import OpenAIModel
 from flowloom.models.retry import RetryOptions
+from flowloom.pending import PendingCall, answers, pending_calls
 from flowloom.plugins import BasePlugin, ModelOverride, PluginManager
 from flowloom.processors import Contents, Template, inject_session_state
 from flowloom.processors.code_executors import (
@@ -115,9 +166,14 @@ from flowloom.processors.code_executors import (
     File,
     LocalCodeExecutor,
 )
+from flowloom.processors.compaction import Compaction
+from flowloom.processors.context_cache import ContextCaching
 from flowloom.processors.planners import BasePlanner, BuiltInPlanner, PlanReActPlanner
+from flowloom.processors.window import DropToolPayloads, KeepTurns, TokenWindow
 from flowloom.profile import CostChange, ProcessorCost, ProcessorProfile, measure
-from flowloom.runner import InMemoryRunner, Runner
+from flowloom.run_handle import RunHandle
+from flowloom.run_result import RunResult
+from flowloom.runner import InMemoryRunner, RunArguments, Runner
 from flowloom.sessions import (
     BaseSessionService,
     GetSessionConfig,
@@ -128,6 +184,9 @@ from flowloom.sessions import (
     Viewer,
     visible,
 )
+from flowloom.sessions.adk_sqlite import AdkSqliteDatabase
+from flowloom.sessions.postgres import PostgresSessionService
+from flowloom.sessions.sqlite import SqliteSessionService
 from flowloom.telemetry import ProcessorTimes, configure_telemetry
 from flowloom.tools import (
     AgentTool,
@@ -145,6 +204,8 @@ from flowloom.tools import (
     preload_memory,
     transfer_to_agent,
 )
+from flowloom.tools.authenticated import AuthenticatedFunctionTool
+from flowloom.tools.input_request import RequestInputTool, request_input
 from flowloom.tools.placeholder import PlaceholderTool
 from flowloom.views import (
     Change,
@@ -161,11 +222,15 @@ from flowloom.wrappers import CachedModel, FallbackModel, LimitedModel, RetryMod
 __version__: str
 
 __all__ = [
+    "AdkSqliteDatabase",
     "Agent",
+    "AgentFinished",
     "AgentNameError",
     "AgentNotFoundError",
     "AgentResponse",
+    "AgentStarted",
     "AgentTool",
+    "AgentTransferred",
     "AlreadyExistsError",
     "AnswerError",
     "AnthropicModel",
@@ -174,9 +239,16 @@ __all__ = [
     "ArtifactVersion",
     "Assembly",
     "AssemblyStep",
+    "AuthConfig",
+    "AuthCredential",
+    "AuthCredentialTypes",
+    "AuthScheme",
+    "AuthenticatedFunctionTool",
     "BaseAgent",
     "BaseArtifactService",
     "BaseCodeExecutor",
+    "BaseCredentialService",
+    "BaseEventsSummarizer",
     "BaseLlm",
     "BaseMemoryService",
     "BasePlanner",
@@ -186,6 +258,7 @@ __all__ = [
     "BaseToolset",
     "BuiltInCodeExecutor",
     "BuiltInPlanner",
+    "CacheMetadata",
     "CachedModel",
     "CallbackContext",
     "CallbackError",
@@ -194,19 +267,27 @@ __all__ = [
     "ChatMessageError",
     "CodeExecutionInput",
     "CodeExecutionResult",
+    "Compaction",
     "ConfigurationError",
     "ConfirmationRejectedError",
+    "ConfirmationRequested",
     "ConfirmationRequiredError",
     "Contents",
     "Context",
+    "ContextCacheConfig",
+    "ContextCaching",
     "ContextError",
     "CostChange",
+    "CredentialError",
+    "CredentialRequested",
     "Difference",
     "DirectEffects",
+    "DropToolPayloads",
     "DuplicateAgentError",
     "DuplicateToolError",
     "EffectKey",
     "Effects",
+    "ErrorReported",
     "Event",
     "EventActions",
     "EventCompaction",
@@ -215,9 +296,11 @@ __all__ = [
     "EventStore",
     "EventStreamError",
     "EventStreamReader",
+    "EventsCompactionConfig",
     "EventsView",
     "FallbackModel",
     "File",
+    "FileArtifactService",
     "Flow",
     "FlowCallbacks",
     "FlowloomError",
@@ -227,15 +310,23 @@ __all__ = [
     "GetSessionConfig",
     "Halt",
     "HistoryError",
+    "HttpAuth",
+    "HttpCredentials",
     "HumanModel",
     "HumanObserver",
     "InMemoryArtifactService",
+    "InMemoryCredentialService",
     "InMemoryMemoryService",
     "InMemoryRunner",
     "InMemorySessionService",
     "IncompleteStreamError",
+    "InputRequest",
+    "InputRequested",
+    "InputRequiredError",
     "InputValidationError",
     "InvocationContext",
+    "InvocationNotFoundError",
+    "KeepTurns",
     "LLMRegistry",
     "LLMService",
     "LLMServiceOptions",
@@ -245,6 +336,7 @@ __all__ = [
     "ListSessionsResponse",
     "LlmAgent",
     "LlmCallsLimitExceededError",
+    "LlmEventsSummarizer",
     "LlmRequest",
     "LlmResponse",
     "LlmService",
@@ -254,6 +346,7 @@ __all__ = [
     "LongRunningFunctionTool",
     "LoopAgent",
     "MemoryEntry",
+    "MessageCompleted",
     "MissingVariableError",
     "ModelError",
     "ModelNotConfiguredError",
@@ -266,16 +359,22 @@ __all__ = [
     "ModelUnavailableError",
     "NodeInfo",
     "NotSupportedError",
+    "OAuth2Auth",
+    "OAuthFlow",
+    "OAuthFlows",
     "Observer",
     "OfflineModel",
     "OpenAIModel",
     "ParallelAgent",
     "ParsedEvent",
+    "PendingCall",
     "PipelineError",
     "PlaceholderError",
     "PlaceholderTool",
     "PlanReActPlanner",
     "PluginManager",
+    "PostgresMemoryService",
+    "PostgresSessionService",
     "PreloadMemoryTool",
     "ProcessorCall",
     "ProcessorCost",
@@ -283,29 +382,54 @@ __all__ = [
     "ProcessorProfile",
     "ProcessorTimes",
     "ReadonlyContext",
+    "RequestAnswered",
     "RequestDiff",
+    "RequestInputTool",
     "RequestNotFoundError",
     "RequestOverError",
     "RequestView",
+    "ResumabilityConfig",
     "RetryModel",
     "RetryOptions",
+    "RunArguments",
     "RunConfig",
+    "RunFailed",
+    "RunFinished",
+    "RunHandle",
+    "RunResult",
+    "RunStarted",
+    "RunStreamEvent",
+    "RunStreamMapper",
     "Runner",
     "SearchMemoryResponse",
     "Section",
     "SequentialAgent",
     "ServiceModel",
     "Session",
+    "SessionBusyError",
     "SessionNotFoundError",
     "Source",
+    "SqliteMemoryService",
+    "SqliteSessionService",
     "SseFrame",
     "State",
+    "StateChanged",
+    "StorageError",
     "StreamingAggregator",
     "StreamingMode",
     "Template",
     "TemplateError",
+    "TextDelta",
+    "ThoughtDelta",
+    "TokenUsage",
+    "TokenWindow",
     "ToolArgumentsError",
     "ToolCall",
+    "ToolCallArgumentsCompleted",
+    "ToolCallArgumentsDelta",
+    "ToolCallFinished",
+    "ToolCallProgress",
+    "ToolCallStarted",
     "ToolChoice",
     "ToolConfirmation",
     "ToolContext",
@@ -319,10 +443,13 @@ __all__ = [
     "UnfitAnswerError",
     "UnsupportedFeatureError",
     "Usage",
+    "UsageReported",
     "Viewer",
     "WaitingRequest",
     "WireResponse",
+    "answers",
     "assert_prefix_extends",
+    "compact_session",
     "configure_telemetry",
     "contents_to_messages",
     "create_event_handler",
@@ -339,15 +466,18 @@ __all__ = [
     "messages_to_contents",
     "observing",
     "parse_event_sse",
+    "pending_calls",
     "preload_memory",
     "request_from_json",
     "request_from_proto",
+    "request_input",
     "request_to_json",
     "request_to_proto",
     "response_from_json",
     "response_from_proto",
     "response_to_json",
     "response_to_proto",
+    "run_stream_of",
     "to_legacy",
     "transfer_to_agent",
     "visible",

@@ -42,6 +42,7 @@ class Host(Protocol):
     app_name: str
     agent: BaseAgent
     concurrency: Literal["queue", "reject", "allow"]
+    lease_seconds: float
     confirm: Confirm | None
     session_service: BaseSessionService
 
@@ -125,6 +126,7 @@ class Invocation:
                 user_id=self._user_id,
                 session_id=self._session_id,
                 wait=host.concurrency == "queue",
+                seconds=host.lease_seconds,
             )
         try:
             session = await host.open_session(self._user_id, self._session_id, self._run_config)

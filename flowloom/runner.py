@@ -59,8 +59,9 @@ class Runner:
 
     `auto_create_session` makes sessions that do not exist. `effects` replaces what the flow does to the world;
     `observers` see what it does. When a session has a run already, `concurrency` lets a second one wait (`queue`),
-    refuses it with a `SessionBusyError` (`reject`), or lets both go on (`allow`). `confirm` decides in the process
-    itself about tool calls that need a person's approval: True, False, a `ToolConfirmation`, or None to leave it open.
+    refuses it with a `SessionBusyError` (`reject`), or lets both go on (`allow`). A process that died blocks the session
+    of its run for `lease_seconds`. `confirm` decides in the process itself about tool calls that need a person's
+    approval: True, False, a `ToolConfirmation`, or None to leave it open.
 
     Raises `ConfigurationError` without an agent or app name, `DuplicateAgentError` for two agents of one name.
     """
@@ -81,6 +82,7 @@ class Runner:
         effects: Effects | None = None,
         observers: Sequence[Observer] = (),
         concurrency: Literal["queue", "reject", "allow"] = "queue",
+        lease_seconds: float = 30.0,
         confirm: Confirm | None = None,
     ) -> None:
         if app is not None:
@@ -106,6 +108,7 @@ class Runner:
         self.effects: Effects = effects or DirectEffects()
         self.observers = tuple(observers)
         self.concurrency: Literal["queue", "reject", "allow"] = concurrency
+        self.lease_seconds = lease_seconds
         self.confirm = confirm
 
     def _take_settings(self, app: App) -> None:

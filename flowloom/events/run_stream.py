@@ -246,7 +246,9 @@ class RunStreamMapper:
             self._end(status, event.error_code, event.error_message, out)
 
     def _take_inner(self, event: Event, parent: str, metadata: dict[str, Any], out: Out) -> None:
-        """An event of an agent that runs as a tool."""
+        """An event of an agent that runs as a tool. What it was asked is not shown: the call's arguments say that."""
+        if event.author == "user" and not event.get_function_responses():
+            return
         scope = None if event.isolation_scope == parent else event.isolation_scope
         speaker = (event.author, event.branch, scope, parent)
         if event.partial and self._is_piece(event, speaker, metadata):

@@ -207,7 +207,8 @@ async def _leave(stack: list[Frame]) -> list[Event]:
         return events
     answer = close_task(below.ctx, frame)
     if answer is None:
-        below.ctx.run.open_calls.pop(frame.task.id or "", None)  # a later run answers it
+        for call in (frame.task, *below.delegated):  # a later run answers them
+            below.ctx.run.open_calls.pop(call.id or "", None)
         below.finished = below.paused = True
         return events
     below.note(answer)

@@ -204,14 +204,14 @@ class Frame:
                 finish_result(self, event)
         if not own or (not after and progress.is_answered(before)):
             return  # a new turn, or one that goes on with the user's answer
-        if not after and not own[-1].is_final_response():
+        suspended = any(self.ctx.run.waiting_calls[call.id or ""].suspended for call in waiting)
+        if not after and not suspended and not own[-1].is_final_response():
             return  # it was interrupted before the user answered somebody else
         if self.llm is None and not (after or before)[-1].is_final_response():
             return  # only the agent itself could tell how far it got
         self.begun = True
         self.last = own[-1]
         said = [event for event in own if event.content is not None or event.error_code]
-        suspended = any(self.ctx.run.waiting_calls[call.id or ""].suspended for call in waiting)
         over = own[-1].actions.end_of_agent
         if over or suspended or (said and said[-1].is_final_response() and not _owes_more(said[-1])):
             self.finished = True

@@ -17,16 +17,18 @@ if TYPE_CHECKING:
 def frames_of(ctx: InvocationContext, flow: Flow | None = None, task: types.FunctionCall | None = None) -> list[Frame]:
     """The turn of `ctx.agent`, and on top of it those of the agents that it had handed over to.
 
-    Who answered a message has no one below it: control was never with anybody else since (spec §18.6). Otherwise every
-    handover since the user's message stands for one more turn, until an agent further down speaks again.
+    Whom a runner gave an answer has no one below it: control was never with anybody else since (spec §18.6). Otherwise
+    every handover since the user's message stands for one more turn, until an agent further down speaks again; in a
+    member of a workflow, a task and an agent tool those before it do too.
     """
     stack = [Frame(ctx, flow=flow, task=task)]
     progress = ctx.run.progress
     if not ctx.taken_up or progress is None:
         return stack
     begun = [0]  # where in the log each turn has begun
-    if progress.interrupted:
-        for index, event in progress.since_message():
+    placed = not (ctx.node_path or ctx.path_prefix or task)  # a runner begins at the agent that was answered
+    if progress.interrupted or not placed:
+        for index, event in progress.since_message() if placed else enumerate(progress.events):
             if event.author == "user" or not at_place(event, ctx):
                 continue
             depth = next((i for i in reversed(range(len(stack))) if stack[i].agent.name == event.author), None)

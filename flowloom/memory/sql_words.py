@@ -106,7 +106,7 @@ def _owned(owner: int, words: Iterable[str]) -> Iterator[str]:
     """Words as they stand in the index. They are of letters, digits and marks: nothing is an operator or a quote."""
     for word in words:
         if len(word) > _LONGEST:
-            word = word[:_LONGEST]
+            word = word[:_LONGEST] + hashlib.sha256(word.encode()).hexdigest()
         yield f"{owner}x{word}"
 
 

@@ -46,7 +46,9 @@ class _Record:
         """Its fields, in the names of the wire; an enum's value."""
         if self.state is None:
             return _plain(self.arguments[0]) if len(self.arguments) == 1 else None
-        state: dict[str, Any] = self.state if type(self.state) is dict else {}
+        state = cast("dict[str, Any]", self.state)
+        if type(state) is not dict:
+            raise TypeError("an object's fields are a dict")
         fields = dict(cast("dict[str, Any]", state.get("__dict__", state)))
         fields.update(cast("dict[str, Any]", state.get("__pydantic_extra__") or {}))
         return {to_camel(name.rstrip("_")): _plain(value) for name, value in fields.items() if value is not None}

@@ -92,8 +92,8 @@ class AdkSqliteDatabase(BaseSessionService):
             columns = {row[1] for row in _rows(connection, "PRAGMA table_info(events)")}
             if not columns >= _NEWER and not columns >= _OLDER:
                 raise StorageError(
-                    f"The SQLite database `{self.path}` is not one of google-adk's session services: the columns of its "
-                    f"table `events` are {sorted(columns)}."
+                    f"The SQLite database `{self.path}` is not one of google-adk's session services: its table "
+                    f"`events` has the columns {sorted(columns)}."
                 )
             try:
                 return work(connection)

@@ -98,6 +98,9 @@ class InMemorySessionService(BaseSessionService):
         ]
         return ListSessionsResponse(sessions=sorted(found, key=lambda session: session.last_update_time))
 
+    async def app_names(self) -> list[str]:
+        return sorted({key[0] for key in self._sessions})
+
     async def delete_session(self, *, app_name: str, user_id: str, session_id: str) -> None:
         self.delete_session_sync(app_name=app_name, user_id=user_id, session_id=session_id)
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from flowloom.errors import AlreadyExistsError, HistoryError, SessionNotFoundError
+from flowloom.errors import AlreadyExistsError, HistoryError, NotSupportedError, SessionNotFoundError
 from flowloom.events.actions import EventActions
 from flowloom.events.event import Event
 from flowloom.events.ids import new_id
@@ -88,6 +88,10 @@ class BaseSessionService(ABC):
     async def close(self) -> None:
         """Finish what was asked for and let go of connections and threads."""
         return
+
+    async def app_names(self) -> list[str]:
+        """The apps that have sessions here, sorted. The default raises `NotSupportedError`."""
+        raise NotSupportedError(f"{type(self).__name__} does not tell which apps have sessions in it.")
 
     async def get_user_state(self, *, app_name: str, user_id: str) -> dict[str, Any]:
         """The state that all sessions of a user share, without its prefix."""

@@ -193,6 +193,12 @@ def state_of(connection: Connection, key: Key, log: int) -> dict[str, Any]:
     return state
 
 
+def app_names(connection: Connection) -> list[str]:
+    """The apps that have sessions, sorted."""
+    rows = connection.execute("SELECT DISTINCT app_name FROM flowloom_sessions").fetchall()
+    return sorted(row[0] for row in rows)
+
+
 def list_all(
     connection: Connection, app_name: str, user_id: str | None
 ) -> list[tuple[str, str, float, dict[str, Any]]]:

@@ -100,6 +100,10 @@ class SqlSessionService(BaseSessionService):
         ]
         return ListSessionsResponse.unvalidated({"sessions": sessions})
 
+    async def app_names(self) -> list[str]:
+        await self._ready(None)
+        return await self.database.read(sql_log.app_names)
+
     async def delete_session(self, *, app_name: str, user_id: str, session_id: str) -> None:
         key, dialect = (app_name, user_id, session_id), self.database.dialect
         await self._ready(key)

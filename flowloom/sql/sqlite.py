@@ -154,7 +154,8 @@ class _Core:
             jobs, going = self._next_batch()
             if jobs:
                 try:
-                    connection = connection or self._open()
+                    if connection is None and any(job.work is not None for job in jobs):
+                        connection = self._open()
                     self._write(connection, jobs)
                 except BaseException as error:
                     self._fail(jobs, error)
@@ -186,21 +187,24 @@ class _Core:
             awaited = awaited or job.future is not None
         return jobs, True
 
-    def _write(self, connection: sqlite3.Connection, jobs: list[AnyJob]) -> None:
-        idle = all(job.work is None for job in jobs)
-        if not idle:
-            sync = "FULL" if any(job.durable for job in jobs) else "NORMAL"
-            if sync != self._sync:
-                connection.execute(f"PRAGMA synchronous={sync}")
-                self._sync = sync
+    def _write(self, connection: sqlite3.Connection | None, jobs: list[AnyJob]) -> None:
+        if connection is None or all(job.work is None for job in jobs):
+            for job in jobs:
+                job.error = earlier_failure(job, self._failures)
+            return
+        self._transact(connection, jobs)
+
+    def _transact(self, connection: sqlite3.Connection, jobs: list[AnyJob]) -> None:
+        sync = "FULL" if any(job.durable for job in jobs) else "NORMAL"
+        if sync != self._sync:
+            connection.execute(f"PRAGMA synchronous={sync}")
+            self._sync = sync
         for savepoints in (False, True):  # with a savepoint each only if one of them fails
             failures = self._failures.copy()
-            if not idle:
-                self._begin(connection)
+            self._begin(connection)
             try:
                 if self._run(connection, jobs, failures, savepoints):
-                    if not idle:
-                        connection.execute("COMMIT")
+                    connection.execute("COMMIT")
                     self._failures = failures
                     return
             finally:

@@ -26,6 +26,10 @@ from flowloom.tools.delegation import call_declaration, input_schema_of
 from flowloom.tools.output import OutputSchema, validated_arguments
 
 
+PARTIAL = "agent_tool_partial"
+"""The key of a forwarded event's `custom_metadata` that says whether it was partial before it was forwarded."""
+
+
 class AgentTool(BaseTool):
     """Lets a model call another agent like a function, and get its final answer as the result.
 
@@ -156,7 +160,8 @@ class AgentTool(BaseTool):
         outbox = tool_context.invocation_context.outbox
         if outbox is not None:
             shown = shallow_copy(event)
-            shown.custom_metadata = {**(event.custom_metadata or {}), AGENT_TOOL_CALL: tool_context.function_call_id}
+            own: dict[str, Any] = {AGENT_TOOL_CALL: tool_context.function_call_id, PARTIAL: bool(event.partial)}
+            shown.custom_metadata = own | (event.custom_metadata or {})
             shown.partial = True
             outbox.put_nowait(shown)
 

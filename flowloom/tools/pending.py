@@ -87,8 +87,10 @@ def decided_calls(events: Sequence[Event], at: int, agent: str) -> list[Decided]
         for other in records.values():
             if other.call.id == call.id and other.request_id in answers:
                 _take(item, other, answers[other.request_id])
-    for unknown in answered:
-        _log.warning("The answer to `%s` is refused: agent `%s` asked for nothing by that id.", unknown, agent)
+    if answered:
+        known = {call.id for event in events for call in event.get_function_calls()}
+        for unknown in answered - known:
+            _log.warning("The answer to `%s` is refused: nobody asked for anything by that id.", unknown)
     return list(decided.values())
 
 

@@ -181,6 +181,29 @@ async def test_an_agent_that_runs_as_a_tool_is_shown_within_its_call() -> None:
     ]
 
 
+@pytest.mark.parametrize("forwarded", [True, False])
+async def test_an_agent_that_runs_as_a_tool_asks_for_approval_within_its_call(forwarded: bool) -> None:
+    tool = FunctionTool(weather, require_confirmation=True)
+    inner = agent("inner", [kit.text("I look."), call("weather", city="Rome")], "Sunny.", tools=[tool])
+    root = agent("root", [call("inner", request="Rome?")], "It is sunny.", tools=[AgentTool(inner)])
+    config = RunConfig(streaming_mode=StreamingMode.SSE, forward_agent_tool_events=forwarded)
+    chat = kit.Chat(root, config=config)
+    first = await chat.say("How is Rome?")
+    said = story(first)
+    assert said[3:8] == [
+        "+inner",
+        "inner~ I look.",
+        "call weather weather",
+        "inner: I look.",
+        "weather {'city': 'Rome'}",
+    ]
+    assert [each.split(": ")[0].split()[0] for each in said[8:]] == ["confirm", "-inner", "-root"]
+    (asked,) = kit.pending(first)
+    await chat.answer(kit.approve(asked))
+    stored = story(await chat.stored())
+    assert [each for each in stored if "->" in each] == ["weather -> None", "inner -> {'result': 'Sunny.'}"]
+
+
 async def test_an_agent_tool_that_does_not_stream_is_shown_too() -> None:
     inner = agent("inner", "It is sunny in Rome.")
     root = agent("root", [call("inner", request="Rome?")], "Sunny.", tools=[AgentTool(inner)])

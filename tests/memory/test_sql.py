@@ -152,13 +152,22 @@ def test_a_limit_below_one_is_refused(limit: int) -> None:
         SqliteMemoryService(":memory:", max_results=limit)
 
 
-async def test_a_book_is_found_by_its_first_and_its_last_word(place: Place) -> None:
+async def test_a_book_is_found_by_any_of_its_words(place: Place) -> None:
     service = place.open()
     book = " ".join(f"word{number}{'x' * 40}" for number in range(40_000))
-    await service.add_session_to_memory(session_of(f"first {book} last", "last"))
-    assert [len(text) > 10 for text in await found(service, "first last")] == [True, False]
+    await service.add_session_to_memory(session_of(f"aardvark {book} zulu", "zulu"))
+    for query in ("aardvark zulu", f"zulu word39999{'x' * 40}"):
+        assert [len(text) > 10 for text in await found(service, query)] == [True, False]
     await service.delete_memory(memory_id="e0", **ADA)
-    assert await found(service, "first last") == ["last"]
+    assert await found(service, "aardvark zulu") == ["zulu"]
+
+
+async def test_words_of_any_length_are_found_and_told_apart(place: Place) -> None:
+    service = place.open()
+    words = ["猫" + "ä" * length for length in (199, 200, 201, 3_000, 100_000, 100_001)]
+    await service.add_session_to_memory(session_of(*words))
+    for word in words:
+        assert await found(service, word[1:]) == [word]
 
 
 async def test_a_query_may_have_thousands_of_words(place: Place) -> None:

@@ -181,7 +181,7 @@ async def test_a_part_can_be_asked_for(opened: AdkSqliteDatabase) -> None:
 
 
 async def test_nothing_is_written(opened: AdkSqliteDatabase, path: Path) -> None:
-    before = path.read_bytes()
+    before = path.read_bytes()  # noqa: ASYNC240
     for write in (
         opened.create_session(app_name="app", user_id="ann"),
         opened.delete_session(**WHO),
@@ -191,7 +191,7 @@ async def test_nothing_is_written(opened: AdkSqliteDatabase, path: Path) -> None
             await write
     await opened.get_session(**WHO)
     await opened.close()
-    assert path.read_bytes() == before
+    assert path.read_bytes() == before  # noqa: ASYNC240
 
 
 class Colour(Enum):
@@ -231,7 +231,7 @@ async def test_another_file_is_refused(tmp_path: Path) -> None:
     (tmp_path / "text").write_text("x" * 5000)
     for name in ("mine.db", "text"):
         service = AdkSqliteDatabase(tmp_path / name)
-        with pytest.raises(StorageError, match="not one of google-adk's|cannot be used"):
+        with pytest.raises(StorageError, match=r"not one of google-adk's|cannot be used"):
             await service.list_sessions(app_name="app")
         with pytest.raises(StorageError):
             await InMemorySessionService().copy_from(service, app_name="app")

@@ -341,6 +341,46 @@ async def test_in_an_agent_that_was_handed_over_to_within_an_agent_tool(world: W
     assert world.ran == ["pay 5 bob"]
 
 
+def handing(world: World, name: str = "desk") -> BaseAgent:
+    clerk = payer(world, "clerk", 5, "It is paid.")
+    return by_turn(name, call("look", what=name), call(hand_to, agent_name="clerk"), "unreachable", tools=[world.look], sub_agents=[clerk])
+
+
+async def test_in_an_agent_that_a_member_of_a_sequence_has_handed_over_to(world: World, office: Any) -> None:
+    it = office(lambda: SequentialAgent(name="flow", sub_agents=[handing(world), by_turn("after", "After.")]))
+    await it.say("Go.")
+    assert last_text(await approve_all(it)) == "After."
+    assert world.ran == ["look desk", "pay 5 bob"]
+    assert "unreachable" not in [event.text for event in await it.events()]
+
+
+async def test_in_an_agent_that_a_branch_has_handed_over_to(world: World, office: Any) -> None:
+    def root() -> BaseAgent:
+        both = ParallelAgent(name="both", sub_agents=[handing(world), payer(world, "other", 1)])
+        return SequentialAgent(name="flow", sub_agents=[both, by_turn("after", "After.")])
+
+    it = office(root)
+    await it.say("Go.")
+    pending = {each.agent: each for each in await it.waiting()}
+    await it.answer(pending["other"].approve())
+    assert world.ran == ["look desk", "pay 1 bob"]
+    assert last_text(await it.answer(pending["clerk"].approve())) == "After."
+    assert world.ran == ["look desk", "pay 1 bob", "pay 5 bob"]
+
+
+async def test_in_a_sequence_that_a_member_of_a_sequence_has_handed_over_to(world: World, office: Any) -> None:
+    def root() -> BaseAgent:
+        inner = SequentialAgent(name="inner", sub_agents=[payer(world, "one", 1), payer(world, "two", 2)])
+        desk = by_turn("desk", call(hand_to, agent_name="inner"), "unreachable", sub_agents=[inner])
+        return SequentialAgent(name="flow", sub_agents=[desk, by_turn("after", "After.")])
+
+    it = office(root)
+    await it.say("Go.")
+    assert [event.text for event in await approve_all(it) if event.text] == ["one paid."]
+    assert [event.text for event in await approve_all(it) if event.text] == ["two paid.", "After."]
+    assert world.ran == ["pay 1 bob", "pay 2 bob"]
+
+
 async def test_in_a_task_that_was_delegated(world: World, office: Any) -> None:
     def root() -> BaseAgent:
         clerk = by_turn(

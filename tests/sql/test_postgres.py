@@ -1,0 +1,123 @@
+"""What is particular to PostgreSQL: reaching the server, lost connections, transactions in each other's way."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import AsyncIterator
+
+import pytest
+
+from flowloom import ConfigurationError, StorageError
+from flowloom.sql import Connection
+from flowloom.sql.postgres import PostgresDatabase
+
+
+@pytest.fixture
+async def database(postgres_dsn: str) -> AsyncIterator[PostgresDatabase]:
+    opened = PostgresDatabase(postgres_dsn, max_connections=4)
+    await opened.write(lambda connection: connection.execute("CREATE TABLE t (key TEXT PRIMARY KEY, n INTEGER)"))
+    yield opened
+    await opened.close()
+
+
+async def test_a_server_that_cannot_be_reached_is_named_without_the_password() -> None:
+    with socket.socket() as unused:
+        unused.bind(("127.0.0.1", 0))
+        port = unused.getsockname()[1]
+        database = PostgresDatabase(f"postgresql://ann:secret@127.0.0.1:{port}/shop")
+        with pytest.raises(StorageError, match=f"`shop` at 127.0.0.1:{port}.*efused") as raised:
+            await database.read(lambda connection: connection.execute("SELECT 1"))
+        await database.close()
+    assert "secret" not in str(raised.value)
+
+
+def test_a_dsn_that_cannot_be_read_is_refused_without_being_shown() -> None:
+    with pytest.raises(ConfigurationError, match="postgresql://user@host") as raised:
+        PostgresDatabase("secret what is this")
+    assert "secret" not in str(raised.value)
+    with pytest.raises(ConfigurationError, match="max_connections"):
+        PostgresDatabase("dbname=a", max_connections=0)
+
+
+@pytest.mark.parametrize("missing", ["psycopg", "psycopg_pool"])
+def test_a_missing_extra_is_named(missing: str) -> None:
+    program = (
+        f"import sys; sys.modules[{missing!r}] = None\n"
+        "import flowloom\n"
+        "try:\n    flowloom.PostgresSessionService\n"
+        "except flowloom.ConfigurationError as error:\n    print(error)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=True)
+    assert "pip install flowloom[postgres]" in done.stdout
+
+
+async def test_lost_connections_are_made_anew(database: PostgresDatabase) -> None:
+    """A read or write whose connection the server has ended is done again on another."""
+
+    def insert(connection: Connection) -> None:
+        connection.execute("INSERT INTO t VALUES (?, 1) ON CONFLICT (key) DO UPDATE SET n = t.n + 1", ("a",))
+
+    def end_others(connection: Connection) -> None:
+        connection.execute(
+            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
+            "WHERE datname = current_database() AND pid <> pg_backend_pid()"
+        )
+
+    for round in range(1, 4):
+        await asyncio.gather(*(database.read(lambda c: c.execute("SELECT pg_sleep(0.005)")) for _ in range(4)))
+        await database.write(end_others)
+        await asyncio.gather(*(database.write(insert, lane=lane) for lane in range(5)))
+        found = await database.read(lambda connection: connection.execute("SELECT n FROM t").fetchone()[0])
+        assert found == 5 * round
+
+
+async def test_transactions_in_each_others_way_are_done_again(database: PostgresDatabase) -> None:
+    """Two that lock the same rows in opposite order both happen."""
+    await database.write(lambda connection: connection.execute("INSERT INTO t VALUES ('a', 0), ('b', 0)"))
+    both = threading.Barrier(2, timeout=10)
+    met = threading.Event()
+
+    def add(first: str, second: str, connection: Connection) -> None:
+        connection.execute("UPDATE t SET n = n + 1 WHERE key = ?", (first,))
+        if not met.is_set():
+            both.wait()
+            met.set()
+        connection.execute("UPDATE t SET n = n + 1 WHERE key = ?", (second,))
+
+    await asyncio.gather(
+        database.write(lambda connection: add("a", "b", connection), lane=1),
+        database.write(lambda connection: add("b", "a", connection), lane=2),
+    )
+    assert await database.read(lambda connection: connection.execute("SELECT n FROM t").fetchall()) == [(2,), (2,)]
+
+
+async def test_lanes_do_not_wait_for_each_other(database: PostgresDatabase) -> None:
+    together = threading.Barrier(3, timeout=10)
+    await asyncio.gather(*(database.write(lambda connection: together.wait(), lane=lane) for lane in range(3)))
+
+
+async def test_a_read_sees_one_moment(database: PostgresDatabase) -> None:
+    """What is committed between two statements of one read is not in the second."""
+    begun, written = threading.Event(), threading.Event()
+
+    def count_twice(connection: Connection) -> list[int]:
+        first = connection.execute("SELECT count(*) FROM t").fetchone()[0]
+        begun.set()
+        assert written.wait(10)
+        return [first, connection.execute("SELECT count(*) FROM t").fetchone()[0]]
+
+    reading = asyncio.ensure_future(database.read(count_twice))
+    while not begun.is_set():
+        await asyncio.sleep(0.001)
+    await database.write(lambda connection: connection.execute("INSERT INTO t VALUES ('a', 1)"))
+    written.set()
+    assert await reading == [0, 0]
+
+
+async def test_a_percent_sign_is_a_percent_sign(database: PostgresDatabase) -> None:
+    found = await database.read(lambda connection: connection.execute("SELECT 7 % 4, ?::text", ("%s ?",)).fetchone())
+    assert found == (3, "%s ?")

@@ -1,0 +1,142 @@
+"""What is particular to SQLite: the file, its directory, other processes, and what is synced."""
+
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from flowloom import StorageError
+from flowloom.sql import Connection
+from flowloom.sql import sqlite as module
+from flowloom.sql.sqlite import SqliteDatabase
+
+
+def create(connection: Connection) -> None:
+    connection.execute("CREATE TABLE t (n INTEGER)")
+
+
+def insert(connection: Connection) -> None:
+    connection.execute("INSERT INTO t (n) VALUES (1)")
+
+
+def count(connection: Connection) -> int:
+    return connection.execute("SELECT count(*) FROM t").fetchone()[0]
+
+
+def no_file(tmp_path: Path) -> tuple[Path, str]:
+    return tmp_path / "nowhere" / "a.db", "no directory.*Make `"
+
+
+def a_directory(tmp_path: Path) -> tuple[Path, str]:
+    return tmp_path, "could not be opened|unable to open"
+
+
+def a_text(tmp_path: Path) -> tuple[Path, str]:
+    (tmp_path / "a.txt").write_text("x" * 4096)
+    return tmp_path / "a.txt", "use another path"
+
+
+@pytest.mark.parametrize("where", [no_file, a_directory, a_text])
+async def test_a_file_that_cannot_be_used_is_named(where: Callable[[Path], tuple[Path, str]], tmp_path: Path) -> None:
+    path, reason = where(tmp_path)
+    database = SqliteDatabase(path)
+    for _ in range(2):
+        with pytest.raises(StorageError, match=reason) as raised:
+            await database.write(create)
+        assert str(path) in str(raised.value)
+    await database.close()
+
+
+async def test_in_memory_reads_see_what_was_written() -> None:
+    database = SqliteDatabase(":memory:")
+    await database.write(create)
+    database.write_soon(insert)
+    assert await database.read(count) == 1
+    await database.close()
+
+
+async def test_durable_writes_are_synced_and_others_are_not(tmp_path: Path) -> None:
+    database = SqliteDatabase(tmp_path / "a.db")
+
+    def level(connection: Connection) -> int:
+        return connection.execute("PRAGMA synchronous").fetchone()[0]
+
+    levels = [await database.write(level, durable=durable) for durable in (True, False, True)]
+    assert levels == [2, 1, 2]  # FULL, NORMAL, FULL
+    assert await database.write(lambda c: c.execute("PRAGMA journal_mode").fetchone()[0]) == "wal"
+    await database.close()
+
+
+async def test_writes_that_wait_share_a_commit(tmp_path: Path) -> None:
+    """A write that nobody waits for is committed with the one that comes next."""
+    database = SqliteDatabase(tmp_path / "a.db")
+    await database.write(create)
+    seen: list[int] = []
+
+    def look(connection: Connection) -> None:
+        reader = sqlite3.connect(tmp_path / "a.db")
+        seen.append(reader.execute("SELECT count(*) FROM t").fetchone()[0])
+        reader.close()
+
+    database.write_soon(insert)
+    await database.write(look)
+    assert seen == [0]
+    assert await database.read(count) == 1
+    await database.close()
+
+
+async def test_a_writer_waits_for_other_programs(tmp_path: Path) -> None:
+    database = SqliteDatabase(tmp_path / "a.db")
+    await database.write(create)
+    other = sqlite3.connect(tmp_path / "a.db", isolation_level=None)
+    other.execute("BEGIN IMMEDIATE")
+    waiting = asyncio.ensure_future(database.write(insert))
+    for _ in range(10):
+        await asyncio.sleep(0.001)
+    assert not waiting.done()
+    assert await database.read(count) == 0
+    other.execute("COMMIT")
+    await waiting
+    other.close()
+    await database.close()
+
+
+async def test_a_writer_does_not_wait_for_ever(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "LOCK_TIMEOUT", 0.02)
+    database = SqliteDatabase(tmp_path / "a.db")
+    await database.write(create)
+    other = sqlite3.connect(tmp_path / "a.db", isolation_level=None)
+    other.execute("BEGIN IMMEDIATE")
+    with pytest.raises(StorageError, match="Another program has locked it"):
+        await database.write(insert)
+    other.execute("COMMIT")
+    other.close()
+    await database.write(insert)
+    assert await database.read(count) == 1
+    await database.close()
+
+
+async def test_reads_run_side_by_side(tmp_path: Path) -> None:
+    database = SqliteDatabase(tmp_path / "a.db")
+    await database.write(create)
+    together = threading.Barrier(3, timeout=10)
+
+    def meet(connection: Connection) -> int:
+        together.wait()
+        return count(connection)
+
+    assert await asyncio.gather(*(database.read(meet) for _ in range(3))) == [0, 0, 0]
+    await database.close()
+
+
+async def test_closing_tidies_up_the_files(tmp_path: Path) -> None:
+    database = SqliteDatabase(tmp_path / "a.db")
+    await database.write(create)
+    await database.read(count)
+    await database.close()
+    assert [each.name for each in tmp_path.iterdir()] == ["a.db"]  # noqa: ASYNC240
