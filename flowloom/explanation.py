@@ -49,6 +49,7 @@ async def explain(
 
     Raises what a run would raise before it asks the model, and `InputValidationError` for a history that is none.
     """
+    app = agent if isinstance(agent, App) else None
     if isinstance(agent, App):
         if plugins is not None:
             raise ConfigurationError("Give either an `App` or `plugins`: the app holds its own.")
@@ -60,6 +61,7 @@ async def explain(
     runner = Rehearsal(
         agent,
         recording,
+        app,
         app_name=copy.app_name,
         plugins=plugins,
         session_service=sessions,
@@ -74,8 +76,10 @@ async def explain(
 class Rehearsal(Runner):
     """A runner whose runs end where they would ask a model."""
 
-    def __init__(self, agent: BaseAgent, recording: Recording, **options: Any) -> None:
+    def __init__(self, agent: BaseAgent, recording: Recording, app: App | None = None, **options: Any) -> None:
         super().__init__(agent=agent.root_agent, **options)
+        if app is not None:
+            self.take_settings(app)
         self._explained = agent
         self._recording = recording
 

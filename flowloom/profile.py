@@ -183,10 +183,11 @@ async def measure(
         raise ConfigurationError(f"`repeat` is {repeat}: nothing can be measured in less than one turn.")
     if isinstance(agent_or_flow, Flow):
         agent_or_flow = LlmAgent(name="agent", model=_StandIn(), flow=agent_or_flow)
+    app = agent_or_flow if isinstance(agent_or_flow, App) else None
     if isinstance(agent_or_flow, App):
         agent_or_flow, plugins = agent_or_flow.root_agent, plugins or agent_or_flow.plugins
     start = session_for(session, state, events_of_history(history or (), agent_or_flow.name))
-    bench = _Bench(agent_or_flow, start, message, run_config, list(plugins or ()))
+    bench = _Bench(agent_or_flow, app, start, message, run_config, list(plugins or ()))
     times, first = _Times(), _Times()
     turns: list[float] = []
     yardsticks: list[float] = []
@@ -250,13 +251,14 @@ class _Bench(Rehearsal):
     def __init__(
         self,
         agent: BaseAgent,
+        app: App | None,
         start: Session,
         message: Message,
         run_config: RunConfig | None,
         plugins: list[BasePlugin],
     ) -> None:
         service = InMemorySessionService()
-        super().__init__(agent, Recording(), app_name=start.app_name, plugins=plugins, session_service=service)
+        super().__init__(agent, Recording(), app, app_name=start.app_name, plugins=plugins, session_service=service)
         self._start = start
         self._message = message
         self._config = run_config

@@ -104,14 +104,14 @@ class Runner:
         self._compaction: BackgroundCompaction | None = None
         self._extra: tuple[Step, ...] = ()
         if app is not None:
-            self._take_settings(app)
+            self.take_settings(app)
         self.effects: Effects = effects or DirectEffects()
         self.observers = tuple(observers)
         self.concurrency: Literal["queue", "reject", "allow"] = concurrency
         self.lease_seconds = lease_seconds
         self.confirm = confirm
 
-    def _take_settings(self, app: App) -> None:
+    def take_settings(self, app: App) -> None:
         """What an app asks for beside its agents: steps of every flow, and work after runs."""
         extra: list[Processor] = []
         if app.events_compaction_config is not None:

@@ -16,6 +16,7 @@ from flowloom.events.parts import content_of, response_part
 from flowloom.sessions.history import is_hidden
 from flowloom.tools.confirmation import follow_ups
 from flowloom.tools.delegation import DelegateTool
+from flowloom.tools.pending import read_call
 
 REPEATED = "repeated_calls"
 """The key of an event's `agent_state` that names calls which are about to be made a second time."""
@@ -48,7 +49,12 @@ def unfinished_calls(ctx: InvocationContext) -> Unfinished | None:
     asked, later = own[index], own[index + 1 :]
     answered = {r.id for event in run.session.events for r in event.get_function_responses()}
     tools = {tool.name: tool for tool in ctx.tools or ()}
-    calls = [c for c in _tool_calls(asked) if c.id not in answered and not _waits(ctx, c, asked, tools)]
+    asked_about = {call.id for event in later for call in _original_calls(event)}  # people decide about them
+    calls = [
+        call
+        for call in _tool_calls(asked)
+        if call.id not in answered and call.id not in asked_about and not _waits(ctx, call, asked, tools)
+    ]
     result = Unfinished()
     if not calls:
         results = later[-1] if later and later[-1].get_function_responses() else None
@@ -86,6 +92,12 @@ def _parts(event: Event) -> Sequence[types.Part]:
 
 def _tool_calls(event: Event) -> list[types.FunctionCall]:
     return [call for call in event.get_function_calls() if call.id and not is_hidden(call)]
+
+
+def _original_calls(event: Event) -> list[types.FunctionCall]:
+    """The calls that an event asks people about."""
+    found = (read_call((call.args or {}).get("originalFunctionCall")) for call in event.get_function_calls())
+    return [call for call in found if call is not None]
 
 
 def _waits(ctx: InvocationContext, call: types.FunctionCall, asked: Event, tools: dict[str, RunnableTool]) -> bool:

@@ -173,7 +173,12 @@ def shaped(schema: object) -> LlmRequest:
 
 @pytest.mark.parametrize(
     "told",
-    [of(tools=[add]), LlmRequest(cache_config=object()), shaped(Shapeless), shaped(Shapeless())],
+    [
+        of(tools=[add]),
+        LlmRequest().model_copy(update={"previous_interaction_id": object()}),
+        shaped(Shapeless),
+        shaped(Shapeless()),
+    ],
     ids=["function", "object", "class", "schema"],
 )
 def test_what_cannot_be_told_apart_has_no_key(told: LlmRequest) -> None:
