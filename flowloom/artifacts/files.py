@@ -12,8 +12,10 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
 import os
 import shutil
+import stat
 import time
 import uuid
 from collections.abc import Callable, Generator, Iterator
@@ -29,6 +31,8 @@ from flowloom.errors import StorageError
 from flowloom.events.clock import now
 
 _T = TypeVar("_T")
+_TAKEN = (errno.ENOTEMPTY, errno.EEXIST)
+"""What POSIX says to a rename to a folder that holds something; Windows says what it likes."""
 _ABANDONED = 24 * 3600.0
 """Seconds after which something unfinished counts as left by a process that died."""
 
@@ -165,8 +169,8 @@ def _take_number(folder: Path, version: Path) -> bool:
         except FileNotFoundError:  # the whole file has been deleted meanwhile
             if not folder.exists():
                 raise
-        except OSError:
-            if not version.exists():
+        except OSError as error:
+            if error.errno not in _TAKEN and not version.exists():
                 raise
             return False
         else:
@@ -219,11 +223,13 @@ def _make_folder(folder: Path) -> None:
     if folder.is_dir():
         return
     _make_folder(folder.parent)
-    with contextlib.suppress(FileExistsError):
+    try:
         folder.mkdir()
         sync_folder(folder.parent)
-    if not folder.is_dir():
-        raise NotADirectoryError(f"{folder} is not a folder")
+    except FileExistsError:
+        with contextlib.suppress(FileNotFoundError):  # made and deleted by others meanwhile
+            if not stat.S_ISDIR(folder.stat().st_mode):
+                raise NotADirectoryError(f"{folder} is not a folder") from None
 
 
 def _clean(place: Path) -> None:

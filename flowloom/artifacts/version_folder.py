@@ -5,10 +5,12 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import time
 import zlib
+from collections.abc import Callable, Generator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, TypeVar, cast
 
 from google.genai import types
 from pydantic import ValidationError
@@ -19,6 +21,9 @@ from flowloom.errors import InputValidationError, StorageError
 _DATA = "data"
 _ABOUT = "about.json"
 _DELETED = "deleted"
+_ATTEMPTS = 4
+
+_T = TypeVar("_T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,19 +83,31 @@ class VersionFolder:
 
     def delete(self) -> None:
         """Take the version away, and leave a mark, so that its number is not given again."""
-        with contextlib.suppress(FileNotFoundError):  # the whole file is deleted meanwhile
-            (self.path / _DELETED).touch()
+        with contextlib.suppress(FileNotFoundError), _inside(self.path) as (folder, path):
+            os.close(os.open(path / _DELETED, os.O_CREAT | os.O_WRONLY, 0o666, dir_fd=folder))
+            sync_folder(self.path if folder is None else folder)
             for name in (_DATA, _ABOUT):
-                (self.path / name).unlink(missing_ok=True)
-            sync_folder(self.path)
+                with contextlib.suppress(FileNotFoundError):
+                    os.unlink(path / name, dir_fd=folder)
+            sync_folder(self.path if folder is None else folder)
 
     def name(self) -> str | None:
         """The name of the file that this is a version of."""
-        content = self._read(_ABOUT)
-        return None if content is None else str(self._parsed(content)["name"])
+        return _steadily(self._name)
 
     def info(self) -> ArtifactVersion | None:
         """What is known about the version."""
+        return _steadily(self._info)
+
+    def load(self) -> types.Part | None:
+        """The part, as it was given."""
+        return _steadily(self._load)
+
+    def _name(self) -> str | None:
+        content = self._read(_ABOUT)
+        return None if content is None else str(self._parsed(content)["name"])
+
+    def _info(self) -> ArtifactVersion | None:
         content = self._read(_ABOUT)
         if content is None:
             return None
@@ -108,8 +125,7 @@ class VersionFolder:
         except ValidationError as error:
             raise _corrupt(self.path / _ABOUT, str(error)) from error
 
-    def load(self) -> types.Part | None:
-        """The part, as it was given."""
+    def _load(self) -> types.Part | None:
         content = self._read(_ABOUT)
         if content is None:
             return None
@@ -120,8 +136,6 @@ class VersionFolder:
             if data is None:
                 return None
             if (len(data), zlib.crc32(data)) != (checks["size"], checks["crc32"]):
-                if self._read(_ABOUT) != content:  # the whole file was deleted meanwhile, and saved again
-                    return self.load()
                 raise _corrupt(self.path / _DATA, "it is not what was written")
         try:
             part = types.Part.model_validate(about["part"])
@@ -150,21 +164,41 @@ class VersionFolder:
         except FileNotFoundError:
             if self.deleted or not self.path.exists():
                 return None
-        try:
-            return path.read_bytes()  # the whole file may have been deleted meanwhile, and saved again
-        except FileNotFoundError:
             raise _corrupt(path, "it is missing") from None
 
 
-def sync_folder(folder: Path) -> None:
-    """Have the disk know the entries of a folder; Windows has no such call, and no need of it."""
-    if os.name != "posix":
+def _steadily(read: Callable[[], _T]) -> _T:
+    """What `read` gives. Damage is there to stay; what looks like it may be a whole file that is deleted and saved
+    again meanwhile, of which one part was read before and another after."""
+    for attempt in range(_ATTEMPTS):
+        try:
+            return read()
+        except StorageError:
+            time.sleep(0.001 * attempt)
+    return read()
+
+
+@contextlib.contextmanager
+def _inside(path: Path) -> Generator[tuple[int | None, Path]]:
+    """A folder to work in, although its path may come to mean another: its descriptor, and the path from there."""
+    if os.name != "posix":  # there, a folder in use cannot be renamed
+        yield None, path
         return
-    descriptor = os.open(folder, os.O_RDONLY)
+    folder = os.open(path, os.O_RDONLY)
     try:
-        os.fsync(descriptor)
+        yield folder, Path()
     finally:
-        os.close(descriptor)
+        os.close(folder)
+
+
+def sync_folder(folder: Path | int) -> None:
+    """Have the disk know the entries of a folder; Windows has no such call, and no need of it."""
+    if isinstance(folder, int):
+        os.fsync(folder)
+    elif os.name == "posix":
+        with _inside(folder) as (descriptor, _):
+            assert descriptor is not None
+            os.fsync(descriptor)
 
 
 def _write(path: Path, content: bytes) -> None:

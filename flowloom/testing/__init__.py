@@ -30,13 +30,20 @@ from flowloom.testing.scripted import (
 from flowloom.testing.symmetry import assert_symmetric
 
 if TYPE_CHECKING:
-    from flowloom.testing.suites import ModelSuite, ProcessorSuite, SessionServiceSuite, ToolsetSuite
+    from flowloom.testing.suites import (
+        ArtifactServiceSuite,
+        ModelSuite,
+        ProcessorSuite,
+        SessionServiceSuite,
+        ToolsetSuite,
+    )
 
-_SUITES = ("ModelSuite", "ProcessorSuite", "SessionServiceSuite", "ToolsetSuite")
+_SUITES = ("ArtifactServiceSuite", "ModelSuite", "ProcessorSuite", "SessionServiceSuite", "ToolsetSuite")
 
 __all__ = [
     "Answer",
     "AnsweringModel",
+    "ArtifactServiceSuite",
     "AutoModel",
     "CapturedRun",
     "CassetteError",
