@@ -2,6 +2,7 @@
 
 from flowloom.sessions.history import History, Projection, Viewer, project, visible
 from flowloom.sessions.in_memory import InMemorySessionService
+from flowloom.sessions.leases import SessionLease
 from flowloom.sessions.service import BaseSessionService, GetSessionConfig, ListSessionsResponse
 from flowloom.sessions.session import Session
 from flowloom.sessions.state import State
@@ -14,6 +15,7 @@ __all__ = [
     "ListSessionsResponse",
     "Projection",
     "Session",
+    "SessionLease",
     "State",
     "Viewer",
     "project",

@@ -22,7 +22,7 @@ from flowloom.events.parts import content_of, text_part
 from flowloom.events.wire import shallow_copy
 from flowloom.models.contents import is_special
 from flowloom.sessions.effective_log import EffectiveLog
-from flowloom.sessions.rearrange import HistoryItem, rearrange
+from flowloom.sessions.rearrange import HistoryItem, in_call_order, rearrange
 
 _log = logging.getLogger("flowloom.history")
 
@@ -148,7 +148,7 @@ class _View:
         self._first: Event | None = None
         self._last: Event | None = None
         self._foreign_calls: set[str] = set()  # ids of other agents' calls
-        self._open_calls: frozenset[str] | None = None  # ids of the calls in the latest item, if it was a call
+        self._open_calls: list[str] | None = None  # ids of the calls in the latest item, if it was a call
         self._held: HistoryItem | None = None  # the latest item, while calls in it are without an answer
         self._shown = 0  # how many contents there were before what is shown of the held item
         self._rebuild_next = False
@@ -205,7 +205,7 @@ class _View:
             self._turn = place
         held = self._held
         if item.responses:
-            if self._open_calls is None or not self._open_calls.issuperset(item.responses):
+            if self._open_calls is None or not _in_order(item.responses, self._open_calls):
                 return False
             if held is not None:
                 if not held.unanswered.issubset(item.responses):
@@ -344,10 +344,14 @@ def _is_hidden(part: types.Part) -> bool:
     return named is not None and is_hidden(named)
 
 
-def _distinct(calls: list[str]) -> frozenset[str] | None:
+def _distinct(calls: list[str]) -> list[str] | None:
     """The ids of an item's calls; None if there are none, or if they do not tell the calls apart."""
-    ids = frozenset(calls)
-    return ids if calls and len(ids) == len(calls) and "" not in ids else None
+    return calls if calls and len(set(calls)) == len(calls) and "" not in calls else None
+
+
+def _in_order(responses: list[str], calls: list[str]) -> bool:
+    """Whether these answer some of the calls, and stand as `rearrange` would put them."""
+    return responses == calls or (set(calls).issuperset(responses) and responses == in_call_order(responses, calls))
 
 
 def _transcription_of(event: Event) -> HistoryItem | None:

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 
 from google.genai import types
 
+from flowloom.events.ids import CLIENT_CALL_PREFIX
 from flowloom.events.parts import content_of
 
 
@@ -94,7 +95,7 @@ def rearrange(items: list[HistoryItem]) -> Arranged:
         result.contents.append(item.content)
         found = answers.get(index)
         if found:
-            result.contents.append(_merge(items, found, every=index == whole))
+            result.contents.append(_merge(items, item, found, every=index == whole))
     return result
 
 
@@ -141,8 +142,12 @@ def _pair(items: list[HistoryItem]) -> tuple[dict[int, list[_Answer]], list[str]
     return answers, orphans, loose
 
 
-def _merge(items: list[HistoryItem], found: list[_Answer], *, every: bool) -> types.Content:
-    """One content out of all answers to one call item (§9.7b): later ones replace parts in place."""
+def _merge(items: list[HistoryItem], asked: HistoryItem, found: list[_Answer], *, every: bool) -> types.Content:
+    """One content out of all answers to one call item (§9.7b): later ones replace parts in place.
+
+    Where ids are left out for the model, nothing but the order of the calls tells whose answer one is.
+    """
+    order = [call_id or f"#{position}" for position, call_id in enumerate(asked.calls)]
     if not every:
         latest: dict[str, int] = {}
         for answer in found:
@@ -150,8 +155,9 @@ def _merge(items: list[HistoryItem], found: list[_Answer], *, every: bool) -> ty
                 latest[key] = answer.item
         wanted = set(latest.values())
         found = [answer for answer in found if answer.item in wanted]
-    if len(found) == 1 and len(found[0].keys) == len(items[found[0].item].responses):
-        return items[found[0].item].content
+    if len(found) == 1 and found[0].keys == in_call_order(found[0].keys, order):
+        if len(found[0].keys) == len(items[found[0].item].responses):
+            return items[found[0].item].content
     parts: list[types.Part] = []
     place: dict[str, int] = {}
     for number, answer in enumerate(found):
@@ -173,4 +179,15 @@ def _merge(items: list[HistoryItem], found: list[_Answer], *, every: bool) -> ty
                 place[key] = len(parts)
                 parts.append(part)
         parts.extend(texts)
+    in_order = [parts[place[key]] for key in in_call_order(list(place), order)]
+    for index, part in zip(sorted(place.values()), in_order, strict=True):
+        parts[index] = part
     return content_of(items[found[0].item].content.role, parts)
+
+
+def in_call_order(keys: list[str], calls: list[str]) -> list[str]:
+    """The keys of answers, each once; those of calls whose ids were minted here in the order of the calls."""
+    given = dict.fromkeys(keys)
+    if not any(key.startswith(CLIENT_CALL_PREFIX) for key in given):
+        return list(given)
+    return [key for key in dict.fromkeys(calls) if key in given]

@@ -12,13 +12,14 @@ import random
 import time
 import weakref
 from collections.abc import Callable
-from typing import Any
+from typing import TypeVar
 
 from flowloom.errors import StorageError
 from flowloom.events.ids import new_id
 from flowloom.sessions.leases import Key, LeaseQueue, Place, SessionLease, busy
 from flowloom.sql import Connection, Database
 
+T = TypeVar("T")
 WAITING = 5.0
 """Seconds after which a ticket of a process that waits expires, if it is not heard of."""
 _WHERE = "app_name = ? AND user_id = ? AND session_id = ?"
@@ -32,24 +33,35 @@ class SqlLeases:
         self._database = database
         self._queue = LeaseQueue()
 
-    async def acquire(self, key: Key, *, wait: bool, seconds: float) -> SessionLease:
-        """The lease of a session; see `BaseSessionService.acquire_lease`."""
+    async def acquire(
+        self, key: Key, *, wait: bool, seconds: float, also: Callable[[Connection], T]
+    ) -> tuple[SessionLease, T]:
+        """The lease of a session (see `BaseSessionService.acquire_lease`), and what `also` gave in the same moment."""
         place = await self._queue.enter(key, wait=wait, seconds=seconds)
         owner = new_id()
         try:
-            await self._stand_in_line(key, owner, wait=wait, seconds=seconds)
+            given = await self._stand_in_line(key, owner, also, wait=wait, seconds=seconds)
         except BaseException:
             self._give_back(key, owner, place)
             raise
         hold = _Hold(key, place, seconds, lambda: self._renew(key, owner, seconds))
-        return SessionLease(key[2], lambda: self._release(hold, owner))
+        return SessionLease(key[2], lambda: self._release(hold, owner)), given
 
-    async def _stand_in_line(self, key: Key, owner: str, *, wait: bool, seconds: float) -> None:
+    async def _stand_in_line(
+        self, key: Key, owner: str, also: Callable[[Connection], T], *, wait: bool, seconds: float
+    ) -> T:
         database, pause, last_sign = self._database, _SHORTEST, 0.0
+        given: list[T] = []
+
+        def take(connection: Connection) -> tuple[int, float]:
+            ahead, rest = _take(connection, database, key, owner, wait, seconds)
+            given[:] = () if ahead else (also(connection),)
+            return ahead, rest
+
         while True:
             now = time.monotonic()
             if not last_sign or now - last_sign > WAITING / 3:
-                ahead, rest = await self._write(lambda c: _take(c, database, key, owner, wait, seconds), key)
+                ahead, rest = await database.write(take, durable=False, lane=("lease", key))
                 last_sign = now
             else:
                 ahead, rest = await database.read(lambda c: _look(c, database, key, owner))
@@ -57,14 +69,11 @@ class SqlLeases:
                     last_sign = 0.0
                     continue
             if not ahead:
-                return
+                return given[0]
             if not wait:
                 raise busy(key[2], rest)
             await asyncio.sleep(pause * min(ahead, 4) * (0.5 + random.random()))
             pause = min(pause * 1.5, _LONGEST)
-
-    async def _write(self, work: Callable[[Connection], Any], key: Key) -> Any:
-        return await self._database.write(work, durable=False, lane=("lease", key))
 
     def _renew(self, key: Key, owner: str, seconds: float) -> None:
         self._soon(lambda connection: _extend(connection, self._database, key, owner, seconds), key)

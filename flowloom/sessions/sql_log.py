@@ -150,9 +150,18 @@ def _seq_of(connection: Connection, stretches: Sequence[Segment], event_id: str)
 
 
 def load(
-    connection: Connection, key: Key, seen: tuple[int, int], recent: int | None = None, since: float | None = None
+    connection: Connection,
+    key: Key,
+    seen: tuple[int, int],
+    recent: int | None = None,
+    since: float | None = None,
+    *,
+    most: int | None = None,
 ) -> Loaded | None:
-    """A session without the events that were seen: (log, seq). Of those, the last `recent`, at or after `since`."""
+    """A session without the events that were seen: (log, seq). Of those, the last `recent`, at or after `since`.
+
+    None if there is none, or if more than `most` events would have to be read.
+    """
     row = connection.execute(_HEAD, key).fetchone()
     if row is None:
         return None
@@ -160,6 +169,8 @@ def load(
     after = seen[1] if seen[0] == head.log and seen[1] <= head.last_seq else 0
     if recent is not None:
         after = max(after, head.last_seq - recent)
+    if most is not None and head.last_seq - after > most:
+        return None
     events: list[Event] = []
     if after < head.last_seq:
         for stretch in segments(connection, head):

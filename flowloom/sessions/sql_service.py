@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping
 from typing import Any
 
@@ -31,7 +32,10 @@ from flowloom.sql import Connection, Database
 
 CACHED_EVENTS = 100_000
 _NOBODY = object()
-_LATELY = 64  # how far back `append_soon` looks for an event that is there already
+_NEVER: tuple[float, Loaded | None] = (0.0, None)
+_JUST_NOW = 0.05  # for how long a session that was read with its lease is as good as read now, in seconds
+_FEW = 200  # how many events are read with a lease at most: the writer has others to serve
+_LATELY = 8  # how far back `append_soon` looks for an event that is there already
 
 
 class SqlSessionService(BaseSessionService):
@@ -48,6 +52,7 @@ class SqlSessionService(BaseSessionService):
         self._cache = SessionCache(cached_events)
         self._lines = SqlLeases(database)
         self._soon: dict[Key, list[tuple[Appended, Event]]] = {}
+        self._fresh: dict[Key, tuple[float, Loaded]] = {}  # read with a lease, for the run that is about to begin
         self._unsettled: dict[str, None] = {}  # ids of events of which nobody knows whether they were stored
 
     # -- sessions ------------------------------------------------------------------------------------
@@ -60,6 +65,7 @@ class SqlSessionService(BaseSessionService):
         key = (app_name, user_id, (session_id or "").strip() or new_id())
         rows, updated, dialect = StateRows.of(state or {}), now(), self.database.dialect
         await SESSIONS.ensure(self.database)
+        self._outdate(key)
         head, whole = await self.database.write(
             lambda connection: sql_log.create(connection, key, dialect, updated, rows), lane=key
         )
@@ -75,15 +81,15 @@ class SqlSessionService(BaseSessionService):
             recent, since = config.num_recent_events, config.after_timestamp
             part = await self.database.read(lambda connection: sql_log.load(connection, key, (0, 0), recent, since))
             return None if part is None else _session(key, part.events, part.state, part.head.updated, None)
-        while True:
+        session = self._take_fresh(key)
+        while session is None:
             seen = self._cache.seen(key)
             loaded = await self.database.read(lambda connection, seen=seen: sql_log.load(connection, key, seen))
             if loaded is None:
                 self._cache.forget(key)
                 return None
             session = self._whole_session(key, loaded)
-            if session is not None:
-                return session
+        return session
 
     def _whole_session(self, key: Key, loaded: Loaded) -> Session | None:
         merged = self._cache.merge(key, loaded.head.log, loaded.after, loaded.events)
@@ -107,6 +113,7 @@ class SqlSessionService(BaseSessionService):
     async def delete_session(self, *, app_name: str, user_id: str, session_id: str) -> None:
         key, dialect = (app_name, user_id, session_id), self.database.dialect
         await self._ready(key)
+        self._outdate(key)
         await self.database.write(lambda connection: sql_log.delete(connection, key, dialect), lane=key)
         self._cache.forget(key)
 
@@ -129,6 +136,7 @@ class SqlSessionService(BaseSessionService):
         key, kept = (session.app_name, session.user_id, session.id), without_temp_state(event)
         row, dialect = EventRow.of(kept), self.database.dialect
         await SESSIONS.ensure(self.database)
+        self._outdate(key, row.state)
         earlier = self._soon.pop(key, ())
         try:
             done = await self.database.write(lambda connection: sql_log.append(connection, key, dialect, row), lane=key)
@@ -136,6 +144,7 @@ class SqlSessionService(BaseSessionService):
             self._cache.forget(key)
             self._unsettled[event.id] = None
             raise
+        self._outdate(key, row.state)
         self._remember(key, earlier)
         if done.stored is not None:
             return self._already_stored(session, event, done)
@@ -154,6 +163,7 @@ class SqlSessionService(BaseSessionService):
             found = sql_log.append(connection, key, dialect, row)
             done.log, done.seq, done.stored = found.log, found.seq, found.stored
 
+        self._outdate(key, row.state)
         self.database.write_soon(work, lane=key)
         self._soon.setdefault(key, []).append((done, kept))
         apply_event(session, event, kept)
@@ -240,6 +250,7 @@ class SqlSessionService(BaseSessionService):
                 fresh = [rows.setdefault(event.id, EventRow.of(without_temp_state(event))) for event in missing]
                 sql_log.import_events(connection, key, dialect, updated, state, initial, fresh)
 
+        self._outdate(key)
         await self.database.write(work, lane=key)
         return await self._whole(*key)
 
@@ -248,8 +259,34 @@ class SqlSessionService(BaseSessionService):
     async def acquire_lease(
         self, *, app_name: str, user_id: str, session_id: str, wait: bool, seconds: float = 30.0
     ) -> SessionLease:
-        await SESSIONS.ensure(self.database)
-        return await self._lines.acquire((app_name, user_id, session_id), wait=wait, seconds=seconds)
+        key = (app_name, user_id, session_id)
+        await self._ready(key)
+        seen = self._cache.seen(key)
+        lease, fresh = await self._lines.acquire(
+            key,
+            wait=wait,
+            seconds=seconds,
+            also=lambda connection: sql_log.load(connection, key, seen, most=_FEW),
+        )
+        self._fresh.pop(key, None)
+        if fresh is not None:
+            self._fresh[key] = (time.monotonic(), fresh)
+        return lease
+
+    def _take_fresh(self, key: Key) -> Session | None:
+        """The session as it was read with its lease, if that was just now and nothing was written here since."""
+        moment, loaded = self._fresh.pop(key, _NEVER)
+        if loaded is None or time.monotonic() - moment > _JUST_NOW:
+            return None
+        return self._whole_session(key, loaded)
+
+    def _outdate(self, key: Key, state: StateRows | None = None) -> None:
+        """What was read with a lease is not the latest any more."""
+        if self._fresh:
+            if state is None or state.app or state.user:
+                self._fresh.clear()
+            else:
+                self._fresh.pop(key, None)
 
 
 def _session(key: Key, events: list[Event], state: dict[str, Any], updated: float, history: History | None) -> Session:

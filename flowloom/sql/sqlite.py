@@ -28,6 +28,8 @@ MAX_READERS = 4
 MAX_BATCH = 500
 SOON = 0.01
 """How long a `write_soon` waits for company, in seconds."""
+LOOKS = 100
+"""How often the writer looks for such works before it sleeps until it is woken."""
 LOCK_TIMEOUT = 60.0
 """How long to wait for other processes that write, in seconds."""
 _BUSY, _LOCKED = 5, 6  # SQLite's result codes
@@ -59,7 +61,7 @@ class SqliteDatabase(Database):
         return await job.wait()
 
     def write_soon(self, work: Work[object], *, durable: bool = True, lane: Hashable = None) -> None:
-        self._core.submit_write(Job(work, durable, lane, awaited=False))
+        self._core.submit_soon(Job(work, durable, lane, awaited=False))
 
     async def flush(self, *, lane: Hashable = ALL_LANES) -> None:
         if self._core.started:
@@ -89,7 +91,9 @@ class _Core:
         self._process = os.getpid()
         self.closed = False
         self._lock = threading.RLock()  # garbage collection may call `stop` anywhere
-        self._writes: queue.SimpleQueue[AnyJob | None] = queue.SimpleQueue()
+        self._writes: queue.SimpleQueue[Sequence[AnyJob] | None] = queue.SimpleQueue()
+        self._soon: list[AnyJob] = []  # waits for a write, or until the writer looks
+        self._asleep = False  # whether the writer has given up looking by itself
         self._reads: queue.SimpleQueue[AnyJob | None] = queue.SimpleQueue()
         self._writer: threading.Thread | None = None
         self._readers: list[threading.Thread] = []
@@ -104,7 +108,23 @@ class _Core:
             self._check_open()
             if self._writer is None:
                 self._writer = self._start(self._write_all, "writer")
-            self._writes.put(job)
+            self._soon.append(job)
+            self._writes.put(self._take_soon())
+
+    def submit_soon(self, job: AnyJob) -> None:
+        """Waking the writer costs more than the write, so a work that nobody awaits is left for it to find."""
+        with self._lock:
+            self._check_open()
+            self._soon.append(job)
+            if self._writer is None:
+                self._writer = self._start(self._write_all, "writer")
+            elif self._asleep:
+                self._asleep = False
+                self._writes.put(())
+
+    def _take_soon(self) -> list[AnyJob]:
+        soon, self._soon = self._soon, []
+        return soon
 
     def submit_read(self, job: AnyJob) -> None:
         if self.path == ":memory:":  # only its own connection sees it
@@ -125,6 +145,7 @@ class _Core:
             self.closed = True
             for _ in self._readers:
                 self._reads.put(None)
+            self._writes.put(self._take_soon())
             self._writes.put(None)
 
     def join(self) -> None:
@@ -167,24 +188,24 @@ class _Core:
             connection.close()
 
     def _next_batch(self) -> tuple[list[AnyJob], bool]:
-        """What waits, up to the first end of the queue. A batch that nobody awaits gives others time to join it."""
+        """What waits, up to the first end of the queue."""
         jobs: list[AnyJob] = []
-        deadline = awaited = 0.0
+        looks = 0
         while len(jobs) < MAX_BATCH:
             try:
-                if not jobs:
-                    job = self._writes.get()
-                elif awaited:
-                    job = self._writes.get_nowait()
-                else:
-                    deadline = deadline or time.monotonic() + SOON
-                    job = self._writes.get(timeout=max(0.0, deadline - time.monotonic()))
+                came = self._writes.get_nowait() if jobs else self._writes.get(timeout=None if self._asleep else SOON)
             except queue.Empty:
-                break
-            if job is None:
+                if jobs:
+                    break
+                with self._lock:
+                    jobs = self._take_soon()
+                    looks += 1
+                    self._asleep = looks > LOOKS and not jobs
+                continue
+            self._asleep = False
+            if came is None:
                 return jobs, False
-            jobs.append(job)
-            awaited = awaited or job.future is not None
+            jobs.extend(came)
         return jobs, True
 
     def _write(self, connection: sqlite3.Connection | None, jobs: list[AnyJob]) -> None:

@@ -8,8 +8,8 @@ from typing import Any
 from flowloom.agents import BaseAgent
 from flowloom.context import RunConfig, StreamingMode
 from flowloom.events import Event
-from flowloom.plugins import ModelOverride
 from flowloom.message import Message
+from flowloom.plugins import ModelOverride
 from flowloom.runner import InMemoryRunner
 from flowloom.testing.frozen import frozen
 from flowloom.testing.scripted import Answer, ScriptedModel

@@ -25,6 +25,8 @@ WHO: dict[str, Any] = {"app_name": "app", "user_id": "ann"}
 class TestEveryStoresRules(SessionServiceSuite):
     """Create, get, list, delete, append; partial events, repeats, scopes, two writers, round trips."""
 
+    keeps_initial_state = True
+
     def make_service(self) -> InMemorySessionService:
         return InMemorySessionService()
 

@@ -15,6 +15,7 @@ class TestSqliteKeepsEveryStoresRules(SessionServiceSuite):
     """A file, and a second service on it."""
 
     shares_leases = True
+    keeps_initial_state = True
 
     @pytest.fixture(autouse=True)
     def directory(self, tmp_path: Path) -> None:
@@ -28,6 +29,8 @@ class TestSqliteKeepsEveryStoresRules(SessionServiceSuite):
 
 
 class TestSqliteInMemoryKeepsEveryStoresRules(SessionServiceSuite):
+    keeps_initial_state = True
+
     def make_service(self) -> SqlSessionService:
         return SqliteSessionService(":memory:")
 
@@ -41,6 +44,7 @@ class TestPostgresKeepsEveryStoresRules(SessionServiceSuite):
     """A database, and a second service on it."""
 
     shares_leases = True
+    keeps_initial_state = True
 
     @pytest.fixture(autouse=True)
     def server(self, postgres_dsn: str) -> None:

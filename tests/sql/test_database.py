@@ -112,9 +112,29 @@ async def test_what_was_written_soon_is_there_after_some_time(open_database: Ope
     """Nobody has to ask for it."""
     database.write_soon(Insert(1))
     other = open_database()
-    while not await other.read(numbers):
+    for _ in range(2000):
+        if await other.read(numbers):
+            break
         await asyncio.sleep(0.002)
+    assert await other.read(numbers) == [1]
     await other.close()
+
+
+async def test_a_read_sees_one_moment(database: Database) -> None:
+    """What is committed between two statements of one read is not in the second."""
+    begun, written = threading.Event(), threading.Event()
+
+    def count_twice(connection: Connection) -> list[int]:
+        first = connection.execute("SELECT count(*) FROM t").fetchone()[0]
+        begun.set()
+        assert written.wait(10)
+        return [first, connection.execute("SELECT count(*) FROM t").fetchone()[0]]
+
+    reading = asyncio.ensure_future(database.read(count_twice))
+    assert await asyncio.to_thread(begun.wait, 10)
+    await database.write(lambda connection: connection.execute("INSERT INTO t VALUES (1)"))
+    written.set()
+    assert await reading == [0, 0]
 
 
 async def test_closing_finishes_what_was_asked_for(open_database: Open, database: Database) -> None:

@@ -54,7 +54,7 @@ async def test_a_step_that_fails_is_not_half_done(open_database: Open) -> None:
 async def test_tables_of_a_newer_release_are_refused(open_database: Open) -> None:
     newer, older = open_database(), open_database()
     await schema(FIRST, SECOND).ensure(newer)
-    with pytest.raises(StorageError, match="`things`.*version 2.*up to version 1"):
+    with pytest.raises(StorageError, match=r"`things`.*version 2.*up to version 1"):
         await schema(FIRST).ensure(older)
     await newer.close()
     await older.close()

@@ -100,24 +100,6 @@ async def test_lanes_do_not_wait_for_each_other(database: PostgresDatabase) -> N
     await asyncio.gather(*(database.write(lambda connection: together.wait(), lane=lane) for lane in range(3)))
 
 
-async def test_a_read_sees_one_moment(database: PostgresDatabase) -> None:
-    """What is committed between two statements of one read is not in the second."""
-    begun, written = threading.Event(), threading.Event()
-
-    def count_twice(connection: Connection) -> list[int]:
-        first = connection.execute("SELECT count(*) FROM t").fetchone()[0]
-        begun.set()
-        assert written.wait(10)
-        return [first, connection.execute("SELECT count(*) FROM t").fetchone()[0]]
-
-    reading = asyncio.ensure_future(database.read(count_twice))
-    while not begun.is_set():
-        await asyncio.sleep(0.001)
-    await database.write(lambda connection: connection.execute("INSERT INTO t VALUES ('a', 1)"))
-    written.set()
-    assert await reading == [0, 0]
-
-
 async def test_a_percent_sign_is_a_percent_sign(database: PostgresDatabase) -> None:
     found = await database.read(lambda connection: connection.execute("SELECT 7 % 4, ?::text", ("%s ?",)).fetchone())
     assert found == (3, "%s ?")

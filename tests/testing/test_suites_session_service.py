@@ -20,6 +20,7 @@ from flowloom import (
 from flowloom.events import deep_merge
 from flowloom.testing.suites import SessionServiceSuite
 
+from .broken_logs import BROKEN_LEASES, BROKEN_LOGS, REOPENED_LOGS
 from .json_store import JsonStore, Key, Row
 from .rules import breaks, rules_of
 
@@ -338,6 +339,8 @@ BROKEN: dict[str, type[JsonStore]] = {
     "state_at_hand_is_the_callers_own": Lends,
     "stored_state_is_the_stores_own": KeepsWhatItIsGiven,
     "a_users_state_can_be_asked_for": LendsUserState,
+    **BROKEN_LOGS,
+    **BROKEN_LEASES,
 }
 REOPENED_WRONGLY: dict[str, Callable[[JsonStore], JsonStore]] = {
     "what_is_stored_outlives_the_service": lambda service: JsonStore(),
@@ -346,6 +349,7 @@ REOPENED_WRONGLY: dict[str, Callable[[JsonStore], JsonStore]] = {
 
 
 class Suite(SessionServiceSuite):
+    shares_leases = keeps_initial_state = True
     service: ClassVar[type[JsonStore]] = JsonStore
     again: ClassVar[Callable[[JsonStore], JsonStore] | None] = None
 
@@ -373,8 +377,33 @@ def test_a_store_that_does_not_outlive_its_service_is_found(rule: str) -> None:
     breaks(Broken, rule)
 
 
+@pytest.mark.parametrize("rule", REOPENED_LOGS)
+def test_a_store_whose_services_do_not_know_of_each_other_is_found(rule: str) -> None:
+    class Broken(Suite):
+        service = REOPENED_LOGS[rule]
+
+        def reopen(self, service: Any) -> JsonStore:
+            return JsonStore(service.data)
+
+    breaks(Broken, rule)
+
+
 def test_every_rule_is_shown_to_fail() -> None:
-    assert rules_of(SessionServiceSuite) == BROKEN.keys() | REOPENED_WRONGLY.keys()
+    assert rules_of(SessionServiceSuite) == BROKEN.keys() | REOPENED_WRONGLY.keys() | REOPENED_LOGS.keys()
+
+
+@pytest.mark.parametrize(
+    "rule",
+    [
+        "what_a_session_began_with_comes_back",
+        "services_on_one_store_share_leases",
+        "a_lease_outlives_its_time_if_it_is_renewed",
+    ],
+)
+def test_what_a_store_does_not_offer_is_skipped(rule: str) -> None:
+    """Only what it would have to say that it offers."""
+    with pytest.raises(pytest.skip.Exception, match="is not set"):
+        getattr(TestAStoreThatOutlivesItsService(), f"test_{rule}")()
 
 
 def test_rules_of_reopening_are_skipped_for_a_store_in_memory() -> None:

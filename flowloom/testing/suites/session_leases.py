@@ -52,7 +52,7 @@ class LeaseRules(SessionRules):
         held = await lease(place)
         await expect_busy(place)
         await held.release()
-        await (await lease(place, wait=False)).release()
+        assert await refusal(place) is None, "A lease that was released keeps others out."
 
     @in_loop
     async def test_sessions_have_leases_of_their_own(self) -> None:
@@ -60,7 +60,13 @@ class LeaseRules(SessionRules):
         place = await self.place()
         bob, elsewhere = place.other(user="bob"), place.other(app=place.app + "-b")
         wanted = ((place, "s1"), (place, "s2"), (bob, "s1"), (elsewhere, "s1"))
-        held = [await lease(where, session_id, wait=False) for where, session_id in wanted]
+        held = [await lease(*wanted[0])]
+        for where, session_id in wanted[1:]:
+            error = await refusal(where, session_id)
+            assert error is None, (
+                f"A lease of session `s1` of `ann` keeps out session `{session_id}` of `{where.user}`."
+            )
+            held.append(await lease(where, session_id))
         for each in held:
             await each.release()
 
@@ -101,7 +107,7 @@ class LeaseRules(SessionRules):
         place = await self.place()
         await lease(place)
         gc.collect()
-        await (await lease(place)).release()
+        assert await refusal(place) is None, "A lease that nobody refers to any more keeps others out."
 
     @in_loop
     async def test_services_on_one_store_share_leases(self) -> None:
@@ -143,7 +149,17 @@ async def lease(place: Place, session_id: str = "s1", *, wait: bool = True, seco
 
 async def expect_busy(place: Place) -> None:
     """Fail unless the session is busy."""
-    with pytest.raises(SessionBusyError) as refused:
-        await (await lease(place, wait=False)).release()
-    error = refused.value
-    assert (error.session_id, error.retry_after >= 0) == ("s1", True), f"The error says {vars(error)}."
+    error = await refusal(place)
+    assert error is not None, "A lease was given out twice; `SessionBusyError` was expected."
+    found = (error.session_id, error.retry_after >= 0)
+    assert found == ("s1", True), f"`SessionBusyError` says {vars(error)}, which is not of the busy session."
+
+
+async def refusal(place: Place, session_id: str = "s1") -> SessionBusyError | None:
+    """The error of asking for a lease without waiting; None if it is free."""
+    try:
+        got = await lease(place, session_id, wait=False)
+    except SessionBusyError as error:
+        return error
+    await got.release()
+    return None

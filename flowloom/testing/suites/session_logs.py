@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
+import pytest
+
 from flowloom.errors import AlreadyExistsError, FlowloomError, HistoryError, SessionNotFoundError
 from flowloom.events import Event, EventActions, EventCompaction
 from flowloom.events.parts import content_of, text_part
@@ -15,6 +17,9 @@ from flowloom.testing.suites.session_place import Place, SessionRules, said, tex
 
 class LogRules(SessionRules):
     """The rules of `append_soon`, `get_or_create_session`, `rewind`, `fork`, `import_session` and `copy_from`."""
+
+    keeps_initial_state = False
+    """Whether the store knows the values that a session began with, once events have changed them."""
 
     # -- soon, and at once ---------------------------------------------------------------------------
 
@@ -88,7 +93,8 @@ class LogRules(SessionRules):
         place = await self.place()
         names: dict[str, Any] = {"app_name": place.app, "user_id": place.user, "session_id": "s1"}
         made = await asyncio.gather(*(place.service.get_or_create_session(**names) for _ in range(10)))
-        assert {each.id for each in made} == {"s1"}
+        names_made = {each.id for each in made}
+        assert names_made == {"s1"}, f"Those who asked for session `s1` at once got {names_made}."
         assert len(await place.listed()) == 1, "Several sessions of one id are listed."
 
     # -- going back ----------------------------------------------------------------------------------
@@ -111,12 +117,35 @@ class LogRules(SessionRules):
             delta = {"n": number, f"only{number}": True, "user:u": number, "app:p": number}
             await place.service.append_event(session, said(str(number), delta, invocation_id=f"e-{number}"))
         event = await place.service.rewind(session, before_invocation_id="e-2")
-        assert event.actions.rewind_before_invocation_id == "e-2"
+        target = event.actions.rewind_before_invocation_id
+        assert target == "e-2", f"The event that rewinds to before `e-2` says `{target}`."
         expected = {"kept": 0, "n": 1, "only1": True, "only2": None, "only3": None, "user:u": 3, "app:p": 3}
         for which, found in (("at hand", session), ("loaded", await place.get("s1"))):
             assert found.state == expected, f"After rewinding, the session {which} has the state {found.state!r}."
             assert [each.id for each in found.events][-1] == event.id, f"The session {which} has not the event of it."
             assert texts_of(found)[:3] == ["1", "2", "3"], f"Rewinding deleted events of the session {which}."
+
+    @in_loop
+    async def test_what_a_session_began_with_comes_back(self) -> None:
+        """Rewinding and forking know the value that a key had before any event, in copies and forks too."""
+        if not self.keeps_initial_state:
+            pytest.skip("`keeps_initial_state` is not set: the store does not know what a session began with")
+        place = await self.place()
+        session = await place.create("s1", {"n": 0})
+        await place.service.append_event(session, said("1", {"n": 1}, invocation_id="e-1"))
+        await place.service.append_event(session, said("2", {"n": 2}, invocation_id="e-2"))
+        await fork(place, "s1", "f")
+        elsewhere = Place(InMemorySessionService(), place.app, place.user)
+        other = await elsewhere.create("copy", {"n": 0})
+        await elsewhere.service.append_event(other, said("1", {"n": 1}, invocation_id="e-1"))
+        await place.service.copy_from(elsewhere.service, app_name=place.app)
+        for session_id in ("s1", "f", "copy"):
+            names: dict[str, Any] = {"app_name": place.app, "user_id": place.user, "session_id": session_id}
+            began = await place.service.initial_state(**names)
+            assert began == {"n": 0}, f"`{session_id}` is said to have begun with the state {began!r}."
+            found = await place.get(session_id)
+            await place.service.rewind(found, before_invocation_id="e-1")
+            assert found.state == {"n": 0}, f"Rewound to its beginning, `{session_id}` has the state {found.state!r}."
 
     @in_loop
     async def test_rewinding_works_on_a_session_that_was_loaded_in_part(self) -> None:
@@ -145,7 +174,7 @@ class LogRules(SessionRules):
             session, Event(author="user", invocation_id="e-3", actions=EventActions(compaction=summary))
         )
         await place.service.rewind(session, before_invocation_id="e-2")
-        assert session.state == {"n": 1}
+        assert session.state == {"n": 1}, f"Rewound past a compaction, the state is {session.state!r}."
         await place.service.rewind(session, before_invocation_id="e-1")
         found = await place.get("s1")
         assert found.state == {"n": None}, f"After rewinding twice, the state is {found.state!r}."
@@ -172,14 +201,15 @@ class LogRules(SessionRules):
         for number in range(4):
             await place.service.append_event(session, said(str(number), {"n": number, f"only{number}": [number]}))
         whole = await fork(place, "s1", "all")
-        assert texts_of(whole) == ["0", "1", "2", "3"]
+        assert texts_of(whole) == ["0", "1", "2", "3"], f"A fork of all has the events {texts_of(whole)}."
         assert whole.state == session.state, f"A fork of all has the state {whole.state!r}."
         early = await fork(place, "s1", "early", session.events[1].id)
         for which, found in (("at hand", early), ("loaded", await place.get("early"))):
             assert texts_of(found) == ["0", "1"], f"A fork up to the second event has, {which}, {texts_of(found)}."
             expected = {"first": 0, "n": 1, "only0": [0], "only1": [1]}
             assert found.state == expected, f"A fork up to the second event has, {which}, the state {found.state!r}."
-        assert [each.id for each in early.events] == [each.id for each in session.events[:2]]
+        ids = [each.id for each in early.events]
+        assert ids == [each.id for each in session.events[:2]], "The events of a fork have other ids."
 
     @in_loop
     async def test_forks_go_their_own_ways(self) -> None:
@@ -192,8 +222,12 @@ class LogRules(SessionRules):
         await place.append(made, "fork", n=2)
         await place.append(await place.get("s1"), "parent again")
         parent, child = await place.get("s1"), await place.get("f")
-        assert (texts_of(parent), parent.state) == (["both", "parent", "parent again"], {"n": 1})
-        assert (texts_of(child), child.state) == (["both", "fork"], {"n": 2})
+        for which, found, texts, number in (
+            ("parent", parent, ["both", "parent", "parent again"], 1),
+            ("fork", child, ["both", "fork"], 2),
+        ):
+            assert texts_of(found) == texts, f"Each going its own way, the {which} has the events {texts_of(found)}."
+            assert found.state == {"n": number}, f"Each going its own way, the {which} has the state {found.state!r}."
         await place.service.append_event(child, session.events[0])
         assert texts_of(await place.get("f")) == ["both", "fork"], "An event that a fork began with was stored again."
 
@@ -227,7 +261,8 @@ class LogRules(SessionRules):
             found, early = await place.get("grandchild"), await place.get("early")
             assert texts_of(found) == ["one", "two", "three", "five"], f"The fork of a fork has {texts_of(found)}."
             assert found.state == {"first": 1, "a": 3, "b": 5}, f"The fork of a fork has the state {found.state!r}."
-            assert (texts_of(early), early.state) == (["one"], {"first": 1, "a": 1})
+            kept = (texts_of(early), early.state)
+            assert kept == (["one"], {"first": 1, "a": 1}), f"The early fork of a fork has {kept}."
         late = await fork(place, "grandchild", "late", first.id)
         assert (texts_of(late), late.state) == (["one"], {"first": 1, "a": 1}), "A fork of what was deleted is wrong."
         await place.create("s1")
@@ -269,7 +304,7 @@ class LogRules(SessionRules):
         await elsewhere.append(session, "one", "two", b=[2], **{"app:p": 3})
         await place.service.import_session(session)
         found = await place.get("s1")
-        assert [each.id for each in found.events] == [each.id for each in session.events]
+        assert [each.id for each in found.events] == [each.id for each in session.events], "Imported events differ."
         assert found.state == session.state, f"The state {session.state!r} was imported as {found.state!r}."
         moment = found.last_update_time
         assert abs(moment - session.last_update_time) < 1e-3, f"An imported session was last updated at {moment}."
@@ -310,14 +345,16 @@ class LogRules(SessionRules):
         for where, name in ((ann, "s1"), (ann, "s2"), (bob, "s3"), (elsewhere, "s4")):
             await where.append(await where.create(name, {"first": 1}), name, n=2, **{"user:u": name})
         names: dict[str, Any] = {"app_name": place.app}
-        assert await place.service.copy_from(ann.service, **names, user_id="bob") == 1
-        assert {each.id for each in await place.listed(all_users=True)} == {"s3"}
-        for _ in range(2):
-            assert await place.service.copy_from(ann.service, **names) == 3
+        counts = [await place.service.copy_from(ann.service, **names, user_id="bob")]
+        listed_ids = {each.id for each in await place.listed(all_users=True)}
+        assert listed_ids == {"s3"}, f"Copied for one user were {listed_ids}, not the one session of that user."
+        counts += [await place.service.copy_from(ann.service, **names) for _ in range(2)]
+        assert counts == [1, 3, 3], f"Of 1, 3 and again 3 sessions, {counts} are said to have been copied."
         listed = {(each.user_id, each.id) for each in await place.listed(all_users=True)}
         assert listed == {("ann", "s1"), ("ann", "s2"), ("bob", "s3")}, f"Copied were {listed}."
         found = await place.get("s2")
-        assert (texts_of(found), found.state) == (["s2"], {"first": 1, "n": 2, "user:u": "s2"})
+        kept = (texts_of(found), found.state)
+        assert kept == (["s2"], {"first": 1, "n": 2, "user:u": "s2"}), f"A copied session has {kept}."
         await place.service.rewind(found, before_invocation_id=found.events[0].invocation_id)
         assert found.state["first"] == 1, "The state that a copied session began with is lost."
 

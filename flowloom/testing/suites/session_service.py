@@ -50,7 +50,8 @@ class SessionServiceSuite(EventRules, StateRules, LogRules, LeaseRules):
 
     `make_service` may be asynchronous. Define `reopen(service)` for a store that outlives its service, and
     `close(service)` if neither its `aclose()` nor its `close()` is what ends it; set `shares_leases = True` if two
-    services on the same data keep to each other's leases.
+    services on the same data keep to each other's leases, and `keeps_initial_state = True` if the store keeps the
+    state that a session began with.
     """
 
     @in_loop
