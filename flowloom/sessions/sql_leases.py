@@ -12,18 +12,21 @@ import random
 import time
 import weakref
 from collections.abc import Callable
-from typing import TypeVar
+from dataclasses import dataclass
+from typing import Any, TypeVar
 
 from flowloom.errors import StorageError
 from flowloom.events.ids import new_id
 from flowloom.sessions.leases import Key, LeaseQueue, Place, SessionLease, busy
 from flowloom.sql import Connection, Database
+from flowloom.sql.database import Job
 
 T = TypeVar("T")
 WAITING = 5.0
 """Seconds after which a ticket of a process that waits expires, if it is not heard of."""
 _WHERE = "app_name = ? AND user_id = ? AND session_id = ?"
 _SHORTEST, _LONGEST = 0.004, 0.1  # between two looks at the line
+_MOST_LEFT = 1000
 
 
 class SqlLeases:
@@ -32,20 +35,40 @@ class SqlLeases:
     def __init__(self, database: Database) -> None:
         self._database = database
         self._queue = LeaseQueue()
+        self._left: dict[Key, _Left] = {}
 
     async def acquire(
         self, key: Key, *, wait: bool, seconds: float, also: Callable[[Connection], T]
     ) -> tuple[SessionLease, T]:
         """The lease of a session (see `BaseSessionService.acquire_lease`), and what `also` gave in the same moment."""
         place = await self._queue.enter(key, wait=wait, seconds=seconds)
-        owner = new_id()
+        owner = ""
         try:
-            given = await self._stand_in_line(key, owner, also, wait=wait, seconds=seconds)
+            left = self._left.pop(key, None)
+            if left is not None and (kept := await self._keep(key, left, also, seconds)) is not None:
+                owner, taken, given = left.owner, left.taken, kept[0]
+            else:
+                owner, taken = new_id(), time.monotonic()
+                given = await self._stand_in_line(key, owner, also, wait=wait, seconds=seconds)
         except BaseException:
             self._give_back(key, owner, place)
             raise
-        hold = _Hold(key, place, seconds, lambda: self._renew(key, owner, seconds))
+        hold = _Hold(key, place, seconds, taken, lambda: self._renew(key, owner, seconds))
         return SessionLease(key[2], lambda: self._release(hold, owner)), given
+
+    async def _keep(self, key: Key, left: _Left, also: Callable[[Connection], T], seconds: float) -> tuple[T] | None:
+        """What `also` gives, if the ticket of the run before can be kept: it was not given back yet, and nobody waits."""
+        database = self._database
+        if not left.may_be_kept(seconds) or not database.withdraw(left.giving_back):
+            return None
+        kept = False
+        try:
+            line, given = await database.read(lambda connection: (_line(connection, key), also(connection)))
+            kept = len(line) == 1 and line[0][1] == left.owner
+        finally:
+            if not kept:
+                self._give_back_ticket(key, left.owner)
+        return (given,) if kept else None
 
     async def _stand_in_line(
         self, key: Key, owner: str, also: Callable[[Connection], T], *, wait: bool, seconds: float
@@ -80,25 +103,51 @@ class SqlLeases:
 
     def _release(self, hold: _Hold, owner: str) -> None:
         hold.end()
-        self._give_back(hold.key, owner, hold.place)
+        job = self._give_back(hold.key, owner, hold.place)
+        if job is None:
+            return
+        if len(self._left) >= _MOST_LEFT:
+            self._left = {key: left for key, left in self._left.items() if left.may_be_kept(left.seconds)}
+        self._left[hold.key] = _Left(owner, hold.taken, hold.seconds, job)
 
-    def _give_back(self, key: Key, owner: str, place: Place) -> None:
-        sql = f"DELETE FROM flowloom_leases WHERE {_WHERE} AND owner = ?"
-        self._soon(lambda connection: connection.execute(sql, (*key, owner)), key)
+    def _give_back(self, key: Key, owner: str, place: Place) -> Job[Any] | None:
+        self._left.pop(key, None)
+        job = self._give_back_ticket(key, owner)
         self._queue.leave(key, place)
+        return job
 
-    def _soon(self, work: Callable[[Connection], object], key: Key) -> None:
+    def _give_back_ticket(self, key: Key, owner: str) -> Job[Any] | None:
+        sql = f"DELETE FROM flowloom_leases WHERE {_WHERE} AND owner = ?"
+        return self._soon(lambda connection: connection.execute(sql, (*key, owner)), key)
+
+    def _soon(self, work: Callable[[Connection], object], key: Key) -> Job[Any] | None:
         with contextlib.suppress(StorageError):  # a closed database: what is there expires
-            self._database.write_soon(work, durable=False, lane=("lease", key))
+            return self._database.write_soon(work, durable=False, lane=("lease", key))
+        return None
+
+
+@dataclass(slots=True)
+class _Left:
+    """The ticket of a run that is over, for as long as the database has not heard of it."""
+
+    owner: str
+    taken: float
+    seconds: float
+    giving_back: Job[Any]
+
+    def may_be_kept(self, seconds: float) -> bool:
+        """Whether the next run may have it, if nobody waits: it has to be renewed from time to time."""
+        return self.seconds == seconds and time.monotonic() - self.taken < seconds / 3
 
 
 class _Hold:
     """Renews a lease while it is held, by the timers of the loop it was taken in."""
 
-    __slots__ = ("__weakref__", "_loop", "_renew", "_timer", "key", "place", "seconds")
+    __slots__ = ("__weakref__", "_loop", "_renew", "_timer", "key", "place", "seconds", "taken")
 
-    def __init__(self, key: Key, place: Place, seconds: float, renew: Callable[[], None]) -> None:
+    def __init__(self, key: Key, place: Place, seconds: float, taken: float, renew: Callable[[], None]) -> None:
         self.key = key
+        self.taken = taken
         self.place = place
         self.seconds = seconds
         self._renew = renew

@@ -83,11 +83,15 @@ class Database(ABC):
         """
 
     @abstractmethod
-    def write_soon(self, work: Work[object], *, durable: bool = True, lane: Hashable = None) -> None:
+    def write_soon(self, work: Work[object], *, durable: bool = True, lane: Hashable = None) -> Job[Any]:
         """Have `work` done within some milliseconds, together with the next write of its lane if that comes first.
 
-        Its error is raised by that write, or by `flush`.
+        Its error is raised by that write, or by `flush`. See `withdraw` for what is returned.
         """
+
+    def withdraw(self, job: Job[Any]) -> bool:
+        """Take back a work of `write_soon`, if it has not begun; whether it was."""
+        return False
 
     @abstractmethod
     async def flush(self, *, lane: Hashable = ALL_LANES) -> None:

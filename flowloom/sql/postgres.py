@@ -89,8 +89,10 @@ class PostgresDatabase(Database):
         self._core.submit(job)
         return await job.wait()
 
-    def write_soon(self, work: Work[object], *, durable: bool = True, lane: Hashable = None) -> None:
-        self._core.submit(Job(work, durable, lane, awaited=False))
+    def write_soon(self, work: Work[object], *, durable: bool = True, lane: Hashable = None) -> AnyJob:
+        job: AnyJob = Job(work, durable, lane, awaited=False)
+        self._core.submit(job)
+        return job
 
     async def flush(self, *, lane: Hashable = ALL_LANES) -> None:
         if lane is not ALL_LANES:

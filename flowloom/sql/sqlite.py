@@ -60,8 +60,13 @@ class SqliteDatabase(Database):
         self._core.submit_write(job)
         return await job.wait()
 
-    def write_soon(self, work: Work[object], *, durable: bool = True, lane: Hashable = None) -> None:
-        self._core.submit_soon(Job(work, durable, lane, awaited=False))
+    def write_soon(self, work: Work[object], *, durable: bool = True, lane: Hashable = None) -> AnyJob:
+        job: AnyJob = Job(work, durable, lane, awaited=False)
+        self._core.submit_soon(job)
+        return job
+
+    def withdraw(self, job: AnyJob) -> bool:
+        return self._core.withdraw(job)
 
     async def flush(self, *, lane: Hashable = ALL_LANES) -> None:
         if self._core.started:
@@ -121,6 +126,13 @@ class _Core:
             elif self._asleep:
                 self._asleep = False
                 self._writes.put(())
+
+    def withdraw(self, job: AnyJob) -> bool:
+        with self._lock:
+            if job not in self._soon:
+                return False
+            self._soon.remove(job)
+            return True
 
     def _take_soon(self) -> list[AnyJob]:
         soon, self._soon = self._soon, []
