@@ -11,15 +11,21 @@ from google.genai import types
 
 from flowloom.agents import BaseAgent, LlmAgent
 from flowloom.auth.answers import AuthAnswer, redact_message
-from flowloom.context import InvocationContext, Run, RunConfig, Usage
+from flowloom.context import InvocationContext, Run, RunConfig
 from flowloom.context.hooks import first_answer, tell_all
 from flowloom.context.progress import Progress, is_from_agent_tool
-from flowloom.errors import FlowloomError, InvocationNotFoundError, LimitExceededError, ToolArgumentsError
+from flowloom.errors import (
+    CallbackError,
+    FlowloomError,
+    InvocationNotFoundError,
+    LimitExceededError,
+    ToolArgumentsError,
+)
 from flowloom.events import Event, EventActions, ToolConfirmation
 from flowloom.events.parts import content_of, response_part
 from flowloom.flow import settle_end, settle_failure
 from flowloom.flow.delegation import open_task_scope
-from flowloom.flow.frame import error_event
+from flowloom.flow.frame import AGENT_ENDED, error_event
 from flowloom.message import Message, content_of_message
 from flowloom.pending import PendingCall, pending_calls
 from flowloom.processors.output_schema import schema_of
@@ -64,10 +70,10 @@ class Host(Protocol):
 
 
 class Invocation:
-    """A message that is answered, or an invocation that is gone on with: `events` runs it, `result` says what came of it.
+    """A message that is answered, or an invocation that is gone on with: `events` runs it, `result` tells of it.
 
-    With a `confirm` callback of the runner it may take several turns: each suspends by an event, as it would for a person
-    who is asked, and the next one goes on with the decisions.
+    With a `confirm` callback of the runner it may take several turns: each suspends by an event, as it would for a
+    person who is asked, and the next one goes on with the decisions.
     """
 
     def __init__(
@@ -99,6 +105,10 @@ class Invocation:
         self._aborted = False
         self._error: BaseException | None = None
         self._last: Event | None = None
+        self._decided: set[str] = set()
+        """The requests that `confirm` was asked about: what it has left open is a person's."""
+        self._told = False
+        """Whether an event says that the run was cancelled."""
 
     @property
     def invocation_id(self) -> str:
@@ -112,8 +122,10 @@ class Invocation:
 
     def stop(self, status: Literal["paused", "cancelled"]) -> None:
         """Let no agent take another step; what is under way is finished."""
+        if self._wish == "cancelled":
+            return
         self._wish = status
-        if self._runs and self._runs[-1].stop is None:
+        if self._runs and self._runs[-1].stop != "limit":
             self._runs[-1].stop = status
 
     async def events(self) -> AsyncGenerator[Event, None]:
@@ -136,46 +148,49 @@ class Invocation:
                 run, hooks = ctx.run, ctx.run.hooks
                 agen: AsyncGenerator[Event, None] | None = None
                 try:
-                    ended = False
-                    if message is not None or state_delta:
-                        stored = await self._take_message(ctx, message, state_delta, branch, scope)
-                        if self._yield_user_message:
-                            yield stored
-                    if hooks.before_run:
-                        content = await first_answer(hooks.before_run, invocation_context=ctx)
-                        if content is not None:
-                            ended = True
-                            yield await run.record(ctx, ctx.new_event({"content": content}))
-                    if not ended:
-                        agen = ctx.agent.run_async(ctx)
-                        async for event in agen:
-                            event = await run.record(ctx, event)
-                            if not event.partial:
-                                self._last = event
+                    try:
+                        ended = False
+                        if message is not None or state_delta:
+                            stored = await self._take_message(ctx, message, state_delta, branch, scope)
+                            if self._yield_user_message:
+                                yield stored
+                        if hooks.before_run:
+                            content = await first_answer(hooks.before_run, invocation_context=ctx)
+                            if content is not None:
+                                ended = True
+                                yield await run.record(ctx, ctx.new_event({"content": content}))
+                        if not ended:
+                            agen = ctx.agent.run_async(ctx)
+                            async for event in agen:
+                                event = await run.record(ctx, event)
+                                if not event.partial:
+                                    self._last = event
+                                yield event
+                                if self._abort_signal is not None and self._abort_signal.is_set():
+                                    self._aborted = True
+                                    break
+                        closing, agen = agen, None
+                        for event in await settle_end(ctx, closing):
                             yield event
-                            if self._abort_signal is not None and self._abort_signal.is_set():
-                                self._aborted = True
-                                break
                         if run.stop == "cancelled" and run.stopped:
-                            yield await run.record(ctx, _cancelled(ctx))
-                except Exception as error:
-                    self._error = error
-                    for event in await settle_failure(ctx, error):
-                        yield event
-                    raise
-                except asyncio.CancelledError:
-                    if self._wish != "cancelled":
+                            yield await self._tell_of_cancellation(ctx)
+                    except Exception as error:
+                        self._error = error
+                        for event in await settle_failure(ctx, error):
+                            yield event
                         raise
-                    run.stop, run.stopped = "cancelled", True
-                    settled, agen = await settle_end(ctx, agen), None
-                    for event in settled:
+                    except asyncio.CancelledError:
+                        for event in await self._cut_off(ctx, agen):
+                            yield event
+                    finally:
+                        await settle_end(ctx, agen)
+                        if hooks.after_run:
+                            await tell_all(hooks.after_run, invocation_context=ctx)
+                    message = None if host.confirm is None or run.stopped else await _decisions(host.confirm, run, self._decided)
+                except asyncio.CancelledError:  # while plugins are told that it is over, or somebody decides
+                    message = None
+                    for event in await self._cut_off(ctx, None):
                         yield event
-                    yield await run.record(ctx, _cancelled(ctx))
-                finally:
-                    await settle_end(ctx, agen)
-                    if hooks.after_run:
-                        await tell_all(hooks.after_run, invocation_context=ctx)
-                message = None if host.confirm is None or run.stopped else await _decisions(host.confirm, run)
                 if message is None:
                     break
                 state_delta, invocation_id = None, None
@@ -201,11 +216,32 @@ class Invocation:
         run = ctx.run
         run.keyring.hold(self._answers)
         run.stop = self._wish
+        if self._runs:
+            run.totals = self._runs[-1].totals  # limits, and what was used, are those of all turns together
         self._runs.append(run)
         if not answered or message is None:
             return ctx, None, None
         first = answered[0]
         return ctx, first.branch, first.isolation_scope if is_from_agent_tool(first) else None
+
+    async def _cut_off(self, ctx: InvocationContext, agen: AsyncGenerator[Event, None] | None) -> list[Event]:
+        """The last events of a run that was cancelled at once; raises if nobody wished that, or if it has failed."""
+        if self._wish != "cancelled":
+            raise
+        if self._error is not None:
+            raise self._error
+        ctx.run.stop, ctx.run.stopped = "cancelled", True
+        task = asyncio.current_task()
+        if task is not None:
+            task.uncancel()  # it is taken care of here
+        events = await settle_end(ctx, agen)
+        if not self._told:
+            events.append(await self._tell_of_cancellation(ctx))
+        return events
+
+    async def _tell_of_cancellation(self, ctx: InvocationContext) -> Event:
+        self._told = True
+        return await ctx.run.record(ctx, _cancelled(ctx))
 
     async def _take_message(
         self,
@@ -230,7 +266,8 @@ class Invocation:
         values: dict[str, Any] = {"author": "user", "branch": branch, "content": message, "isolation_scope": scope}
         if state_delta:
             values["actions"] = EventActions.unvalidated({"state_delta": dict(state_delta)})
-        return await run.record(ctx, ctx.new_event(values), hooks=(), soon=not self._yield_user_message)
+        soon = not self._yield_user_message and not _answers(message)
+        return await run.record(ctx, ctx.new_event(values), hooks=(), soon=soon)
 
     def result(self, events: Sequence[Event]) -> RunResult:
         """What came of the run, now that it is over; `events` are those that it gave."""
@@ -238,15 +275,15 @@ class Invocation:
         state: dict[str, Any] = {}
         for event in complete:
             state.update(event.actions.state_delta)
-        result = RunResult(self.invocation_id, self.status, events=complete, state_delta=state, error=self._error)
+        error = None if isinstance(self._error, asyncio.CancelledError) else self._error
+        result = RunResult(self.invocation_id, self.status, events=complete, state_delta=state, error=error)
         final = next((e for e in reversed(complete) if e.is_final_response() and e.text.strip()), None)
         if final is not None:
             result.text, result.output = final.text, self._output_of(final)
-        for run in self._runs:
-            _add(result.usage, run.totals.usage)
-            result.model_calls += run.totals.model_calls
-            result.tool_calls += run.totals.tool_calls
         if self._runs:
+            totals = self._runs[-1].totals
+            result.usage = totals.usage
+            result.model_calls, result.tool_calls = totals.model_calls, totals.tool_calls
             result.pending = pending_calls(self._runs[-1].session.events, self.invocation_id)
         return result
 
@@ -262,11 +299,10 @@ class Invocation:
             return "cancelled"
         if run is not None and run.stopped and run.stop is not None:
             return run.stop
-        waits = run is not None and any(call.suspended for call in run.waiting_calls.values())
-        if waits or (self._last is not None and self._last.long_running_tool_ids):
+        if run is not None and run.waiting_calls:
             return "paused"
-        if run is not None and run.progress is not None and self._last is None and run.waiting_calls:
-            return "paused"
+        if self._last is not None and AGENT_ENDED in (self._last.custom_metadata or ()):
+            return "limit"
         return "final"
 
     def _output_of(self, final: Event) -> Any:
@@ -295,6 +331,11 @@ async def result_of(invocation: Invocation) -> RunResult:
     return invocation.result(collected)
 
 
+def _answers(message: types.Content | None) -> bool:
+    """Whether a message answers calls: a tool may run because of it, so it has to be kept before that."""
+    return any(part.function_response is not None for part in (message and message.parts) or ())
+
+
 def _cancelled(ctx: InvocationContext) -> Event:
     totals = ctx.run.totals
     error = RunCancelledError(
@@ -304,19 +345,25 @@ def _cancelled(ctx: InvocationContext) -> Event:
     return error_event(ctx, error, "cancelled")
 
 
-async def _decisions(confirm: Confirm, run: Run) -> types.Content | None:
+async def _decisions(confirm: Confirm, run: Run, decided: set[str]) -> types.Content | None:
     """The message of what `confirm` decides about the calls that wait; None if there is nothing to go on with."""
     parts: list[types.Part] = []
     for pending in pending_calls(run.session.events, run.invocation_id):
-        if pending.kind != "confirmation":
+        if pending.kind != "confirmation" or pending.id in decided:
             continue
+        decided.add(pending.id)
         answer: Any = confirm(pending)
         if isawaitable(answer):
             answer = await answer
         if isinstance(answer, ToolConfirmation):
             parts.append(response_part(pending.id, CONFIRMATION_CALL, answer.to_wire()))
-        elif answer is not None:
-            parts.append(response_part(pending.id, CONFIRMATION_CALL, {"confirmed": bool(answer)}))
+        elif isinstance(answer, bool):
+            parts.append(response_part(pending.id, CONFIRMATION_CALL, {"confirmed": answer}))
+        elif answer is not None:  # a text that says no would count as a yes
+            raise CallbackError(
+                f"The runner's `confirm` answered {type(answer).__name__} about the call of `{pending.name}`. It may "
+                f"answer True, False, a ToolConfirmation, or None to leave it open."
+            )
     return content_of("user", parts) if parts else None
 
 
@@ -346,8 +393,3 @@ def _events_of(session: Session, invocation_id: str) -> list[Event]:
 def _answered_before(session: Session, progress: Progress) -> list[Event]:
     """The calls that the invocation's latest message had answered, which decided who went on."""
     return answered_calls(session.events[: progress.beginning_in(session.events)], progress.message)
-
-
-def _add(total: Usage, usage: Usage) -> None:
-    for name in Usage.__slots__:
-        setattr(total, name, getattr(total, name) + getattr(usage, name))

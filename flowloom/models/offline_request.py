@@ -120,7 +120,9 @@ def _read_contents(view: View, contents: Iterable[types.Content]) -> None:
     for content in contents:
         told: list[re.Match[str]] = []
         texts: list[str] = []
+        answers = False
         for part in content.parts or ():
+            answers = answers or part.function_response is not None
             if part.function_call is not None:
                 open_calls.append(part.function_call)
             elif part.function_response is not None:
@@ -132,7 +134,8 @@ def _read_contents(view: View, contents: Iterable[types.Content]) -> None:
         if told:
             _take_told(view, told)
         elif texts and content.role == "user":
-            _begin_turn(view, texts)
+            if not answers:  # a text beside a result tells about that result
+                _begin_turn(view, texts)
         elif texts:
             view.own_texts.append("".join(texts))
             view.unreported = []
