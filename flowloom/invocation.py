@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from inspect import isawaitable
-from typing import Any, Literal, Protocol, cast
+from typing import Any, Literal, Protocol
 
 from google.genai import types
 
@@ -13,7 +14,7 @@ from flowloom.agents import BaseAgent, LlmAgent
 from flowloom.auth.answers import AuthAnswer, redact_message
 from flowloom.context import InvocationContext, Run, RunConfig
 from flowloom.context.hooks import first_answer, tell_all
-from flowloom.context.progress import Progress, is_from_agent_tool
+from flowloom.context.progress import Progress
 from flowloom.errors import (
     CallbackError,
     FlowloomError,
@@ -29,12 +30,12 @@ from flowloom.flow.frame import AGENT_ENDED, error_event
 from flowloom.message import Message, content_of_message
 from flowloom.pending import PendingCall, pending_calls
 from flowloom.processors.output_schema import schema_of
-from flowloom.routing import answered_calls
+from flowloom.routing import answered_calls, messages_of
 from flowloom.run_result import RunResult, RunStatus
 from flowloom.sessions import BaseSessionService, Session
 from flowloom.tools.confirmation import CONFIRMATION_CALL
 
-Confirm = Callable[[PendingCall], "bool | ToolConfirmation | None | Awaitable[bool | ToolConfirmation | None]"]
+Confirm = Callable[[PendingCall], "bool | ToolConfirmation | Awaitable[bool | ToolConfirmation | None] | None"]
 """Decides about a tool call in the process itself; None leaves it open."""
 
 
@@ -65,8 +66,7 @@ class Host(Protocol):
     @property
     def has_tasks(self) -> bool: ...
     async def save_blobs(self, ctx: InvocationContext, message: types.Content) -> types.Content: ...
-    async def take_secrets(self, run: Run, message: types.Content) -> types.Content: ...
-    async def after_run(self, ctx: InvocationContext) -> None: ...
+    def after_run(self, ctx: InvocationContext) -> None: ...
 
 
 class Invocation:
@@ -143,10 +143,22 @@ class Invocation:
         try:
             session = await host.open_session(self._user_id, self._session_id, self._run_config)
             message, state_delta, invocation_id = self._message, self._state_delta, self._invocation_id
+            later: deque[types.Content] = deque()
             while True:
+                if message is not None and _answers(message):  # each agent goes on with those that are its own
+                    message, *others = messages_of(host.agent, session.events, message)
+                    later.extendleft(reversed(others))
                 ctx, branch, scope = self._begin(session, message, invocation_id)
                 run, hooks = ctx.run, ctx.run.hooks
+                if later:
+                    run.answered_later = frozenset(
+                        part.function_response.id or ""
+                        for content in later
+                        for part in content.parts or ()
+                        if part.function_response is not None
+                    )
                 agen: AsyncGenerator[Event, None] | None = None
+                settled = False
                 try:
                     try:
                         ended = False
@@ -169,9 +181,11 @@ class Invocation:
                                 if self._abort_signal is not None and self._abort_signal.is_set():
                                     self._aborted = True
                                     break
-                        closing, agen = agen, None
-                        for event in await settle_end(ctx, closing):
-                            yield event
+                        last = await settle_end(ctx, agen)
+                        settled = True
+                        for event in last:
+                            if not self._aborted:
+                                yield event
                         if run.stop == "cancelled" and run.stopped:
                             yield await self._tell_of_cancellation(ctx)
                     except Exception as error:
@@ -183,10 +197,15 @@ class Invocation:
                         for event in await self._cut_off(ctx, agen):
                             yield event
                     finally:
-                        await settle_end(ctx, agen)
+                        if not settled:
+                            await settle_end(ctx, agen)
                         if hooks.after_run:
                             await tell_all(hooks.after_run, invocation_context=ctx)
-                    message = None if host.confirm is None or run.stopped else await _decisions(host.confirm, run, self._decided)
+                    message = None
+                    if later and not (run.stopped or self._aborted):
+                        message = later.popleft()
+                    elif host.confirm is not None and not (run.stopped or self._aborted):
+                        message = await _decisions(host.confirm, run, self._decided)
                 except asyncio.CancelledError:  # while plugins are told that it is over, or somebody decides
                     message = None
                     for event in await self._cut_off(ctx, None):
@@ -197,7 +216,7 @@ class Invocation:
         finally:
             if lease is not None:
                 await lease.release()
-        await host.after_run(ctx)
+        host.after_run(ctx)
 
     def _begin(
         self, session: Session, message: types.Content | None, invocation_id: str | None
@@ -214,7 +233,8 @@ class Invocation:
             answered = _answered_before(session, progress)
         ctx = self._host.make_context(session, message, self._run_config, invocation_id, answered, progress)
         run = ctx.run
-        run.keyring.hold(self._answers)
+        if self._answers:
+            run.keyring.hold(self._answers)
         run.stop = self._wish
         if self._runs:
             run.totals = self._runs[-1].totals  # limits, and what was used, are those of all turns together
@@ -222,7 +242,7 @@ class Invocation:
         if not answered or message is None:
             return ctx, None, None
         first = answered[0]
-        return ctx, first.branch, first.isolation_scope if is_from_agent_tool(first) else None
+        return ctx, first.branch, first.isolation_scope
 
     async def _cut_off(self, ctx: InvocationContext, agen: AsyncGenerator[Event, None] | None) -> list[Event]:
         """The last events of a run that was cancelled at once; raises if nobody wished that, or if it has failed."""
@@ -256,8 +276,9 @@ class Invocation:
         if message is not None:
             if run.hooks.on_user_message:
                 replaced = await first_answer(run.hooks.on_user_message, invocation_context=ctx, user_message=message)
-                message = cast(types.Content, message if replaced is None else replaced)
-            message = await self._host.take_secrets(run, message)
+                if replaced is not None:
+                    message, secrets = redact_message(replaced)
+                    run.keyring.hold(secrets)
             if run.config.save_input_blobs_as_artifacts and run.artifact_service is not None:
                 message = await self._host.save_blobs(ctx, message)
             run.user_content = message
@@ -321,11 +342,9 @@ class Invocation:
 
 async def result_of(invocation: Invocation) -> RunResult:
     """Run it to its end. Raises what ends it."""
-    collected: list[Event] = []
     events = invocation.events()
     try:
-        async for event in events:
-            collected.append(event)
+        collected = [event async for event in events]
     finally:
         await events.aclose()
     return invocation.result(collected)
@@ -383,8 +402,8 @@ def _events_of(session: Session, invocation_id: str) -> list[Event]:
     if not found or invocation_id in gone:
         what = "was rewound" if found else "is not there"
         raise InvocationNotFoundError(
-            f"Session `{session.id}` cannot go on with invocation `{invocation_id}`, which {what}. Give the id of one of "
-            f"its events, or a message to begin a new one.",
+            f"Session `{session.id}` cannot go on with invocation `{invocation_id}`, which {what}. Give the id of "
+            f"one of its events, or a message to begin a new one.",
             invocation_id=invocation_id,
         )
     return found

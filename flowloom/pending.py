@@ -10,11 +10,12 @@ from google.genai import types
 
 from flowloom.auth.answers import CREDENTIAL_CALL
 from flowloom.context.context import INPUT_CALL
+from flowloom.context.run import HOST_CALLS, about
 from flowloom.errors import InputValidationError
 from flowloom.events import Event
 from flowloom.events.parts import as_object, content_of, response_part
 from flowloom.tools.confirmation import CONFIRMATION_CALL
-from flowloom.tools.pending import read_call
+from flowloom.tools.pending import answers_request, read_call
 
 Kind = Literal["confirmation", "input", "credential", "tool"]
 
@@ -104,16 +105,41 @@ def pending_calls(events: Iterable[Event], invocation_id: str | None = None) -> 
     A call that was answered once waits no more, even if the answer was only a report of how far it is.
     """
     found: dict[str, PendingCall] = {}
+    of_host: set[str] = set()  # they wait only because the run stopped before them: any result ends that
+    calls: dict[str, types.FunctionCall] = {}
+    scopes: dict[str, str | None] = {}
+
+    def within(call_id: str, answered: str) -> bool:
+        """Whether a call was made by an agent that runs for another one, which has its result now."""
+        scope = scopes.get(call_id)
+        while scope is not None and scope != answered:
+            scope = scopes.get(scope)
+        return scope is not None
+
     for event in events:
         if invocation_id is not None and event.invocation_id != invocation_id:
             continue
         waiting = event.long_running_tool_ids or ()
+        of_host.update((event.custom_metadata or {}).get(HOST_CALLS, ()))
         for part in (event.content.parts if event.content is not None else None) or ():
             call, response = part.function_call, part.function_response
+            if call is not None and call.id:
+                scopes[call.id] = event.isolation_scope
             if call is not None and call.id and call.id in waiting:
-                found[call.id] = _pending(call, event)
-            elif response is not None and event.author == "user":
-                found.pop(response.id or "", None)
+                found[call.id], calls[call.id] = _pending(call, event), call
+            elif call is not None and call.id:
+                calls[call.id] = call
+            elif response is None or not response.id:
+                continue
+            elif event.author != "user":
+                for each in [each for each in found if about(calls[each]) == response.id or within(each, response.id)]:
+                    del found[each]
+                if response.id in of_host or "error" in (response.response or ()):
+                    found.pop(response.id, None)  # it has failed, or waits for a person now
+                elif response.id in waiting and response.id in calls:  # it has begun: a person has decided
+                    found[response.id] = _pending(calls[response.id], event)
+            elif response.id in found and answers_request(response, calls[response.id]):
+                del found[response.id]
     return list(found.values())
 
 

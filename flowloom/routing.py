@@ -7,11 +7,12 @@ from collections.abc import Sequence
 from google.genai import types
 
 from flowloom.agents import BaseAgent, LlmAgent
-from flowloom.context.progress import is_from_agent_tool
+from flowloom.context.progress import is_from_agent_tool, path_of
 from flowloom.errors import ConfigurationError, DuplicateAgentError
 from flowloom.events import Event
 from flowloom.events.wire import shallow_copy
 from flowloom.flow.delegation import delegates_of
+from flowloom.sessions.history import is_hidden
 
 Place = tuple[BaseAgent, tuple[BaseAgent, ...]]
 """An agent, and the agents above it, root first."""
@@ -73,6 +74,38 @@ def find_agent_to_run(root: BaseAgent, events: Sequence[Event], answered: Sequen
         if place is not None and _transferable(place):
             return place
     return top
+
+
+def messages_of(root: BaseAgent, events: Sequence[Event], message: types.Content) -> list[types.Content]:
+    """A message as several, one for each place that its answers go to; what answers nothing goes with the first.
+
+    Places are different if another agent goes on, or another invocation; and if models see the answers, each on its own
+    branch.
+    """
+    groups: dict[tuple[str, ...], list[types.Part]] = {}
+    keys: list[tuple[str, ...] | None] = []
+    authors: dict[tuple[str, str], str] = {}
+    parts = message.parts or []
+    if sum(part.function_response is not None for part in parts) < 2:
+        return [message]
+    for part in parts:
+        answered = answered_calls(events, types.Content(parts=[part]))
+        if not answered:
+            keys.append(None)
+            continue
+        agent, _ = find_agent_to_run(root, events, answered)
+        seen = part.function_response is not None and not is_hidden(part.function_response)
+        event = answered[0]
+        author = authors.setdefault((event.branch or "", path_of(event)), event.author)
+        other = "" if author == event.author else event.author  # one hands over to the other
+        keys.append((agent.name, event.invocation_id, (seen and event.branch) or "", other))
+    first = next((key for key in keys if key is not None), None)
+    for part, key in zip(parts, keys, strict=True):
+        if first is not None:
+            groups.setdefault(key or first, []).append(part)
+    if len(groups) < 2:
+        return [message]
+    return [types.Content(role=message.role, parts=each) for each in groups.values()]
 
 
 def place_of(root: BaseAgent, name: str) -> Place | None:

@@ -12,13 +12,18 @@ from google.genai import types
 from flowloom.agents import BaseAgent, LlmAgent, RunConfig
 from flowloom.apps import App
 from flowloom.artifacts import BaseArtifactService, InMemoryArtifactService
-from flowloom.auth.answers import redact_message
 from flowloom.auth.service import BaseCredentialService, InMemoryCredentialService
 from flowloom.compaction.background import BackgroundCompaction
 from flowloom.context import DirectEffects, Effects, InvocationContext, Run, StreamingMode
 from flowloom.context.progress import Progress
 from flowloom.context.run_config import default_run_config
-from flowloom.errors import ConfigurationError, NotSupportedError, SessionNotFoundError
+from flowloom.errors import (
+    AlreadyExistsError,
+    ConfigurationError,
+    FlowloomError,
+    NotSupportedError,
+    SessionNotFoundError,
+)
 from flowloom.events import Event, new_id
 from flowloom.events.parts import content_of, text_part
 from flowloom.events.run_stream import RunStreamEvent, RunStreamMapper
@@ -59,9 +64,9 @@ class Runner:
 
     `auto_create_session` makes sessions that do not exist. `effects` replaces what the flow does to the world;
     `observers` see what it does. When a session has a run already, `concurrency` lets a second one wait (`queue`),
-    refuses it with a `SessionBusyError` (`reject`), or lets both go on (`allow`). A process that died blocks the session
-    of its run for `lease_seconds`. `confirm` decides in the process itself about tool calls that need a person's
-    approval: True, False, a `ToolConfirmation`, or None to leave it open.
+    refuses it with a `SessionBusyError` (`reject`), or lets both go on (`allow`). A process that died blocks the
+    session of its run for `lease_seconds`. `confirm` decides in the process itself about tool calls that need a
+    person's approval: True, False, a `ToolConfirmation`, or None to leave it open.
 
     Raises `ConfigurationError` without an agent or app name, `DuplicateAgentError` for two agents of one name.
     """
@@ -199,7 +204,7 @@ class Runner:
         Raises as `run_async` does.
         """
         host = copy(self)
-        host.concurrency = "allow"
+        host.concurrency, host._compaction = "allow", None
         host.session_service = InMemorySessionService()
         host.artifact_service, host.memory_service = InMemoryArtifactService(), InMemoryMemoryService()
         session = await host.session_service.create_session(app_name=self.app_name, user_id=user_id, state=state)
@@ -213,10 +218,15 @@ class Runner:
         """
         config = arguments.get("run_config")
         arguments["run_config"] = RunConfig(streaming_mode=StreamingMode.SSE) if config is None else config
-        invocation = Invocation(self, **arguments)
         mapper = RunStreamMapper()
-        events = invocation.events()
         error: Exception | None = None
+        try:
+            invocation = Invocation(self, **arguments)
+        except FlowloomError as refused:
+            for shown in mapper.finish(status="failed", error=refused):
+                yield shown
+            return
+        events = invocation.events()
         try:
             async for event in events:
                 for shown in mapper.feed(event):
@@ -325,7 +335,12 @@ class Runner:
         if session is not None:
             return session
         if self.auto_create_session:
-            return await self.session_service.create_session(**names)
+            try:
+                return await self.session_service.create_session(**names)
+            except AlreadyExistsError:  # somebody was quicker
+                session = await self.session_service.get_session(**names, config=config)
+                if session is not None:
+                    return session
         raise SessionNotFoundError(
             f"There is no session `{session_id}` of user `{user_id}` in app `{self.app_name}`. Create it with "
             f"`session_service.create_session`, or give the runner `auto_create_session=True`."
@@ -393,13 +408,7 @@ class Runner:
             parts.append(text_part(f"The user uploaded a file. It is saved as the artifact `{name}`."))
         return content_of(message.role or "user", parts)
 
-    async def take_secrets(self, run: Run, message: types.Content) -> types.Content:
-        """The message without the credentials in it, which go to the run and are never stored."""
-        message, answers = redact_message(message)
-        run.keyring.hold(answers)
-        return message
-
-    async def after_run(self, ctx: InvocationContext) -> None:
+    def after_run(self, ctx: InvocationContext) -> None:
         """What is done in the background when a run has ended well."""
         if self._compaction is not None:
             model = model_of(ctx) if ctx.llm_agent is not None else None
@@ -419,6 +428,8 @@ class InMemoryRunner(Runner):
         plugin_close_timeout: float = 5.0,
         effects: Effects | None = None,
         observers: Sequence[Observer] = (),
+        concurrency: Literal["queue", "reject", "allow"] = "queue",
+        confirm: Confirm | None = None,
     ) -> None:
         super().__init__(
             app=app,
@@ -432,4 +443,6 @@ class InMemoryRunner(Runner):
             auto_create_session=True,
             effects=effects,
             observers=observers,
+            concurrency=concurrency,
+            confirm=confirm,
         )

@@ -36,7 +36,7 @@ def member_to_resume(agent: BaseAgent, ctx: InvocationContext, path: str) -> tup
 def waits(member: BaseAgent, ctx: InvocationContext) -> bool:
     """Whether nothing may follow the member: the run stops, or a call of it, or of an agent below it, waits for the
     user."""
-    if ctx.run.stop is not None:
+    if ctx.run.stopped:
         return True
     calls = ctx.run.waiting_calls.values()
     return any(member.find_agent(call.author) is not None for call in calls)

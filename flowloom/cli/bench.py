@@ -56,24 +56,26 @@ class Bench:
     """How many exchanges of words the conversation begins with."""
     repeat: int = 200
     store: str | None = None
+    user: str = USER_ID
 
     def profile(self, loaded: Loaded) -> ProcessorProfile:
         """The measurement. Raises `UsageError` for options that cannot be used, else what the run raises."""
         agent = agent_named(loaded.agent, self.agent)
+        subject, settings = loaded.subject(agent, loaded.plugins)
         options: dict[str, Any] = {
             "state": state_of(self.state),
             "history": small_talk(agent.name, self.turns),
             "repeat": self.repeat,
-            "plugins": loaded.plugins,
+            **settings,
         }
 
         async def answer() -> ProcessorProfile:
             if self.session is not None:
-                session = await session_of(self.session, self.store, loaded.name)
-                session.app_name, session.user_id = session.app_name or loaded.name, session.user_id or USER_ID
+                session = await session_of(self.session, self.store, loaded.name, self.user)
+                session.app_name, session.user_id = session.app_name or loaded.name, session.user_id or self.user
                 options["session"] = session
             try:
-                return await measure(agent, self.message, **options)
+                return await measure(subject, self.message, **options)
             finally:  # what toolsets and plugins hold open
                 await InMemoryRunner(loaded.agent, app_name=loaded.name, plugins=loaded.plugins).close()
 

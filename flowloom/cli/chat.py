@@ -3,43 +3,42 @@
 from __future__ import annotations
 
 import asyncio
-import json
+import math
 import signal
 import sys
-from collections.abc import Callable, Generator, Sequence
-from contextlib import AsyncExitStack, contextmanager
-from typing import Any, Self
-
-from google.genai import types
+from collections.abc import Callable, Generator
+from contextlib import AsyncExitStack, contextmanager, suppress
+from typing import Any, Literal, Self
 
 from flowloom.cli.display import Display
 from flowloom.cli.human import Desk
+from flowloom.cli.last_turn import cut_off, standing
 from flowloom.cli.loading import Loaded
 from flowloom.cli.model_choice import ModelChoice
+from flowloom.cli.questions import Questions
 from flowloom.cli.reading import Reader
-from flowloom.cli.stores import USER_ID, opened
+from flowloom.cli.stores import MEMORY, USER_ID, opened, session_name
+from flowloom.cli.transcript import are_words, show_events
 from flowloom.cli.usage_error import UsageError
 from flowloom.context import RunConfig, StreamingMode
-from flowloom.context.run import RUN_ENDED
-from flowloom.errors import ConfigurationError, StorageError
+from flowloom.errors import AlreadyExistsError, SessionBusyError
 from flowloom.events import Event, new_id
 from flowloom.events.parts import content_of
 from flowloom.human import HumanObserver
 from flowloom.message import Message
-from flowloom.pending import PendingCall, pending_calls
+from flowloom.pending import pending_calls
 from flowloom.runner import Runner
 from flowloom.sessions import Session
 
-_DEFAULT_HINT = "Answer with `confirmed` true or false"
-_YES = frozenset({"y", "yes"})
-_NO = frozenset({"n", "no"})
+_LEASE_SECONDS = 5.0
+"""How long a session stays taken after its process was killed."""
 
 
 class Chat:
     """One conversation. A turn that is interrupted leaves a history that the next message goes on from.
 
     Turns run on one event loop; between them the program waits for the user outside of it, so that Ctrl-C stops a
-    turn while there is one, and is an ordinary interrupt otherwise.
+    turn while there is one, and is an ordinary interrupt otherwise. A session that is new is made by its first message.
     """
 
     def __init__(
@@ -52,16 +51,21 @@ class Chat:
         stream: bool,
         store: str | None = None,
         session: str | None = None,
+        user: str = USER_ID,
+        go_on: bool | None = None,
     ) -> None:
-        self._dsn = store
-        self._display = display
-        self._reader = reader
-        self._desk = Desk(display, reader)
-        self._app_name, self._session_id = loaded.name, session or ""
-        self._config = RunConfig(streaming_mode=StreamingMode.SSE if stream else StreamingMode.NONE)
         self._loaded, self._choice = loaded, choice
+        self._display, self._reader = display, reader
+        self._dsn = store
+        self._session_id = new_id()[:8] if session is None else _own_name(session)
+        self._is_named = session is not None
+        self._user_id = user
+        self._go_on = go_on
+        self._config = RunConfig(streaming_mode=StreamingMode.SSE if stream else StreamingMode.NONE)
+        self._desk = Desk(display, reader)
+        self._questions = Questions(display, reader)
         self._loop = asyncio.Runner()
-        self._left_open: set[str] = set()
+        self._is_kept, self._is_told = True, False
 
     def __enter__(self) -> Self:
         self._loop.__enter__()
@@ -73,77 +77,118 @@ class Chat:
         return self
 
     def __exit__(self, *exc_info: object) -> None:
-        self._loop.run(self._close())
-        self._loop.close()
+        try:
+            self._loop.run(self._stack.aclose())
+        finally:
+            self._loop.close()
 
     async def _open(self) -> None:
-        """Open the store, and the session in it; a new one gets a name that can be typed."""
         async with AsyncExitStack() as stack:
-            store = await stack.enter_async_context(opened(self._dsn))
-            names: dict[str, Any] = {"app_name": self._app_name, "user_id": USER_ID}
-            try:
-                if self._session_id:
-                    await store.sessions.get_or_create_session(**names, session_id=self._session_id)
-                else:
-                    made = await store.sessions.create_session(**names, session_id=new_id()[:8])
-                    self._session_id = made.id
-            except (StorageError, ConfigurationError) as error:
-                raise UsageError(str(error)) from error
+            store = await stack.enter_async_context(opened(self._dsn, make=True))
             self._runner = Runner(
-                app_name=self._app_name,
+                app_name=self._loaded.name,
                 agent=self._loaded.agent,
                 plugins=[*self._choice.plugins, *self._loaded.plugins],
                 session_service=store.sessions,
                 artifact_service=store.artifacts,
                 memory_service=store.memory,
                 observers=[HumanObserver(), self._desk],
+                lease_seconds=_LEASE_SECONDS,
             )
+            if self._loaded.app is not None:
+                self._runner.take_settings(self._loaded.app)
             stack.push_async_callback(self._runner.close)
+            self._is_kept = store.name != MEMORY
             self._stack = stack.pop_all()
 
-    async def _close(self) -> None:
-        await self._stack.aclose()
+    # -- the session -----------------------------------------------------------------------------------
+
+    @property
+    def _names(self) -> dict[str, Any]:
+        return {"app_name": self._runner.app_name, "user_id": self._user_id, "session_id": self._session_id}
+
+    def _session(self) -> Session | None:
+        return self._loop.run(self._runner.session_service.get_session(**self._names))
+
+    async def _make_session(self) -> None:
+        """Make the session if it is new; one without a name gets a short one, which is told."""
+        service = self._runner.session_service
+        if self._is_named:
+            await service.get_or_create_session(**self._names)
+        while not self._is_named:
+            with suppress(AlreadyExistsError):
+                await service.create_session(**self._names)
+                self._is_named = True
+                if self._is_kept and not self._is_told:
+                    self._display.notice(f"Session {self._session_id}: `--session {self._session_id}` goes on with it.")
+                return
+            self._session_id, self._is_told = new_id()[:8], False
+
+    # -- the conversation ------------------------------------------------------------------------------
 
     def run(self, message: str | None) -> bool:
         """Answer `message`, or one message after the other until there are no more; whether that one failed."""
-        if message is not None:
+        if message is not None and not self._go_on:
             return not self._answer(message)
-        if self._reader.asks:
-            self._display.notice(
-                f"Talk to {self._runner.agent.name} (session {self._session_id}). Ctrl-C stops an answer, Ctrl-D leaves."
-            )
+        well = True
         try:
-            self._finish_what_was_cut_off()
-            self._ask_what_is_open()  # by a session that was left while it waited
+            session = self._session()
+            if self._reader.asks and message is None:
+                self._greet(session)
+            well = self._go_on_with(session)
+            if message is not None:
+                return not (well and self._answer(message))
             while (text := self._reader.message()) is not None:
                 self._answer(text)
         except KeyboardInterrupt:
-            pass
+            if message is not None:
+                raise
         if self._reader.asks:
             self._display.notice("Goodbye.")
-        return False
+        return bool(self._go_on) and not well
+
+    def _greet(self, session: Session | None) -> None:
+        name = f" (session {self._session_id})" if self._is_kept else ""
+        self._display.notice(f"Talk to {self._runner.agent.name}{name}. Ctrl-C stops an answer, Ctrl-D leaves.")
+        self._is_told = True
+        if session is not None and session.events:
+            self._display.notice("This is where it was left:")
+            show_events(self._display, _since_words(session))
 
     def _answer(self, message: Message) -> bool:
         """One turn and those that answers to its questions lead to; whether they went well."""
         well = self._turn(message)
         return self._ask_what_is_open() and well
 
-    def _ask_what_is_open(self) -> bool:
-        well = True
-        while well and (calls := self._open_calls()):
-            parts = [part for call in calls if (part := self._ask(call)) is not None]
-            if parts:
-                well = self._turn(content_of("user", parts))
-        return well
+    def _go_on_with(self, session: Session | None) -> bool:
+        """Finish what was cut off, and ask what waits, of whatever turn; whether it went well."""
+        if session is None:
+            return True
+        well, invocation_id = True, cut_off(self._runner.agent, session)
+        if invocation_id is not None and self._wants_to_go_on():
+            well = self._turn(None, invocation_id)
+            session = self._session()
+        parts = self._questions.answers(pending_calls(standing(session))) if session is not None else []
+        return self._turn(content_of("user", parts)) and self._ask_what_is_open() if parts else well
 
-    def _finish_what_was_cut_off(self) -> None:
-        """A turn that ended with its process, and not by itself, can be gone on with."""
-        invocation_id = cut_off(self._session().events)
-        if invocation_id is None or not self._reader.asks:
-            return
-        answer = self._reader.answer("The last turn was cut off. Go on with it? [Y/n] ")
-        if answer is not None and answer.lower() not in _NO:
-            self._turn(None, invocation_id)
+    def _wants_to_go_on(self) -> bool:
+        if self._go_on is None and self._reader.asks:
+            question = "The last turn did not come to its end. Go on with it? [Y/n] "
+            answer = self._reader.answer(question, interrupted="n")
+            return answer is not None and answer.lower() in ("", "y", "yes")
+        if self._go_on is None:
+            self._display.notice("The last turn did not come to its end; `--go-on` would go on with it.")
+        return bool(self._go_on)
+
+    def _ask_what_is_open(self) -> bool:
+        """Ask what waits since the latest words, until nothing does that can be answered; whether it went well."""
+        well = True
+        while well and (session := self._session()) is not None:
+            parts = self._questions.answers(pending_calls(_since_words(session)))
+            if not parts:
+                break
+            well = self._turn(content_of("user", parts))
+        return well
 
     def _turn(self, message: Message | None, invocation_id: str | None = None) -> bool:
         display = self._display
@@ -193,8 +238,28 @@ class Chat:
         return pressed
 
     async def _show_turn(self, message: Message | None, invocation_id: str | None) -> None:
+        try:
+            await self._make_session()
+            try:
+                await self._show_events(message, invocation_id, "reject")
+            except SessionBusyError as busy:
+                if busy.session_id != self._session_id:
+                    raise
+                seconds = math.ceil(busy.retry_after or _LEASE_SECONDS)
+                self._display.notice(
+                    f"Another program is at work on this session; waiting for it ({seconds} seconds, if it was killed)."
+                )
+                await self._show_events(message, invocation_id, "queue")
+        finally:
+            await self._desk.close()
+            self._display.end_turn()
+
+    async def _show_events(
+        self, message: Message | None, invocation_id: str | None, concurrency: Literal["queue", "reject"]
+    ) -> None:
+        self._runner.concurrency = concurrency
         events = self._runner.run_async(
-            user_id=USER_ID,
+            user_id=self._user_id,
             session_id=self._session_id,
             invocation_id=invocation_id,
             new_message=message,
@@ -205,76 +270,22 @@ class Chat:
                 self._display.show(event)
         finally:
             await events.aclose()
-            await self._desk.close()
-            self._display.end_turn()
 
-    def _session(self) -> Session:
-        session = self._loop.run(
-            self._runner.session_service.get_session(
-                app_name=self._app_name, user_id=USER_ID, session_id=self._session_id
-            )
+
+def _own_name(session: str) -> str:
+    if session.endswith(".json"):
+        raise UsageError(
+            f"Sessions are kept in a store, and not in files. Take `{session}` over with `flowloom sessions import "
+            f"{session}`, and give the name that it prints."
         )
-        if session is None:
-            raise UsageError(f"The session `{self._session_id}` was deleted by somebody else.")
-        return session
-
-    # -- questions -----------------------------------------------------------------------------------------
-
-    def _open_calls(self) -> list[PendingCall]:
-        """What waits for the user since the latest words."""
-        events = self._session().events
-        said = (i for i in reversed(range(len(events))) if _are_words(events[i]))
-        return [call for call in pending_calls(events[next(said, 0) :]) if call.id not in self._left_open]
-
-    def _ask(self, call: PendingCall) -> types.Part | None:
-        """Ask the user about a call; None when it is left open."""
-        if call.kind == "confirmation":
-            return self._ask_confirmation(call)
-        if call.kind == "credential":
-            return self._ask_credential(call)
-        question = f"{call.message}\n" if call.kind == "input" else ""
-        prompt = "> " if question else f"Result of {call.name}({_arguments(call.args)}), as text or JSON> "
-        if question:
-            self._display.question(question)
-        answer = self._reader.answer(prompt)
-        if not answer:
-            self._left_open.add(call.id)
-            self._display.notice(f"No answer; {call.name} stays open.")
-            return None
-        return call.reply(_value(answer))
-
-    def _ask_confirmation(self, call: PendingCall) -> types.Part:
-        if _DEFAULT_HINT not in call.message:  # that one tells programs what to send
-            self._display.question(f"{call.message}\n")
-        answer = self._reader.answer(f"Run {call.name}({_arguments(call.args)})? [y/N] ")
-        if answer is None:
-            self._display.notice("No answer; the call is declined.")
-        return call.approve() if (answer or "").lower() in _YES else call.reject()
-
-    def _ask_credential(self, call: PendingCall) -> types.Part | None:
-        address = call.authorization_url
-        if address is None:
-            self._left_open.add(call.id)
-            self._display.notice("A tool needs a credential that cannot be given in the terminal.")
-            return None
-        self._display.question(f"Open this address, and give your consent:\n{address}\n")
-        answer = self._reader.answer("The address that you were sent to> ")
-        if not answer:
-            self._left_open.add(call.id)
-            return None
-        return call.consent(answer)
+    return session_name(session)
 
 
-def _are_words(event: Event) -> bool:
-    return event.author == "user" and not event.get_function_responses()
-
-
-def cut_off(events: Sequence[Event]) -> str | None:
-    """The invocation of the latest event, if it did not end by itself."""
-    last = events[-1] if events else None
-    if last is None or not last.invocation_id or RUN_ENDED in (last.custom_metadata or ()):
-        return None
-    return last.invocation_id if last.author == "user" or not last.is_final_response() else None
+def _since_words(session: Session) -> list[Event]:
+    """The latest turn, from the user's words on."""
+    events = standing(session)
+    said = (i for i in reversed(range(len(events))) if are_words(events[i]))
+    return list(events[next(said, 0) :])
 
 
 @contextmanager
@@ -302,14 +313,3 @@ def _interrupts_call(stop: Callable[[], None]) -> Generator[None]:
         if sys.platform != "win32":
             loop.remove_signal_handler(signal.SIGINT)
         signal.signal(signal.SIGINT, before)
-
-
-def _arguments(args: dict[str, Any] | None) -> str:
-    return ", ".join(f"{name}={json.dumps(value, ensure_ascii=False)}" for name, value in (args or {}).items())
-
-
-def _value(answer: str) -> Any:
-    try:
-        return json.loads(answer)
-    except ValueError:
-        return answer

@@ -15,9 +15,11 @@ from flowloom.cli.display import Display
 from flowloom.cli.explain import Pages, Question, told
 from flowloom.cli.loading import load_app
 from flowloom.cli.model_choice import ModelChoice
+from flowloom.cli.options import USER_ID, AsJson, StoreName, User
 from flowloom.cli.reading import open_reader
 from flowloom.cli.sessions import sessions
 from flowloom.cli.usage_error import UsageError
+from flowloom.errors import FlowloomError
 
 AgentPath = Annotated[
     Path,
@@ -33,15 +35,6 @@ Conversation = Annotated[
     str | None,
     typer.Option(
         metavar="NAME", help="The conversation so far: a session of the store, or a file.json.", show_default=False
-    ),
-]
-StoreName = Annotated[
-    str | None,
-    typer.Option(
-        metavar="DSN",
-        help="Where sessions are kept: a SQLite file, `postgresql://...`, or `memory`. Default: $FLOWLOOM_STORE, or "
-        ".flowloom/sessions.db in this folder.",
-        show_default=False,
     ),
 ]
 State = Annotated[
@@ -89,7 +82,16 @@ def run(
             show_default=False,
         ),
     ] = None,
+    go_on: Annotated[
+        bool | None,
+        typer.Option(
+            "--go-on/--no-go-on",
+            help="Whether to finish a turn that was cut off. By default a terminal asks you.",
+            show_default=False,
+        ),
+    ] = None,
     store: StoreName = None,
+    user: User = USER_ID,
 ) -> None:
     """Chat with an agent in the terminal.
 
@@ -107,11 +109,16 @@ def run(
         choice = ModelChoice.of(loaded.agent, model, watched=display.is_terminal)
         display.notice(choice.notice)
         reader = open_reader(display)
-        with Chat(loaded, choice, display, reader, stream=stream, store=store, session=session) as chat:
+        with Chat(
+            loaded, choice, display, reader, stream=stream, store=store, session=session, user=user, go_on=go_on
+        ) as chat:
             failed = chat.run(message)
     except UsageError as error:
         display.error(str(error))
         raise typer.Exit(2) from None
+    except FlowloomError as error:
+        display.error(told(error))
+        raise typer.Exit(1) from None
     if failed:
         raise typer.Exit(1)
 
@@ -125,11 +132,12 @@ def explain(
     agent: AgentName = None,
     session: Conversation = None,
     store: StoreName = None,
+    user: User = USER_ID,
     state: State = None,
     model: Annotated[
         str | None, typer.Option(help="The model of all agents; none is asked.", show_default=False)
     ] = None,
-    json: Annotated[bool, typer.Option("--json", help="As data.")] = False,
+    json: AsJson = False,
     html: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Write a page for the browser.", show_default=False)
     ] = None,
@@ -146,7 +154,7 @@ def explain(
     try:
         pages.check()
         loaded = load_app(path)
-        assembly = Question(message, agent, session, state or (), model, store).assembly(loaded)
+        assembly = Question(message, agent, session, state or (), model, store, user).assembly(loaded)
         for file in pages.write(assembly):
             display.notice(f"Wrote {file}.")
         printed = pages.printed(assembly)
@@ -167,6 +175,7 @@ def bench(
     agent: AgentName = None,
     session: Conversation = None,
     store: StoreName = None,
+    user: User = USER_ID,
     state: State = None,
     turns: Annotated[int, typer.Option(min=0, help="Exchanges of words to begin with.")] = 0,
     repeat: Annotated[int, typer.Option(min=1, help="How many turns are measured.")] = 200,
@@ -188,7 +197,7 @@ def bench(
         ),
     ] = None,
     save: Annotated[Path | None, typer.Option(metavar="FILE", help="Store the profile.", show_default=False)] = None,
-    json: Annotated[bool, typer.Option("--json", help="As data.")] = False,
+    json: AsJson = False,
 ) -> None:
     """Measure what each processor of an agent costs. Exits with 1 past a budget.
 
@@ -200,7 +209,7 @@ def bench(
             Budget.parse("--max-us", max_us or ()), Budget.parse("--max-ratio", max_ratio or ()), baseline
         )
         stored = verdict.read_baseline()
-        profile = Bench(message, agent, session, state or (), turns, repeat, store).profile(load_app(path))
+        profile = Bench(message, agent, session, state or (), turns, repeat, store, user).profile(load_app(path))
         broken = list(verdict.broken(profile, stored))
         if save is not None:
             save_profile(profile, save)

@@ -8,9 +8,13 @@ from typing import Any, TextIO
 
 from rich.console import Console
 
+from flowloom.auth.answers import CREDENTIAL_CALL
+from flowloom.context.context import INPUT_CALL
 from flowloom.events import Event
+from flowloom.tools.confirmation import CONFIRMATION_CALL
 
-_HIDDEN = frozenset({"transfer_to_agent", "adk_request_confirmation"})
+_HIDDEN = frozenset({"transfer_to_agent", CONFIRMATION_CALL, CREDENTIAL_CALL, INPUT_CALL})
+"""What is not shown as a step: the person is told of it in another way."""
 _PLAIN_WIDTH = 160
 _UNPRINTABLE = {code: None for code in (*range(32), *range(127, 160)) if chr(code) not in "\n\t"}
 """Characters that could steer the terminal; no model or tool may."""
@@ -131,12 +135,13 @@ class Display:
                 if part.text:
                     self._speak(speaker, part.text, thought=bool(part.thought))
         self._end_line()
-        asked = event.actions.requested_tool_confirmations  # their results come once the user has decided
+        actions = event.actions  # results come once the user has answered
+        asked = {*actions.requested_tool_confirmations, *actions.requested_auth_configs}
+        asked.update(actions.requested_inputs or ())
         for part in parts:
             call, answer = part.function_call, part.function_response
             if call is not None and call.name not in _HIDDEN:
-                args = ", ".join(f"{name}={_compact(value)}" for name, value in (call.args or {}).items())
-                self._step(event.author, f"calls {call.name}({args})")
+                self._step(event.author, f"calls {call_text(call.name, call.args)}")
             elif answer is not None and answer.name not in _HIDDEN and answer.id not in asked:
                 self._step(event.author, f"got {answer.name}: {_compact(answer.response)}")
             elif part.executable_code is not None:
@@ -160,6 +165,11 @@ class Display:
             self._write(self._out, f"{speaker[0]}{' (thinks)' if thought else ''}: ", "dim" if thought else "bold cyan")
         self._write(self._out, text, "dim" if thought else None)
 
+    def step(self, author: str, text: str) -> None:
+        """What somebody does, on a line of its own."""
+        self._end_line()
+        self._step(author, text)
+
     def _step(self, author: str, text: str) -> None:
         width = self._out.width if self.is_terminal else _PLAIN_WIDTH
         line = f"  [{author}] {text}"
@@ -179,6 +189,11 @@ def _console(stream: TextIO, colour: Any) -> Console:
     return Console(
         file=stream, color_system=colour, force_terminal=stream.isatty(), markup=False, emoji=False, highlight=False
     )
+
+
+def call_text(name: str | None, args: dict[str, Any] | None) -> str:
+    """A call as it is shown: `book(nights=3)`."""
+    return f"{name}({', '.join(f'{key}={_compact(value)}' for key, value in (args or {}).items())})"
 
 
 def _compact(value: Any) -> str:

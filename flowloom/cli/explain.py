@@ -34,6 +34,7 @@ class Question:
     """Entries such as `city="Rome"`."""
     model: str | None = None
     store: str | None = None
+    user: str = USER_ID
 
     def assembly(self, loaded: Loaded) -> Assembly:
         """The answer. Raises `UsageError` for options that cannot be used, else what the run raises."""
@@ -46,11 +47,12 @@ class Question:
         async def answer() -> Assembly:
             session = Session(id="explained")
             if self.session is not None:
-                session = await session_of(self.session, self.store, loaded.name)
+                session = await session_of(self.session, self.store, loaded.name, self.user)
             session.app_name = session.app_name or loaded.name
-            session.user_id = session.user_id or USER_ID
+            session.user_id = session.user_id or self.user
             try:
-                return await explain(agent, self.message, session=session, state=state, plugins=plugins)
+                subject, options = loaded.subject(agent, plugins)
+                return await explain(subject, self.message, session=session, state=state, **options)
             finally:  # what toolsets and plugins hold open
                 await InMemoryRunner(loaded.agent, app_name=loaded.name, plugins=loaded.plugins).close()
 

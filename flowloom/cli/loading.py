@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import sys
 import traceback
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
@@ -19,11 +20,22 @@ from flowloom.plugins import BasePlugin
 
 @dataclass(slots=True)
 class Loaded:
-    """An agent to run, the name that its sessions are kept under, and the plugins of its app."""
+    """An agent to run, the name that its sessions are kept under, and the app it is the root of, if there is one."""
 
     name: str
     agent: BaseAgent
-    plugins: list[BasePlugin]
+    app: App | None = None
+
+    @property
+    def plugins(self) -> list[BasePlugin]:
+        """The plugins of the app."""
+        return [] if self.app is None else list(self.app.plugins)
+
+    def subject(self, agent: BaseAgent, plugins: Sequence[BasePlugin]) -> tuple[BaseAgent | App, dict[str, Any]]:
+        """What to explain or to measure, and with which options: the app where its root is meant, with its settings."""
+        if self.app is None or agent is not self.agent:
+            return agent, {"plugins": plugins}
+        return self.app.model_copy(update={"plugins": list(plugins)}), {}
 
 
 def load_app(path: Path) -> Loaded:
@@ -113,7 +125,7 @@ def _check_origin(module: ModuleType, target: Path, path: Path) -> None:
 def _app_in(module: ModuleType, name: str, path: Path) -> Loaded | None:
     app, agent = getattr(module, "app", None), getattr(module, "root_agent", None)
     if isinstance(app, App):
-        return Loaded(app.name, app.root_agent, list(app.plugins))
+        return Loaded(app.name, app.root_agent, app)
     if agent is None:
         return None
     if not isinstance(agent, BaseAgent):
@@ -121,7 +133,7 @@ def _app_in(module: ModuleType, name: str, path: Path) -> Loaded | None:
             f"`root_agent` in `{path}` is a `{type(agent).__module__}.{type(agent).__qualname__}`, and no flowloom "
             f"agent. Make it an `LlmAgent` or another agent of `flowloom`."
         )
-    return Loaded(name, agent, [])
+    return Loaded(name, agent)
 
 
 def _nothing_found(modules: list[ModuleType], path: Path) -> str:

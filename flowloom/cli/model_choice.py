@@ -27,7 +27,7 @@ class ModelChoice:
         """The choice for this environment; `watched` slows the offline model down. Raises `UsageError`."""
         offline = OfflineModel(seconds_per_word=_SECONDS_PER_WORD if watched else 0.0)
         if name is not None:
-            model = offline if name == offline.model else _usable(model_named(name))
+            model = offline if name == offline.model else usable(model_named(name))
             return cls([ModelOverride(model)], f"All agents use the model {name}.")
         # agents of tools come up only in the run, so the plugin decides for each again
         missing = dict.fromkeys(_missing(model) for model in _models_of(root) if _lacks_credentials(model))
@@ -49,7 +49,8 @@ def model_named(name: str) -> BaseLlm:
         raise UsageError(str(error)) from error
 
 
-def _usable(model: BaseLlm) -> BaseLlm:
+def usable(model: BaseLlm) -> BaseLlm:
+    """The model itself. Raises `UsageError` if it lacks a key."""
     if model.missing_credentials is not None:
         raise UsageError(f"The model `{model.model}` needs a key. {_missing(model)} Or use `--model offline`.")
     return model

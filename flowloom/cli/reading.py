@@ -25,8 +25,8 @@ class Reader(Protocol):
         """The next message; None when there will be no more. An interrupt is raised."""
         ...
 
-    def answer(self, question: str) -> str | None:
-        """The answer to a question; None when there will be none."""
+    def answer(self, question: str, *, interrupted: str = "") -> str | None:
+        """The answer to a question; what an interrupt stands for, or None when nobody is there any more."""
         ...
 
     async def ask(self, question: str) -> str | None:
@@ -97,7 +97,7 @@ class LineReader:
                 return line.strip()
         return None
 
-    def answer(self, question: str) -> str | None:
+    def answer(self, question: str, *, interrupted: str = "") -> str | None:
         self._display.question(question)
         return self._shown(self._lines.next())
 
@@ -143,10 +143,12 @@ class PromptReader:
         except EOFError:
             return None
 
-    def answer(self, question: str) -> str | None:
+    def answer(self, question: str, *, interrupted: str = "") -> str | None:
         try:
             return self._sessions[1].prompt(question).strip()
-        except (EOFError, KeyboardInterrupt):
+        except KeyboardInterrupt:
+            return interrupted
+        except EOFError:
             return None
 
     async def ask(self, question: str) -> str | None:

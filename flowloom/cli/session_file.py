@@ -5,9 +5,13 @@ from __future__ import annotations
 import json
 import os
 from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel
 
 from flowloom.cli.usage_error import UsageError
 from flowloom.errors import FlowloomError
+from flowloom.events import Event, EventActions
 from flowloom.sessions import Session
 
 
@@ -23,8 +27,19 @@ def read_session(path: Path) -> Session:
 
 
 def session_text(session: Session) -> str:
-    """A session as the text of such a file."""
-    return json.dumps(session.to_wire(), ensure_ascii=False, indent=1)
+    """A session as the text of such a file. It is the same for the same session, whatever store it comes from."""
+    data = session.to_wire()
+    for index, event in enumerate(data["events"]):
+        data["events"][index] = event = _in_order(event, Event)
+        if "actions" in event:
+            event["actions"] = _in_order(event["actions"], EventActions)
+    return json.dumps(data, ensure_ascii=False, indent=1)
+
+
+def _in_order(data: dict[str, Any], model: type[BaseModel]) -> dict[str, Any]:
+    """The fields in the order that the model declares them in, whoever made it, and then others."""
+    names = [field.serialization_alias or name for name, field in model.model_fields.items()]
+    return {name: data[name] for name in names if name in data} | data
 
 
 def write_session(path: Path, session: Session) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, closing
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -20,6 +20,13 @@ from flowloom.sessions import BaseSessionService, InMemorySessionService, Sessio
 VARIABLE = "FLOWLOOM_STORE"
 FOLDER = Path(".flowloom")
 USER_ID = "user"
+MEMORY = "memory"
+
+_POSTGRES = re.compile(r"postgres(ql)?://|(.*\s)?(host|hostaddr|dbname|service)\s*=")
+_PASSWORDS = (
+    (re.compile(r"(://[^:/@]*):.*@"), r"\1:***@"),
+    (re.compile(r"(password\s*=\s*)('[^']*'|[^\s&]+)"), r"\1***"),
+)
 
 
 @dataclass(slots=True)
@@ -27,80 +34,161 @@ class Store:
     """The services that a command works with."""
 
     name: str
+    """As it is told; without a password."""
     sessions: BaseSessionService
     artifacts: BaseArtifactService
     memory: BaseMemoryService
 
-
-def store_named(dsn: str | None) -> str:
-    """The store that is meant: the given one, that of the environment, or the project's own file."""
-    return dsn or os.environ.get(VARIABLE) or str(FOLDER / "sessions.db")
-
-
-@asynccontextmanager
-async def opened(dsn: str | None) -> AsyncGenerator[Store]:
-    """The services of a store, closed in the end. Raises `UsageError` for one that cannot be used.
-
-    `postgresql://...`, `memory`, or the path of a SQLite file (with or without `sqlite:///`).
-    """
-    name = store_named(dsn)
-    try:
-        store = _open(name)
-    except (FlowloomError, OSError) as error:
-        raise UsageError(f"The store `{name}` cannot be opened: {error}") from error
-    try:
-        yield store
-    finally:
-        await store.sessions.close()
-        close = getattr(store.memory, "close", None)
+    async def close(self) -> None:
+        """Finish what was asked for, and let go of files and connections."""
+        await self.sessions.close()
+        close = getattr(self.memory, "close", None)
         if close is not None:
             await close()
 
 
-def _open(name: str) -> Store:
-    if name == "memory":
+def store_named(dsn: str | None) -> str:
+    """The store that is meant: the given one, that of the environment, or the project's own file."""
+    name = dsn or os.environ.get(VARIABLE) or str(FOLDER / "sessions.db")
+    return MEMORY if name.removeprefix("sqlite:///") == ":memory:" else name
+
+
+def told_name(dsn: str | None) -> str:
+    """The name of a store as it may be shown: without a password."""
+    name = store_named(dsn)
+    for found, instead in _PASSWORDS:
+        name = found.sub(instead, name)
+    return name
+
+
+def missing_file(dsn: str | None) -> Path | None:
+    """The file of a store that was not made yet."""
+    name = store_named(dsn)
+    if name == MEMORY or _POSTGRES.match(name):
+        return None
+    path = _file_of(name)
+    return None if path.exists() else path
+
+
+@asynccontextmanager
+async def opened(dsn: str | None, *, make: bool = False) -> AsyncGenerator[Store]:
+    """The services of a store, closed in the end; a file is made if `make` says so.
+
+    `postgresql://...`, `memory`, or the path of a SQLite file (with or without `sqlite:///`). Raises `UsageError` for
+    one that cannot be used.
+    """
+    name = told_name(dsn)
+    if not make and (missing := missing_file(dsn)) is not None:
+        raise UsageError(
+            f"There is no store `{missing}`. `flowloom run` makes one, and so does `flowloom sessions import`; "
+            f"`--store` names another."
+        )
+    store: Store | None = None
+    try:
+        store = _open(store_named(dsn), name, make)
+        await store.sessions.get_session(app_name="-", user_id="-", session_id="-")  # the first use opens it
+    except (FlowloomError, OSError) as error:
+        if store is not None:
+            await store.close()
+        if isinstance(error, OSError):
+            raise UsageError(f"The store `{name}` cannot be opened: {error.strerror}.") from error
+        raise UsageError(str(error)) from error
+    try:
+        yield store
+    finally:
+        await store.close()
+
+
+def _open(dsn: str, name: str, make: bool) -> Store:
+    if dsn == MEMORY:
         return Store(name, InMemorySessionService(), InMemoryArtifactService(), InMemoryMemoryService())
-    if re.match(r"postgres(ql)?://", name):
+    if _POSTGRES.match(dsn):
         from flowloom.memory.postgres import PostgresMemoryService
         from flowloom.sessions.postgres import PostgresSessionService
 
-        files = FileArtifactService(_folder() / "artifacts")
-        return Store(name, PostgresSessionService(name), files, PostgresMemoryService(name))
+        files = FileArtifactService(_folder(make) / "artifacts")
+        return Store(name, PostgresSessionService(dsn), files, PostgresMemoryService(dsn))
     from flowloom.memory.sqlite import SqliteMemoryService
     from flowloom.sessions.sqlite import SqliteSessionService
 
-    if "://" in name and not name.startswith("sqlite:///"):
-        raise UsageError(
-            f"`{name}` names no store. Give `postgresql://user@host/database`, the path of a SQLite file, or `memory`."
-        )
-    path = Path(name.removeprefix("sqlite:///"))
+    path = _file_of(dsn)
     if path.parent == FOLDER:
-        _folder()
-    elif not path.resolve().parent.is_dir():
-        raise UsageError(f"The store `{name}` cannot be made: there is no folder `{path.parent}`.")
-    files = FileArtifactService(path.resolve().parent / "artifacts")
+        _folder(make)
+    _check(path)
+    files = FileArtifactService(path.with_name(f"{path.name}-artifacts"))
     return Store(name, SqliteSessionService(path), files, SqliteMemoryService(path))
 
 
-def _folder() -> Path:
+def _file_of(dsn: str) -> Path:
+    if "://" in dsn and not dsn.startswith("sqlite:///"):
+        raise UsageError(
+            f"`{told_name(dsn)}` names no store. Give `postgresql://user@host/database`, the path of a SQLite file, or "
+            f"`memory`."
+        )
+    return Path(dsn.removeprefix("sqlite:///")).expanduser()
+
+
+def _check(path: Path) -> None:
+    """Raise `UsageError` for a path that can be no store, so that nothing is written to somebody else's file."""
+    if path.is_dir():
+        raise UsageError(f"The store `{path}` is a folder. Give a file in it, such as `{path / 'chats.db'}`.")
+    if not path.resolve().parent.is_dir():
+        raise UsageError(f"The store `{path}` cannot be made: there is no folder `{path.parent}`.")
+    if path.is_file() and is_adk_database(path):
+        raise UsageError(
+            f"`{path}` is a database of google-adk's. Take its sessions over: `flowloom sessions import {path}`."
+        )
+
+
+def is_adk_database(path: Path) -> bool:
+    """Whether google-adk keeps sessions in this SQLite file, and flowloom does not."""
+    tables = _tables(path)
+    return {"sessions", "events", "app_states"} <= tables and "flowloom_sessions" not in tables
+
+
+def is_own_database(path: Path) -> bool:
+    """Whether flowloom keeps sessions in this SQLite file."""
+    return "flowloom_sessions" in _tables(path)
+
+
+def _tables(path: Path) -> set[str]:
+    import sqlite3
+
+    try:
+        with closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)) as connection:
+            return {row[0] for row in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
+    except sqlite3.Error:  # whoever opens it in earnest tells why
+        return set()
+
+
+def _folder(make: bool) -> Path:
     """The project's folder for what is kept; version control leaves it out."""
-    FOLDER.mkdir(exist_ok=True)
-    ignore = FOLDER / ".gitignore"
-    if not ignore.exists():
-        ignore.write_text("*\n", encoding="utf-8")
+    if make:
+        FOLDER.mkdir(exist_ok=True)
+        ignore = FOLDER / ".gitignore"
+        if not ignore.exists():
+            ignore.write_text("*\n", encoding="utf-8")
     return FOLDER
 
 
-async def session_of(named: str, dsn: str | None, app_name: str) -> Session:
+def session_name(text: str) -> str:
+    """A name for a session as it was given. Raises `UsageError` for one that stores cannot keep, or people not type."""
+    name = text.strip()
+    if not name or not name.isprintable():
+        raise UsageError(f"{text!r} is no name for a session: give some visible characters.")
+    return name
+
+
+async def session_of(named: str, dsn: str | None, app_name: str, user_id: str) -> Session:
     """The conversation that an option means: a file of JSON, or one of the store's. Raises `UsageError`."""
-    path = Path(named)
-    if path.suffix == ".json" or path.is_file():
-        return read_session(path)
+    if named.endswith(".json"):
+        return read_session(Path(named))
+    name = session_name(named)
     async with opened(dsn) as store:
-        found = await store.sessions.get_session(app_name=app_name, user_id=USER_ID, session_id=named)
-    if found is None:
-        raise UsageError(
-            f"There is no session `{named}` of app `{app_name}` in the store `{store_named(dsn)}`, and no file of that "
-            f"name. `flowloom sessions list` shows what there is."
-        )
-    return found
+        found = await store.sessions.get_session(app_name=app_name, user_id=user_id, session_id=name)
+        if found is None:
+            raise UsageError(
+                f"There is no session `{name}` of app `{app_name}` and user `{user_id}` in the store `{store.name}`. "
+                f"`flowloom sessions list` shows what there is; a file has to end in `.json`."
+            )
+        return found

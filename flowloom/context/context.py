@@ -237,8 +237,8 @@ class Context(ReadonlyContext):
         """Ask a person for input; the run pauses after this step, and the tool runs again when the answer is there.
 
         The second time the answer is returned. A tool that asks several times gets the earlier answers first, so it
-        should do nothing that counts before its last question. `response_schema` is a JSON schema that the answer has to
-        fit, or the person is asked again. Raises `ContextError` outside a tool, and what stops the tool until then.
+        should do nothing that counts before its last question. `response_schema` is a JSON schema that the answer has
+        to fit, or the person is asked again. Raises `ContextError` outside a tool, and what stops the tool until then.
         """
         call_id = self.function_call_id
         if not call_id:

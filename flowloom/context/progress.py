@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from google.genai import types
 
-from flowloom.context.run import AGENT_TOOL_CALL, RUN_ENDED
+from flowloom.context.run import AGENT_TOOL_CALL, HOST_CALLS, RUN_ENDED
 from flowloom.events.event import Event
 
 if TYPE_CHECKING:
@@ -29,24 +29,33 @@ class Progress:
         self._message = len(self.events)
         self._answered: set[str] = set()
         if interrupted:
-            self._message = max((i for i, event in enumerate(self.events) if event.author == "user"), default=-1)
+            said = (i for i, e in enumerate(self.events) if e.author == "user" and not is_from_agent_tool(e))
+            self._message = max(said, default=-1)
             if self._message >= 0:
                 self.answers(self.events[self._message].content)
 
     def answers(self, message: types.Content | None) -> None:
-        """Take note of the calls that the invocation's latest message answers, and of the agent tools around them."""
+        """Take note of the calls that the invocation's latest message answers."""
+        self._answered |= self.answered_by(message)
+
+    def answered_by(self, message: types.Content | None) -> set[str]:
+        """The calls that a message answers, and those by which the agents around them were called."""
         ids = {p.function_response.id for p in (message and message.parts) or () if p.function_response is not None}
         found = {call_id for call_id in ids if call_id}
-        self._answered |= found
-        for event in reversed(self.events):
-            if is_from_agent_tool(event) and any(call.id in found for call in event.get_function_calls()):
-                self._answered.add(event.isolation_scope or "")
-                found.add(event.isolation_scope or "")
+        for event in reversed(self.events) if found else ():
+            if event.isolation_scope and any(call.id in found for call in event.get_function_calls()):
+                found.add(event.isolation_scope)
+        return found
 
     @property
     def message(self) -> types.Content | None:
         """The latest message of the user, if it is in the log."""
         return self.events[self._message].content if 0 <= self._message < len(self.events) else None
+
+    @property
+    def answered(self) -> set[str]:
+        """The calls that the latest message answers, and those of the agents around them."""
+        return self._answered
 
     def beginning_in(self, events: Sequence[Event]) -> int:
         """Where in a session's log the latest message is; without one, where the invocation begins."""
@@ -79,6 +88,22 @@ class Progress:
         """Whether the latest message answers this call, or one that an agent makes that runs as this tool."""
         return call_id in self._answered
 
+    def may_go_on(self, call_id: str) -> bool:
+        """Whether the agent behind a call, or one behind its calls, stopped before calls that can be run now, or was cut
+        off before it waited for anything."""
+        scopes, left, waiting = {call_id}, set[str](), set[str]()
+        for event in self.events:
+            answered = {response.id or "": response.response or {} for response in event.get_function_responses()}
+            if is_from_agent_tool(event) and event.isolation_scope in scopes:
+                calls = {call.id for call in event.get_function_calls() if call.id}
+                scopes |= calls
+                waiting |= {call for call in event.long_running_tool_ids or () if call in calls | answered.keys()}
+                if HOST_CALLS in (event.custom_metadata or ()):
+                    left |= calls
+            left -= answered.keys()
+            waiting -= {call for call in answered if event.author == "user" or "error" in answered[call]}
+        return bool(left) or not waiting
+
     # -- members of workflows ------------------------------------------------------------------------------------------
 
     def entries(self, path: str) -> int:
@@ -93,7 +118,7 @@ class Progress:
     def _below(self, path: str) -> Iterator[tuple[str, int]]:
         prefix = path.rpartition("/")[0] + "/" if "/" in path else ""
         for event in self.events:
-            place = path_of(event)
+            place = "" if is_from_agent_tool(event) else path_of(event)
             if place and place.startswith(prefix):
                 name, _, number = place[len(prefix) :].partition("/")[0].rpartition("@")
                 yield name, int(number) if number.isdecimal() else 1

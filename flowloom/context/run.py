@@ -33,6 +33,9 @@ _set: Any = set
 INTERRUPTED = "The run was interrupted before this call gave a result."
 RUN_ENDED = "run_ended"
 """The key of an event's `custom_metadata` that says how its run has ended: `failed`, `limit` or `cancelled`."""
+HOST_CALLS = "host_calls"
+"""The key of an event's `custom_metadata` that says that the run stopped before its calls, which are the host's to
+answer (`RunConfig.pause_on_tool_calls`) or else run when it goes on; it names those that wait for no other reason."""
 AGENT_TOOL_CALL = "agent_tool_call_id"
 """The key of an event's `custom_metadata` that marks the events of agents that run as tools."""
 
@@ -46,8 +49,12 @@ class OpenCall:
     author: str
     branch: str | None
     isolation_scope: str | None
+    of_host: bool = False
+    """Whether it waits only because the run stopped before it: any result ends that."""
     suspended: bool = False
     """Whether it is the call of an agent that waits: it is answered by the agent, not by the user."""
+    about: str | None = None
+    """The id of the call that a request to a person is about: with a result of that, the request is over."""
 
 
 @dataclass(slots=True)
@@ -74,6 +81,8 @@ class Run:
     """Model steps taken so far, by agent path."""
     effect_counts: dict[tuple[str, int, str], int] = field(default_factory=_dict)
     open_calls: dict[str, OpenCall] = field(default_factory=_dict)
+    inner_calls: dict[str, OpenCall] = field(default_factory=_dict)
+    """Calls of agents that run as tools, as the log keeps them: those agents answer them, in runs of their own."""
     waiting_calls: dict[str, OpenCall] = field(default_factory=_dict)
     """Calls of long-running tools, and requests to a person, that the user has not answered yet."""
     progress: Progress | None = None
@@ -84,9 +93,11 @@ class Run:
     """How often each workflow was entered, by node path."""
     settled: set[tuple[str, str]] = field(default_factory=_set)
     """What was done once at a place in the run (see `InvocationContext.once`)."""
+    answered_later: frozenset[str] = frozenset()
+    """Calls whose results are there already, and stored when the run goes on with the agents that made them."""
     inputs: dict[str, list[Any]] = field(default_factory=_dict)
     """What people have answered to the tools that asked for input, by call id."""
-    keyring: Keyring = field(default_factory=Keyring, repr=False)
+    own_keyring: Keyring | None = field(default=None, repr=False)
     """What the run knows of credentials, in memory only."""
     stop: Literal["paused", "cancelled", "limit"] | None = None
     """Why no agent of the run is to take another step."""
@@ -98,6 +109,13 @@ class Run:
     """The event whose storing was cut off: nobody knows whether it was stored."""
     failed_context: InvocationContext | None = None
     """Where the first error of the run came from."""
+
+    @property
+    def keyring(self) -> Keyring:
+        """The credentials of the run; made when somebody asks for one."""
+        if self.own_keyring is None:
+            self.own_keyring = Keyring()
+        return self.own_keyring
 
     def __post_init__(self) -> None:
         self.totals = self.totals or Totals(self.config)  # pyright: ignore[reportUnnecessaryComparison]
@@ -152,26 +170,45 @@ class Run:
         if content is None or not content.parts:
             return
         scope = event.isolation_scope
-        if scope is not None and scope in self.open_calls and AGENT_TOOL_CALL in (event.custom_metadata or ()):
+        from_tool = AGENT_TOOL_CALL in (event.custom_metadata or ())
+        if scope is not None and from_tool and (scope in self.open_calls or scope in self.inner_calls):
             self.suspend(scope)
+        of_host = (event.custom_metadata or {}).get(HOST_CALLS, ())
         for part in content.parts:
             call, response = part.function_call, part.function_response
             if call is not None:
                 if call.id:
                     waits = event.long_running_tool_ids is not None and call.id in event.long_running_tool_ids
-                    calls = self.waiting_calls if waits else self.open_calls
+                    calls = self.waiting_calls if waits else self.inner_calls if from_tool else self.open_calls
                     calls[call.id] = OpenCall(
-                        call.id, call.name or "", event.author, event.branch, event.isolation_scope
+                        call.id, call.name or "", event.author, event.branch, event.isolation_scope, about=about(call)
                     )
+                    calls[call.id].of_host = call.id in of_host
             elif response is not None and response.id:
                 self.open_calls.pop(response.id, None)
+                if event.author != "user":
+                    for each in [each for each in self.waiting_calls.values() if self._is_over(each, response.id)]:
+                        del self.waiting_calls[each.id]
                 waiting = self.waiting_calls.get(response.id)
-                if waiting is not None and (waiting.suspended or event.author == "user"):
+                ends = event.author == "user" or "error" in (response.response or ())
+                if waiting is not None and (waiting.suspended or waiting.of_host or ends):
                     del self.waiting_calls[response.id]
+                elif event.long_running_tool_ids and response.id in event.long_running_tool_ids:
+                    self.waiting_calls[response.id] = OpenCall(  # it has begun, now that a person has decided
+                        response.id, response.name or "", event.author, event.branch, event.isolation_scope
+                    )
+
+    def _is_over(self, call: OpenCall, answered: str) -> bool:
+        """Whether a call waits no more once another has a result: one it asks about, or that its agent runs for."""
+        scope = call.isolation_scope
+        while scope is not None and scope != answered:
+            outer = self.waiting_calls.get(scope)
+            scope = outer.isolation_scope if outer is not None else None
+        return call.about == answered or scope == answered
 
     def suspend(self, call_id: str) -> None:
         """A call of an agent as a tool waits for what that agent waits for."""
-        call = self.open_calls.pop(call_id, None)
+        call = self.open_calls.pop(call_id, None) or self.inner_calls.pop(call_id, None)
         if call is not None:
             call.suspended = True
             self.waiting_calls[call_id] = call
@@ -217,3 +254,9 @@ class Run:
         place = (ctx.agent.name, ctx.branch, ctx.isolation_scope)
         mine = [c for c in self.open_calls.values() if (c.author, c.branch, c.isolation_scope) == place]
         return [self.refusal(ctx, mine[0], reason)] if mine else []
+
+
+def about(call: types.FunctionCall) -> str | None:
+    """The id of the call that a request to a person is about; None for any other call."""
+    original: Any = (call.args or {}).get("originalFunctionCall")
+    return original.get("id") if isinstance(original, dict) else None  # pyright: ignore[reportUnknownVariableType, reportUnknownMemberType]

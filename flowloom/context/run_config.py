@@ -22,7 +22,7 @@ class StreamingMode(Enum):
 
 
 class Limits(BaseModel):
-    """What one run, or one agent in it, may use, agents below and agent tools included; None means without limit.
+    """What one run may use, all of its agents and agent tools together, or one agent by itself; None means no limit.
 
     `tools` says how often each tool may be called in the run: a call too many is answered with an error that the model
     sees. `agents` gives agents limits of their own by name, as `LlmAgent.limits` does.

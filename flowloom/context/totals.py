@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -43,19 +43,20 @@ class Usage:
 class AgentTotals:
     """What one agent has used in a run."""
 
-    __slots__ = ("model_calls", "started", "tokens", "tool_calls")
+    __slots__ = ("model_calls", "started", "tokens", "tool_calls", "tools")
 
     def __init__(self) -> None:
         self.model_calls = 0
         self.tool_calls = 0
         self.tokens = 0
+        self.tools: dict[str, int] = {}
         self.started = monotonic()
 
 
 class Totals:
     """What a run has used so far. Agent tools count into the totals of the run that called them."""
 
-    __slots__ = ("_agents", "_tools", "config", "model_calls", "started", "tool_calls", "usage")
+    __slots__ = ("_agents", "_tools", "config", "model_calls", "reached", "started", "tool_calls", "usage")
 
     def __init__(self, config: RunConfig) -> None:
         self.config = config
@@ -65,33 +66,27 @@ class Totals:
         self.started = monotonic()
         self._agents: dict[str, AgentTotals] = {}
         self._tools: dict[str, int] = {}
+        self.reached: LimitExceededError | None = None
+        """The latest limit that was reached: an agent as a tool may meet one that ends the whole run."""
 
     def count_model_call(self, agent: AnyLlmAgent | None = None) -> None:
         """Count a model call that is about to be made. Raises when a limit forbids it."""
         config, limits = self.config, self.config.limits
         if 0 < config.max_llm_calls <= self.model_calls:
-            raise LlmCallsLimitExceededError(
-                f"The run made {self.model_calls} model calls, as many as `RunConfig.max_llm_calls` allows. "
-                f"Its history is kept; raise the limit or send a new message to go on.",
-                limit="max_llm_calls",
-                allowed=config.max_llm_calls,
-                used=self.model_calls,
-                on_limit=limits.on_limit,
-            )
-        if limits.model_calls is not None and self.model_calls >= limits.model_calls:
-            raise _too_many_model_calls(limits, self.model_calls)
+            raise self._reached(limits, "max_llm_calls", config.max_llm_calls, self.model_calls)
+        if limits.model_calls is not None:
+            self._check(limits, "model_calls", limits.model_calls, self.model_calls)
         if limits.total_tokens is not None:
-            _check(limits, "total_tokens", limits.total_tokens, self.usage.total_tokens)
+            self._check(limits, "total_tokens", limits.total_tokens, self.usage.total_tokens)
         if limits.seconds is not None:
-            _check(limits, "seconds", limits.seconds, monotonic() - self.started)
+            self._check(limits, "seconds", limits.seconds, monotonic() - self.started)
         own = limits_of(agent, limits)
         if own is not None and agent is not None:
             used = self._of(agent.name)
-            if own.model_calls is not None and used.model_calls >= own.model_calls:
-                raise _too_many_model_calls(own, used.model_calls, agent.name)
-            _check(own, "total_tokens", own.total_tokens, used.tokens, agent.name)
+            self._check(own, "model_calls", own.model_calls, used.model_calls, agent.name)
+            self._check(own, "total_tokens", own.total_tokens, used.tokens, agent.name)
             if own.seconds is not None:
-                _check(own, "seconds", own.seconds, monotonic() - used.started, agent.name)
+                self._check(own, "seconds", own.seconds, monotonic() - used.started, agent.name)
             used.model_calls += 1
         self.model_calls += 1
 
@@ -108,35 +103,56 @@ class Totals:
         For each call: None, or why it must not be made because its tool was called as often as it may be.
         """
         limits = self.config.limits
-        refused: list[str | None] = [None] * len(names)
+        own = limits_of(agent, limits)
+        used = self._of(agent.name) if own is not None and agent is not None else None
+        budgets: list[tuple[dict[str, int], dict[str, int], str]] = []
         if limits.tools:
-            refused = [self._refusal(limits.tools, name) for name in names]
+            budgets.append((limits.tools, self._tools, "it may be in one run"))
+        if own is not None and used is not None and own.tools:
+            budgets.append((own.tools, used.tools, "this agent may call it in one run"))
+        refused: list[str | None] = [None] * len(names)
+        wanted: dict[str, int] = {}
+        if budgets:
+            for index, name in enumerate(names):
+                refused[index] = _refusal(name, wanted.get(name, 0), budgets)
+                wanted[name] = wanted.get(name, 0) + (refused[index] is None)
         count = refused.count(None)
         if limits.tool_calls is not None and self.tool_calls + count > limits.tool_calls:
-            raise _too_many_tool_calls(limits, self.tool_calls, count)
+            raise self._reached(limits, "tool_calls", limits.tool_calls, self.tool_calls, wanted=count)
         if limits.seconds is not None:
-            _check(limits, "seconds", limits.seconds, monotonic() - self.started)
-        own = limits_of(agent, limits)
-        if own is not None and agent is not None:
-            used = self._of(agent.name)
+            self._check(limits, "seconds", limits.seconds, monotonic() - self.started)
+        if own is not None and used is not None and agent is not None:
             if own.tool_calls is not None and used.tool_calls + count > own.tool_calls:
-                raise _too_many_tool_calls(own, used.tool_calls, count, agent.name)
+                raise self._reached(own, "tool_calls", own.tool_calls, used.tool_calls, agent.name, wanted=count)
+            if own.seconds is not None:
+                self._check(own, "seconds", own.seconds, monotonic() - used.started, agent.name)
             used.tool_calls += count
+        for _, counted, _ in budgets:
+            for name, calls in wanted.items():
+                counted[name] = counted.get(name, 0) + calls
         self.tool_calls += count
         return refused
 
-    def _refusal(self, tools: dict[str, int], name: str) -> str | None:
-        allowed = tools.get(name)
-        if allowed is None:
-            return None
-        used = self._tools.get(name, 0)
-        if used >= allowed:
-            return (
-                f"The tool `{name}` was called {used} times, as often as it may be in one run. Go on without it, with "
-                f"what you have."
+    def _check(self, limits: Limits, name: str, allowed: float | None, used: float, agent: str | None = None) -> None:
+        if allowed is not None and used >= allowed:
+            raise self._reached(limits, name, allowed, used, agent)
+
+    def _reached(
+        self, limits: Limits, name: str, allowed: float, used: float, agent: str | None = None, *, wanted: int = 0
+    ) -> LimitExceededError:
+        if name == "max_llm_calls":
+            text = (
+                f"The run made {used:g} model calls, as many as `RunConfig.max_llm_calls` allows. Its history is kept; "
+                f"raise the limit or send a new message to go on."
             )
-        self._tools[name] = used + 1
-        return None
+        else:
+            who = "The run" if agent is None else f"Agent `{agent}`"
+            text = f"{who} reached its limit `{name}`: {used:g} used of {allowed:g}. Its history is kept."
+        if wanted:
+            text += f" The model asked for {wanted} more."
+        kind = LlmCallsLimitExceededError if name in ("model_calls", "max_llm_calls") else LimitExceededError
+        self.reached = kind(text, limit=name, allowed=allowed, used=used, agent=agent, on_limit=limits.on_limit)
+        return self.reached
 
     def _of(self, agent: str) -> AgentTotals:
         found = self._agents.get(agent)
@@ -154,36 +170,13 @@ def limits_of(agent: AnyLlmAgent | None, limits: Limits) -> Limits | None:
     return agent.limits
 
 
-def _check(limits: Limits, name: str, allowed: float | None, used: float, agent: str | None = None) -> None:
-    if allowed is not None and used >= allowed:
-        text = _over(name, allowed, used, agent)
-        raise LimitExceededError(text, limit=name, allowed=allowed, used=used, agent=agent, on_limit=limits.on_limit)
-
-
-def _too_many_model_calls(limits: Limits, used: int, agent: str | None = None) -> LimitExceededError:
-    allowed = limits.model_calls or 0
-    return LlmCallsLimitExceededError(
-        _over("model_calls", allowed, used, agent),
-        limit="model_calls",
-        allowed=allowed,
-        used=used,
-        agent=agent,
-        on_limit=limits.on_limit,
-    )
-
-
-def _too_many_tool_calls(limits: Limits, used: int, wanted: int, agent: str | None = None) -> LimitExceededError:
-    allowed = limits.tool_calls or 0
-    return LimitExceededError(
-        f"{_over('tool_calls', allowed, used, agent)} The model asked for {wanted} more.",
-        limit="tool_calls",
-        allowed=allowed,
-        used=used,
-        agent=agent,
-        on_limit=limits.on_limit,
-    )
-
-
-def _over(name: str, allowed: float, used: float, agent: str | None) -> str:
-    who = "The run" if agent is None else f"Agent `{agent}`"
-    return f"{who} reached its limit `{name}`: {used:g} used of {allowed:g}. Its history is kept."
+def _refusal(name: str, wanted: int, budgets: Iterable[tuple[dict[str, int], dict[str, int], str]]) -> str | None:
+    """Why a tool must not be called, that `wanted` calls before this one are about to call."""
+    for tools, counted, allowed_by in budgets:
+        allowed, used = tools.get(name), counted.get(name, 0) + wanted
+        if allowed is not None and used >= allowed:
+            return (
+                f"The tool `{name}` was called {used} times, as often as {allowed_by}. Go on without it, with what you "
+                f"have."
+            )
+    return None

@@ -50,7 +50,10 @@ def unresolved_tasks(ctx: InvocationContext) -> list[types.FunctionCall]:
     for event in ctx.session.events:
         for call in event.get_function_calls():
             own = event.author == ctx.agent.name and event.isolation_scope == ctx.isolation_scope
-            if own and call.id and call.name in names:
+            child = as_llm_agent(names[call.name]) if call.name in names else None
+            # a task goes on over many messages; a single turn belongs to its invocation, which is gone on with as such
+            now = child is not None and (child.mode == "task" or event.invocation_id == ctx.invocation_id)
+            if own and now and call.id:
                 open_calls[call.id] = call
         for response in event.get_function_responses():
             open_calls.pop(response.id or "", None)
@@ -64,6 +67,7 @@ def delegated_context(ctx: InvocationContext, call: types.FunctionCall) -> Invoc
         raise AgentNotFoundError(f"Agent `{ctx.agent.name}` has no sub-agent `{call.name}` to delegate to.")
     below = ctx.below(child)
     below.isolation_scope = call.id
+    below.taken_up = ctx.taken_up
     llm_agent = as_llm_agent(child)
     if llm_agent is not None and llm_agent.mode == "single_turn":
         leaf = f"{child.name}@{call.id}"

@@ -121,7 +121,7 @@ async def drive(ctx: InvocationContext, flow: Flow | None = None, *, single_step
                 if run.stopped:
                     break
                 frame.finish_body()
-            elif frame.delegated:
+            elif frame.delegated and not frame.resuming:
                 call = frame.delegated.popleft()
                 stack.extend(frames_of(delegated_context(frame.ctx, call), task=call))
             else:
@@ -138,7 +138,7 @@ async def drive(ctx: InvocationContext, flow: Flow | None = None, *, single_step
                     if frame.wants_model():
                         landing = frame.landing
                         if landing is not None:
-                            land(request, landing)
+                            land(frame.ctx, request, landing)
                         call = ModelCall(frame.ctx, request, spans, counts=landing is None)
                         try:
                             await call.begin()
@@ -175,6 +175,8 @@ async def drive(ctx: InvocationContext, flow: Flow | None = None, *, single_step
                         raise
                     for event in frame.reach_limit(error):
                         yield event
+                    if run.stopped:
+                        break
                     continue
                 target, failure = frame.conclude_step()
                 if failure is not None:
@@ -205,7 +207,8 @@ async def _leave(stack: list[Frame]) -> list[Event]:
     if frame.task is None:
         below.came_back(frame)
         return events
-    answer = close_task(below.ctx, frame)
+    waiting = frame.paused or any(c.isolation_scope == frame.task.id for c in below.ctx.run.waiting_calls.values())
+    answer = None if waiting else close_task(below.ctx, frame)
     if answer is None:
         for call in (frame.task, *below.delegated):  # a later run answers them
             below.ctx.run.open_calls.pop(call.id or "", None)

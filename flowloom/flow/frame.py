@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from google.genai import types
 
 from flowloom.context import Context, InvocationContext
 from flowloom.context.hooks import Callbacks, first_answer
-from flowloom.context.progress import Progress
+from flowloom.context.progress import Progress, is_from_agent_tool
 from flowloom.context.protocols import AnyAgent, AnyLlmAgent, as_llm_agent
-from flowloom.context.run import RUN_ENDED
+from flowloom.context.run import HOST_CALLS, RUN_ENDED
 from flowloom.errors import (
     AgentNotFoundError,
     CallbackError,
@@ -28,9 +29,11 @@ from flowloom.flow.delegation import finish_result, unresolved_tasks
 from flowloom.flow.model_call import ONLY_THOUGHTS, is_thought_only
 from flowloom.flow.observed import observed
 from flowloom.flow.pipeline import Step, with_extra
+from flowloom.flow.waiting import awaits_more, has_agent
 from flowloom.processors.agent_transfer import transfer_targets
 from flowloom.processors.model_choice import model_of
 from flowloom.processors.output_schema import schema_of
+from flowloom.processors.unfinished import REPEATED, marked_calls
 from flowloom.telemetry import AgentSpan, Recorder
 from flowloom.tools.delegation import FINISH_TASK
 from flowloom.tools.output import SET_MODEL_RESPONSE
@@ -44,6 +47,13 @@ MAX_THOUGHT_TURNS = 3
 
 _NEVER_PAUSED = ("transfer_to_agent", SET_MODEL_RESPONSE, FINISH_TASK)
 """Calls that are between the model and the flow, and no host's to answer."""
+
+
+AGENT_ENDED = "agent_ended"
+"""The key of an event's `custom_metadata` that says that a `limit` of its agent has ended the agent's turn."""
+
+_REACHED = ("", "limit of the run")
+"""What `Run.settled` holds when an agent has reached a limit of the run, so that no other one lands too."""
 
 
 class Frame:
@@ -67,6 +77,7 @@ class Frame:
         "open_partial",
         "output",
         "paused",
+        "resuming",
         "silent",
         "span",
         "suspended",
@@ -112,6 +123,8 @@ class Frame:
         """What a delegated task came to, once it is finished."""
         self.delegated: deque[types.FunctionCall] = deque()
         """Calls of agents that are to run before the next step."""
+        self.resuming = False
+        """Whether what people have decided comes before those calls, in a step without the model."""
 
     @property
     def flow(self) -> Flow:
@@ -152,7 +165,7 @@ class Frame:
             event.author = "user" if event.content is not None and event.content.role == "user" else self.agent.name
         if not event.invocation_id:
             event.invocation_id = self.ctx.invocation_id
-        if event.node_info is None and self.ctx.node_path:
+        if event.node_info is None and self.ctx.node_path and not is_from_agent_tool(event):
             event.node_info = self.ctx.node_info
         self.note(event)
         return event
@@ -162,6 +175,8 @@ class Frame:
         self.finished = True
         self.open_partial = False
         self.paused = self.last is not None and bool(self.last.long_running_tool_ids)
+        waiting = self.ctx.run.waiting_calls.values()
+        self.paused = self.paused or any(has_agent(self.agent, call.author) for call in waiting)
 
     # -- beginning and end ------------------------------------------------------------------------
 
@@ -184,11 +199,19 @@ class Frame:
             self.enter_flow()
         return events
 
+    def _owes_more(self, own: Sequence[Event], last: Event) -> bool:
+        """Whether something follows from the turn's latest answer: calls are run that the run stopped before, say."""
+        if HOST_CALLS not in (last.custom_metadata or ()):
+            return _owes_more(last)
+        calls, run = {call.id for call in last.get_function_calls()}, self.ctx.run
+        return run.answered_later.isdisjoint(calls) and not calls & run.waiting_calls.keys() <= marked_calls(own)
+
     def enter_flow(self) -> None:
         """Get ready for the first step of this run."""
         if self.llm is not None:
             self.ctx.callbacks = self.flow.callbacks
             self.delegated.extend(unresolved_tasks(self.ctx))
+            self.resuming = bool(self.delegated) and self.ctx.taken_up
 
     def take_up(self, progress: Progress, start: int) -> None:
         """Stand where the log of the invocation leaves this turn, which begins at `start` (decision 28).
@@ -204,7 +227,10 @@ class Frame:
                 finish_result(self, event)
         if not own or (not after and progress.is_answered(before)):
             return  # a new turn, or one that goes on with the user's answer
-        suspended = any(self.ctx.run.waiting_calls[call.id or ""].suspended for call in waiting)
+        suspended = any(
+            self.ctx.run.waiting_calls[call.id or ""].suspended and not progress.may_go_on(call.id or "")
+            for call in waiting
+        )
         if not after and not suspended and not own[-1].is_final_response():
             return  # it was interrupted before the user answered somebody else
         if self.llm is None and not (after or before)[-1].is_final_response():
@@ -213,7 +239,7 @@ class Frame:
         self.last = own[-1]
         said = [event for event in own if event.content is not None or event.error_code]
         over = own[-1].actions.end_of_agent
-        if over or suspended or (said and said[-1].is_final_response() and not _owes_more(said[-1])):
+        if over or suspended or (said and said[-1].is_final_response() and not self._owes_more(own, said[-1])):
             self.finished = True
             self.paused = bool(waiting)
             self.silent = bool(over) or self.paused or not progress.interrupted
@@ -274,9 +300,17 @@ class Frame:
         Not when a processor halted, or when what it emitted (the results of a confirmed tool) ends the step itself.
         """
         last = self.last
+        if self.resuming:
+            return False
         if self.halted_by or self.ctx.end_invocation or self.transfer_to or self.gave_output or self.suspended:
             return False
-        return last is None or not (last.actions.skip_summarization or last.long_running_tool_ids)
+        if last is not None and (last.actions.skip_summarization or last.long_running_tool_ids):
+            return False
+        if last is not None and last.actions.agent_state and REPEATED in last.actions.agent_state:
+            self.suspended = True  # the calls that it was about have been made, and have no result yet
+            return False
+        self.suspended = awaits_more(self.ctx)
+        return not self.suspended
 
     def has_calls(self, event: Event) -> bool:
         """Whether a model event asks for tools to be run."""
@@ -293,7 +327,9 @@ class Frame:
         With an output schema it is parsed; raises `ModelResponseError` if it does not fit.
         """
         if self.ctx.run_config.pause_on_tool_calls:
-            event = self._pausing(event)
+            paused = self._pausing(event)
+            if paused is not event:
+                return paused
         agent = self.llm
         if agent is None or not agent.output_key or event.author != agent.name or not event.is_final_response():
             return event
@@ -316,29 +352,38 @@ class Frame:
 
     def _pausing(self, event: Event) -> Event:
         """The event with its calls marked as waiting, if the run is to stop before them."""
-        wanted = self.ctx.run_config.pause_on_tool_calls
+        wanted = self.landing is None and self.ctx.run_config.pause_on_tool_calls
         calls = [call for call in event.get_function_calls() if call.name not in _NEVER_PAUSED]
         if event.author != self.agent.name or not (
             calls if wanted is True else any(isinstance(wanted, list) and call.name in wanted for call in calls)
         ):
             return event
-        new = shallow_copy(event)
-        vars(new)["long_running_tool_ids"] = [call.id for call in event.get_function_calls()]
+        new, all_ids = shallow_copy(event), [call.id for call in event.get_function_calls()]
+        by_themselves = event.long_running_tool_ids or ()
+        marked = {HOST_CALLS: [call_id for call_id in all_ids if call_id not in by_themselves]}
+        vars(new).update(long_running_tool_ids=all_ids, custom_metadata={**(event.custom_metadata or {}), **marked})
         self.answered = True
         return new
 
     def reach_limit(self, error: LimitExceededError) -> list[Event]:
         """A limit was reached, and is not to raise: end the turn, or let the agent sum up; the history stays legal."""
-        ctx = self.ctx
-        events = ctx.run.refusals_of(ctx, str(error))
+        ctx, run = self.ctx, self.ctx.run
+        events = run.refusals_of(ctx, str(error))
+        if error.agent is None:
+            if _REACHED in run.settled:  # an agent of another branch has the last word
+                run.stopped = True
+                return events
+            run.settled.add(_REACHED)
         if error.on_limit == "summarise":
             self.landing = error
             return events
-        event = error_event(ctx, error, "limit")
-        self.note(event)
-        self.finished = True
         if error.agent is None:
-            ctx.run.stop, ctx.run.stopped = "limit", True
+            event = error_event(ctx, error, "limit")
+            run.stop, run.stopped = "limit", True
+        else:
+            event = error_event(ctx, error, "limit", AGENT_ENDED)
+            self.finished = True
+        self.note(event)
         return [*events, event]
 
     def conclude_step(self) -> tuple[InvocationContext | None, Event | None]:
@@ -349,6 +394,9 @@ class Frame:
             self.finished = True
             if self.landing.agent is None:
                 ctx.run.stop, ctx.run.stopped = "limit", True
+            return None, None
+        if self.resuming:
+            self.resuming = False
             return None, None
         if self.suspended:
             self.finished = self.paused = True
@@ -429,13 +477,13 @@ def _owes_more(event: Event) -> bool:
     )
 
 
-def error_event(ctx: InvocationContext, error: BaseException, ended: str = "failed") -> Event:
-    """The event that stands for what ends a run (decision 31)."""
+def error_event(ctx: InvocationContext, error: BaseException, ended: str = "failed", whose: str = RUN_ENDED) -> Event:
+    """The event that stands for what ends a run (decision 31), or an agent's turn."""
     return ctx.new_event(
         {
             "error_code": type(error).__name__,
             "error_message": str(error),
             "error": error,
-            "custom_metadata": {RUN_ENDED: ended},
+            "custom_metadata": {whose: ended},
         }
     )

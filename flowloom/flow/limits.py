@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
+from flowloom.context import InvocationContext
 from flowloom.errors import LimitExceededError
 from flowloom.models.request import LlmRequest
+from flowloom.processors.output_schema import needs_response_tool
 
 
-def land(request: LlmRequest, limit: LimitExceededError) -> None:
-    """Make the last request of an agent that reached a limit: no tools, and the instruction to sum up."""
+def land(ctx: InvocationContext, request: LlmRequest, limit: LimitExceededError) -> None:
+    """Make the last request of an agent that reached a limit: no tools, and the instruction to sum up.
+
+    What would have been answered by a tool, because of an output schema, is answered as text of that form.
+    """
     request.tools_dict.clear()
     request.config.tools = request.config.tool_config = None
+    agent = ctx.llm_agent
+    if agent is not None and needs_response_tool(ctx, agent):
+        request.set_output_schema(agent.output_schema)
     request.append_instructions(
         [
-            f"The limit `{limit.limit}` of this run is reached, and no tool can be called any more. Answer now from what "
-            f"you have: sum up what is done, and say what is not."
+            f"The limit `{limit.limit}` is reached: no tool can be called any more, whatever is said above. Answer now "
+            f"from what you have: sum up what is done, and say what is not."
         ]
     )

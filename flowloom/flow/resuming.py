@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 from google.genai import types
 
 from flowloom.context import InvocationContext
-from flowloom.context.progress import at_place
+from flowloom.context.progress import at_place, path_of
+from flowloom.events.event import Event
 from flowloom.flow.frame import Frame
 
 if TYPE_CHECKING:
@@ -26,23 +27,45 @@ def frames_of(ctx: InvocationContext, flow: Flow | None = None, task: types.Func
     if not ctx.taken_up or progress is None:
         return stack
     begun = [0]  # where in the log each turn has begun
+    turns: dict[str, tuple[list[Frame], list[int]]] = {}  # those under way when a call was made
     placed = not (ctx.node_path or ctx.path_prefix or task)  # a runner begins at the agent that was answered
     if progress.interrupted or not placed:
-        for index, event in progress.since_message() if placed else enumerate(progress.events):
-            if event.author == "user" or not at_place(event, ctx):
-                continue
-            depth = next((i for i in reversed(range(len(stack))) if stack[i].agent.name == event.author), None)
+        events = progress.since_message() if placed else enumerate(progress.events)
+        for index, event in events:
+            if event.author == "user":
+                stack, begun = _answered_turns(turns, progress.answered_by(event.content)) or (stack, begun)
+            depth = _depth_of(event, ctx, stack)
             if depth is None:
                 continue
             del stack[depth + 1 :], begun[depth + 1 :]
+            for call in event.get_function_calls():
+                turns[call.id or ""] = stack[:], begun[:]
             target = event.actions.transfer_to_agent
-            if target is not None:
+            if target is not None and at_place(event, ctx):
                 place = stack[-1].target(target)
                 place.taken_up = True
                 stack.append(Frame(place))
                 begun.append(index + 1)
+        if not progress.interrupted:
+            stack, begun = _answered_turns(turns, progress.answered) or (stack, begun)
     for frame, start in zip(stack, begun, strict=True):
         frame.take_up(progress, start)
     for frame in stack[:-1]:  # those that handed over wait for the ones above them
         frame.begun, frame.finished, frame.silent = True, False, False
     return stack
+
+
+def _answered_turns(
+    turns: dict[str, tuple[list[Frame], list[int]]], answered: set[str]
+) -> tuple[list[Frame], list[int]] | None:
+    """The turns that were under way when the first of the calls that are answered was made."""
+    return next(((stack[:], begun[:]) for call_id, (stack, begun) in turns.items() if call_id in answered), None)
+
+
+def _depth_of(event: Event, ctx: InvocationContext, stack: list[Frame]) -> int | None:
+    """Whose turn an event belongs to, of those on the stack; what a workflow's members say is the turn on top of it."""
+    if event.author == "user":
+        return None
+    if at_place(event, ctx):
+        return next((i for i in reversed(range(len(stack))) if stack[i].agent.name == event.author), None)
+    return len(stack) - 1 if ctx.node_path and path_of(event).startswith(f"{ctx.node_path}/") else None

@@ -14,7 +14,7 @@ from flowloom.events.wire import shallow_copy
 
 CONTINUE = "Please continue from where you stopped."
 """The user turn that is added to contents which end on the model's (decision 4)."""
-NO_RESULT = "No result was recorded for this call: the run was interrupted before the call finished."
+NO_RESULT = "This call has no result yet: it is still under way, or the run was interrupted before it was finished."
 """What the model reads as the error of a call that was never answered."""
 
 

@@ -9,18 +9,19 @@ from collections.abc import AsyncGenerator, Mapping, Sequence
 from google.genai import types
 
 from flowloom.context import InvocationContext
+from flowloom.context.progress import at_place, is_from_agent_tool
 from flowloom.context.run import OpenCall
 from flowloom.events.actions import ToolConfirmation
 from flowloom.events.event import Event
-from flowloom.events.parts import content_of, text_part
+from flowloom.events.parts import content_of, response_part, text_part
 from flowloom.models.request import LlmRequest
 from flowloom.processors.agent_transfer import agent_transfer, transfer_problem
 from flowloom.processors.output_schema import output_schema
 from flowloom.processors.unfinished import Unfinished, made_again, unfinished_calls
-from flowloom.tools.calls import run_calls
+from flowloom.tools.calls import CallResults, run_calls
 from flowloom.tools.confirmation import follow_ups
 from flowloom.tools.input_request import request_of
-from flowloom.tools.pending import Decided, decided_calls, is_answer
+from flowloom.tools.pending import Decided, decisions_of, is_answer
 
 
 def confirmation(ctx: InvocationContext, request: LlmRequest) -> AsyncGenerator[Event, None] | None:
@@ -39,7 +40,12 @@ def confirmation(ctx: InvocationContext, request: LlmRequest) -> AsyncGenerator[
     decided: list[Decided] = []
     at = _latest_message(events, ctx)
     if at is not None and any(is_answer(part) for part in _parts(events[at])) and ctx.once(events[at].id):
-        decided = decided_calls(events, at, agent.name)
+        decisions = decisions_of(events, at, agent.name, lambda event: at_place(event, ctx))
+        decided = decisions.calls
+        for request_id in decisions.open:  # for the run they still wait
+            ctx.run.waiting_calls[request_id] = OpenCall(
+                request_id, "", ctx.agent.name, ctx.branch, ctx.isolation_scope
+            )
     unfinished = None
     if ctx.taken_up and ctx.once("unfinished calls"):
         unfinished = unfinished_calls(ctx)
@@ -56,7 +62,11 @@ def _latest_message(events: Sequence[Event], ctx: InvocationContext) -> int | No
     own_only = progress is not None and progress.interrupted
     for index in range(len(events) - 1, -1, -1):
         event = events[index]
-        if event.author == "user" and not (own_only and event.invocation_id != ctx.invocation_id):
+        if (
+            event.author == "user"
+            and not is_from_agent_tool(event)
+            and not (own_only and event.invocation_id != ctx.invocation_id)
+        ):
             return index
     return None
 
@@ -70,13 +80,15 @@ async def _resume(
         decisions = {item.call.id or "": item.confirmation for item in run_now if item.confirmation is not None}
         for item in run_now:
             ctx.run.inputs[item.call.id or ""] = item.inputs
-        again = Unfinished(calls=[item.call for item in run_now])
-        if ctx.run.progress is not None and ctx.run.progress.interrupted:
-            again = made_again(ctx, again.calls, [e for e in ctx.session.events if e.author == ctx.agent.name])
+        interrupted = ctx.run.progress is not None and ctx.run.progress.interrupted
+        perhaps = [item.call for item in run_now if interrupted or item.earlier]
+        again = made_again(ctx, perhaps, [e for e in ctx.session.events if e.author == ctx.agent.name])
+        first = [item.call for item in run_now if item.call not in perhaps]
+        again.calls = [item.call for item in run_now if item.call in first or item.call in again.calls]
         for event in again.events:
             yield event
         if again.calls:
-            async for event in _run(ctx, again.calls, decisions):
+            async for event in _run(ctx, again.calls, decisions, decided=True):
                 yield event
     if unfinished is not None:
         for event in unfinished.events:
@@ -89,7 +101,11 @@ async def _resume(
 
 
 async def _run(
-    ctx: InvocationContext, calls: Sequence[types.FunctionCall], decisions: dict[str, ToolConfirmation]
+    ctx: InvocationContext,
+    calls: Sequence[types.FunctionCall],
+    decisions: dict[str, ToolConfirmation],
+    *,
+    decided: bool = False,
 ) -> AsyncGenerator[Event, None]:
     for call in calls:  # until their results are recorded, so that an interrupted one is not run a second time
         call_id = call.id or ""
@@ -103,6 +119,9 @@ async def _run(
         agent_transfer(ctx, request)
         tools = {**request.tools_dict, **tools}
     results = await run_calls(ctx, calls, tools, decisions, transfer_problem)
+    started = _started(ctx, calls, results) if decided else None
+    if started is not None:
+        yield started
     if results.event is not None:
         yield _with_changes(results.event, calls, decisions)
         for event in follow_ups(ctx, [types.Part(function_call=call) for call in calls], results.event):
@@ -111,6 +130,22 @@ async def _run(
         yield event
     if results.error is not None:
         raise results.error
+
+
+def _started(ctx: InvocationContext, calls: Sequence[types.FunctionCall], results: CallResults) -> Event | None:
+    """The event that tells of long-running calls which have begun now: the decision about them is carried out."""
+    responses = results.event.get_function_responses() if results.event is not None else []
+    answered = {answer.id for answer in responses}
+    begun = [c for c in calls if c.id not in answered and not _is_suspended(ctx, c)]
+    if not begun:
+        return None
+    parts = [response_part(call.id, call.name, {"status": "pending"}) for call in begun]
+    return ctx.new_event({"content": content_of("user", parts), "long_running_tool_ids": [call.id for call in begun]})
+
+
+def _is_suspended(ctx: InvocationContext, call: types.FunctionCall) -> bool:
+    waiting = ctx.run.waiting_calls.get(call.id or "")
+    return waiting is not None and waiting.suspended
 
 
 def _with_changes(

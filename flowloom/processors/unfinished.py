@@ -10,6 +10,7 @@ from google.genai import types
 from flowloom.context import InvocationContext
 from flowloom.context.progress import at_place, tells_of_end
 from flowloom.context.protocols import RunnableTool
+from flowloom.context.run import HOST_CALLS
 from flowloom.events.actions import EventActions
 from flowloom.events.event import Event
 from flowloom.events.parts import content_of, response_part
@@ -53,18 +54,34 @@ def unfinished_calls(ctx: InvocationContext) -> Unfinished | None:
     calls = [
         call
         for call in _tool_calls(asked)
-        if call.id not in answered and call.id not in asked_about and not _waits(ctx, call, asked, tools)
+        if call.id not in answered and call.id not in asked_about and not _waits(ctx, call, asked, tools, later)
     ]
-    result = Unfinished()
+    result = Unfinished(events=_owed(ctx, asked, later))
     if not calls:
-        results = later[-1] if later and later[-1].get_function_responses() else None
-        if results is not None:
-            result.events = follow_ups(ctx, _parts(asked), results)
         return result if result.events else None
-    if _paused_by_host(asked, tools):
+    if HOST_CALLS in (asked.custom_metadata or ()):
         result.calls = calls  # they have never been made
+        begun = [call.id for call in calls if (tool := tools.get(call.name or "")) is not None and tool.is_long_running]
+        if begun:  # they may give no result yet, so that nothing else tells
+            result.events.append(_mark(ctx, begun))
         return result
-    return made_again(ctx, calls, own)
+    again = made_again(ctx, calls, own)
+    again.events[:0] = result.events
+    return again
+
+
+def _owed(ctx: InvocationContext, asked: Event, later: Sequence[Event]) -> list[Event]:
+    """What follows from the latest results, and is not in the log yet."""
+    at = next((i for i in range(len(later) - 1, -1, -1) if later[i].get_function_responses()), None)
+    if at is None:
+        return []
+    made = {call.name for event in later[at + 1 :] for call in event.get_function_calls()}
+    owed: list[Event] = []
+    for event in follow_ups(ctx, _parts(asked), later[at]):
+        calls = event.get_function_calls()
+        if calls[0].name not in made if calls else at == len(later) - 1:
+            owed.append(event)
+    return owed
 
 
 def made_again(ctx: InvocationContext, calls: Sequence[types.FunctionCall], own: Sequence[Event]) -> Unfinished:
@@ -73,13 +90,13 @@ def made_again(ctx: InvocationContext, calls: Sequence[types.FunctionCall], own:
     `own` are the agent's events.
     """
     tools = {tool.name: tool for tool in ctx.tools or ()}
-    repeated = {call for event in own for call in (event.actions.agent_state or {}).get(REPEATED, ())}
+    repeated = marked_calls(own)
     once_only = [c for c in calls if (tool := tools.get(c.name or "")) is not None and not tool.idempotent]
     given_up = [call for call in once_only if call.id in repeated]
     result = Unfinished(calls=[call for call in calls if call not in given_up])
     marked = [call.id for call in once_only if call not in given_up]
     if marked:
-        result.events.append(ctx.new_event({"actions": EventActions.unvalidated({"agent_state": {REPEATED: marked}})}))
+        result.events.append(_mark(ctx, marked))
     if given_up:
         parts = [response_part(call.id, call.name, {"error": _TWICE}) for call in given_up]
         result.events.append(ctx.new_event({"content": content_of("user", parts)}))
@@ -100,21 +117,30 @@ def _original_calls(event: Event) -> list[types.FunctionCall]:
     return [call for call in found if call is not None]
 
 
-def _waits(ctx: InvocationContext, call: types.FunctionCall, asked: Event, tools: dict[str, RunnableTool]) -> bool:
+def _mark(ctx: InvocationContext, calls: Sequence[str | None]) -> Event:
+    return ctx.new_event({"actions": EventActions.unvalidated({"agent_state": {REPEATED: calls}})})
+
+
+def marked_calls(events: Sequence[Event]) -> set[str]:
+    """The calls that these events say to be about to be made."""
+    return {call for event in events for call in (event.actions.agent_state or {}).get(REPEATED, ())}
+
+
+def _waits(
+    ctx: InvocationContext,
+    call: types.FunctionCall,
+    asked: Event,
+    tools: dict[str, RunnableTool],
+    later: Sequence[Event],
+) -> bool:
     """Whether somebody else answers the call: the user, a sub-agent that was delegated to, or an agent that waits."""
     tool = tools.get(call.name or "")
     if isinstance(tool, DelegateTool):
         return True
     waiting = ctx.run.waiting_calls.get(call.id or "")
     if waiting is not None and waiting.suspended:
-        return ctx.run.progress is None or not ctx.run.progress.was_answered(call.id or "")
-    return tool is not None and tool.is_long_running and (call.id or "") in (asked.long_running_tool_ids or ())
-
-
-def _paused_by_host(asked: Event, tools: dict[str, RunnableTool]) -> bool:
-    """Whether the run stopped before the calls of this answer (`RunConfig.pause_on_tool_calls`)."""
-    waiting = asked.long_running_tool_ids or ()
-    return any(
-        call.id in waiting and (tool := tools.get(call.name or "")) is not None and not tool.is_long_running
-        for call in _tool_calls(asked)
-    )
+        progress, call_id = ctx.run.progress, call.id or ""
+        return progress is None or not (progress.was_answered(call_id) or progress.may_go_on(call_id))
+    if tool is None or not tool.is_long_running or (call.id or "") not in (asked.long_running_tool_ids or ()):
+        return False
+    return HOST_CALLS not in (asked.custom_metadata or ()) or call.id in marked_calls(later)

@@ -120,9 +120,12 @@ class EffectiveLog:
             done = 0
         if done == count:
             return
-        if self._plain and any(_reorders(events[index]) for index in range(done, count)):
-            self._plain = False
-            done = 0
+        if self._plain:
+            for index in range(done, count):
+                if _reorders(events[index]):
+                    self._plain = False
+                    done = 0
+                    break
         if not self._plain:
             for index in range(done, count):
                 self._take(events[index])

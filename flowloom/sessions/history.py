@@ -22,7 +22,7 @@ from flowloom.events.parts import content_of, text_part
 from flowloom.events.wire import shallow_copy
 from flowloom.models.contents import is_special
 from flowloom.sessions.effective_log import EffectiveLog
-from flowloom.sessions.rearrange import HistoryItem, in_call_order, rearrange
+from flowloom.sessions.rearrange import HistoryItem, rearrange
 
 _log = logging.getLogger("flowloom.history")
 
@@ -350,8 +350,11 @@ def _distinct(calls: list[str]) -> list[str] | None:
 
 
 def _in_order(responses: list[str], calls: list[str]) -> bool:
-    """Whether these answer some of the calls, and stand as `rearrange` would put them."""
-    return responses == calls or (set(calls).issuperset(responses) and responses == in_call_order(responses, calls))
+    """Whether these answer some of the calls, each once, in their order: nothing has to be put elsewhere."""
+    if responses == calls:
+        return True
+    given = set(responses)
+    return responses == [call for call in calls if call in given]
 
 
 def _transcription_of(event: Event) -> HistoryItem | None:

@@ -86,6 +86,8 @@ class LeaseQueue:
         Raises `SessionBusyError` if it is not the first and not to wait.
         """
         place = Place(time.monotonic() + seconds)
+        if self._is_first(key, place):
+            return place
         with self._lock:
             line = self._lines.get(key)
             if line is None:
@@ -108,7 +110,12 @@ class LeaseQueue:
         """Give up a place. Who has left already may leave again."""
         with self._lock:
             line = self._lines.get(key)
-            if line is None or place not in line:
+            if line is None:
+                return
+            if len(line) == 1 and line[0] is place:
+                del self._lines[key]
+                return
+            if place not in line:
                 return
             first = line[0] is place
             line.remove(place)
@@ -119,8 +126,18 @@ class LeaseQueue:
 
     async def acquire(self, key: Key, *, wait: bool, seconds: float) -> SessionLease:
         """A lease that holds within this process."""
-        place = await self.enter(key, wait=wait, seconds=seconds)
+        place = Place(time.monotonic() + seconds)
+        if not self._is_first(key, place):
+            place = await self.enter(key, wait=wait, seconds=seconds)
         return SessionLease(key[2], lambda: self.leave(key, place))
+
+    def _is_first(self, key: Key, place: Place) -> bool:
+        """Take a place if there is no line; whether there was none."""
+        with self._lock:
+            if key in self._lines:
+                return False
+            self._lines[key] = deque((place,))
+            return True
 
 
 def busy(session_id: str, seconds: float) -> SessionBusyError:

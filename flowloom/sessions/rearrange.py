@@ -145,9 +145,8 @@ def _pair(items: list[HistoryItem]) -> tuple[dict[int, list[_Answer]], list[str]
 def _merge(items: list[HistoryItem], asked: HistoryItem, found: list[_Answer], *, every: bool) -> types.Content:
     """One content out of all answers to one call item (§9.7b): later ones replace parts in place.
 
-    Where ids are left out for the model, nothing but the order of the calls tells whose answer one is.
+    Where ids are left out for the model, only their order tells the answers to calls of one name apart.
     """
-    order = [call_id or f"#{position}" for position, call_id in enumerate(asked.calls)]
     if not every:
         latest: dict[str, int] = {}
         for answer in found:
@@ -155,7 +154,7 @@ def _merge(items: list[HistoryItem], asked: HistoryItem, found: list[_Answer], *
                 latest[key] = answer.item
         wanted = set(latest.values())
         found = [answer for answer in found if answer.item in wanted]
-    if len(found) == 1 and found[0].keys == in_call_order(found[0].keys, order):
+    if len(found) == 1 and found[0].keys == _in_call_order(found[0].keys, asked):
         if len(found[0].keys) == len(items[found[0].item].responses):
             return items[found[0].item].content
     parts: list[types.Part] = []
@@ -179,15 +178,24 @@ def _merge(items: list[HistoryItem], asked: HistoryItem, found: list[_Answer], *
                 place[key] = len(parts)
                 parts.append(part)
         parts.extend(texts)
-    in_order = [parts[place[key]] for key in in_call_order(list(place), order)]
+    in_order = [parts[place[key]] for key in _in_call_order(list(place), asked)]
     for index, part in zip(sorted(place.values()), in_order, strict=True):
         parts[index] = part
     return content_of(items[found[0].item].content.role, parts)
 
 
-def in_call_order(keys: list[str], calls: list[str]) -> list[str]:
-    """The keys of answers, each once; those of calls whose ids were minted here in the order of the calls."""
-    given = dict.fromkeys(keys)
-    if not any(key.startswith(CLIENT_CALL_PREFIX) for key in given):
-        return list(given)
-    return [key for key in dict.fromkeys(calls) if key in given]
+def _in_call_order(keys: list[str], asked: HistoryItem) -> list[str]:
+    """The keys of answers, each once; those of calls of one name, whose ids were minted here, as they were called."""
+    calls = [part.function_call for part in asked.content.parts or () if part.function_call is not None]
+    names = {call_id: call.name for call_id, call in zip(asked.calls, calls, strict=True)}
+    order = list(dict.fromkeys(keys))
+    places: dict[str | None, list[int]] = {}
+    for index, key in enumerate(order):
+        if key.startswith(CLIENT_CALL_PREFIX):
+            places.setdefault(names.get(key), []).append(index)
+    for name, indices in places.items():
+        given = {order[index] for index in indices}
+        in_order = [call_id for call_id in dict.fromkeys(asked.calls) if names[call_id] == name and call_id in given]
+        for index, key in zip(indices, in_order, strict=True):
+            order[index] = key
+    return order

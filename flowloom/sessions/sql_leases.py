@@ -57,7 +57,7 @@ class SqlLeases:
         return SessionLease(key[2], lambda: self._release(hold, owner)), given
 
     async def _keep(self, key: Key, left: _Left, also: Callable[[Connection], T], seconds: float) -> tuple[T] | None:
-        """What `also` gives, if the ticket of the run before can be kept: it was not given back yet, and nobody waits."""
+        """What `also` gives, if the ticket of the run before can be kept: not given back yet, and nobody waits."""
         database = self._database
         if not left.may_be_kept(seconds) or not database.withdraw(left.giving_back):
             return None

@@ -82,7 +82,8 @@ class EventRow(NamedTuple):
     @classmethod
     def of(cls, event: Event) -> EventRow:
         """The row of an event without `temp:` state."""
-        return cls(event.id, event.timestamp, encode_event(event), StateRows.of(event.actions.state_delta))
+        moment = round(event.timestamp, 6)  # as it is read again, so that an event is found by its own time
+        return cls(event.id, moment, encode_event(event), StateRows.of(event.actions.state_delta))
 
 
 @dataclass(slots=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from google.genai import types
@@ -24,7 +24,6 @@ from flowloom.tools.base_tool import BaseTool
 from flowloom.tools.calls import Suspended
 from flowloom.tools.delegation import call_declaration, input_schema_of
 from flowloom.tools.output import OutputSchema, validated_arguments
-
 
 PARTIAL = "agent_tool_partial"
 """The key of a forwarded event's `custom_metadata` that says whether it was partial before it was forwarded."""
@@ -135,7 +134,7 @@ class AgentTool(BaseTool):
             streaming=outer.streaming and outer.config.forward_agent_tool_events,
             observers=outer.observers,
             rehearsal=outer.rehearsal,
-            keyring=outer.keyring,
+            own_keyring=outer.keyring,
         )
         ctx = InvocationContext(agent=self.agent, run=run, lineage=())
         if kept:
@@ -188,23 +187,37 @@ def event_to_keep(event: Event, call_id: str) -> Event:
 def kept_events(events: Sequence[Event], call_id: str) -> list[Event]:
     """What the log keeps of the agent behind a call, as that agent's own log, with the answers to its questions."""
     kept: list[Event] = []
-    calls: set[str] = set()
+    places: dict[str, Event] = {}  # where each of its calls was made
     scopes = {call_id}
     for event in events:
         if is_from_agent_tool(event) and event.isolation_scope in scopes:
-            calls.update(call.id for call in event.get_function_calls() if call.id)
-            scopes.update(calls)
             own, metadata = shallow_copy(event), dict(event.custom_metadata or {})
             if event.isolation_scope == call_id:
                 vars(own)["isolation_scope"] = None
+            places.update((call.id, own) for call in event.get_function_calls() if call.id)
+            scopes.update(places)
             if metadata.get(AGENT_TOOL_CALL) == call_id:
                 del metadata[AGENT_TOOL_CALL]
             vars(own)["custom_metadata"] = metadata or None
             kept.append(own)
         elif kept and event.author == "user":
-            answers = [response.id for response in event.get_function_responses() if response.id in calls]
-            if answers:
-                own = shallow_copy(event)
-                vars(own)["isolation_scope"] = None
-                kept.append(own)
+            kept += _answers_for(event, places)
     return kept
+
+
+def _answers_for(message: Event, places: Mapping[str, Event]) -> list[Event]:
+    """What a message of the user answers of an agent's calls, where those were made: an event for each place."""
+    found: dict[tuple[str | None, str | None], list[types.Part]] = {}
+    for part in (message.content.parts if message.content is not None else None) or ():
+        answer = part.function_response
+        if answer is not None and answer.id in places:
+            call = places[answer.id]
+            found.setdefault((call.branch, call.isolation_scope), []).append(part)
+    answers: list[Event] = []
+    for number, ((branch, scope), parts) in enumerate(found.items()):
+        own = shallow_copy(message)
+        vars(own).update(branch=branch, isolation_scope=scope, content=content_of("user", parts))
+        if number:
+            vars(own)["id"] = f"{message.id}/{number}"
+        answers.append(own)
+    return answers

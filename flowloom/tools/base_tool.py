@@ -18,8 +18,8 @@ class BaseTool:
     raise, and the engine answers the call with `{"error": text}`.
 
     Parameters: `is_long_running` marks a tool whose result may come after the run; `timeout` is the seconds one
-    call may take; `retries` how often a call that raised is made again; `idempotent=False` says that a second call is not
-    the same as one: such a call is repeated once at most when a run that was cut off is resumed.
+    call may take; `retries` how often a call that raised is made again; `idempotent=False` says that a second call is
+    not the same as one: such a call is repeated once at most when a run that was cut off is resumed.
     """
 
     defers_response: bool = False

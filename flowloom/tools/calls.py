@@ -237,7 +237,7 @@ def _own_args(args: dict[str, Any] | None) -> dict[str, Any]:
 
 def _raises(ctx: InvocationContext, error: Exception) -> bool:
     """Whether an error ends the run instead of being the model's to see (decision 8)."""
-    if isinstance(error, PlaceholderError):
+    if isinstance(error, PlaceholderError) or error is ctx.run.totals.reached:
         return True
     agent = as_llm_agent(ctx.agent)
     policy = (agent.tool_errors if agent is not None else None) or ctx.run_config.tool_errors
@@ -352,7 +352,7 @@ async def _attempts(ctx: InvocationContext, tool: RunnableTool, args: dict[str, 
         except (Suspended, *_NOT_RETRIED):
             raise
         except Exception as error:
-            if attempt == tool.retries:
+            if attempt == tool.retries or error is ctx.run.totals.reached:
                 raise
             _log.info("Tool `%s` failed (%s); attempt %d follows.", tool.name, error, attempt + 2)
             await ctx.effects.sleep(ctx, delay)

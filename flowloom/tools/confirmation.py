@@ -2,24 +2,21 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Sequence
 
 from google.genai import types
 
 from flowloom.context import InvocationContext
-from flowloom.events.actions import EventActions
 from flowloom.events.event import Event
 from flowloom.events.ids import CLIENT_CALL_PREFIX
 from flowloom.events.parts import call_part, content_of, text_part
 from flowloom.tools.credential_request import credential_event
 from flowloom.tools.input_request import input_event
 from flowloom.tools.output import SET_MODEL_RESPONSE
+from flowloom.tools.request_record import records_of
 
 CONFIRMATION_CALL = "adk_request_confirmation"
-PENDING = "pending_calls"
-"""The key of a request's `agent_state` that holds, by request id, the owner and the hash of the call it is about."""
 
 
 def follow_ups(ctx: InvocationContext, call_parts: Sequence[types.Part], results: Event) -> list[Event]:
@@ -47,7 +44,7 @@ def confirmation_event(ctx: InvocationContext, call_parts: Sequence[types.Part],
         return None
     parts: list[types.Part] = []
     ids: list[str] = []
-    records: dict[str, dict[str, str]] = {}
+    records: dict[str, types.FunctionCall] = {}
     for part in call_parts:
         call = part.function_call
         if call is None or call.id not in requested:
@@ -57,7 +54,7 @@ def confirmation_event(ctx: InvocationContext, call_parts: Sequence[types.Part],
             "originalFunctionCall": call.model_dump(mode="json", by_alias=True, exclude_none=True),
             "toolConfirmation": requested[call.id].to_wire(),
         }
-        records[ids[-1]] = {"owner": ctx.agent.name, "hash": call_hash(call)}
+        records[ids[-1]] = call
         request = call_part(ids[-1], CONFIRMATION_CALL, args)
         request.thought_signature = part.thought_signature
         parts.append(request)
@@ -67,15 +64,9 @@ def confirmation_event(ctx: InvocationContext, call_parts: Sequence[types.Part],
         {
             "content": content_of("model", parts),
             "long_running_tool_ids": ids,
-            "actions": EventActions.unvalidated({"agent_state": {PENDING: records}}),
+            "actions": records_of(ctx, records),
         }
     )
-
-
-def call_hash(call: types.FunctionCall) -> str:
-    """What a call's id, name and arguments come to: SHA-256 of their canonical JSON, in hex."""
-    text = json.dumps([call.id, call.name, call.args], sort_keys=True, default=str)
-    return hashlib.sha256(text.encode()).hexdigest()
 
 
 def structured_final_event(ctx: InvocationContext, results: Event) -> Event | None:

@@ -15,6 +15,7 @@ from flowloom.events.event import Event
 from flowloom.events.ids import INPUT_ID_PREFIX
 from flowloom.events.parts import call_part, content_of
 from flowloom.tools.base_tool import BaseTool
+from flowloom.tools.request_record import records_of
 
 
 def input_event(ctx: InvocationContext, call_parts: Sequence[types.Part], results: Event) -> Event | None:
@@ -41,7 +42,8 @@ def request_of(ctx: InvocationContext, asked: Sequence[tuple[types.FunctionCall,
             "originalFunctionCall": call.model_dump(mode="json", by_alias=True, exclude_none=True),
         }
         parts.append(call_part(ids[-1], INPUT_CALL, args))
-    return ctx.new_event({"content": content_of("model", parts), "long_running_tool_ids": ids})
+    records = records_of(ctx, {request_id: call for request_id, (call, _) in zip(ids, asked, strict=True)})
+    return ctx.new_event({"content": content_of("model", parts), "long_running_tool_ids": ids, "actions": records})
 
 
 def input_of(response: Mapping[str, Any] | None) -> Any:

@@ -8,20 +8,22 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, cast
 
 from google.genai import types
 
 from flowloom.context.context import INPUT_CALL
+from flowloom.context.progress import is_from_agent_tool
 from flowloom.errors import HistoryError, ToolArgumentsError
 from flowloom.events.actions import InputRequest, ToolConfirmation
 from flowloom.events.event import Event
 from flowloom.events.ids import INPUT_ID_PREFIX
-from flowloom.tools.confirmation import CONFIRMATION_CALL, PENDING, call_hash
+from flowloom.tools.confirmation import CONFIRMATION_CALL
 from flowloom.tools.input_request import input_of
 from flowloom.tools.output import OutputSchema
+from flowloom.tools.request_record import PENDING, call_hash
 
 _log = logging.getLogger("flowloom.tools")
 
@@ -35,6 +37,10 @@ class Decided:
     inputs: list[Any] = field(default_factory=list[Any])
     misfit: InputRequest | None = None
     """What has to be asked again, because the answer does not fit."""
+    earlier: bool = False
+    """Whether an earlier message has decided about it, so that it was perhaps under way when the run was cut off."""
+    question: str | None = None
+    """What was asked at first, if it was asked again."""
 
 
 @dataclass(slots=True)
@@ -57,33 +63,58 @@ def is_answer(part: types.Part) -> bool:
     )
 
 
+@dataclass(slots=True)
+class Decisions:
+    """What a message comes to: the calls that it decides about, and the requests that stay open all the same."""
+
+    calls: list[Decided] = field(default_factory=list[Decided])
+    open: list[str] = field(default_factory=list[str])
+
+
 def decided_calls(events: Sequence[Event], at: int, agent: str) -> list[Decided]:
+    """The calls that the message `events[at]` decides about (see `decisions_of`)."""
+    return decisions_of(events, at, agent).calls
+
+
+def decisions_of(
+    events: Sequence[Event], at: int, agent: str, here: Callable[[Event], bool] = lambda _: True
+) -> Decisions:
     """The calls that the message `events[at]` decides about and that have not run since, in the order asked for.
 
-    Only the requests that `agent` made count. An id that stands for two different calls, or a request whose call was
-    changed, is never carried out; neither is a second answer to a request that was consumed. Raises `HistoryError` for
-    an answer that cannot be read.
+    Only the requests that `agent` made count, `here` (its place in the run). An id that stands for two different calls,
+    or a request whose call was changed, is never carried out; neither is a second answer to a request that was consumed.
+    What earlier messages of the same invocation have decided about, and nobody has carried out, is decided with it.
+    Raises `HistoryError` for an answer that cannot be read.
     """
-    answered = {part.function_response.id for part in _parts(events[at]) if is_answer(part)}  # type: ignore[union-attr]
-    records = _records(events, agent)
-    answers = _first_answers(events, records)
+    message = events[at]
+    answered = {part.function_response.id for part in _parts(message) if is_answer(part)}  # type: ignore[union-attr]
+    records = _records(events, agent, here)
+    answers = _first_answers(events[: at + 1], records)
+    result = Decisions()
     decided: dict[str, Decided] = {}
     for record in records.values():
-        if record.request_id not in answered:
+        request_id, answer = record.request_id, answers.get(record.request_id)
+        left = answer is not None and answer is not message and answer.invocation_id == message.invocation_id
+        left = left and not (record.consumed or record.conflicting)
+        if request_id not in answered and not left:
             continue
-        answered.discard(record.request_id)
+        answered.discard(request_id)
         why = None
         if record.conflicting:
             why = "two different calls were asked for by that id"
         elif record.consumed:
             why = "the call has run already"
-        elif record.request_id not in answers:
+        elif answer is None:
+            _check_readable(message, record)
             why = "it is about another call than the one that was asked about"
+            result.open.append(request_id)
         if why is not None:
-            _log.warning("The answer to `%s` of agent `%s` is refused: %s.", record.request_id, agent, why)
+            _log.warning("The answer to `%s` of agent `%s` is refused: %s.", request_id, agent, why)
             continue
         call = record.call
         item = decided.setdefault(call.id or "", Decided(call))
+        item.earlier = item.earlier or left
+        item.inputs, item.question = [], None
         for other in records.values():
             if other.call.id == call.id and other.request_id in answers:
                 _take(item, other, answers[other.request_id])
@@ -91,17 +122,18 @@ def decided_calls(events: Sequence[Event], at: int, agent: str) -> list[Decided]
         known = {call.id for event in events for call in event.get_function_calls()}
         for unknown in answered - known:
             _log.warning("The answer to `%s` is refused: nobody asked for anything by that id.", unknown)
-    return list(decided.values())
+    result.calls = list(decided.values())
+    return result
 
 
 def _take(item: Decided, record: _Record, message: Event) -> None:
     """Add one answer to what is known about a call."""
     for part in _parts(message):
         answer = part.function_response
-        if answer is None or answer.id != record.request_id:
+        if answer is None or answer.id != record.request_id or not _stands(answer, record.kind, record.call):
             continue
         if record.kind == CONFIRMATION_CALL:
-            item.confirmation = _read_decision(message, answer.response)
+            item.confirmation = read_decision(message.id, answer.response)
             edited = item.confirmation.edited_args
             if edited is not None and item.confirmation.confirmed:
                 item.call = types.FunctionCall(id=record.call.id, name=record.call.name, args=edited)
@@ -116,14 +148,15 @@ def _take(item: Decided, record: _Record, message: Event) -> None:
             try:
                 value = OutputSchema(request.response_schema).validate(value)
             except ToolArgumentsError as error:
-                item.misfit = request.model_copy(update={"message": f"{request.message}\n{error}"})
+                item.question = request.message if item.question is None else item.question
+                item.misfit = request.model_copy(update={"message": f"{item.question}\n{error}"})
                 return
-        item.misfit = None
+        item.misfit = item.question = None
         item.inputs.append(value)
         return
 
 
-def _records(events: Sequence[Event], agent: str) -> dict[str, _Record]:
+def _records(events: Sequence[Event], agent: str, here: Callable[[Event], bool]) -> dict[str, _Record]:
     """All requests of an agent by id, in the order made."""
     found: dict[str, _Record] = {}
     open_records: dict[str, list[_Record]] = {}
@@ -135,7 +168,7 @@ def _records(events: Sequence[Event], agent: str) -> dict[str, _Record]:
                 record.consumed = True
         for part in _parts(event):
             call = part.function_call
-            if call is None or not call.id or call.name not in (CONFIRMATION_CALL, INPUT_CALL):
+            if call is None or not call.id or call.name not in (CONFIRMATION_CALL, INPUT_CALL) or not here(event):
                 continue
             original = read_call((call.args or {}).get("originalFunctionCall"))
             if original is None:
@@ -153,18 +186,42 @@ def _records(events: Sequence[Event], agent: str) -> dict[str, _Record]:
 
 
 def _first_answers(events: Sequence[Event], records: Mapping[str, _Record]) -> dict[str, Event]:
-    """The first message that answers each request: it stands. One that speaks of another call is no answer."""
+    """The first message that answers each request: it stands."""
     found: dict[str, Event] = {}
     for event in events:
-        if event.author != "user":
+        if event.author != "user" or is_from_agent_tool(event):
             continue
         for part in _parts(event):
             response = part.function_response
-            if response is None or not response.id or not is_answer(part) or response.id not in records:
-                continue
-            if _is_about(response, records[response.id].call):
-                found.setdefault(response.id, event)
+            record = None if response is None else records.get(response.id or "")
+            if response is not None and record is not None and _stands(response, record.kind, record.call):
+                found.setdefault(record.request_id, event)
     return found
+
+
+def answers_request(answer: types.FunctionResponse, request: types.FunctionCall) -> bool:
+    """Whether a function response of that id answers the request: one of another kind, of another call, or that cannot
+    be read is none."""
+    call = read_call((request.args or {}).get("originalFunctionCall"))
+    return call is None or request.name not in (CONFIRMATION_CALL, INPUT_CALL) or _stands(answer, request.name, call)
+
+
+def _stands(answer: types.FunctionResponse, kind: str, call: types.FunctionCall) -> bool:
+    if answer.name != kind or not _is_about(answer, call):
+        return False
+    if kind == CONFIRMATION_CALL:
+        try:
+            read_decision("", answer.response)
+        except HistoryError:
+            return False
+    return True
+
+
+def _check_readable(message: Event, record: _Record) -> None:
+    for part in _parts(message):
+        answer = part.function_response
+        if answer is not None and answer.id == record.request_id and answer.name == CONFIRMATION_CALL:
+            read_decision(message.id, answer.response)
 
 
 def _is_about(answer: types.FunctionResponse, call: types.FunctionCall) -> bool:
@@ -176,7 +233,7 @@ def _is_about(answer: types.FunctionResponse, call: types.FunctionCall) -> bool:
     return same is not None and call_hash(same) == call_hash(call)
 
 
-def _read_decision(event: Event, response: dict[str, Any] | None) -> ToolConfirmation:
+def read_decision(event_id: str, response: dict[str, Any] | None) -> ToolConfirmation:
     if not response:
         return ToolConfirmation()
     data: Any = response
@@ -186,17 +243,17 @@ def _read_decision(event: Event, response: dict[str, Any] | None) -> ToolConfirm
             data = cast(Any, text)
         elif not isinstance(text, str):
             raise HistoryError(
-                f"The confirmation in event `{event.id}` has a `response` of type {type(text).__name__}, not JSON text."
+                f"The confirmation in event `{event_id}` has a `response` of type {type(text).__name__}, not JSON text."
             )
         else:
             try:
                 data = json.loads(text)
             except ValueError as error:
-                raise HistoryError(f"The confirmation in event `{event.id}` is not JSON: {error}.") from error
+                raise HistoryError(f"The confirmation in event `{event_id}` is not JSON: {error}.") from error
     try:
         return ToolConfirmation.model_validate(data)
     except ValueError as error:
-        raise HistoryError(f"The confirmation in event `{event.id}` cannot be read: {error}.") from error
+        raise HistoryError(f"The confirmation in event `{event_id}` cannot be read: {error}.") from error
 
 
 def read_call(data: Any) -> types.FunctionCall | None:

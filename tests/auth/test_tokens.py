@@ -152,14 +152,15 @@ async def test_a_credential_that_is_the_tools_own_is_given_as_it_is() -> None:
     assert http.credentials.token == "tok-123456"
 
 
-async def test_without_a_service_a_credential_is_good_for_one_run(server: OAuthServer) -> None:
+async def test_a_runner_without_a_service_keeps_credentials_while_it_lives(server: OAuthServer) -> None:
     calendar, desk, config = Calendar(), Desk(), oauth(server, client_secret=None)
     server.public = True
-    chat = desk.chat(asker([calendar.tool(config)], DAY, DAY, "ok", DAY), credential_service=None)
+    chat = desk.chat(asker([calendar.tool(config)], DAY, DAY, "ok", DAY, "ok"), credential_service=None)
     (request,) = asked(await chat.say("what is on?"))
     assert asked(await chat.answer(consent(server, request))) == []
     assert len(calendar.seen) == 2
-    assert len(asked(await chat.say("again"))) == 1
+    assert asked(await chat.say("again")) == []
+    assert len(calendar.seen) == 3
 
 
 async def test_each_user_has_credentials_of_their_own(server: OAuthServer) -> None:

@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+import atexit
 import fcntl
+import itertools
+import json
 import os
 import pty
 import re
 import select
+import shutil
 import signal
 import struct
 import subprocess
 import sys
+import tempfile
 import termios
 import time
 from pathlib import Path
+from typing import Any
 
 COMMAND = [sys.executable, "-m", "flowloom.cli"]
 ROOT = Path(__file__).resolve().parents[2]
@@ -31,17 +37,45 @@ _KEYS = (
 _ESCAPES = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]|\x1b[=>]|\r")
 
 
+_STORES = Path(tempfile.mkdtemp(prefix="flowloom-stores-"))
+_NUMBERS = itertools.count()
+atexit.register(shutil.rmtree, _STORES, ignore_errors=True)
+
+
 def environment(**extra: str) -> dict[str, str]:
-    """This environment without keys."""
+    """This environment without keys, and with an empty store of its own."""
     kept = {name: value for name, value in os.environ.items() if name not in _KEYS}
-    return {**kept, "TERM": "xterm", "COLUMNS": "120", **extra}
+    store = str(_STORES / f"{os.getpid()}-{next(_NUMBERS)}.db")
+    return {**kept, "TERM": "xterm", "COLUMNS": "120", "FLOWLOOM_STORE": store, **extra}
 
 
-def flowloom(*args: str | Path, lines: str = "", **env: str) -> subprocess.CompletedProcess[str]:
+def flowloom(
+    *args: str | Path, lines: str = "", cwd: Path | None = None, **env: str
+) -> subprocess.CompletedProcess[str]:
     """Run the command to its end, with these lines as its input."""
     return subprocess.run(
-        [*COMMAND, *map(str, args)], input=lines, capture_output=True, text=True, env=environment(**env), timeout=60
+        [*COMMAND, *map(str, args)],
+        input=lines,
+        capture_output=True,
+        text=True,
+        cwd=cwd,
+        env=environment(**env),
+        timeout=60,
     )
+
+
+def exported(name: str, store: str | Path) -> dict[str, Any]:
+    """A session of a store, as `flowloom sessions export` prints it."""
+    done = flowloom("sessions", "export", name, "--store", store)
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+def told(done: subprocess.CompletedProcess[str]) -> str:
+    """The one line that a command said on standard error before it failed."""
+    assert "Traceback" not in done.stderr
+    assert done.stderr.count("\n") == 1, done.stderr
+    return done.stderr
 
 
 class Terminal:
@@ -111,6 +145,11 @@ class Terminal:
         if code is None:
             raise AssertionError(f"The process did not end; the terminal shows:\n{self.text}")
         return code
+
+    def kill(self) -> None:
+        """End the process at once, as a crash would."""
+        self.process.kill()
+        self.process.wait()
 
     def close(self) -> None:
         if self.process.poll() is None:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from cli.process import DESK, flowloom
+from cli.process import DESK, exported, flowloom, told
 
 KEYLESS = """
 from flowloom import LlmAgent
@@ -123,27 +123,42 @@ def test_an_unknown_model() -> None:
     assert "`gpt-0`" in done.stderr
 
 
-def test_a_session_that_run_saved_is_gone_on_from(shepherd: Path, tmp_path: Path) -> None:
-    """The file stays as it is."""
-    file = tmp_path / "chat.json"
-    flowloom("run", shepherd, "--session", file, "--message", "count 3 sheep")
+def test_a_session_that_run_kept_is_gone_on_from(shepherd: Path, tmp_path: Path) -> None:
+    """It stays as it is, and so does a file of it."""
+    store, file = tmp_path / "chats.db", tmp_path / "chat.json"
+    flowloom("run", shepherd, "--store", store, "--session", "s", "--message", "count 3 sheep")
+    flowloom("sessions", "export", "s", file, "--store", store)
     before = file.read_bytes()
-    done = flowloom("explain", shepherd, "--session", file, "-m", "And now?")
-    assert "| count 3 sheep\n" in done.stdout
-    assert "| calls count_sheep(number=3)" in done.stdout
-    assert "| And now?" in done.stdout
+    for session in (("--session", "s", "--store", store), ("--session", file)):
+        done = flowloom("explain", shepherd, *session, "-m", "And now?")
+        assert "| count 3 sheep\n" in done.stdout
+        assert "| calls count_sheep(number=3)" in done.stdout
+        assert "| And now?" in done.stdout
     assert file.read_bytes() == before
+    assert len(exported("s", store)["events"]) == 4
+
+
+def test_a_session_of_another_user(shepherd: Path, tmp_path: Path) -> None:
+    store = ("--store", tmp_path / "chats.db", "--session", "s")
+    flowloom("run", shepherd, *store, "--user", "ann", "--message", "count 3 sheep")
+    assert "| count 3 sheep\n" in flowloom("explain", shepherd, *store, "--user", "ann").stdout
+    done = flowloom("explain", shepherd, *store)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "no session `s` of app `shepherd` and user `user`" in told(done)
 
 
 def test_a_session_that_cannot_be_read(tmp_path: Path) -> None:
-    """No file is made for one that is not there."""
+    """Neither a file nor a store is made for one that is not there."""
     missing, broken = tmp_path / "no.json", tmp_path / "broken.json"
     broken.write_text("{")
     for file in (missing, broken):
         done = flowloom("explain", DESK, "--session", file)
         assert (done.returncode, done.stdout) == (2, "")
-        assert str(file) in done.stderr
-    assert not missing.exists()
+        assert str(file) in told(done)
+    done = flowloom("explain", DESK, "--session", "s", "--store", tmp_path / "no.db")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "no.db" in told(done)
+    assert list(tmp_path.iterdir()) == [broken]
 
 
 def test_the_plugins_of_an_app_take_part(tmp_path: Path) -> None:

@@ -86,20 +86,20 @@ def test_a_model_without_a_key(model: str, variable: str) -> None:
     assert variable in done.stderr
 
 
-@pytest.mark.parametrize("text", ["{", '{"id": 1}', "[]"])
-def test_a_file_that_holds_no_session(tmp_path: Path, text: str) -> None:
-    """Another file than a session's is not overwritten."""
-    file = _file(tmp_path, text, "chat.json")
+def test_a_file_is_no_session(tmp_path: Path) -> None:
+    """Sessions were files once; the message says how to take one over, and the file stays as it is."""
+    file = _file(tmp_path, "{}", "chat.json")
     done = flowloom("run", DESK, "--session", file, "--message", "hello")
-    assert done.returncode == 2
-    assert "chat.json" in done.stderr
-    assert file.read_text() == text
-
-
-def test_a_session_that_cannot_be_saved(tmp_path: Path) -> None:
-    """It is known before the first message."""
-    done = flowloom("run", DESK, "--session", tmp_path / "no" / "chat.json", "--message", "hello")
     assert (done.returncode, done.stdout) == (2, "")
+    assert f"flowloom sessions import {file}" in done.stderr
+    assert file.read_text() == "{}"
+
+
+@pytest.mark.parametrize("name", ["", "  ", "a\nb", "\x1b[2J"])
+def test_what_is_no_name_for_a_session(name: str) -> None:
+    done = flowloom("run", DESK, "--session", name, "--message", "hello")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "is no name for a session" in done.stderr
 
 
 def test_version() -> None:
@@ -135,5 +135,15 @@ def test_without_the_extra(tmp_path: Path) -> None:
 def test_importing_flowloom_does_not_load_the_extra() -> None:
     """Only the command line loads what it needs."""
     program = "import sys, flowloom.cli; print({'typer', 'rich', 'prompt_toolkit'} & set(sys.modules))"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, env=environment())
+    assert done.stdout == "set()\n"
+
+
+def test_the_help_loads_no_store() -> None:
+    """Databases, and what imports from them, are loaded by the commands that need them."""
+    names = (
+        "{'sqlite3', 'psycopg', 'flowloom.sessions.sqlite', 'flowloom.sessions.adk_sqlite', 'flowloom.cli.compacting'}"
+    )
+    program = f"import sys, flowloom.cli.commands; print({names} & set(sys.modules))"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, env=environment())
     assert done.stdout == "set()\n"

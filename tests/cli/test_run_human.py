@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import json
 import os
 import signal
 import subprocess
@@ -14,7 +13,7 @@ from pathlib import Path
 import kit
 import pytest
 
-from cli.process import COMMAND, DESK, Terminal, environment, flowloom
+from cli.process import COMMAND, DESK, Terminal, environment, exported, flowloom
 from flowloom.cli.display import Display
 
 Start = Callable[..., Terminal]
@@ -69,10 +68,10 @@ def test_several_calls_on_one_line(shepherd: Path) -> None:
 
 
 def test_calls_are_collected_and_go_with_the_text(shepherd: Path, tmp_path: Path) -> None:
-    file = tmp_path / "chat.json"
+    store = tmp_path / "chats.db"
     lines = '/add 1 {"number": 3}\n/add 1 {"number": 4}\nI count.\nSeven.\n'
-    flowloom("run", shepherd, *HUMAN, "--session", file, "-m", "count", lines=lines)
-    parts = json.loads(file.read_text())["events"][1]["content"]["parts"]
+    flowloom("run", shepherd, *HUMAN, "--store", store, "--session", "s", "-m", "count", lines=lines)
+    parts = exported("s", store)["events"][1]["content"]["parts"]
     assert [part.get("text") or part["functionCall"]["args"]["number"] for part in parts] == ["I count.", 3, 4]
 
 
@@ -238,8 +237,8 @@ def test_a_request_that_timed_out_takes_no_line(tmp_path: Path) -> None:
 
 
 def test_an_interrupt_while_the_model_is_asked_stops_the_turn(shepherd: Path, tmp_path: Path) -> None:
-    file = tmp_path / "chat.json"
-    command = [*COMMAND, "run", str(shepherd), *HUMAN, "--session", str(file)]
+    store = tmp_path / "chats.db"
+    command = [*COMMAND, "run", str(shepherd), *HUMAN, "--store", str(store), "--session", "s"]
     pipe = subprocess.PIPE
     with subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe, text=True, env=environment()) as process:
         assert process.stdin is not None
@@ -253,7 +252,7 @@ def test_an_interrupt_while_the_model_is_asked_stops_the_turn(shepherd: Path, tm
     assert process.returncode == 0
     assert "Stopped." in err
     assert "shepherd: Hi." in out
-    assert [event["author"] for event in json.loads(file.read_text())["events"]] == ["user", "user", "shepherd"]
+    assert [event["author"] for event in exported("s", store)["events"]] == ["user", "user", "shepherd"]
 
 
 # -- a terminal ------------------------------------------------------------------------------------
@@ -280,8 +279,8 @@ def test_user_and_model_have_prompts_of_their_own(terminal: Start, shepherd: Pat
 
 def test_ctrl_c_at_the_models_prompt_stops_the_turn(terminal: Start, shepherd: Path, tmp_path: Path) -> None:
     """What was typed goes first; the history stays legal, also when a call was open."""
-    file = tmp_path / "chat.json"
-    chat = terminal("run", shepherd, *HUMAN, "--session", file)
+    store = tmp_path / "chats.db"
+    chat = terminal("run", shepherd, *HUMAN, "--store", store, "--session", "s")
     chat.wait_for("you>")
     chat.say("count")
     chat.wait_for("model of shepherd>")
@@ -294,7 +293,7 @@ def test_ctrl_c_at_the_models_prompt_stops_the_turn(terminal: Start, shepherd: P
     chat.interrupt()
     chat.wait_for("Stopped.")
     chat.wait_for("you>")
-    parts = [part for event in json.loads(file.read_text())["events"] for part in event["content"]["parts"]]
+    parts = [part for event in exported("s", store)["events"] for part in event["content"]["parts"]]
     assert [next(iter(part)) for part in parts] == ["text", "functionCall", "functionResponse"]
     chat.say("again")
     chat.wait_for("model of shepherd>")

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from pathlib import Path
 
-from cli.process import DESK, Terminal
+from cli.process import DESK, Terminal, exported
 
 Start = Callable[..., Terminal]
 
@@ -39,15 +38,15 @@ def test_no_color_is_honoured(terminal: Start) -> None:
 
 def test_ctrl_c_stops_the_turn_and_the_next_message_works(terminal: Start, tmp_path: Path) -> None:
     """An interrupt in the middle of an answer ends that turn only."""
-    file = tmp_path / "chat.json"
-    chat = terminal("run", DESK, "--session", file)
+    store = tmp_path / "chats.db"
+    chat = terminal("run", DESK, "--store", store, "--session", "s")
     chat.wait_for("you>")
     chat.say("hello")
     chat.wait_for("travel_desk: [offline]")
     chat.interrupt()
     chat.wait_for("Stopped.")
     chat.wait_for("you>")
-    assert [event["author"] for event in json.loads(file.read_text())["events"]] == ["user"]
+    assert [event["author"] for event in exported("s", store)["events"]] == ["user"]
     chat.say("convert 10 EUR to USD")
     chat.wait_for("currency: [offline] 10.00 EUR are 10.90 USD")
     chat.wait_for("you>")
@@ -57,8 +56,8 @@ def test_ctrl_c_stops_the_turn_and_the_next_message_works(terminal: Start, tmp_p
 
 def test_ctrl_c_in_a_tool_leaves_a_legal_history(terminal: Start, shepherd: Path, tmp_path: Path) -> None:
     """A call that was cut off has a result, and a second interrupt leaves although the tool still blocks."""
-    file = tmp_path / "chat.json"
-    chat = terminal("run", shepherd, "--session", file)
+    store = tmp_path / "chats.db"
+    chat = terminal("run", shepherd, "--store", store, "--session", "s")
     chat.wait_for("you>")
     chat.say("sleep for 5 minutes")
     chat.wait_for("calls nap(minutes=5)")
@@ -66,7 +65,7 @@ def test_ctrl_c_in_a_tool_leaves_a_legal_history(terminal: Start, shepherd: Path
     chat.wait_for("Stopped.")
     chat.interrupt()
     assert chat.end(6.0) == 0
-    parts = [part for event in json.loads(file.read_text())["events"] for part in event["content"]["parts"]]
+    parts = [part for event in exported("s", store)["events"] for part in event["content"]["parts"]]
     assert [next(iter(part)) for part in parts] == ["text", "functionCall", "functionResponse"]
 
 

@@ -1,4 +1,4 @@
-"""A tree of agents of every kind, whose models answer by what they see: they go on after a restart like people would."""
+"""A tree of agents of every kind, whose models answer by what they see, and so go on after a restart."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from collections.abc import AsyncGenerator, Iterable, Sequence
 from typing import Any
 
 from google.genai import types
+from pydantic import Field
 
 from flowloom import (
     BaseAgent,
@@ -33,7 +34,7 @@ WHERE: dict[str, Any] = {"user_id": "ann", "session_id": "s1"}
 class ByTurn(BaseLlm):
     """Gives the answer whose turn it is: as many as this agent has given before are in the history."""
 
-    answers: list[Any] = []
+    answers: list[Any] = Field(default_factory=list)
 
     def __init__(self, *answers: Any) -> None:
         super().__init__(model="by-turn")

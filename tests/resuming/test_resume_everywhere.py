@@ -6,9 +6,8 @@ from collections import Counter
 
 import pytest
 
-from resuming.company import Company, as_it_was, finish, legal, log_of, per_branch, runner_of
-
 from flowloom import InMemorySessionService, InvocationNotFoundError
+from resuming.company import Company, as_it_was, finish, legal, log_of, per_branch, runner_of
 
 
 async def undisturbed() -> tuple[Company, object]:
@@ -20,7 +19,7 @@ async def undisturbed() -> tuple[Company, object]:
 
 async def test_after_every_event() -> None:
     """Same final state, same history, nothing that is in the log done again."""
-    company, log = await undisturbed()
+    _, log = await undisturbed()
     legal(log.events)
     assert log.state["desk_done"] == log.state["clerk_done"] == 1
     invocation_id = log.events[0].invocation_id

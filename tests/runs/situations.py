@@ -14,7 +14,7 @@ from kit import WHERE, Chat, collect
 from flowloom import BaseLlm, Event, LlmRequest, LlmResponse, RunHandle, RunResult
 from flowloom.testing.scripted import response_of
 
-__all__ = ["ByTurn", "Gate", "Gated", "Held", "ended_events", "go_on", "held", "legal", "told"]
+__all__ = ["ByTurn", "Gate", "Gated", "ended_events", "go_on", "held", "legal", "nothing_left", "told"]
 
 
 class Gate:
@@ -43,7 +43,7 @@ class Gated(BaseLlm):
     gate: Any = None
     turn: int = 0
     midway: bool = False
-    asked: list[LlmRequest] = []
+    asked: list[LlmRequest] = []  # noqa: RUF012 - pydantic copies it
 
     def __init__(self, *answers: Any, **fields: Any) -> None:
         super().__init__(model="gated", answers=list(answers), asked=[], **fields)  # type: ignore[call-arg]
@@ -66,7 +66,7 @@ class Gated(BaseLlm):
         yield response
 
 
-def ByTurn(*answers: Any) -> Gated:  # noqa: N802 - stands for a class
+def ByTurn(*answers: Any) -> Gated:
     """A model without a gate."""
     return Gated(*answers)
 
@@ -82,15 +82,6 @@ async def go_on(chat: Chat, invocation_id: str, **options: Any) -> list[Event]:
     return await collect(chat.runner.run_async(**WHERE, invocation_id=invocation_id, **options))
 
 
-class Held:
-    """A run and how it ended, for tests that stop one at a gate."""
-
-    def __init__(self, chat: Chat, run: RunHandle, result: RunResult) -> None:
-        self.chat = chat
-        self.run = run
-        self.result = result
-
-
 def legal(events: Iterable[Event]) -> None:
     """Assert that every call that does not wait has exactly one result, and no result is without a call."""
     calls: Counter[str | None] = Counter()
@@ -101,6 +92,7 @@ def legal(events: Iterable[Event]) -> None:
         ids.append(event.id)
         calls.update(call.id for call in event.get_function_calls())
         waiting |= set(event.long_running_tool_ids or ())
+        waiting |= {event.isolation_scope} if "agent_tool_call_id" in (event.custom_metadata or ()) else set()
         results.update(answer.id for answer in event.get_function_responses())
     assert len(set(ids)) == len(ids)
     assert set(results) <= set(calls)

@@ -9,7 +9,7 @@ from google.genai import types
 
 from flowloom import FunctionTool, InputValidationError, ToolContext
 from flowloom.testing import call
-from waiting.desk import Desk, World, by_turn, last_text, model_of, results_of, seen_results, seen_text
+from waiting.desk import Desk, World, by_turn, last_text, model_of, seen_results, seen_text
 
 
 @pytest.fixture

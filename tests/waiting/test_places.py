@@ -113,7 +113,9 @@ async def test_partly_answered_a_sequence_waits_on(world: World, office: Any) ->
 async def test_every_member_of_a_sequence_may_ask(world: World, office: Any) -> None:
     def root() -> BaseAgent:
         members: list[BaseAgent] = [payer(world, f"p{n}", n) for n in (1, 2, 3)]
-        return SequentialAgent(name="outer", sub_agents=[SequentialAgent(name="inner", sub_agents=members[:2]), members[2]])
+        return SequentialAgent(
+            name="outer", sub_agents=[SequentialAgent(name="inner", sub_agents=members[:2]), members[2]]
+        )
 
     it = office(root)
     await it.say("Go.")
@@ -238,7 +240,13 @@ async def test_an_agent_tool_that_asks_twice(world: World, office: Any) -> None:
 async def test_in_an_agent_tool_in_an_agent_tool(world: World, office: Any) -> None:
     def root() -> BaseAgent:
         clerk = payer(world, "clerk", 5, "It is paid.")
-        desk = by_turn("desk", call("look", what="x"), call("clerk", request="Pay."), "Desk done.", tools=[AgentTool(clerk), world.look])
+        desk = by_turn(
+            "desk",
+            call("look", what="x"),
+            call("clerk", request="Pay."),
+            "Desk done.",
+            tools=[AgentTool(clerk), world.look],
+        )
         return by_turn("root", call("desk", request="Go."), "Done.", tools=[AgentTool(desk)])
 
     it = office(root)
@@ -310,7 +318,9 @@ async def test_a_workflow_as_a_tool(world: World, office: Any) -> None:
 async def test_in_an_agent_tool_in_a_parallel_branch(world: World, office: Any, together: bool) -> None:
     def root() -> BaseAgent:
         members: list[BaseAgent] = [
-            by_turn(f"m{n}", call(f"clerk{n}", request="Pay."), f"M{n}.", tools=[AgentTool(payer(world, f"clerk{n}", n))])
+            by_turn(
+                f"m{n}", call(f"clerk{n}", request="Pay."), f"M{n}.", tools=[AgentTool(payer(world, f"clerk{n}", n))]
+            )
             for n in (1, 2)
         ]
         both = ParallelAgent(name="both", sub_agents=members)
@@ -343,7 +353,14 @@ async def test_in_an_agent_that_was_handed_over_to_within_an_agent_tool(world: W
 
 def handing(world: World, name: str = "desk") -> BaseAgent:
     clerk = payer(world, "clerk", 5, "It is paid.")
-    return by_turn(name, call("look", what=name), call(hand_to, agent_name="clerk"), "unreachable", tools=[world.look], sub_agents=[clerk])
+    return by_turn(
+        name,
+        call("look", what=name),
+        call(hand_to, agent_name="clerk"),
+        "unreachable",
+        tools=[world.look],
+        sub_agents=[clerk],
+    )
 
 
 async def test_in_an_agent_that_a_member_of_a_sequence_has_handed_over_to(world: World, office: Any) -> None:
@@ -397,7 +414,9 @@ async def test_in_a_task_that_was_delegated(world: World, office: Any) -> None:
 
 async def test_in_a_single_turn_agent_that_was_delegated_to(world: World, office: Any) -> None:
     def root() -> BaseAgent:
-        return by_turn("root", call("clerk", request="Pay."), "Done.", sub_agents=[payer(world, "clerk", 5, mode="single_turn")])
+        return by_turn(
+            "root", call("clerk", request="Pay."), "Done.", sub_agents=[payer(world, "clerk", 5, mode="single_turn")]
+        )
 
     it = office(root)
     await it.say("Go.")
@@ -430,3 +449,94 @@ async def test_in_a_sequence_that_was_handed_over_to(world: World, office: Any) 
     await it.say("Go.")
     assert last_text(await approve_all(it)) == "Two."
     assert world.ran == ["pay 1 bob"]
+
+
+async def test_a_delegate_that_speaks_while_a_call_of_it_waits_has_not_answered_yet(world: World, office: Any) -> None:
+    """Its caller goes on when all that it asked for is decided."""
+
+    def root() -> BaseAgent:
+        calls = [call("pay", amount=1), call("pay", amount=2)]
+        clerk = by_turn("clerk", calls, "Some.", "All.", mode="single_turn", tools=[world.paying])
+        return by_turn("root", call("clerk", request="Pay."), "Done.", sub_agents=[clerk])
+
+    it = office(root)
+    await it.say("Go.")
+    one, two = await it.waiting()
+    assert last_text(await it.answer(one.approve())) == "Some."
+    assert [each.id for each in await it.waiting()] == [two.id]
+    assert last_text(await it.answer(two.approve())) == "Done."
+    assert world.ran == ["pay 1 bob", "pay 2 bob"]
+
+
+async def test_a_call_beside_a_delegate_is_decided_while_that_waits(world: World, office: Any) -> None:
+    def root() -> BaseAgent:
+        clerk = payer(world, "clerk", 2, mode="single_turn")
+        calls = [call("pay", amount=1), call("clerk", request="Pay.")]
+        return by_turn("root", calls, "Done.", tools=[world.paying], sub_agents=[clerk])
+
+    it = office(root)
+    await it.say("Go.")
+    pending = {each.agent: each for each in await it.waiting()}
+    await it.answer(pending["root"].approve())
+    assert world.ran == ["pay 1 bob"]
+    assert [each.agent for each in await it.waiting()] == ["clerk"]
+    assert last_text(await approve_all(it)) == "Done."
+    assert world.ran == ["pay 1 bob", "pay 2 bob"]
+
+
+async def test_one_message_decides_about_calls_of_several_agents(world: World, office: Any) -> None:
+    """Each agent goes on with its own."""
+
+    def root() -> BaseAgent:
+        clerk = payer(world, "clerk", 2)
+        answers = call("pay", amount=1), call(hand_to, agent_name="clerk"), "Root paid."
+        return by_turn("root", *answers, tools=[world.paying], sub_agents=[clerk])
+
+    it = office(root)
+    await it.say("Go.")
+    await it.say("Hand over.")
+    assert {each.agent for each in await it.waiting()} == {"root", "clerk"}
+    await approve_all(it)
+    assert sorted(world.ran) == ["pay 1 bob", "pay 2 bob"]
+    assert await it.waiting() == []
+
+
+async def test_results_for_several_branches_in_one_message(world: World, office: Any) -> None:
+    """Each branch sees its own."""
+
+    def root() -> BaseAgent:
+        members: list[BaseAgent] = [
+            by_turn(f"m{n}", call("order", what=str(n)), f"M{n}.", tools=[world.ordering]) for n in (1, 2)
+        ]
+        return SequentialAgent(
+            name="flow", sub_agents=[ParallelAgent(name="both", sub_agents=members), by_turn("z", "Z.")]
+        )
+
+    it = office(root)
+    await it.say("Go.")
+    assert last_text(await it.answer(*(each.reply(each.args["what"]) for each in await it.waiting()))) == "Z."
+    for name in ("m1", "m2"):
+        assert seen_results(model_of(it.runner.agent, name).requests[-1]) == [{"result": name[1]}]
+
+
+async def test_an_answer_to_an_agent_that_has_handed_over_since(world: World, office: Any) -> None:
+    """It goes on with it, and not the one that it handed over to."""
+
+    def root() -> BaseAgent:
+        clerk = payer(world, "clerk", 2)
+        answers = call("pay", amount=1), call(hand_to, agent_name="clerk"), "Desk paid."
+        desk = by_turn("desk", *answers, tools=[world.paying], sub_agents=[clerk])
+        return SequentialAgent(name="flow", sub_agents=[desk, by_turn("after", "After.")])
+
+    it = office(root)
+    await it.say("Go.")
+    first = await it.only()
+    forged = {"confirmed": True, "originalFunctionCall": {"name": "pay", "args": {}}}
+    part = first.approve()
+    assert part.function_response is not None
+    part.function_response.response = forged
+    await it.answer(part)
+    assert {each.agent for each in await it.waiting()} == {"desk", "clerk"}
+    await it.answer(*(each.approve() for each in await it.waiting()))
+    assert sorted(world.ran) == ["pay 1 bob", "pay 2 bob"]
+    assert await it.waiting() == []

@@ -1,7 +1,7 @@
 """Suites: the rules that parts of a kind have to keep, as tests for you to subclass.
 
-Each is a class whose test methods check the part that you make: a session or artifact service, a model, a toolset, a processor.
-They need pytest (`pip install "flowloom[test]"`), and no plugin for asynchronous tests.
+Each is a class whose test methods check the part that you make: a session or artifact service, a model, a toolset, a
+processor. They need pytest (`pip install "flowloom[test]"`), and no plugin for asynchronous tests.
 """
 
 from flowloom.testing.suites.artifact_service import ArtifactServiceSuite

@@ -1,0 +1,52 @@
+"""Many processes write to one session: no event is lost, no number left out, no run failed by another."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+TESTS = Path(__file__).parent.parent
+
+
+def written(store: str, *asked: str) -> dict[str, Any]:
+    """What came of writers that began together; fails if one of them did."""
+    done = subprocess.run(
+        [sys.executable, "-m", "durability.writers", store, *asked],
+        cwd=TESTS,
+        env={**os.environ, "PYTHONPATH": f"{TESTS}:{TESTS.parent}"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+@pytest.mark.parametrize("concurrency", ["queue", "allow"])
+def test_eight_processes_on_one_sqlite_session(concurrency: str, tmp_path: Path) -> None:
+    written(str(tmp_path / "db"), "--writers", "8", "--events", "20", "--turns", "3", "--concurrency", concurrency)
+
+
+def test_many_sessions_in_one_sqlite_file(tmp_path: Path) -> None:
+    written(str(tmp_path / "db"), "--sessions", "10", "--writers", "2", "--turns", "2", "--events", "5")
+
+
+@pytest.mark.timeout(240)
+@pytest.mark.parametrize("concurrency", ["queue", "allow"])
+def test_fifty_processes_on_one_postgres_session(concurrency: str, postgres_dsn: str) -> None:
+    written(postgres_dsn, "--writers", "50", "--events", "6", "--turns", "1", "--concurrency", concurrency)
+
+
+@pytest.mark.parametrize("store", ["sqlite", "postgres"])
+def test_others_go_on_when_the_lease_of_a_process_that_was_killed_has_expired(
+    store: str, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    where = str(tmp_path / "db") if store == "sqlite" else request.getfixturevalue("postgres_dsn")
+    took = written(where, "--held", "--writers", "3", "--events", "1", "--turns", "1")["seconds"]
+    assert 1 < took < 20  # after the lease of two seconds, renewed a moment before; not at once

@@ -1,0 +1,240 @@
+"""Tools that take days: first reports, reports of progress, results, and what happens in between."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from google.genai import types
+
+from flowloom import AgentTool, BaseAgent, LongRunningFunctionTool, ParallelAgent, SequentialAgent
+from flowloom.testing import call
+from waiting.desk import Desk, World, by_turn, last_text, model_of, seen_results
+
+
+@pytest.fixture
+def world() -> World:
+    return World()
+
+
+def orders(world: World, name: str, what: str, *after: Any, **fields: Any) -> BaseAgent:
+    answers = after or (f"{what} is there.",)
+    return by_turn(name, call("order", what=what), *answers, tools=[world.ordering], **fields)
+
+
+async def test_the_result_comes_days_later_to_another_process(world: World) -> None:
+    it = Desk(lambda: orders(world, "root", "pizza"))
+    events = await it.say("Go.")
+    assert len(events) == 1, "the model is not asked before there is anything to tell"
+    pending = await it.only()
+    assert (pending.kind, pending.name, pending.args) == ("tool", "order", {"what": "pizza"})
+    await it.restart()
+    assert last_text(await it.answer(pending.reply({"price": 7}))) == "pizza is there."
+    assert world.ran == ["order pizza"]
+    assert seen_results(model_of(it.runner.agent).requests[-1]) == [{"price": 7}]
+    assert await it.waiting() == []
+
+
+async def test_reports_of_progress_and_then_the_result(world: World) -> None:
+    """Each asks the model once more, which sees the latest only; the tool runs once."""
+
+    def root() -> BaseAgent:
+        return by_turn("root", call("ship", what="box"), "It is on its way.", tools=[world.shipping])
+
+    it = Desk(root)
+    await it.say("Go.")
+    pending = await it.only()
+    for report in ({"status": "packed"}, {"status": "on the road"}, {"status": "arrived"}):
+        await it.restart()
+        await it.answer(pending.reply(report))
+        (request,) = model_of(it.runner.agent).requests
+        assert seen_results(request) == [report]
+        assert len(request.contents) == 3
+    assert world.ran == ["ship box"]
+
+
+async def test_several_in_a_row(world: World) -> None:
+    def root() -> BaseAgent:
+        return by_turn("root", *(call("order", what=str(n)) for n in range(4)), "All there.", tools=[world.ordering])
+
+    it = Desk(root)
+    await it.say("Go.")
+    for n in range(4):
+        await it.restart()
+        last = await it.answer((await it.only()).reply(f"got {n}"))
+    assert last_text(last) == "All there."
+    assert world.ran == [f"order {n}" for n in range(4)]
+    assert seen_results(model_of(it.runner.agent).requests[-1]) == [{"result": f"got {n}"} for n in range(4)]
+
+
+async def test_two_at_once_in_one_message(world: World) -> None:
+    calls = [call("order", what="a"), call("look", what="x"), call("order", what="b")]
+    it = Desk(lambda: by_turn("root", calls, "All.", tools=[world.ordering, world.look]))
+    await it.say("Go.")
+    one, two = await it.waiting()
+    assert last_text(await it.answer(two.reply("B"), one.reply("A"))) == "All."
+    assert seen_results(model_of(it.runner.agent).requests[-1]) == [{"seen": "x"}, {"result": "A"}, {"result": "B"}]
+
+
+@pytest.mark.parametrize("order", [(0, 1), (1, 0)])
+async def test_two_at_once_answered_one_at_a_time(world: World, order: tuple[int, int]) -> None:
+    """The model is asked when both are there: no provider takes a turn of which half the results are missing."""
+    calls = [call("order", what="a"), call("order", what="b")]
+    it = Desk(lambda: by_turn("root", calls, "All.", tools=[world.ordering]))
+    await it.say("Go.")
+    pending = await it.waiting()
+    assert await it.answer(pending[order[0]].reply(f"got {order[0]}")) == []
+    assert [each.id for each in await it.waiting()] == [pending[order[1]].id]
+    await it.restart()
+    assert last_text(await it.answer(pending[order[1]].reply(f"got {order[1]}"))) == "All."
+    assert seen_results(model_of(it.runner.agent).requests[-1]) == [{"result": "got 0"}, {"result": "got 1"}]
+
+
+async def test_a_question_in_between_is_answered_and_the_result_comes_after_other_turns(world: World) -> None:
+    it = Desk(lambda: orders(world, "root", "pizza", "It takes a while.", "Still baking.", "There."))
+    await it.say("Go.")
+    pending = await it.only()
+    assert last_text(await it.say("Where is it?")) == "It takes a while."
+    await it.restart()
+    assert last_text(await it.say("And now?")) == "Still baking."
+    assert (await it.only()).id == pending.id
+    await it.answer(pending.reply("hot"))
+    assert world.ran == ["order pizza"]
+    assert {"result": "hot"} in seen_results(model_of(it.runner.agent).requests[-1])
+    assert await it.waiting() == []
+
+
+async def test_words_beside_the_result_are_heard(world: World) -> None:
+    it = Desk(lambda: orders(world, "root", "pizza"))
+    await it.say("Go.")
+    await it.answer((await it.only()).reply("hot"), types.Part(text="Enjoy!"))
+    contents = model_of(it.runner.agent).requests[-1].contents
+    assert "Enjoy!" in [part.text for content in contents for part in content.parts or ()]
+
+
+async def test_the_same_result_twice_in_one_message_is_shown_once(world: World) -> None:
+    it = Desk(lambda: orders(world, "root", "pizza"))
+    await it.say("Go.")
+    pending = await it.only()
+    await it.answer(pending.reply("cold"), pending.reply("hot"))
+    assert seen_results(model_of(it.runner.agent).requests[-1]) == [{"result": "hot"}]
+
+
+async def test_a_result_that_comes_again_runs_nothing(world: World) -> None:
+    it = Desk(lambda: orders(world, "root", "pizza", "There.", "I know."))
+    await it.say("Go.")
+    pending = await it.only()
+    await it.answer(pending.reply("hot"))
+    await it.answer(pending.reply("hot"))
+    assert world.ran == ["order pizza"]
+
+
+async def test_in_a_sequence_what_follows_waits(world: World) -> None:
+    it = Desk(lambda: SequentialAgent(name="flow", sub_agents=[orders(world, "a", "1"), orders(world, "b", "2")]))
+    await it.say("Go.")
+    assert world.ran == ["order 1"]
+    await it.restart()
+    await it.answer((await it.only()).reply("one"))
+    assert world.ran == ["order 1", "order 2"]
+    assert last_text(await it.answer((await it.only()).reply("two"))) == "2 is there."
+
+
+async def test_in_branches_and_in_agent_tools(world: World) -> None:
+    def root() -> BaseAgent:
+        deep = by_turn("deep", call("inner", request="x"), "Deep.", tools=[AgentTool(orders(world, "inner", "i"))])
+        tool = by_turn("m", call("deep", request="x"), "M.", tools=[AgentTool(deep)])
+        both = ParallelAgent(name="both", sub_agents=[tool, orders(world, "b", "o")])
+        return SequentialAgent(name="flow", sub_agents=[both, by_turn("after", "After.")])
+
+    it = Desk(root)
+    await it.say("Go.")
+    pending = {each.agent: each for each in await it.waiting()}
+    assert set(pending) == {"inner", "b"}
+    await it.answer(pending["inner"].reply("in"))
+    await it.restart()
+    assert last_text(await it.answer(pending["b"].reply("out"))) == "After."
+    assert sorted(world.ran) == ["order i", "order o"]
+
+
+async def test_one_that_needs_approval_first(world: World) -> None:
+    """Approved it starts, and then it waits for its result."""
+    tool = LongRunningFunctionTool(world.order, require_confirmation=True)
+    it = Desk(lambda: by_turn("root", call("order", what="car"), "There.", tools=[tool]))
+    await it.say("Go.")
+    pending = {each.kind: each for each in await it.waiting()}
+    assert set(pending) == {"confirmation"}
+    assert world.ran == []
+    await it.answer(pending["confirmation"].approve())
+    assert world.ran == ["order car"]
+    await it.restart()
+    waiting = await it.only()
+    assert waiting.kind == "tool"
+    assert last_text(await it.answer(waiting.reply("red"))) == "There."
+    assert world.ran == ["order car"]
+    assert seen_results(model_of(it.runner.agent).requests[-1]) == [{"result": "red"}]
+
+
+async def test_an_approval_that_comes_again_does_not_start_it_again(world: World) -> None:
+    tool = LongRunningFunctionTool(world.order, require_confirmation=True)
+    it = Desk(lambda: by_turn("root", call("order", what="car"), "It is under way.", "There.", tools=[tool]))
+    await it.say("Go.")
+    pending = await it.only()
+    for _ in range(3):
+        await it.answer(pending.approve())
+        await it.restart()
+    assert world.ran == ["order car"]
+    await it.answer((await it.only()).reply("red"))
+    assert await it.waiting() == []
+
+
+async def test_one_that_is_rejected_or_fails_waits_no_more(world: World) -> None:
+    def broken(what: str) -> None:
+        """Start something."""
+        raise RuntimeError("sold out")
+
+    def root() -> BaseAgent:
+        order = LongRunningFunctionTool(world.order, require_confirmation=True)
+        calls = [call("order", what="car"), call("broken", what="x")]
+        tools: list[Any] = [order, LongRunningFunctionTool(broken)]
+        return SequentialAgent(name="flow", sub_agents=[by_turn("a", calls, "A.", tools=tools), by_turn("b", "B.")])
+
+    it = Desk(root)
+    await it.say("Go.")
+    assert last_text(await it.answer((await it.only()).reject("no"))) == "B."
+    assert world.ran == []
+    assert await it.waiting() == []
+
+
+async def test_in_a_delegate_of_an_agent_tool(world: World) -> None:
+    """The result reaches the agent that has called, and no other."""
+
+    def root() -> BaseAgent:
+        clerk = orders(world, "clerk", "c", mode="single_turn")
+        desk = by_turn("desk", call("clerk", request="x"), "Desk.", sub_agents=[clerk])
+        return by_turn("root", call("desk", request="x"), "Root.", tools=[AgentTool(desk)])
+
+    clerks: list[BaseAgent] = []
+
+    def kept() -> BaseAgent:
+        built = root()
+        tool: Any = built.tools[0]  # type: ignore[attr-defined]
+        clerks.append(tool.agent.sub_agents[0])
+        return built
+
+    it = Desk(kept)
+    await it.say("Go.")
+    await it.restart()
+    assert last_text(await it.answer((await it.only()).reply("here"))) == "Root."
+    assert seen_results(model_of(clerks[-1]).requests[-1]) == [{"result": "here"}]
+
+
+async def test_in_a_single_turn_delegate(world: World) -> None:
+    def root() -> BaseAgent:
+        clerk = orders(world, "clerk", "c", mode="single_turn")
+        return by_turn("root", call("clerk", request="x"), "Root.", sub_agents=[clerk])
+
+    it = Desk(root)
+    await it.say("Go.")
+    await it.restart()
+    assert last_text(await it.answer((await it.only()).reply("here"))) == "Root."
+    assert seen_results(model_of(it.runner.agent, "clerk").requests[-1]) == [{"result": "here"}]
