@@ -352,7 +352,10 @@ async def result_of(invocation: Invocation) -> RunResult:
 
 def _answers(message: types.Content | None) -> bool:
     """Whether a message answers calls: a tool may run because of it, so it has to be kept before that."""
-    return any(part.function_response is not None for part in (message and message.parts) or ())
+    for part in (message and message.parts) or ():  # noqa: SIM110 - a generator costs more than the look
+        if part.function_response is not None:
+            return True
+    return False
 
 
 def _cancelled(ctx: InvocationContext) -> Event:

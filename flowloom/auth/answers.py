@@ -29,7 +29,10 @@ def redact_message(content: types.Content) -> tuple[types.Content, list[AuthAnsw
 
     Nothing of an answer is left but that there was one. A message without such answers is returned as it is.
     """
-    if not any(_is_answer(part) for part in content.parts or ()):
+    for part in content.parts or ():
+        if part.function_response is not None and part.function_response.name == CREDENTIAL_CALL:
+            break
+    else:
         return content, []
     answers: list[AuthAnswer] = []
     parts: list[types.Part] = []
@@ -42,7 +45,3 @@ def redact_message(content: types.Content) -> tuple[types.Content, list[AuthAnsw
             answers.append(AuthAnswer(response.id, response.response or {}))
         parts.append(response_part(response.id, CREDENTIAL_CALL, dict(RECEIVED)))
     return content_of(content.role, parts), answers
-
-
-def _is_answer(part: types.Part) -> bool:
-    return part.function_response is not None and part.function_response.name == CREDENTIAL_CALL

@@ -89,8 +89,10 @@ class Progress:
         return call_id in self._answered
 
     def may_go_on(self, call_id: str) -> bool:
-        """Whether the agent behind a call, or one behind its calls, stopped before calls that can be run now, or was cut
-        off before it waited for anything."""
+        """Whether the agent behind a call, or one behind its calls, stopped before calls that can be run now.
+
+        That is also so if it was cut off before it waited for anything.
+        """
         scopes, left, waiting = {call_id}, set[str](), set[str]()
         for event in self.events:
             answered = {response.id or "": response.response or {} for response in event.get_function_responses()}

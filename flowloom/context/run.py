@@ -105,6 +105,8 @@ class Run:
     """Whether an event was handed to the store that is perhaps not durable yet."""
     stopped: bool = False
     """Whether an agent did not take a step for that."""
+    message_seen: tuple[int, int | None] = (0, None)
+    """How much of the log was looked through for the user's latest message, and where it is if it answers calls."""
     unsettled: Event | None = None
     """The event whose storing was cut off: nobody knows whether it was stored."""
     failed_context: InvocationContext | None = None
@@ -116,6 +118,30 @@ class Run:
         if self.own_keyring is None:
             self.own_keyring = Keyring()
         return self.own_keyring
+
+    def answering_message(self) -> int | None:
+        """Where in the session's log the user's latest message is, if it answers calls; what was seen is not read again.
+
+        Of a run that is gone on with without a new message, only those of its own invocation count.
+        """
+        events = self.session.events
+        count, (seen, at) = len(events), self.message_seen
+        if count == seen:
+            return at
+        for index in range(count - 1, seen - 1, -1):
+            event = events[index]
+            if event.author != "user":
+                continue
+            progress = self.progress
+            if progress is not None and (
+                (progress.interrupted and event.invocation_id != self.invocation_id)
+                or AGENT_TOOL_CALL in (event.custom_metadata or ())
+            ):
+                continue
+            at = index if event.get_function_responses() else None
+            break
+        self.message_seen = count, at
+        return at
 
     def __post_init__(self) -> None:
         self.totals = self.totals or Totals(self.config)  # pyright: ignore[reportUnnecessaryComparison]

@@ -95,7 +95,7 @@ async def drive(ctx: InvocationContext, flow: Flow | None = None, *, single_step
     """
     run = ctx.run
     spans = None if run.rehearsal else recorder()
-    stack = frames_of(ctx, flow)
+    stack = frames_of(ctx, flow) if ctx.taken_up else [Frame(ctx, flow=flow)]
     bottom = stack[0]
     try:
         while stack:

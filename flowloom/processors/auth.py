@@ -43,23 +43,15 @@ def auth(ctx: InvocationContext, request: LlmRequest) -> AsyncGenerator[Event, N
     agent = ctx.llm_agent
     if agent is None:
         return None
+    at = ctx.run.answering_message()
+    if at is None:
+        return None
     events = ctx.session.events
-    at = _latest_message(events, ctx)
-    answers = {} if at is None else _answers(events[at])
-    if at is None or not answers or not ctx.once(f"credentials of {events[at].id}"):
+    answers = _answers(events[at])
+    if not answers or not ctx.once(f"credentials of {events[at].id}"):
         return None
     requests = _requests(events, at, agent.name, answers)
     return _resume(ctx, requests, answers, at) if requests else None
-
-
-def _latest_message(events: Sequence[Event], ctx: InvocationContext) -> int | None:
-    """The user's latest message; of the invocation, if that is gone on with without a new one."""
-    progress = ctx.run.progress
-    own_only = progress is not None and progress.interrupted
-    for index in range(len(events) - 1, -1, -1):
-        if events[index].author == "user" and not (own_only and events[index].invocation_id != ctx.invocation_id):
-            return index
-    return None
 
 
 def _answers(event: Event) -> dict[str, types.FunctionResponse]:

@@ -9,7 +9,7 @@ from collections.abc import AsyncGenerator, Mapping, Sequence
 from google.genai import types
 
 from flowloom.context import InvocationContext
-from flowloom.context.progress import at_place, is_from_agent_tool
+from flowloom.context.progress import at_place
 from flowloom.context.run import OpenCall
 from flowloom.events.actions import ToolConfirmation
 from flowloom.events.event import Event
@@ -38,7 +38,7 @@ def confirmation(ctx: InvocationContext, request: LlmRequest) -> AsyncGenerator[
         return None
     events = ctx.session.events
     decided: list[Decided] = []
-    at = _latest_message(events, ctx)
+    at = ctx.run.answering_message()
     if at is not None and any(is_answer(part) for part in _parts(events[at])) and ctx.once(events[at].id):
         decisions = decisions_of(events, at, agent.name, lambda event: at_place(event, ctx))
         decided = decisions.calls
@@ -54,21 +54,6 @@ def confirmation(ctx: InvocationContext, request: LlmRequest) -> AsyncGenerator[
 
 def _parts(event: Event) -> Sequence[types.Part]:
     return (event.content.parts if event.content is not None else None) or ()
-
-
-def _latest_message(events: Sequence[Event], ctx: InvocationContext) -> int | None:
-    """The user's latest message; of the invocation, if that is gone on with without a new one."""
-    progress = ctx.run.progress
-    own_only = progress is not None and progress.interrupted
-    for index in range(len(events) - 1, -1, -1):
-        event = events[index]
-        if (
-            event.author == "user"
-            and not is_from_agent_tool(event)
-            and not (own_only and event.invocation_id != ctx.invocation_id)
-        ):
-            return index
-    return None
 
 
 async def _resume(

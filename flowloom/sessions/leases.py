@@ -7,6 +7,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable
+from functools import partial
 from types import TracebackType
 from typing import Self
 
@@ -86,8 +87,6 @@ class LeaseQueue:
         Raises `SessionBusyError` if it is not the first and not to wait.
         """
         place = Place(time.monotonic() + seconds)
-        if self._is_first(key, place):
-            return place
         with self._lock:
             line = self._lines.get(key)
             if line is None:
@@ -126,18 +125,13 @@ class LeaseQueue:
 
     async def acquire(self, key: Key, *, wait: bool, seconds: float) -> SessionLease:
         """A lease that holds within this process."""
-        place = Place(time.monotonic() + seconds)
-        if not self._is_first(key, place):
-            place = await self.enter(key, wait=wait, seconds=seconds)
-        return SessionLease(key[2], lambda: self.leave(key, place))
-
-    def _is_first(self, key: Key, place: Place) -> bool:
-        """Take a place if there is no line; whether there was none."""
         with self._lock:
-            if key in self._lines:
-                return False
-            self._lines[key] = deque((place,))
-            return True
+            place = None if key in self._lines else Place(time.monotonic() + seconds)
+            if place is not None:
+                self._lines[key] = deque((place,))
+        if place is None:
+            place = await self.enter(key, wait=wait, seconds=seconds)
+        return SessionLease(key[2], partial(self.leave, key, place))
 
 
 def busy(session_id: str, seconds: float) -> SessionBusyError:

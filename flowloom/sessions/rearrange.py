@@ -27,7 +27,7 @@ class HistoryItem:
     """Ids of the calls that must have a response to be shown: all but long-running ones."""
     foreign: bool = False
     beside_answer: bool = False
-    """Whether it is what a person said in the message that decided about a call: it stays, whatever that call comes to."""
+    """Whether a person said it in the message that decided about a call: it stays, whatever that call comes to."""
     transcription: str | None = None
     """The speaker's role, for the transcription of speech."""
 

@@ -211,7 +211,7 @@ def _answers_for(message: Event, places: Mapping[str, Event]) -> list[Event]:
     for part in (message.content.parts if message.content is not None else None) or ():
         answer = part.function_response
         if answer is not None and answer.id in places:
-            call = places[answer.id]
+            call = places[answer.id or ""]
             found.setdefault((call.branch, call.isolation_scope), []).append(part)
     answers: list[Event] = []
     for number, ((branch, scope), parts) in enumerate(found.items()):

@@ -1,4 +1,4 @@
-"""A desk where calls wait: a conversation that survives restarts, tools that leave traces, models that check history."""
+"""A desk where calls wait: a conversation that survives restarts, tools that leave traces, strict models."""
 
 from __future__ import annotations
 
@@ -63,8 +63,8 @@ class ByTurn(BaseLlm):
 
     keeps_call_ids: ClassVar[bool] = True
 
-    answers: list[Any] = []
-    requests: list[LlmRequest] = []
+    answers: list[Any] = []  # noqa: RUF012 - pydantic copies it
+    requests: list[LlmRequest] = []  # noqa: RUF012
 
     def __init__(self, *given: Any) -> None:
         super().__init__(model="by-turn")

@@ -13,11 +13,6 @@ from flowloom.testing import call
 from waiting.desk import WHERE, Desk, World, by_turn, last_text, model_of, seen_results
 
 
-@pytest.fixture
-def world() -> World:
-    return World()
-
-
 def yes(_: PendingCall) -> bool:
     return True
 

@@ -12,11 +12,6 @@ from flowloom.testing import call
 from waiting.desk import Desk, World, by_turn, last_text, model_of, seen_results, seen_text
 
 
-@pytest.fixture
-def world() -> World:
-    return World()
-
-
 def desk(world: World, *answers: Any, tools: list[Any] | None = None) -> Desk:
     return Desk(lambda: by_turn("root", *answers, tools=tools or [world.paying, world.look]))
 

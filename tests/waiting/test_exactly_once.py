@@ -15,11 +15,6 @@ from waiting.desk import WHERE, Desk, World, by_turn, last_text, model_of, resul
 CONFIRMATION = "adk_request_confirmation"
 
 
-@pytest.fixture
-def world() -> World:
-    return World()
-
-
 def payer(world: World, *after: Any, name: str = "root", amount: int = 5) -> LlmAgent:
     return by_turn(name, call("pay", amount=amount), *(after or ("Paid.",)), tools=[world.paying])
 

@@ -12,11 +12,6 @@ from flowloom.tools.input_request import request_input
 from waiting.desk import Desk, World, by_turn, last_text, model_of, results_of, seen_results, seen_text
 
 
-@pytest.fixture
-def world() -> World:
-    return World()
-
-
 def booker(world: World, name: str, what: str, **fields: Any) -> BaseAgent:
     return by_turn(name, call("book", what=what), f"{name} booked.", tools=[world.book], **fields)
 
@@ -182,7 +177,7 @@ async def test_in_branches_and_rounds(world: World) -> None:
     assert world.ran == ["book bike May", "book car June"]
 
 
-# -- the model's own question -------------------------------------------------------------------------------------------
+# -- the model's own question ------------------------------------------------------------------------------------------
 
 
 def asker(name: str = "root", *after: Any, **fields: Any) -> BaseAgent:

@@ -12,11 +12,6 @@ from flowloom.testing import call
 from waiting.desk import Desk, World, by_turn, last_text, model_of, seen_results
 
 
-@pytest.fixture
-def world() -> World:
-    return World()
-
-
 def orders(world: World, name: str, what: str, *after: Any, **fields: Any) -> BaseAgent:
     answers = after or (f"{what} is there.",)
     return by_turn(name, call("order", what=what), *answers, tools=[world.ordering], **fields)

@@ -27,7 +27,7 @@ MOST_ROUNDS = 60
 class People(RuleBasedStateMachine):
     """A session, its processes, and the people who answer."""
 
-    depth = 5
+    depth = 3
 
     def __init__(self) -> None:
         super().__init__()
@@ -312,4 +312,4 @@ def is_final(event: Event, answer: types.FunctionResponse) -> bool:
 
 
 TestPeople = People.TestCase
-TestPeople.settings = settings(max_examples=40, stateful_step_count=10, deadline=None)
+TestPeople.settings = settings(max_examples=40, stateful_step_count=6, deadline=None)
