@@ -8,6 +8,7 @@ from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager, closing
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from flowloom.artifacts import BaseArtifactService, InMemoryArtifactService
 from flowloom.artifacts.files import FileArtifactService
@@ -106,14 +107,13 @@ def _open(dsn: str, name: str, make: bool) -> Store:
         from flowloom.memory.postgres import PostgresMemoryService
         from flowloom.sessions.postgres import PostgresSessionService
 
-        files = FileArtifactService(_folder(make) / "artifacts")
-        return Store(name, PostgresSessionService(dsn), files, PostgresMemoryService(dsn))
+        return Store(name, PostgresSessionService(dsn), _ProjectFiles(), PostgresMemoryService(dsn))
     from flowloom.memory.sqlite import SqliteMemoryService
     from flowloom.sessions.sqlite import SqliteSessionService
 
     path = _file_of(dsn)
-    if path.parent == FOLDER:
-        _folder(make)
+    if make and path.parent == FOLDER:
+        _make_folder()
     _check(path)
     files = FileArtifactService(path.with_name(f"{path.name}-artifacts"))
     return Store(name, SqliteSessionService(path), files, SqliteMemoryService(path))
@@ -161,14 +161,23 @@ def _tables(path: Path) -> set[str]:
         return set()
 
 
-def _folder(make: bool) -> Path:
-    """The project's folder for what is kept; version control leaves it out."""
-    if make:
-        FOLDER.mkdir(exist_ok=True)
-        ignore = FOLDER / ".gitignore"
-        if not ignore.exists():
-            ignore.write_text("*\n", encoding="utf-8")
-    return FOLDER
+def _make_folder() -> None:
+    """Make the project's folder for what is kept; version control leaves it out."""
+    FOLDER.mkdir(exist_ok=True)
+    ignore = FOLDER / ".gitignore"
+    if not ignore.exists():
+        ignore.write_text("*\n", encoding="utf-8")
+
+
+class _ProjectFiles(FileArtifactService):
+    """Artifacts in the project's folder, which the first one makes."""
+
+    def __init__(self) -> None:
+        super().__init__(FOLDER / "artifacts")
+
+    async def save_artifact(self, **arguments: Any) -> int:
+        _make_folder()
+        return await super().save_artifact(**arguments)
 
 
 def session_name(text: str) -> str:

@@ -120,7 +120,7 @@ class Run:
         return self.own_keyring
 
     def answering_message(self) -> int | None:
-        """Where in the session's log the user's latest message is, if it answers calls; what was seen is not read again.
+        """Where in the session's log the user's latest message is, if it answers calls; nothing is read twice.
 
         Of a run that is gone on with without a new message, only those of its own invocation count.
         """

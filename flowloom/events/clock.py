@@ -23,8 +23,8 @@ _clock: Clock | None = None
 
 
 def now() -> float:
-    """The time, in epoch seconds."""
-    return time.time() if _clock is None else _clock.now()
+    """The time, in epoch seconds, to the microsecond: that is what is stored."""
+    return round(time.time(), 6) if _clock is None else _clock.now()
 
 
 def monotonic() -> float:

@@ -91,7 +91,9 @@ def made_again(ctx: InvocationContext, calls: Sequence[types.FunctionCall], own:
     """
     tools = {tool.name: tool for tool in ctx.tools or ()}
     repeated = marked_calls(own)
-    once_only = [c for c in calls if (tool := tools.get(c.name or "")) is not None and not tool.idempotent]
+    waiting = ctx.run.waiting_calls  # an agent that waited goes on where it was, and is not made again
+    again = [call for call in calls if (found := waiting.get(call.id or "")) is None or not found.suspended]
+    once_only = [c for c in again if (tool := tools.get(c.name or "")) is not None and not tool.idempotent]
     given_up = [call for call in once_only if call.id in repeated]
     result = Unfinished(calls=[call for call in calls if call not in given_up])
     marked = [call.id for call in once_only if call not in given_up]

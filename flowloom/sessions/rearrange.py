@@ -154,9 +154,10 @@ def _merge(items: list[HistoryItem], asked: HistoryItem, found: list[_Answer], *
                 latest[key] = answer.item
         wanted = set(latest.values())
         found = [answer for answer in found if answer.item in wanted]
-    if len(found) == 1 and found[0].keys == _in_call_order(found[0].keys, asked):
-        if len(found[0].keys) == len(items[found[0].item].responses):
-            return items[found[0].item].content
+    first = found[0]
+    in_order = len(found) == 1 and first.keys == _in_call_order(first.keys, asked)
+    if in_order and len(first.keys) == len(items[first.item].responses):
+        return items[first.item].content
     parts: list[types.Part] = []
     place: dict[str, int] = {}
     for number, answer in enumerate(found):

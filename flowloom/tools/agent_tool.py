@@ -50,7 +50,13 @@ class AgentTool(BaseTool):
         timeout: float | None = None,
         retries: int = 0,
     ) -> None:
-        super().__init__(name=agent.name, description=agent.description.strip(), timeout=timeout, retries=retries)
+        super().__init__(
+            name=agent.name,
+            description=agent.description.strip(),
+            timeout=timeout,
+            retries=retries,
+            idempotent=_is_idempotent(agent),
+        )
         self.agent = agent
         self.skip_summarization = skip_summarization
         self.include_plugins = include_plugins
@@ -176,8 +182,15 @@ class AgentTool(BaseTool):
         return llm_agent.derive("output_schema", lambda: OutputSchema(llm_agent.output_schema)).parse(text)
 
 
+def _is_idempotent(agent: AnyAgent) -> bool:
+    """Whether the agent may be run again from its beginning: none of the tools below it says otherwise."""
+    llm_agent = as_llm_agent(agent)
+    tools = () if llm_agent is None else llm_agent.tools
+    return all(getattr(tool, "idempotent", True) for tool in tools) and all(map(_is_idempotent, agent.sub_agents))
+
+
 def event_to_keep(event: Event, call_id: str) -> Event:
-    """An event of an agent that waits, as the caller's log keeps it: in the scope of the call, where no model sees it."""
+    """An event of an agent that waits, as the caller's log keeps it: in the call's scope, where no model sees it."""
     kept = shallow_copy(event)
     vars(kept)["isolation_scope"] = event.isolation_scope or call_id
     vars(kept)["custom_metadata"] = {AGENT_TOOL_CALL: call_id, **(event.custom_metadata or {})}

@@ -82,7 +82,7 @@ def decisions_of(
     """The calls that the message `events[at]` decides about and that have not run since, in the order asked for.
 
     Only the requests that `agent` made count, `here` (its place in the run). An id that stands for two different calls,
-    or a request whose call was changed, is never carried out; neither is a second answer to a request that was consumed.
+    or a request whose call was changed, is never carried out; neither is a second answer to one that was consumed.
     What earlier messages of the same invocation have decided about, and nobody has carried out, is decided with it.
     Raises `HistoryError` for an answer that cannot be read.
     """

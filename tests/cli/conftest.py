@@ -69,8 +69,8 @@ def terminal() -> Iterator[Callable[..., Terminal]]:
     """Starts the command on a terminal."""
     opened: list[Terminal] = []
 
-    def start(*args: str | Path, **env: str) -> Terminal:
-        opened.append(Terminal(*args, **env))
+    def start(*args: str | Path, cwd: Path | None = None, **env: str) -> Terminal:
+        opened.append(Terminal(*args, cwd=cwd, **env))
         return opened[-1]
 
     yield start

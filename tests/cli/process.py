@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import atexit
 import fcntl
 import itertools
@@ -20,6 +21,9 @@ import termios
 import time
 from pathlib import Path
 from typing import Any
+
+from flowloom import PostgresSessionService, Session, SqliteSessionService
+from flowloom.cli.session_file import session_text
 
 COMMAND = [sys.executable, "-m", "flowloom.cli"]
 ROOT = Path(__file__).resolve().parents[2]
@@ -65,10 +69,21 @@ def flowloom(
 
 
 def exported(name: str, store: str | Path) -> dict[str, Any]:
-    """A session of a store, as `flowloom sessions export` prints it."""
-    done = flowloom("sessions", "export", name, "--store", store)
-    assert done.returncode == 0, done.stderr
-    return json.loads(done.stdout)
+    """A session of a store, as `flowloom sessions export` writes it, whatever app and user it belongs to."""
+
+    async def work() -> Session | None:
+        service = PostgresSessionService(str(store)) if "://" in str(store) else SqliteSessionService(store)
+        for app in await service.app_names():
+            for listed in (await service.list_sessions(app_name=app)).sessions:
+                if listed.id == name:
+                    found = await service.get_session(app_name=app, user_id=listed.user_id, session_id=name)
+                    await service.close()
+                    return found
+        return None
+
+    session = asyncio.run(work())
+    assert session is not None, f"There is no session {name!r}."
+    return json.loads(session_text(session))
 
 
 def told(done: subprocess.CompletedProcess[str]) -> str:
@@ -81,7 +96,7 @@ def told(done: subprocess.CompletedProcess[str]) -> str:
 class Terminal:
     """The command on a pseudo-terminal."""
 
-    def __init__(self, *args: str | Path, **env: str) -> None:
+    def __init__(self, *args: str | Path, cwd: Path | None = None, **env: str) -> None:
         self._screen, other = pty.openpty()
         fcntl.ioctl(other, termios.TIOCSWINSZ, struct.pack("HHHH", 40, 120, 0, 0))
         self._seen = 0
@@ -90,6 +105,7 @@ class Terminal:
             stdin=other,
             stdout=other,
             stderr=other,
+            cwd=cwd,
             env=environment(**env),
             start_new_session=True,
             preexec_fn=lambda: _control(other),
