@@ -102,9 +102,9 @@ class BaseSessionService(ABC):
     ) -> Session:
         """The session of that id, created with `state` if there is none. Who else does the same gets the same one."""
         names: dict[str, Any] = {"app_name": app_name, "user_id": user_id}
-        if not (session_id or "").strip():
+        session_id = (session_id or "").strip()  # as `create_session` takes it
+        if not session_id:
             return await self.create_session(**names, state=state)
-        assert session_id is not None
         while True:
             found = await self.get_session(**names, session_id=session_id)
             if found is not None:

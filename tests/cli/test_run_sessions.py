@@ -182,7 +182,7 @@ def test_a_postgresql_store(shepherd: Path, postgres_dsn: str) -> None:
 @pytest.mark.parametrize(
     ("name", "words"),
     [
-        ("redis://here", "names no store"),
+        ("redis://ann:secret@here", "names no store"),
         ("sqlite+aiosqlite:///chats.db", "names no store"),
         ("here", "is a folder"),
         ("text.db", "something else"),
