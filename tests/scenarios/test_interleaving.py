@@ -24,7 +24,7 @@ def chat_of(run: int, steps: int, service: InMemorySessionService) -> Chat:
     """A run of so many steps of two calls each; all runs are of one and the same agent."""
     calls = [[call("note", run=run, step=step), call("note", run=run, step=step)] for step in range(steps)]
     model = ScriptedModel([*calls, f"run {run} done", "next turn"], stream_chunks=True)
-    chat = Chat(LlmAgent(name="root", model=model, tools=[note]))
+    chat = Chat(LlmAgent(name="root", model=model, tools=[note]), concurrency="allow")
     chat.runner.session_service = service
     return chat
 
