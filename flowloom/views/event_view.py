@@ -13,6 +13,8 @@ from flowloom.views.text import write_sections
 from flowloom.views.tree import Fields, fields_of
 
 _VOLATILE = ("id", "timestamp", "error")
+_BOOKKEEPING = "pending_calls"
+"""What the engine keeps in `agent_state` about calls that the event shows: ids and hashes, which differ in each run."""
 
 
 class EventsView:
@@ -63,6 +65,9 @@ def _tree_of(event: Event) -> Fields:
     tree = fields_of(event)
     for name in _VOLATILE:
         tree.pop(name, None)
+    actions, state = tree.get("actions"), event.actions.agent_state
+    if isinstance(actions, Fields) and state is not None:
+        actions["agent_state"] = {name: value for name, value in state.items() if name != _BOOKKEEPING}
     return Fields(tree.cls, _compact(tree))
 
 

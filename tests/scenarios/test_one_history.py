@@ -112,7 +112,8 @@ def _told(event: Event) -> Any:
         for name in ("function_call", "function_response"):
             if str(part.get(name, {}).get("id", "")).startswith("adk-"):
                 part[name]["id"] = "adk-"
-    data["actions"].pop("requested_tool_confirmations", None)  # by ids that were made here
+    for name in ("requested_tool_confirmations", "agent_state"):  # by ids that were made here
+        data["actions"].pop(name, None)
     if data.get("long_running_tool_ids"):
         data["long_running_tool_ids"] = len(data["long_running_tool_ids"])
     return data
