@@ -9,13 +9,11 @@ from google.genai import types
 
 from flowloom.auth.answers import CREDENTIAL_CALL, RECEIVED, AuthAnswer
 from flowloom.context import Context, InvocationContext
-from flowloom.context.run import OpenCall
 from flowloom.events.event import Event
 from flowloom.models.request import LlmRequest
 from flowloom.processors.agent_transfer import transfer_problem
-from flowloom.processors.unfinished import Unfinished, made_again
+from flowloom.processors.unfinished import Unfinished, after_results, made_again, reopen
 from flowloom.tools.calls import run_calls
-from flowloom.tools.confirmation import follow_ups
 from flowloom.tools.pending import Decided, decided_calls
 
 
@@ -176,9 +174,7 @@ async def _run(
     ctx: InvocationContext, calls: Sequence[types.FunctionCall], said: Mapping[str, Decided]
 ) -> AsyncGenerator[Event, None]:
     run = ctx.run
-    for call in calls:  # until their results are recorded, so that an interrupted one is not run a second time
-        call_id = call.id or ""
-        run.open_calls[call_id] = OpenCall(call_id, call.name or "", ctx.agent.name, ctx.branch, ctx.isolation_scope)
+    reopen(ctx, calls)
     tools = {tool.name: tool for tool in ctx.tools or ()}
     decisions = {call_id: item.confirmation for call_id, item in said.items() if item.confirmation is not None}
     try:
@@ -187,9 +183,5 @@ async def _run(
         await run.keyring.save_new(Context(ctx), run.credential_service)
     if results.event is not None:
         yield results.event
-        for event in follow_ups(ctx, [types.Part(function_call=call) for call in calls], results.event):
-            yield event
-    for event in results.waiting:
+    for event in after_results(ctx, calls, results):
         yield event
-    if results.error is not None:
-        raise results.error

@@ -17,9 +17,8 @@ from flowloom.events.parts import content_of, response_part, text_part
 from flowloom.models.request import LlmRequest
 from flowloom.processors.agent_transfer import agent_transfer, transfer_problem
 from flowloom.processors.output_schema import output_schema
-from flowloom.processors.unfinished import Unfinished, made_again, unfinished_calls
+from flowloom.processors.unfinished import Unfinished, after_results, made_again, reopen, unfinished_calls
 from flowloom.tools.calls import CallResults, run_calls
-from flowloom.tools.confirmation import follow_ups
 from flowloom.tools.input_request import request_of
 from flowloom.tools.pending import Decided, decisions_of, is_answer
 
@@ -92,11 +91,7 @@ async def _run(
     *,
     decided: bool = False,
 ) -> AsyncGenerator[Event, None]:
-    for call in calls:  # until their results are recorded, so that an interrupted one is not run a second time
-        call_id = call.id or ""
-        ctx.run.open_calls[call_id] = OpenCall(
-            call_id, call.name or "", ctx.agent.name, ctx.branch, ctx.isolation_scope
-        )
+    reopen(ctx, calls)
     tools = {tool.name: tool for tool in ctx.tools or ()}
     if any(call.name not in tools for call in calls):  # the tools of the flow itself are declared further down only
         request = LlmRequest.empty(None)
@@ -109,12 +104,8 @@ async def _run(
         yield started
     if results.event is not None:
         yield _with_changes(results.event, calls, decisions)
-        for event in follow_ups(ctx, [types.Part(function_call=call) for call in calls], results.event):
-            yield event
-    for event in results.waiting:
+    for event in after_results(ctx, calls, results):
         yield event
-    if results.error is not None:
-        raise results.error
 
 
 def _started(ctx: InvocationContext, calls: Sequence[types.FunctionCall], results: CallResults) -> Event | None:

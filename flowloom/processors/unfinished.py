@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from google.genai import types
@@ -10,11 +10,12 @@ from google.genai import types
 from flowloom.context import InvocationContext
 from flowloom.context.progress import at_place, tells_of_end
 from flowloom.context.protocols import RunnableTool
-from flowloom.context.run import HOST_CALLS
+from flowloom.context.run import HOST_CALLS, OpenCall
 from flowloom.events.actions import EventActions
 from flowloom.events.event import Event
 from flowloom.events.parts import content_of, response_part
 from flowloom.sessions.history import is_hidden
+from flowloom.tools.calls import CallResults
 from flowloom.tools.confirmation import follow_ups
 from flowloom.tools.delegation import DelegateTool
 from flowloom.tools.pending import read_call
@@ -103,6 +104,24 @@ def made_again(ctx: InvocationContext, calls: Sequence[types.FunctionCall], own:
         parts = [response_part(call.id, call.name, {"error": _TWICE}) for call in given_up]
         result.events.append(ctx.new_event({"content": content_of("user", parts)}))
     return result
+
+
+def reopen(ctx: InvocationContext, calls: Sequence[types.FunctionCall]) -> None:
+    """Count calls as open until their results are recorded, so that an interrupted one is not run a second time."""
+    for call in calls:
+        call_id = call.id or ""
+        ctx.run.open_calls[call_id] = OpenCall(
+            call_id, call.name or "", ctx.agent.name, ctx.branch, ctx.isolation_scope
+        )
+
+
+def after_results(ctx: InvocationContext, calls: Sequence[types.FunctionCall], results: CallResults) -> Iterator[Event]:
+    """What comes behind the results of calls that ran again: what is asked, what waits; raises what ends the run."""
+    if results.event is not None:
+        yield from follow_ups(ctx, [types.Part(function_call=call) for call in calls], results.event)
+    yield from results.waiting
+    if results.error is not None:
+        raise results.error
 
 
 def _parts(event: Event) -> Sequence[types.Part]:
