@@ -93,9 +93,10 @@ class Invocation:
         self._user_id = user_id
         self._session_id = session_id
         self._invocation_id = invocation_id
-        self._message, self._answers = None, list[AuthAnswer]()
-        if new_message is not None:
-            self._message, self._answers = redact_message(content_of_message(new_message))
+        self._message = None if new_message is None else content_of_message(new_message)
+        self._answers: Sequence[AuthAnswer] = ()
+        if self._message is not None and _answers(self._message):
+            self._message, self._answers = redact_message(self._message)
         self._state_delta = state_delta
         self._run_config = run_config
         self._yield_user_message = yield_user_message
@@ -145,10 +146,11 @@ class Invocation:
             message, state_delta, invocation_id = self._message, self._state_delta, self._invocation_id
             later: deque[types.Content] = deque()
             while True:
-                if message is not None and _answers(message):  # each agent goes on with those that are its own
+                answers = message is not None and _answers(message)
+                if message is not None and answers:  # each agent goes on with those that are its own
                     message, *others = messages_of(host.agent, session.events, message)
                     later.extendleft(reversed(others))
-                ctx, branch, scope = self._begin(session, message, invocation_id)
+                ctx, branch, scope = self._begin(session, message, invocation_id, answers)
                 run, hooks = ctx.run, ctx.run.hooks
                 if later:
                     run.answered_later = frozenset(
@@ -219,10 +221,10 @@ class Invocation:
         host.after_run(ctx)
 
     def _begin(
-        self, session: Session, message: types.Content | None, invocation_id: str | None
+        self, session: Session, message: types.Content | None, invocation_id: str | None, answers: bool
     ) -> tuple[InvocationContext, str | None, str | None]:
-        """Where to begin: the context, and the branch and scope that the message belongs to."""
-        answered = answered_calls(session.events, message)
+        """Where to begin: the context, and the branch and scope that the message belongs to, if it `answers` calls."""
+        answered = answered_calls(session.events, message) if answers else []
         progress: Progress | None = None
         if answered:
             own = answered[0].invocation_id
@@ -287,8 +289,12 @@ class Invocation:
         values: dict[str, Any] = {"author": "user", "branch": branch, "content": message, "isolation_scope": scope}
         if state_delta:
             values["actions"] = EventActions.unvalidated({"state_delta": dict(state_delta)})
-        soon = not self._yield_user_message and not _answers(message)
-        return await run.record(ctx, ctx.new_event(values), hooks=(), soon=soon)
+        if _answers(message):
+            return await run.record(ctx, ctx.new_event(values), hooks=())
+        event = await run.record(ctx, ctx.new_event(values), hooks=(), soon=not self._yield_user_message)
+        if run.progress is None:
+            run.message_seen = len(run.session.events), None
+        return event
 
     def result(self, events: Sequence[Event]) -> RunResult:
         """What came of the run, now that it is over; `events` are those that it gave."""

@@ -57,7 +57,7 @@ def find_agent_to_run(root: BaseAgent, events: Sequence[Event], answered: Sequen
     anywhere; else the root.
     """
     top: Place = (root, ())
-    if not isinstance(root, LlmAgent):
+    if not isinstance(root, LlmAgent) or not root.sub_agents:
         return top
     if any(isinstance(c, LlmAgent) and c.mode == "task" for c in delegates_of(root).values()):
         return top

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import AsyncGenerator, Callable, Mapping
-from typing import Any, ClassVar, Self, TypeVar, cast
+from typing import Any, ClassVar, Self, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
@@ -143,7 +143,7 @@ class BaseAgent(BaseModel):
         found = self._derived.get(name)
         if found is None or found[0] != marks:
             found = self._derived[name] = (marks, make())
-        return cast(_T, found[1])
+        return found[1]
 
     @property
     def before_agent_callbacks(self) -> Callbacks:

@@ -57,7 +57,12 @@ class OpenCall:
     """The id of the call that a request to a person is about: with a result of that, the request is over."""
 
 
-@dataclass(slots=True)
+def _own(value: Any) -> Any:
+    """A field that every run begins with as it is: kept by the class until it is set, which costs a run nothing."""
+    return field(default=value, init=False)
+
+
+@dataclass
 class Run:
     """What all agents of one invocation share."""
 
@@ -72,45 +77,52 @@ class Run:
     hooks: Hooks = NO_HOOKS
     effects: Effects = DIRECT_EFFECTS
     totals: Totals = None  # type: ignore[assignment] - set below when not shared
-    threads: Threads = None  # type: ignore[assignment]
+    own_threads: Threads | None = None
     streaming: bool = None  # type: ignore[assignment] - as the config says, if not given
     observers: tuple[Observer, ...] = field(default_factory=observers)
     rehearsal: bool = False
     """Whether this only finds out what a run would do: no telemetry, and no model is asked."""
-    steps: dict[str, int] = field(default_factory=_dict)
+    steps: dict[str, int] = field(default_factory=_dict, init=False)
     """Model steps taken so far, by agent path."""
-    effect_counts: dict[tuple[str, int, str], int] = field(default_factory=_dict)
-    open_calls: dict[str, OpenCall] = field(default_factory=_dict)
-    inner_calls: dict[str, OpenCall] = field(default_factory=_dict)
+    effect_counts: dict[tuple[str, int, str], int] = field(default_factory=_dict, init=False)
+    open_calls: dict[str, OpenCall] = field(default_factory=_dict, init=False)
+    inner_calls: dict[str, OpenCall] = field(default_factory=_dict, init=False)
     """Calls of agents that run as tools, as the log keeps them: those agents answer them, in runs of their own."""
-    waiting_calls: dict[str, OpenCall] = field(default_factory=_dict)
+    waiting_calls: dict[str, OpenCall] = field(default_factory=_dict, init=False)
     """Calls of long-running tools, and requests to a person, that the user has not answered yet."""
     progress: Progress | None = None
     """How far the invocation got before this run, if it goes on with one (decision 28)."""
     extra_steps: tuple[Any, ...] = ()
     """Request processors of the app, which every flow of the run has before `contents`."""
-    entries: dict[str, int] = field(default_factory=_dict)
+    entries: dict[str, int] = field(default_factory=_dict, init=False)
     """How often each workflow was entered, by node path."""
-    settled: set[tuple[str, str]] = field(default_factory=_set)
+    settled: set[tuple[str, str]] = field(default_factory=_set, init=False)
     """What was done once at a place in the run (see `InvocationContext.once`)."""
-    answered_later: frozenset[str] = frozenset()
+    answered_later: frozenset[str] = _own(frozenset())
     """Calls whose results are there already, and stored when the run goes on with the agents that made them."""
-    inputs: dict[str, list[Any]] = field(default_factory=_dict)
+    inputs: dict[str, list[Any]] = field(default_factory=_dict, init=False)
     """What people have answered to the tools that asked for input, by call id."""
     own_keyring: Keyring | None = field(default=None, repr=False)
     """What the run knows of credentials, in memory only."""
-    stop: Literal["paused", "cancelled", "limit"] | None = None
+    stop: Literal["paused", "cancelled", "limit"] | None = _own(None)
     """Why no agent of the run is to take another step."""
-    unflushed: bool = False
+    unflushed: bool = _own(False)
     """Whether an event was handed to the store that is perhaps not durable yet."""
-    stopped: bool = False
+    stopped: bool = _own(False)
     """Whether an agent did not take a step for that."""
-    message_seen: tuple[int, int | None] = (0, None)
+    message_seen: tuple[int, int | None] = _own((0, None))
     """How much of the log was looked through for the user's latest message, and where it is if it answers calls."""
-    unsettled: Event | None = None
+    unsettled: Event | None = _own(None)
     """The event whose storing was cut off: nobody knows whether it was stored."""
-    failed_context: InvocationContext | None = None
+    failed_context: InvocationContext | None = _own(None)
     """Where the first error of the run came from."""
+
+    @property
+    def threads(self) -> Threads:
+        """The threads of blocking tools; made when somebody asks for them."""
+        if self.own_threads is None:
+            self.own_threads = Threads(self.config.tool_thread_pool_config.max_workers)
+        return self.own_threads
 
     @property
     def keyring(self) -> Keyring:
@@ -144,8 +156,8 @@ class Run:
         return at
 
     def __post_init__(self) -> None:
-        self.totals = self.totals or Totals(self.config)  # pyright: ignore[reportUnnecessaryComparison]
-        self.threads = self.threads or Threads(self.config.tool_thread_pool_config.max_workers)
+        if self.totals is None:  # pyright: ignore[reportUnnecessaryComparison]
+            self.totals = Totals(self.config)
         if self.streaming is None:  # pyright: ignore[reportUnnecessaryComparison]
             self.streaming = self.config.streaming_mode is StreamingMode.SSE
 
@@ -159,9 +171,10 @@ class Run:
         """
         if not event.author:
             event.author = ctx.agent.name
-        if self.config.custom_metadata:
+        given = self.config.custom_metadata
+        if given:
             event = shallow_copy(event)
-            event.custom_metadata = self.config.custom_metadata | (event.custom_metadata or {})
+            event.custom_metadata = given | (event.custom_metadata or {})
         if (
             event.output is not None
             and event.content is not None
@@ -180,8 +193,13 @@ class Run:
             return event
         try:
             service = self.session_service
-            stored = await (service.append_soon if soon else service.append_event)(self.session, event)
-            self.unflushed = soon
+            if soon:
+                stored = await service.append_soon(self.session, event)
+                self.unflushed = True
+            else:
+                stored = await service.append_event(self.session, event)
+                if self.unflushed:
+                    self.unflushed = False
         except asyncio.CancelledError:
             self.unsettled = event
             raise
@@ -195,6 +213,12 @@ class Run:
         content = event.content
         if content is None or not content.parts:
             return
+        for part in content.parts:
+            if part.function_call is not None or part.function_response is not None:
+                break
+        else:
+            if event.isolation_scope is None:
+                return
         scope = event.isolation_scope
         from_tool = AGENT_TOOL_CALL in (event.custom_metadata or ())
         if scope is not None and from_tool and (scope in self.open_calls or scope in self.inner_calls):

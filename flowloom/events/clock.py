@@ -24,7 +24,7 @@ _clock: Clock | None = None
 
 def now() -> float:
     """The time, in epoch seconds, to the microsecond: that is what is stored."""
-    return round(time.time(), 6) if _clock is None else _clock.now()
+    return time.time_ns() // 1000 / 1e6 if _clock is None else _clock.now()
 
 
 def monotonic() -> float:

@@ -13,6 +13,8 @@ CLIENT_CALL_PREFIX = "adk-"
 
 _BATCH = 128
 _pool: list[str] = []
+_VERSION = bytes(0x40 | byte & 0x0F for byte in range(256))
+_VARIANT = bytes(0x80 | byte & 0x3F for byte in range(256))
 _source: Callable[[], str] | None = None
 
 
@@ -21,13 +23,21 @@ def new_id() -> str:
     if _source is not None:
         return _source()
     try:
-        digits = _pool.pop()
+        return _pool.pop()
     except IndexError:
-        random = os.urandom(16 * _BATCH).hex()
-        _pool.extend(random[i : i + 32] for i in range(32, len(random), 32))
-        digits = random[:32]
-    variant = "89ab"[int(digits[16], 16) & 3]
-    return f"{digits[:8]}-{digits[8:12]}-4{digits[13:16]}-{variant}{digits[17:20]}-{digits[20:]}"
+        made = _more()
+        mine = made.pop()  # another thread may take all that the pool gets
+        _pool.extend(made)
+        return mine
+
+
+def _more() -> list[str]:
+    random = bytearray(os.urandom(16 * _BATCH))
+    random[6::16] = random[6::16].translate(_VERSION)
+    random[8::16] = random[8::16].translate(_VARIANT)
+    digits = random.hex()
+    each = [digits[i : i + 32] for i in range(0, len(digits), 32)]
+    return [f"{d[:8]}-{d[8:12]}-{d[12:16]}-{d[16:20]}-{d[20:]}" for d in each]
 
 
 def set_source(source: Callable[[], str] | None) -> Callable[[], str] | None:

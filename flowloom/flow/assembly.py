@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import aclosing
+from copy import copy
 from dataclasses import dataclass, field, replace
 from time import perf_counter
 from typing import Any
@@ -253,12 +254,10 @@ def rehearsal_of(run: Run, recording: Recording) -> Run:
     totals = Totals(run.config)
     totals.usage = replace(run.totals.usage)
     totals.model_calls, totals.tool_calls = run.totals.model_calls, run.totals.tool_calls
-    return replace(
-        run,
-        observers=(recording, *run.observers),  # first: it ends the run, and nobody else hears of a model
-        totals=totals,
-        rehearsal=True,
-    )
+    rehearsal = copy(run)
+    rehearsal.observers = (recording, *run.observers)  # first: it ends the run, and nobody else hears of a model
+    rehearsal.totals, rehearsal.rehearsal = totals, True
+    return rehearsal
 
 
 async def rehearse(events: AsyncGenerator[Event, None], ctx: InvocationContext | None = None) -> None:

@@ -79,13 +79,16 @@ async def settle_end(ctx: InvocationContext, events: Events | None) -> list[Even
             await events.aclose()
         if run.stop == "paused" and run.stopped:
             run.open_calls.clear()  # who goes on with the run answers them
-        settled = await run.answer_open_calls(ctx, INTERRUPTED)
+        settled: list[Event] = []
+        if run.open_calls or run.unsettled is not None:
+            settled = await run.answer_open_calls(ctx, INTERRUPTED)
         if run.unflushed:
             run.unflushed = False
             await run.session_service.flush()
         return settled
     finally:
-        await run.threads.close()
+        if run.own_threads is not None:
+            await run.own_threads.close()
 
 
 async def drive(ctx: InvocationContext, flow: Flow | None = None, *, single_step: bool = False) -> Events:

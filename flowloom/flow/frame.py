@@ -210,8 +210,9 @@ class Frame:
         """Get ready for the first step of this run."""
         if self.llm is not None:
             self.ctx.callbacks = self.flow.callbacks
-            self.delegated.extend(unresolved_tasks(self.ctx))
-            self.resuming = bool(self.delegated) and self.ctx.taken_up
+            if self.agent.sub_agents:
+                self.delegated.extend(unresolved_tasks(self.ctx))
+                self.resuming = bool(self.delegated) and self.ctx.taken_up
 
     def take_up(self, progress: Progress, start: int) -> None:
         """Stand where the log of the invocation leaves this turn, which begins at `start` (decision 28).

@@ -122,7 +122,8 @@ class EffectiveLog:
             return
         if self._plain:
             for index in range(done, count):
-                if _reorders(events[index]):
+                actions = events[index].actions
+                if actions.rewind_before_invocation_id is not None or actions.compaction is not None:
                     self._plain = False
                     done = 0
                     break
@@ -359,11 +360,6 @@ class EffectiveLog:
                     self._entries[index:index] = restored
                     index += len(restored)
             index += 1
-
-
-def _reorders(event: Event) -> bool:
-    actions = event.actions
-    return actions.rewind_before_invocation_id is not None or actions.compaction is not None
 
 
 def _time_of(entry: Entry) -> float:

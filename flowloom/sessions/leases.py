@@ -51,11 +51,13 @@ class SessionLease:
 class Place:
     """A place in the line of a session; the first has the session."""
 
-    __slots__ = ("expires", "future", "loop")
+    __slots__ = ("behind", "expires", "future", "loop")
 
     def __init__(self, expires: float) -> None:
         self.loop: asyncio.AbstractEventLoop | None = None
         self.future: asyncio.Future[None] | None = None
+        self.behind: deque[Place] | None = None
+        """Those that wait, if this is the first."""
         self.expires = expires
         """On the monotonic clock: when others may take over, if they do not hear of this process any more."""
 
@@ -77,9 +79,11 @@ class Place:
 class LeaseQueue:
     """Who has which session in this process, and who waits for it. Serves several loops and threads."""
 
+    __slots__ = ("_first", "_lock")
+
     def __init__(self) -> None:
         self._lock = threading.RLock()  # a lease may be given back by garbage collection
-        self._lines: dict[Key, deque[Place]] = {}
+        self._first: dict[Key, Place] = {}
 
     async def enter(self, key: Key, *, wait: bool, seconds: float) -> Place:
         """Take a place in the line of a session, and return when it is the first.
@@ -87,16 +91,19 @@ class LeaseQueue:
         Raises `SessionBusyError` if it is not the first and not to wait.
         """
         place = Place(time.monotonic() + seconds)
+        if self._first.setdefault(key, place) is place:  # one step, so that it needs no lock
+            return place
         with self._lock:
-            line = self._lines.get(key)
-            if line is None:
-                self._lines[key] = deque((place,))
+            first = self._first.setdefault(key, place)
+            if first is place:
                 return place
             if not wait:
-                raise busy(key[2], line[0].expires - time.monotonic())
+                raise busy(key[2], first.expires - time.monotonic())
             place.loop = asyncio.get_running_loop()
             place.future = place.loop.create_future()
-            line.append(place)
+            if first.behind is None:
+                first.behind = deque()
+            first.behind.append(place)
         try:
             await place.future
         except BaseException:
@@ -108,29 +115,25 @@ class LeaseQueue:
     def leave(self, key: Key, place: Place) -> None:
         """Give up a place. Who has left already may leave again."""
         with self._lock:
-            line = self._lines.get(key)
-            if line is None:
+            first = self._first.get(key)
+            if first is None:
                 return
-            if len(line) == 1 and line[0] is place:
-                del self._lines[key]
+            behind = first.behind
+            if first is not place:
+                if behind is not None and place in behind:
+                    behind.remove(place)
                 return
-            if place not in line:
-                return
-            first = line[0] is place
-            line.remove(place)
-            while first and line and not line[0].wake():
-                line.popleft()
-            if not line:
-                del self._lines[key]
+            while behind:
+                heir = behind.popleft()
+                if heir.wake():
+                    heir.behind = behind
+                    self._first[key] = heir
+                    return
+            del self._first[key]
 
     async def acquire(self, key: Key, *, wait: bool, seconds: float) -> SessionLease:
         """A lease that holds within this process."""
-        with self._lock:
-            place = None if key in self._lines else Place(time.monotonic() + seconds)
-            if place is not None:
-                self._lines[key] = deque((place,))
-        if place is None:
-            place = await self.enter(key, wait=wait, seconds=seconds)
+        place = await self.enter(key, wait=wait, seconds=seconds)
         return SessionLease(key[2], partial(self.leave, key, place))
 
 

@@ -136,7 +136,7 @@ class AgentTool(BaseTool):
             hooks=outer.hooks if self.include_plugins else NO_HOOKS,
             effects=outer.effects,
             totals=outer.totals,
-            threads=outer.threads,
+            own_threads=outer.threads,
             streaming=outer.streaming and outer.config.forward_agent_tool_events,
             observers=outer.observers,
             rehearsal=outer.rehearsal,
