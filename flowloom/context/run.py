@@ -57,14 +57,12 @@ class OpenCall:
     """The id of the call that a request to a person is about: with a result of that, the request is over."""
 
 
-def _own(value: Any) -> Any:
-    """A field that every run begins with as it is: kept by the class until it is set, which costs a run nothing."""
-    return field(default=value, init=False)
-
-
 @dataclass
 class Run:
-    """What all agents of one invocation share."""
+    """What all agents of one invocation share.
+
+    Fields that every run begins with as they are (`init=False`) are the class's until they are set: they cost nothing.
+    """
 
     invocation_id: str
     session: Session
@@ -98,23 +96,23 @@ class Run:
     """How often each workflow was entered, by node path."""
     settled: set[tuple[str, str]] = field(default_factory=_set, init=False)
     """What was done once at a place in the run (see `InvocationContext.once`)."""
-    answered_later: frozenset[str] = _own(frozenset())
+    answered_later: frozenset[str] = field(default=frozenset(), init=False)
     """Calls whose results are there already, and stored when the run goes on with the agents that made them."""
     inputs: dict[str, list[Any]] = field(default_factory=_dict, init=False)
     """What people have answered to the tools that asked for input, by call id."""
     own_keyring: Keyring | None = field(default=None, repr=False)
     """What the run knows of credentials, in memory only."""
-    stop: Literal["paused", "cancelled", "limit"] | None = _own(None)
+    stop: Literal["paused", "cancelled", "limit"] | None = field(default=None, init=False)
     """Why no agent of the run is to take another step."""
-    unflushed: bool = _own(False)
+    unflushed: bool = field(default=False, init=False)
     """Whether an event was handed to the store that is perhaps not durable yet."""
-    stopped: bool = _own(False)
+    stopped: bool = field(default=False, init=False)
     """Whether an agent did not take a step for that."""
-    message_seen: tuple[int, int | None] = _own((0, None))
+    message_seen: tuple[int, int | None] = field(default=(0, None), init=False)
     """How much of the log was looked through for the user's latest message, and where it is if it answers calls."""
-    unsettled: Event | None = _own(None)
+    unsettled: Event | None = field(default=None, init=False)
     """The event whose storing was cut off: nobody knows whether it was stored."""
-    failed_context: InvocationContext | None = _own(None)
+    failed_context: InvocationContext | None = field(default=None, init=False)
     """Where the first error of the run came from."""
 
     @property
@@ -219,23 +217,32 @@ class Run:
         else:
             if event.isolation_scope is None:
                 return
-        scope = event.isolation_scope
-        from_tool = AGENT_TOOL_CALL in (event.custom_metadata or ())
+        scope, marks = event.isolation_scope, event.custom_metadata or {}
+        from_tool = AGENT_TOOL_CALL in marks
         if scope is not None and from_tool and (scope in self.open_calls or scope in self.inner_calls):
             self.suspend(scope)
-        of_host = (event.custom_metadata or {}).get(HOST_CALLS, ())
+        of_host, waits = marks.get(HOST_CALLS, ()), event.long_running_tool_ids or ()
         for part in content.parts:
             call, response = part.function_call, part.function_response
             if call is not None:
                 if call.id:
-                    waits = event.long_running_tool_ids is not None and call.id in event.long_running_tool_ids
-                    calls = self.waiting_calls if waits else self.inner_calls if from_tool else self.open_calls
-                    calls[call.id] = OpenCall(
-                        call.id, call.name or "", event.author, event.branch, event.isolation_scope, about=about(call)
+                    known = (
+                        self.waiting_calls if call.id in waits else self.inner_calls if from_tool else self.open_calls
                     )
-                    calls[call.id].of_host = call.id in of_host
+                    known[call.id] = OpenCall(
+                        call.id,
+                        call.name or "",
+                        event.author,
+                        event.branch,
+                        scope,
+                        call.id in of_host,
+                        False,
+                        about(call),
+                    )
             elif response is not None and response.id:
                 self.open_calls.pop(response.id, None)
+                if not waits and not self.waiting_calls:
+                    continue
                 if event.author != "user":
                     for each in [each for each in self.waiting_calls.values() if self._is_over(each, response.id)]:
                         del self.waiting_calls[each.id]
@@ -243,7 +250,7 @@ class Run:
                 ends = event.author == "user" or "error" in (response.response or ())
                 if waiting is not None and (waiting.suspended or waiting.of_host or ends):
                     del self.waiting_calls[response.id]
-                elif event.long_running_tool_ids and response.id in event.long_running_tool_ids:
+                elif response.id in waits:
                     self.waiting_calls[response.id] = OpenCall(  # it has begun, now that a person has decided
                         response.id, response.name or "", event.author, event.branch, event.isolation_scope
                     )

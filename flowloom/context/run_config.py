@@ -49,6 +49,9 @@ class Limits(BaseModel):
             raise bad_fields("Limits", type(self).model_fields, error) from error
 
 
+NO_LIMITS = Limits.model_construct()
+
+
 class ToolThreadPoolConfig(BaseModel):
     """How many blocking tools of one run may work at once."""
 
@@ -65,7 +68,7 @@ class RunConfig(BaseModel):
     streaming_mode: StreamingMode = StreamingMode.NONE
     max_llm_calls: int = 500
     """Model calls in one run; zero or less means without limit."""
-    limits: Limits = Limits.model_construct()
+    limits: Limits = NO_LIMITS
     tool_errors: Literal["return", "raise"] = "return"
     """Whether a tool that raises gives the model an error result (decision 8) or ends the run."""
     tool_thread_pool_config: ToolThreadPoolConfig = ToolThreadPoolConfig.model_construct()

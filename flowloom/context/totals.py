@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from google.genai import types
 
-from flowloom.context.run_config import Limits, RunConfig
+from flowloom.context.run_config import NO_LIMITS, Limits, RunConfig
 from flowloom.errors import LimitExceededError, LlmCallsLimitExceededError
 from flowloom.events.clock import monotonic
 
@@ -74,6 +74,9 @@ class Totals:
         config, limits = self.config, self.config.limits
         if 0 < config.max_llm_calls <= self.model_calls:
             raise self._reached(limits, "max_llm_calls", config.max_llm_calls, self.model_calls)
+        if limits is NO_LIMITS and (agent is None or agent.limits is None):
+            self.model_calls += 1
+            return
         if limits.model_calls is not None:
             self._check(limits, "model_calls", limits.model_calls, self.model_calls)
         if limits.total_tokens is not None:
@@ -103,6 +106,9 @@ class Totals:
         For each call: None, or why it must not be made because its tool was called as often as it may be.
         """
         limits = self.config.limits
+        if limits is NO_LIMITS and (agent is None or agent.limits is None):
+            self.tool_calls += len(names)
+            return [None] * len(names)
         own = limits_of(agent, limits)
         used = self._of(agent.name) if own is not None and agent is not None else None
         budgets: list[tuple[dict[str, int], dict[str, int], str]] = []

@@ -21,9 +21,11 @@ from flowloom.flow.limits import land
 from flowloom.flow.model_call import ModelCall
 from flowloom.flow.pipeline import events_of
 from flowloom.flow.resuming import frames_of
-from flowloom.flow.step import answer_calls, build_request, build_request_plainly
+from flowloom.flow.step import answer_aloud, build_request, build_request_plainly, take_results
 from flowloom.models.request import LlmRequest
+from flowloom.processors.agent_transfer import transfer_problem
 from flowloom.telemetry import recorder
+from flowloom.tools.calls import run_calls
 
 if TYPE_CHECKING:
     from flowloom.flow.flow import Flow
@@ -166,9 +168,19 @@ async def drive(ctx: InvocationContext, flow: Flow | None = None, *, single_step
                                         for refusal in run.refusals_of(frame.ctx, str(landing)):
                                             yield refusal
                                         break
-                                    async with aclosing(answer_calls(frame, event, request)) as results:
-                                        async for result in results:
-                                            yield result
+                                    calls, tools = event.get_function_calls(), request.tools_dict
+                                    if run.config.forward_agent_tool_events:
+                                        running, said = answer_aloud(frame.ctx, calls, tools)
+                                        async with aclosing(said):
+                                            async for inner in said:
+                                                yield inner
+                                        results = await running
+                                    else:
+                                        results = await run_calls(
+                                            frame.ctx, calls, tools, transfer_problem=transfer_problem
+                                        )
+                                    for result in take_results(frame, event, calls, tools, results):
+                                        yield result
                                 if frame.answered:
                                     break
                         finally:

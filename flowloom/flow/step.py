@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
 from contextlib import aclosing
 
+from google.genai import types
+
+from flowloom.context import InvocationContext
 from flowloom.context.progress import is_from_agent_tool
+from flowloom.context.protocols import RunnableTool
 from flowloom.errors import Halt
 from flowloom.events.event import Event
 from flowloom.flow.delegation import delegated_calls
@@ -69,25 +73,49 @@ def build_request_plainly(frame: Frame, steps: tuple[Step, ...], request: LlmReq
     return len(steps), None
 
 
-async def answer_calls(frame: Frame, event: Event, request: LlmRequest) -> AsyncGenerator[Event, None]:
-    """Run the function calls of a complete model event; yield the results and what follows from them (spec §2.6)."""
-    ctx, tools = frame.ctx, request.tools_dict
-    calls = event.get_function_calls()
-    if ctx.run_config.forward_agent_tool_events:
-        ctx = ctx.model_copy(update={"outbox": asyncio.Queue[Event | None]()})
-        running = asyncio.ensure_future(
-            _run_and_close(ctx, run_calls(ctx, calls, tools, transfer_problem=transfer_problem))
-        )
-        try:
-            while (inner := await ctx.outbox.get()) is not None:  # type: ignore[union-attr]
-                yield inner
-            results = await running
-        finally:
-            if not running.done():
-                running.cancel()
-                await asyncio.gather(running, return_exceptions=True)
-    else:
-        results = await run_calls(ctx, calls, tools, transfer_problem=transfer_problem)
+def answer_aloud(
+    ctx: InvocationContext, calls: Sequence[types.FunctionCall], tools: Mapping[str, RunnableTool]
+) -> tuple[asyncio.Task[CallResults], AsyncGenerator[Event, None]]:
+    """Run function calls so that agents that run as tools are heard: the work, and what they say meanwhile."""
+    outbox = asyncio.Queue[Event | None]()
+    running = asyncio.ensure_future(_run_and_close(ctx.model_copy(update={"outbox": outbox}), outbox, calls, tools))
+    return running, _said(outbox, running)
+
+
+async def _said(outbox: asyncio.Queue[Event | None], running: asyncio.Task[CallResults]) -> AsyncGenerator[Event, None]:
+    try:
+        while (inner := await outbox.get()) is not None:
+            yield inner
+        await asyncio.wait([running])
+    finally:
+        if not running.done():
+            running.cancel()
+            await asyncio.gather(running, return_exceptions=True)
+
+
+async def _run_and_close(
+    ctx: InvocationContext,
+    outbox: asyncio.Queue[Event | None],
+    calls: Sequence[types.FunctionCall],
+    tools: Mapping[str, RunnableTool],
+) -> CallResults:
+    try:
+        return await run_calls(ctx, calls, tools, transfer_problem=transfer_problem)
+    finally:
+        outbox.put_nowait(None)
+
+
+def take_results(
+    frame: Frame,
+    event: Event,
+    calls: Sequence[types.FunctionCall],
+    tools: Mapping[str, RunnableTool],
+    results: CallResults,
+) -> Iterator[Event]:
+    """The results of the function calls in a complete model event, and what follows from them (spec §2.6).
+
+    Raises the error of a call that ends the run, when its event was taken.
+    """
     if results.event is not None:
         frame.note(results.event)
         frame.transfer_to = results.event.actions.transfer_to_agent
@@ -97,17 +125,10 @@ async def answer_calls(frame: Frame, event: Event, request: LlmRequest) -> Async
             final = frame.finish_event(further)
             frame.note(final)
             yield final
-    for waiting in results.waiting:
-        yield waiting
-    frame.delegated.extend(delegated_calls(calls, tools, results.event))
+    yield from results.waiting
+    if frame.agent.sub_agents:
+        frame.delegated.extend(delegated_calls(calls, tools, results.event))
     if results.error is not None:
         raise results.error
     frame.suspended = bool(results.waiting)
     frame.answered = results.event is not None or bool(frame.delegated) or frame.suspended
-
-
-async def _run_and_close(ctx: object, running: object) -> CallResults:
-    try:
-        return await running  # type: ignore[misc]
-    finally:
-        ctx.outbox.put_nowait(None)  # type: ignore[attr-defined]

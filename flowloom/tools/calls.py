@@ -54,6 +54,10 @@ _NOT_RETRIED = (
 )
 
 
+_PLAIN = frozenset((str, int, float, bool, type(None)))
+"""Types whose values nobody can change."""
+
+
 @dataclass(slots=True)
 class CallResults:
     """What came of the calls of one answer: the event that answers them, and the error that ends the run, if any."""
@@ -120,8 +124,9 @@ async def run_calls(
                     for index, call in enumerate(calls)
                 ]
             answers = [task.result() for task in tasks]
-        if transfer_problem is not None:
-            answers = [_reachable(ctx, answer, transfer_problem) for answer in answers]
+        for index, answer in enumerate(answers):
+            if transfer_problem is not None and answer.actions.transfer_to_agent is not None:
+                answers[index] = _reachable(ctx, answer, transfer_problem)
         results = _merged(ctx, answers)
         if spans is not None:
             spans.answered([(answer.part, answer.failure) for answer in answers], results.event)
@@ -134,8 +139,7 @@ async def run_calls(
 def _reachable(
     ctx: InvocationContext, answer: _Answer, transfer_problem: Callable[[InvocationContext, str], str | None]
 ) -> _Answer:
-    target = answer.actions.transfer_to_agent
-    problem = None if target is None else transfer_problem(ctx, target)
+    problem = transfer_problem(ctx, answer.actions.transfer_to_agent or "")
     if problem is None:
         return answer
     answer.actions.transfer_to_agent = None
@@ -145,19 +149,19 @@ def _reachable(
 
 def _merged(ctx: InvocationContext, answers: list[_Answer]) -> CallResults:
     parts: list[types.Part] = []
-    for answer in answers:
-        if answer.part is not None:
-            parts.append(answer.part)
-        if answer.display is not None:
-            parts.append(text_part(answer.display))
-    error = next((answer.error for answer in answers if answer.error is not None), None)
-    waiting = [event for answer in answers for event in answer.waiting]
-    if not parts:
-        return CallResults(None, error, waiting)
+    error: Exception | None = None
+    waiting: list[Event] = []
     actions: EventActions | None = None
     for answer in answers:
         if answer.part is not None:
+            parts.append(answer.part)
             actions = merge_actions(actions, answer.actions)
+        if answer.display is not None:
+            parts.append(text_part(answer.display))
+        waiting.extend(answer.waiting)
+        error = error or answer.error
+    if not parts:
+        return CallResults(None, error, waiting)
     if actions is not None and 0 < len(actions.requested_tool_confirmations) < len(answers):
         # only the calls that wait have nothing to sum up
         actions.skip_summarization = (
@@ -230,9 +234,10 @@ def _own_args(args: dict[str, Any] | None) -> dict[str, Any]:
     """The arguments as callbacks and the tool may change them; the history keeps what the model said."""
     if not args:
         return {}
-    if all(value is None or isinstance(value, str | int | float | bool) for value in args.values()):
-        return args.copy()
-    return copy.deepcopy(args)
+    for value in args.values():
+        if type(value) not in _PLAIN:
+            return copy.deepcopy(args)
+    return args.copy()
 
 
 def _raises(ctx: InvocationContext, error: Exception) -> bool:

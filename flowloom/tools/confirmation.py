@@ -22,6 +22,14 @@ CONFIRMATION_CALL = "adk_request_confirmation"
 def follow_ups(ctx: InvocationContext, call_parts: Sequence[types.Part], results: Event) -> list[Event]:
     """The events that come after the results of some calls: what a person is asked, and the final answer, if given."""
     events: list[Event] = []
+    actions = results.actions
+    if not (
+        actions.requested_auth_configs
+        or actions.requested_tool_confirmations
+        or actions.requested_inputs
+        or actions.set_model_response is not None
+    ):
+        return events
     access = credential_event(ctx, call_parts, results)
     if access is not None:
         events.append(access)
