@@ -63,7 +63,7 @@ class Totals:
         self.model_calls = 0
         self.tool_calls = 0
         self.usage = Usage()
-        self.started = monotonic()
+        self.started = 0.0 if config.limits is NO_LIMITS else monotonic()
         self._agents: dict[str, AgentTotals] = {}
         self._tools: dict[str, int] = {}
         self.reached: LimitExceededError | None = None

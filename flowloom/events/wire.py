@@ -25,7 +25,12 @@ from pydantic.alias_generators import to_camel
 
 ModelT = TypeVar("ModelT", bound=BaseModel)
 _STASH = "__unknown_below__"
-_object_setattr = object.__setattr__
+# The slots of every pydantic model, written directly: `object.__setattr__` looks each of them up again.
+_new: Any = object.__new__
+_set_values: Any = vars(BaseModel)["__dict__"].__set__
+_set_given: Any = vars(BaseModel)["__pydantic_fields_set__"].__set__
+_set_extra: Any = vars(BaseModel)["__pydantic_extra__"].__set__
+_set_private: Any = vars(BaseModel)["__pydantic_private__"].__set__
 
 
 def shallow_copy(model: ModelT) -> ModelT:
@@ -33,12 +38,12 @@ def shallow_copy(model: ModelT) -> ModelT:
 
     The set of given fields is shared too: it only grows, and only dumps without unset fields look at it.
     """
-    new = object.__new__(type(model))
-    _object_setattr(new, "__dict__", model.__dict__.copy())
-    _object_setattr(new, "__pydantic_fields_set__", model.__pydantic_fields_set__)
+    new: ModelT = _new(type(model))
+    _set_values(new, model.__dict__.copy())
+    _set_given(new, model.__pydantic_fields_set__)
     extra = model.__pydantic_extra__
-    _object_setattr(new, "__pydantic_extra__", extra.copy() if extra else extra)
-    _object_setattr(new, "__pydantic_private__", model.__pydantic_private__)
+    _set_extra(new, extra.copy() if extra else extra)
+    _set_private(new, model.__pydantic_private__)
     return new
 
 
@@ -49,6 +54,9 @@ class _Defaults(NamedTuple):
     factories: list[tuple[str, Callable[[], Any]]]
     names: set[str]
     """All field names: such an instance counts as given in full."""
+
+
+_defaults_by_class: dict[type[BaseModel], _Defaults] = {}
 
 
 class WireModel(BaseModel):
@@ -65,25 +73,22 @@ class WireModel(BaseModel):
         protected_namespaces=(),
         defer_build=True,
     )
-    _defaults_by_class: ClassVar[dict[type[BaseModel], _Defaults]] = {}
 
     @classmethod
     def unvalidated(cls, values: dict[str, Any], *more: dict[str, Any]) -> Self:
         """An instance from field values that are known to be of the right types, in about 1 µs; `more` go before."""
-        defaults = WireModel._defaults_by_class.get(cls)
-        if defaults is None:
-            defaults = WireModel._defaults_by_class[cls] = _defaults_of(cls)
+        defaults = _defaults_by_class.get(cls) or _defaults_of(cls)
         fields = defaults.plain | values
         for each in more:
             fields.update(each)
         for name, factory in defaults.factories:
             if name not in fields:
                 fields[name] = factory()
-        new = object.__new__(cls)
-        _object_setattr(new, "__dict__", fields)
-        _object_setattr(new, "__pydantic_fields_set__", defaults.names)
-        _object_setattr(new, "__pydantic_extra__", {})
-        _object_setattr(new, "__pydantic_private__", None)
+        new: Self = _new(cls)
+        _set_values(new, fields)
+        _set_given(new, defaults.names)
+        _set_extra(new, {})
+        _set_private(new, None)
         return new
 
     def to_wire(self) -> dict[str, Any]:
@@ -134,7 +139,8 @@ def _defaults_of(cls: type[BaseModel]) -> _Defaults:
             factories.append((name, factory))
         elif not field.is_required():
             plain[name] = field.default
-    return _Defaults(plain, factories, set(cls.model_fields))
+    made = _defaults_by_class[cls] = _Defaults(plain, factories, set(cls.model_fields))
+    return made
 
 
 def _descend(data: dict[str, Any], location: Sequence[str | int]) -> tuple[dict[str, Any] | None, list[Any]]:
