@@ -62,8 +62,13 @@ class SqlLeases:
         if not left.may_be_kept(seconds) or not database.withdraw(left.giving_back):
             return None
         kept = False
+
+        def look(connection: Connection) -> tuple[list[tuple[int, str, float]], T]:
+            return _line(connection, key), also(connection)
+
         try:
-            line, given = await database.read(lambda connection: (_line(connection, key), also(connection)))
+            seen = database.glance(look) or (await database.read(look),)
+            line, given = seen[0]
             kept = len(line) == 1 and line[0][1] == left.owner
         finally:
             if not kept:
@@ -166,6 +171,9 @@ class _Hold:
 
     def end(self) -> None:
         """Renew no more."""
+        if asyncio._get_running_loop() is self._loop:
+            self._timer.cancel()
+            return
         with contextlib.suppress(RuntimeError):
             self._loop.call_soon_threadsafe(self._timer.cancel)
 

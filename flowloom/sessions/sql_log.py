@@ -252,9 +252,20 @@ def create(
     return head, state_of(connection, key, head.log)
 
 
-def append(connection: Connection, key: Key, dialect: Dialect, row: EventRow) -> Appended:
-    """Append an event, unless one of its id is in the log. Raises `SessionNotFoundError`."""
+def append(connection: Connection, key: Key, dialect: Dialect, rows: Sequence[EventRow]) -> list[Appended]:
+    """Append events, each unless one of its id is in the log. Raises `SessionNotFoundError`."""
     head = found(connection, key, dialect)
+    done: list[Appended] = []
+    for row in rows:
+        done.append(_append(connection, key, head, row))
+        if done[-1].stored is None:
+            head = head._replace(last_seq=done[-1].seq, updated=row.timestamp)
+    if any(each.stored is None for each in done):
+        _set_end(connection, key, head.last_seq, head.updated)
+    return done
+
+
+def _append(connection: Connection, key: Key, head: Head, row: EventRow) -> Appended:
     if head.parent is not None:
         stretches = segments(connection, head)
         seq = _seq_of(connection, stretches, row.id)
@@ -270,7 +281,6 @@ def append(connection: Connection, key: Key, dialect: Dialect, row: EventRow) ->
         seq = _seq_of(connection, stretches, row.id)
         assert seq is not None
         return _stored(connection, head, stretches, seq)
-    _set_end(connection, key, seq, row.timestamp)
     if row.state is not _NO_STATE:
         _write_own(connection, head.log, "state", row.state.own)
         _write_shared(connection, key, row.state)

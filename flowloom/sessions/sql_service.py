@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from flowloom.errors import InputValidationError
@@ -29,13 +29,26 @@ from flowloom.sessions.sql_leases import SqlLeases
 from flowloom.sessions.sql_log import Appended, EventRow, Head, Loaded, StateRows
 from flowloom.sessions.sql_schema import SESSIONS
 from flowloom.sql import Connection, Database
+from flowloom.sql.database import Job
 
 CACHED_EVENTS = 100_000
 _NOBODY = object()
 _NEVER: tuple[float, Loaded | None] = (0.0, None)
 _JUST_NOW = 0.05  # for how long a session that was read with its lease is as good as read now, in seconds
-_FEW = 200  # how many events are read with a lease at most: the writer has others to serve
+_FEW = 32  # how many events are read with a lease at most: the loop, or the writer, has others to serve
 _LATELY = 8  # how far back `append_soon` looks for an event that is there already
+
+
+class _Soon:
+    """An event on its way into the database, and what came of it."""
+
+    __slots__ = ("done", "event", "job", "row")
+
+    def __init__(self, event: Event, row: EventRow) -> None:
+        self.event = event
+        self.row = row
+        self.job: Job[Any] | None = None
+        self.done: Appended | None = None
 
 
 class SqlSessionService(BaseSessionService):
@@ -51,7 +64,7 @@ class SqlSessionService(BaseSessionService):
         """The database, which other stores may share."""
         self._cache = SessionCache(cached_events)
         self._lines = SqlLeases(database)
-        self._soon: dict[Key, list[tuple[Appended, Event]]] = {}
+        self._soon: dict[Key, list[_Soon]] = {}
         self._fresh: dict[Key, tuple[float, Loaded]] = {}  # read with a lease, for the run that is about to begin
         self._unsettled: dict[str, None] = {}  # ids of events of which nobody knows whether they were stored
 
@@ -138,13 +151,19 @@ class SqlSessionService(BaseSessionService):
         await SESSIONS.ensure(self.database)
         self._outdate(key, row.state)
         earlier = self._soon.pop(key, ())
+        mine = [
+            each for each in earlier if each.job is not None and self.database.withdraw(each.job)
+        ]  # they come with this one
+        rows = [*(each.row for each in mine), row]
         try:
-            done = await self.database.write(lambda connection: sql_log.append(connection, key, dialect, row), lane=key)
+            *before, done = await self.database.write(lambda c: sql_log.append(c, key, dialect, rows), lane=key)
         except BaseException:
             self._cache.forget(key)
             self._unsettled[event.id] = None
             raise
         self._outdate(key, row.state)
+        for each, found in zip(mine, before, strict=True):
+            each.done = found
         self._remember(key, earlier)
         if done.stored is not None:
             return self._already_stored(session, event, done)
@@ -156,16 +175,16 @@ class SqlSessionService(BaseSessionService):
         if event.partial or any(each.id == event.id for each in session.events[-_LATELY:]):
             return event
         key, kept = (session.app_name, session.user_id, session.id), without_temp_state(event)
-        row, dialect, done = EventRow.of(kept), self.database.dialect, Appended()
+        row, dialect = EventRow.of(kept), self.database.dialect
         await SESSIONS.ensure(self.database)
+        soon = _Soon(kept, row)
 
         def work(connection: Connection) -> None:
-            found = sql_log.append(connection, key, dialect, row)
-            done.log, done.seq, done.stored = found.log, found.seq, found.stored
+            soon.done = sql_log.append(connection, key, dialect, (row,))[0]
 
         self._outdate(key, row.state)
-        self.database.write_soon(work, lane=key)
-        self._soon.setdefault(key, []).append((done, kept))
+        soon.job = self.database.write_soon(work, lane=key)
+        self._soon.setdefault(key, []).append(soon)
         apply_event(session, event, kept)
         return kept
 
@@ -177,10 +196,10 @@ class SqlSessionService(BaseSessionService):
             apply_event(session, event, stored)
         return stored
 
-    def _remember(self, key: Key, appended: list[tuple[Appended, Event]] | tuple[()]) -> None:
-        for done, event in appended:
-            if done.stored is None:
-                self._cache.append(key, done.log, done.seq, event)
+    def _remember(self, key: Key, appended: Iterable[_Soon]) -> None:
+        for each in appended:
+            if each.done is not None and each.done.stored is None:
+                self._cache.append(key, each.done.log, each.done.seq, each.event)
 
     async def _ready(self, key: Key | None) -> None:
         """The tables are there, and what was appended soon is, to one session or to all."""

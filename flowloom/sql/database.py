@@ -74,6 +74,13 @@ class Database(ABC):
     async def read(self, work: Work[T]) -> T:
         """What `work` gives; it sees everything that is committed, as of one moment."""
 
+    def glance(self, work: Work[T]) -> tuple[T] | None:
+        """What `work` gives, read at once in the calling thread; None if that would have to wait for anything.
+
+        For a look at few rows, which costs less than it takes to wake a thread.
+        """
+        return None
+
     @abstractmethod
     async def write(self, work: Work[T], *, durable: bool = True, lane: Hashable = None) -> T:
         """Run `work` in a transaction; returns when it is committed.

@@ -55,6 +55,9 @@ class SqliteDatabase(Database):
         self._core.submit_read(job)
         return await job.wait()
 
+    def glance(self, work: Work[T]) -> tuple[T] | None:
+        return self._core.glance(work)
+
     async def write(self, work: Work[T], *, durable: bool = True, lane: Hashable = None) -> T:
         job = Job(work, durable, lane, awaited=True)
         self._core.submit_write(job)
@@ -105,6 +108,8 @@ class _Core:
         self._reading = 0
         self._failures: dict[Hashable, BaseException] = {}  # of works that nobody waited for, by lane
         self._sync = "FULL"
+        self._glancer: sqlite3.Connection | None = None  # opened by the writer, used in the threads of the callers
+        self._glancing = threading.Lock()
 
     # -- from any thread ---------------------------------------------------------------------------
 
@@ -149,6 +154,18 @@ class _Core:
             self._reads.put(job)
         return None
 
+    def glance(self, work: Work[T]) -> tuple[T] | None:
+        connection = self._glancer
+        if connection is None or not self._glancing.acquire(blocking=False):
+            return None
+        try:
+            self._check_open()
+            return (_read(connection, work),)
+        except sqlite3.Error:
+            return None
+        finally:
+            self._glancing.release()
+
     def stop(self) -> None:
         """Have the threads end when they have done what waits."""
         with self._lock:
@@ -189,6 +206,8 @@ class _Core:
                 try:
                     if connection is None and any(job.work is not None for job in jobs):
                         connection = self._open()
+                        if self.path != ":memory:":
+                            self._glancer = self._open_reader(timeout=0)
                     self._write(connection, jobs)
                 except BaseException as error:
                     self._fail(jobs, error)
@@ -196,6 +215,10 @@ class _Core:
             del jobs
         for reader in self._readers:  # the last connection to close tidies up the files
             reader.join()
+        with self._glancing:
+            if self._glancer is not None:
+                self._glancer.close()
+                self._glancer = None
         if connection is not None:
             connection.close()
 
@@ -324,8 +347,8 @@ class _Core:
             raise
         return connection
 
-    def _open_reader(self) -> sqlite3.Connection:
-        connection = sqlite3.connect(self.path, timeout=5, isolation_level=None, check_same_thread=False)
+    def _open_reader(self, timeout: float = 5) -> sqlite3.Connection:
+        connection = sqlite3.connect(self.path, timeout=timeout, isolation_level=None, check_same_thread=False)
         connection.execute("PRAGMA query_only=ON")
         return connection
 
