@@ -35,12 +35,35 @@ parts = st.one_of(
     ),
     st.builds(types.Part, inline_data=st.builds(types.Blob, data=st.binary(max_size=5), mime_type=st.just("a/b"))),
 )
-events = st.builds(
+usages = st.none() | st.builds(
+    types.GenerateContentResponseUsageMetadata,
+    prompt_token_count=counts,
+    candidates_token_count=counts,
+    thoughts_token_count=counts,
+    total_token_count=counts,
+    traffic_type=st.none() | st.sampled_from(types.TrafficType),
+)
+often: dict[str, Any] = {
+    "id": texts,
+    "invocation_id": texts,
+    "author": texts,
+    "timestamp": st.floats(0, 2e9),
+    "usage_metadata": usages,
+    "finish_reason": st.none() | st.sampled_from(types.FinishReason),
+    "model_version": st.none() | texts,
+    "branch": st.none() | texts,
+    "isolation_scope": st.none() | texts,
+    "long_running_tool_ids": st.none() | st.lists(texts, max_size=2),
+}
+common = st.builds(
     Event,
-    id=texts,
-    invocation_id=texts,
-    author=texts,
-    timestamp=st.floats(0, 2e9),
+    content=st.builds(types.Content, role=texts, parts=st.lists(parts, max_size=3)),
+    actions=st.builds(EventActions, state_delta=objects),
+    **often,
+)
+"""Of the shapes that are read fast."""
+events = common | st.builds(
+    Event,
     content=st.none() | st.builds(types.Content, role=st.none() | texts, parts=st.none() | st.lists(parts, max_size=3)),
     actions=st.builds(
         EventActions,
@@ -49,22 +72,9 @@ events = st.builds(
         escalate=st.none() | st.booleans(),
         transfer_to_agent=st.none() | texts,
     ),
-    usage_metadata=st.none()
-    | st.builds(
-        types.GenerateContentResponseUsageMetadata,
-        prompt_token_count=counts,
-        candidates_token_count=counts,
-        thoughts_token_count=counts,
-        total_token_count=counts,
-        traffic_type=st.none() | st.sampled_from(types.TrafficType),
-    ),
-    finish_reason=st.none() | st.sampled_from(types.FinishReason),
-    model_version=st.none() | texts,
-    branch=st.none() | texts,
-    isolation_scope=st.none() | texts,
     error_code=st.none() | texts,
     custom_metadata=st.none() | objects,
-    long_running_tool_ids=st.none() | st.lists(texts, max_size=2),
+    **often,
 )
 
 
@@ -91,6 +101,16 @@ def test_events_are_read_as_anywhere_else(event: Event) -> None:
     """The fast reader and the one for all events make the same of what is stored."""
     text = encode_event(event)
     assert inside(decode_event(text)) == inside(read_event(json.loads(text))[0])
+
+
+@given(st.floats(1e-9, 1e10) | st.floats(1.7e9, 1.9e9) | st.integers(0, 4 * 10**15).map(lambda number: number / 1e6))
+def test_times_are_read_as_anywhere_else(time: float) -> None:
+    """To the microsecond, whatever more the text has."""
+    stored = json.loads(
+        encode_event(Event(author="a", invocation_id="i", content=types.Content(role="user", parts=[])))
+    )
+    stored["timestamp"] = time
+    assert decode_event(json.dumps(stored)).timestamp == read_event(stored)[0].timestamp
 
 
 @given(events)
@@ -130,6 +150,23 @@ def test_what_json_cannot_hold_is_stored_by_its_repr() -> None:
 def test_a_text_that_is_no_event_is_an_error(text: str) -> None:
     with pytest.raises(StorageError, match="cannot be read"):
         decode_event(text)
+
+
+@pytest.mark.parametrize("frozen", [False, True])
+def test_what_was_read_is_not_looked_through_as_young_objects_are(frozen: bool) -> None:
+    """Unless the program keeps objects frozen, which stay so."""
+    rows = [(encode_event(Event(author="a")),)] * 600
+    gc.collect()
+    if frozen:
+        gc.freeze()
+    try:
+        before = gc.get_freeze_count()
+        events = decode_events(rows)
+        old = {id(each) for each in gc.get_objects(generation=2)}
+        assert frozen or all(id(event) in old for event in events)
+        assert gc.get_freeze_count() == before
+    finally:
+        gc.unfreeze()
 
 
 @pytest.mark.parametrize("on", [True, False])
