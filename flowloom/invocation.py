@@ -76,6 +76,13 @@ class Invocation:
     person who is asked, and the next one goes on with the decisions.
     """
 
+    _wish: Literal["paused", "cancelled"] | None = None
+    _aborted: bool = False
+    _error: BaseException | None = None
+    _last: Event | None = None
+    _told: bool = False
+    """Whether an event says that the run was cancelled."""
+
     def __init__(
         self,
         host: Host,
@@ -102,14 +109,8 @@ class Invocation:
         self._yield_user_message = yield_user_message
         self._abort_signal = abort_signal
         self._runs: list[Run] = []
-        self._wish: Literal["paused", "cancelled"] | None = None
-        self._aborted = False
-        self._error: BaseException | None = None
-        self._last: Event | None = None
         self._decided: set[str] = set()
         """The requests that `confirm` was asked about: what it has left open is a person's."""
-        self._told = False
-        """Whether an event says that the run was cancelled."""
 
     @property
     def invocation_id(self) -> str:

@@ -52,6 +52,34 @@ class InvocationContext:
     that `parent_agent` names).
     """
 
+    # what every place begins with is the class's until it is set, so that making and copying one costs little
+    end_invocation: bool = False
+    """Set it to stop this agent before its next model call."""
+    escalated: bool = False
+    """Whether an event of the agent's turn escalated, for the agents that run others."""
+    branch_ended: bool = False
+    """Whether an escalation ended the sequence that the agent is, in its parallel branch (decision 33)."""
+    recorded: bool = False
+    """Whether somebody further out takes the events into the session."""
+    agent_span: Any = None
+    """The telemetry context of the agent's span, if anybody records."""
+    model: BaseLlm | None = None
+    """The model that answers for the agent, once it was asked for (see `model_of`)."""
+    tools: Sequence[RunnableTool] | None = None
+    """The agent's tools, toolsets resolved; the `tools` processor sets it, once per agent run."""
+    outbox: asyncio.Queue[Event | None] | None = None
+    """Where agents that run as tools put their events, while somebody forwards them; None ends it."""
+    path_prefix: str = ""
+    """What comes before the path of an agent that runs as a tool: the key of its call."""
+    node_path: str = ""
+    """The turn of a workflow's member that this is, `flow@1/writer@2`; empty outside workflows."""
+    taken_up: bool = False
+    """Whether this place was reached by an earlier run of the invocation, which this one goes on with."""
+    node_info: NodeInfo | None = None
+    """`node_path` as the events carry it."""
+    _callbacks: FlowCallbacks | None = None
+    _path: str | None = None
+
     def __init__(
         self,
         *,
@@ -98,32 +126,6 @@ class InvocationContext:
         self.branch = branch
         self.isolation_scope = isolation_scope
         self.lineage: tuple[AnyAgent, ...] = _parents_of(agent) if lineage is None else lineage
-        self.end_invocation = False
-        """Set it to stop this agent before its next model call."""
-        self.escalated = False
-        """Whether an event of the agent's turn escalated, for the agents that run others."""
-        self.branch_ended = False
-        """Whether an escalation ended the sequence that the agent is, in its parallel branch (decision 33)."""
-        self.recorded = False
-        """Whether somebody further out takes the events into the session."""
-        self.agent_span: Any = None
-        """The telemetry context of the agent's span, if anybody records."""
-        self.model: BaseLlm | None = None
-        """The model that answers for the agent, once it was asked for (see `model_of`)."""
-        self.tools: Sequence[RunnableTool] | None = None
-        """The agent's tools, toolsets resolved; the `tools` processor sets it, once per agent run."""
-        self.outbox: asyncio.Queue[Event | None] | None = None
-        """Where agents that run as tools put their events, while somebody forwards them; None ends it."""
-        self.path_prefix = ""
-        """What comes before the path of an agent that runs as a tool: the key of its call."""
-        self.node_path = ""
-        """The turn of a workflow's member that this is, `flow@1/writer@2`; empty outside workflows."""
-        self.taken_up = False
-        """Whether this place was reached by an earlier run of the invocation, which this one goes on with."""
-        self.node_info: NodeInfo | None = None
-        """`node_path` as the events carry it."""
-        self._callbacks: FlowCallbacks | None = None
-        self._path: str | None = None
 
     # -- the run's ------------------------------------------------------------------------------
 

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable
 
 CLIENT_CALL_PREFIX = "adk-"
@@ -13,6 +14,7 @@ CLIENT_CALL_PREFIX = "adk-"
 
 _BATCH = 128
 _pool: list[str] = []
+_GROUPS = re.compile("(.{8})(.{4})(.{4})(.{4})(.{12})")
 _VERSION = bytes(0x40 | byte & 0x0F for byte in range(256))
 _VARIANT = bytes(0x80 | byte & 0x3F for byte in range(256))
 _source: Callable[[], str] | None = None
@@ -35,9 +37,7 @@ def _more() -> list[str]:
     random = bytearray(os.urandom(16 * _BATCH))
     random[6::16] = random[6::16].translate(_VERSION)
     random[8::16] = random[8::16].translate(_VARIANT)
-    digits = random.hex()
-    each = [digits[i : i + 32] for i in range(0, len(digits), 32)]
-    return [f"{d[:8]}-{d[8:12]}-{d[12:16]}-{d[16:20]}-{d[20:]}" for d in each]
+    return list(map("-".join, _GROUPS.findall(random.hex())))
 
 
 def set_source(source: Callable[[], str] | None) -> Callable[[], str] | None:

@@ -52,6 +52,8 @@ class _Defaults(NamedTuple):
 
     plain: dict[str, Any]
     factories: list[tuple[str, Callable[[], Any]]]
+    made: set[str]
+    """The names of those that a factory makes."""
     names: set[str]
     """All field names: such an instance counts as given in full."""
 
@@ -81,9 +83,10 @@ class WireModel(BaseModel):
         fields = defaults.plain | values
         for each in more:
             fields.update(each)
-        for name, factory in defaults.factories:
-            if name not in fields:
-                fields[name] = factory()
+        if not defaults.made <= fields.keys():
+            for name, factory in defaults.factories:
+                if name not in fields:
+                    fields[name] = factory()
         new: Self = _new(cls)
         _set_values(new, fields)
         _set_given(new, defaults.names)
@@ -139,7 +142,7 @@ def _defaults_of(cls: type[BaseModel]) -> _Defaults:
             factories.append((name, factory))
         elif not field.is_required():
             plain[name] = field.default
-    made = _defaults_by_class[cls] = _Defaults(plain, factories, set(cls.model_fields))
+    made = _defaults_by_class[cls] = _Defaults(plain, factories, {name for name, _ in factories}, set(cls.model_fields))
     return made
 
 

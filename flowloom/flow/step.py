@@ -55,21 +55,22 @@ def build_request_plainly(frame: Frame, steps: tuple[Step, ...], request: LlmReq
 
     Returns the index of the processor that produced something, and what; or the number of processors and None.
     """
-    ctx = frame.ctx
-    for index, step in enumerate(steps):
-        try:
+    ctx, step = frame.ctx, None
+    try:
+        for step in steps:
             produced = step.run(ctx, request)
-        except Halt as halt:
-            explain(halt, ctx, step)
-            frame.halted_by = halt.processor
-            break
-        except Exception as error:
-            explain(error, ctx, step)
-            raise
-        if produced is not None:
-            return index, produced
-        if ctx.end_invocation:
-            break
+            if produced is not None:
+                return steps.index(step), produced
+            if ctx.end_invocation:
+                break
+    except Halt as halt:
+        assert step is not None
+        explain(halt, ctx, step)
+        frame.halted_by = halt.processor
+    except Exception as error:
+        assert step is not None
+        explain(error, ctx, step)
+        raise
     return len(steps), None
 
 
@@ -131,4 +132,5 @@ def take_results(
     if results.error is not None:
         raise results.error
     frame.suspended = bool(results.waiting)
-    frame.answered = results.event is not None or bool(frame.delegated) or frame.suspended
+    answered = results.event is not None and results.event.content is not None
+    frame.answered = answered or bool(frame.delegated) or frame.suspended

@@ -7,7 +7,7 @@ History is shared between requests and never copied as a whole. A callback or pr
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, SupportsIndex, overload
 
 from google.genai import types
@@ -26,12 +26,13 @@ def copy_content(content: types.Content) -> types.Content:
 def is_special(content: types.Content) -> bool:
     """Whether an entry holds what processors rewrite for some models: files, thoughts, code."""
     for part in content.parts or ():
+        fields = part.__dict__  # half of what five attributes of a pydantic model cost
         if (
-            part.inline_data is not None
-            or part.file_data is not None
-            or part.thought
-            or part.executable_code is not None
-            or part.code_execution_result is not None
+            fields["inline_data"] is not None
+            or fields["file_data"] is not None
+            or fields["thought"]
+            or fields["executable_code"] is not None
+            or fields["code_execution_result"] is not None
         ):
             return True
     return False
@@ -66,7 +67,7 @@ class SharedContents(list[types.Content]):
         """The entries as an ordinary list, for code that only reads them."""
         return list[types.Content].copy(self)
 
-    def places(self) -> Iterable[int]:
+    def places(self) -> Sequence[int]:
         """Where special entries may stand: their places, or all if entries may have moved or changed."""
         return range(len(self)) if self.touched or self.special is None else self.special
 

@@ -86,10 +86,11 @@ class LlmRequest(BaseModel):
     def append_instructions(self, instructions: str | Iterable[str] | types.Content) -> None:
         """Append texts to the system instruction, a blank line between any two. Empty ones are left out."""
         if isinstance(instructions, str):
-            instructions = [instructions]
-        elif isinstance(instructions, types.Content):
-            instructions = [part.text or "" for part in instructions.parts or ()]
-        texts = [text for text in instructions if text]
+            texts = [instructions] if instructions else []
+        else:
+            if isinstance(instructions, types.Content):
+                instructions = [part.text or "" for part in instructions.parts or ()]
+            texts = [text for text in instructions if text]
         if not texts:
             return
         config = vars(self.config)  # written directly: assignment to a pydantic model costs ten times as much

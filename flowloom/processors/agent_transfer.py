@@ -20,6 +20,8 @@ def agent_transfer(ctx: InvocationContext, request: LlmRequest) -> None:
     if agent is None or agent.mode in ("task", "single_turn"):
         return
     parent = ctx.parent
+    if parent is None and not agent.sub_agents:
+        return
     peers = () if parent is None else (id(parent), *map(id, parent.sub_agents))
     offer = agent.derive("transfer", lambda: _offer(agent, parent), *map(id, agent.sub_agents), peers)
     if offer is not None:

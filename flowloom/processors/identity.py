@@ -19,7 +19,7 @@ def identity(ctx: InvocationContext, request: LlmRequest) -> None:
     agent = ctx.llm_agent
     if agent is None or agent.mode == "single_turn":
         return
-    request.append_instructions((agent.derive("identity", lambda: _sentences(agent)),))
+    request.append_instructions(agent.derive("identity", lambda: _sentences(agent)))
 
 
 def _sentences(agent: AnyLlmAgent) -> str:

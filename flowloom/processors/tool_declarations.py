@@ -20,7 +20,7 @@ def tool_declarations(ctx: InvocationContext, request: LlmRequest) -> Awaitable[
     Must come after: output_schema and agent_transfer, whose tools are declared first; contents, which hooks read.
     """
     agent = ctx.llm_agent
-    if agent is None:
+    if agent is None or not (ctx.tools or agent.tools):
         return None
     resolved = ctx.tools or ()
     own = agent.own_tools

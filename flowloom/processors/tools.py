@@ -22,7 +22,7 @@ def tools(ctx: InvocationContext, request: LlmRequest) -> Awaitable[None] | None
     if agent is None or ctx.tools is not None:
         return None
     own = agent.own_tools
-    if any(is_toolset(tool) for tool in own):
+    if own and any(is_toolset(tool) for tool in own):
         return _resolve(ctx, own)
     ctx.tools = own  # pyright: ignore[reportAttributeAccessIssue] - no toolset among them
     return None

@@ -438,6 +438,12 @@ def _is_empty(part: types.Part) -> bool:
 def _for_model(content: types.Content, keeps_call_ids: bool) -> types.Content | None:
     """The content as it is sent (spec §9.8): empty parts dropped, minted call ids taken off; shared if unchanged."""
     parts = content.parts or []
+    for part in parts:
+        fields = part.__dict__  # half of what three attributes of a pydantic model cost
+        if not fields["text"] or fields["function_call"] is not None or fields["function_response"] is not None:
+            break
+    else:
+        return content
     changed = False
     shown: list[types.Part] = []
     for part in parts:
