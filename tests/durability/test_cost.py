@@ -10,21 +10,24 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.persistence import CASES, last_beside_first, one_more_turn, per_delta, turns_beside_bare_loop
+from benchmarks.persistence import CASES, late_beside_early, one_more_turn, per_delta, sync, turns_beside_bare_loop
 
 SLACK = 1.75
+NOTICEABLE = 300
+"""From how many microseconds on a sync of the disk costs more than the engine."""
 
 
 @pytest.mark.parametrize("case", CASES)
 async def test_a_turn_on_sqlite_is_as_quick_as_a_bare_loop_that_writes_everything_down(
     case: str, tmp_path: Path
 ) -> None:
-    """On a disk that is busy; where a sync takes next to nothing, what is left is what the engine does."""
-    assert statistics.median(await turns_beside_bare_loop(case, tmp_path, rounds=9)) > 0.5 / SLACK
+    """As quick where a sync takes its time; where it takes next to nothing, what is left is what the engine does."""
+    aim = 1.0 if sync(tmp_path) > NOTICEABLE else 0.5
+    assert statistics.median(await turns_beside_bare_loop(case, tmp_path, rounds=9)) > aim / SLACK
 
 
 async def test_a_turn_costs_what_the_first_did_after_two_thousand(tmp_path: Path) -> None:
-    assert await last_beside_first(tmp_path) < 1.2 * SLACK
+    assert await late_beside_early(tmp_path) < 1.2 * SLACK
 
 
 async def test_one_more_turn_on_ten_thousand_events(tmp_path: Path) -> None:
