@@ -69,8 +69,8 @@ def terminal() -> Iterator[Callable[..., Terminal]]:
     """Starts the command on a terminal."""
     opened: list[Terminal] = []
 
-    def start(*args: str | Path, cwd: Path | None = None, **env: str) -> Terminal:
-        opened.append(Terminal(*args, cwd=cwd, **env))
+    def start(*args: str | Path, cwd: Path | None = None, fresh: bool = False, **env: str) -> Terminal:
+        opened.append(Terminal(*args, cwd=cwd, fresh=fresh, **env))
         return opened[-1]
 
     yield start

@@ -1,4 +1,9 @@
-"""The real command in a process of its own, behind pipes or a pseudo-terminal."""
+"""The real command in a process of its own, behind pipes or a pseudo-terminal.
+
+The process is forked from a server that has everything imported. A new interpreter is started instead where `fresh`
+says so, where the environment could make a difference to what was imported, and for every command of a test run with
+`FLOWLOOM_FRESH_COMMANDS=1`.
+"""
 
 from __future__ import annotations
 
@@ -19,9 +24,11 @@ import sys
 import tempfile
 import termios
 import time
+from functools import cache
 from pathlib import Path
 from typing import Any
 
+from cli.forks import Fork, ForkServer
 from flowloom import PostgresSessionService, Session, SqliteSessionService
 from flowloom.cli.session_file import session_text
 
@@ -53,19 +60,41 @@ def environment(**extra: str) -> dict[str, str]:
     return {**kept, "TERM": "xterm", "COLUMNS": "120", "FLOWLOOM_STORE": store, **extra}
 
 
+@cache
+def server() -> ForkServer:
+    """What commands are forked from; started when it is first needed."""
+    made = ForkServer(environment())
+    atexit.register(made.close)
+    return made
+
+
+def takes_new(env: dict[str, str], fresh: bool) -> bool:
+    """Whether a command has to be started in a new interpreter."""
+    return fresh or "FLOWLOOM_FRESH_COMMANDS" in os.environ or not server().is_like(env)
+
+
+def started(
+    *args: str | Path, cwd: Path | None = None, text: bool = True, fresh: bool = False, **env: str
+) -> Fork | subprocess.Popen[Any]:
+    """Start the command behind pipes."""
+    command, variables = [*COMMAND, *map(str, args)], environment(**env)
+    if not takes_new(variables, fresh):
+        return server().start(command, cwd=cwd, env=variables, text=text)
+    pipe = subprocess.PIPE
+    return subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe, text=text, cwd=cwd, env=variables)
+
+
 def flowloom(
-    *args: str | Path, lines: str = "", cwd: Path | None = None, **env: str
+    *args: str | Path, lines: str = "", cwd: Path | None = None, fresh: bool = False, **env: str
 ) -> subprocess.CompletedProcess[str]:
     """Run the command to its end, with these lines as its input."""
-    return subprocess.run(
-        [*COMMAND, *map(str, args)],
-        input=lines,
-        capture_output=True,
-        text=True,
-        cwd=cwd,
-        env=environment(**env),
-        timeout=60,
-    )
+    with started(*args, cwd=cwd, text=True, fresh=fresh, **env) as process:
+        try:
+            out, err = process.communicate(lines, timeout=60)
+        except BaseException:
+            process.kill()
+            raise
+    return subprocess.CompletedProcess(process.args, process.wait(), out, err)
 
 
 def exported(name: str, store: str | Path) -> dict[str, Any]:
@@ -96,20 +125,25 @@ def told(done: subprocess.CompletedProcess[str]) -> str:
 class Terminal:
     """The command on a pseudo-terminal."""
 
-    def __init__(self, *args: str | Path, cwd: Path | None = None, **env: str) -> None:
+    def __init__(self, *args: str | Path, cwd: Path | None = None, fresh: bool = False, **env: str) -> None:
         self._screen, other = pty.openpty()
         fcntl.ioctl(other, termios.TIOCSWINSZ, struct.pack("HHHH", 40, 120, 0, 0))
         self._seen = 0
-        self.process = subprocess.Popen(
-            [*COMMAND, *map(str, args)],
-            stdin=other,
-            stdout=other,
-            stderr=other,
-            cwd=cwd,
-            env=environment(**env),
-            start_new_session=True,
-            preexec_fn=lambda: _control(other),
-        )
+        command, variables = [*COMMAND, *map(str, args)], environment(**env)
+        self.process: Fork | subprocess.Popen[bytes]
+        if not takes_new(variables, fresh):
+            self.process = server().start(command, cwd=cwd, env=variables, terminal=other)
+        else:
+            self.process = subprocess.Popen(
+                command,
+                stdin=other,
+                stdout=other,
+                stderr=other,
+                cwd=cwd,
+                env=variables,
+                start_new_session=True,
+                preexec_fn=lambda: _control(other),
+            )
         os.close(other)
         self.raw = ""
 

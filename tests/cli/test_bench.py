@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+
+from cli.process import flowloom
 
 AGENT = """
 from flowloom import LlmAgent
@@ -28,25 +29,13 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def bench(folder: Path, *options: str) -> subprocess.CompletedProcess[str]:
+def bench(folder: Path, *options: str, fresh: bool = False) -> subprocess.CompletedProcess[str]:
     """Run the command on a small agent, which needs no key."""
-    command = [
-        sys.executable,
-        "-m",
-        "flowloom.cli",
-        "bench",
-        "adder.py",
-        "--repeat",
-        "5",
-        "--state",
-        "city=Rome",
-        *options,
-    ]
-    return subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=60, check=False)
+    return flowloom("bench", "adder.py", "--repeat", "5", "--state", "city=Rome", *options, cwd=folder, fresh=fresh)
 
 
 def test_it_prints_a_table_with_a_row_for_each_processor(folder: Path) -> None:
-    done = bench(folder)
+    done = bench(folder, fresh=True)
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.startswith("Agent `adder`, 5 turns: ")
     rows = [line.split()[0] for line in done.stdout.splitlines()[2:]]
@@ -112,8 +101,7 @@ def test_options_that_cannot_be_used_exit_with_two(folder: Path, options: list[s
 
 
 def test_what_the_agent_raises_is_told_without_a_traceback(folder: Path) -> None:
-    command = [sys.executable, "-m", "flowloom.cli", "bench", "adder.py"]
-    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=60, check=False)
+    done = flowloom("bench", "adder.py", cwd=folder)
     assert done.returncode == 1
     assert "MissingVariableError" in done.stderr
     assert "Traceback" not in done.stderr

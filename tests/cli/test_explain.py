@@ -24,7 +24,7 @@ def shop(folder: Path, instruction: str = "Sell.", before: str = "", fields: str
 
 def test_it_prints_the_text_page() -> None:
     """An agent with a hosted model needs no key."""
-    done = flowloom("explain", DESK, "--message", "Flights to Rome?")
+    done = flowloom("explain", DESK, "--message", "Flights to Rome?", fresh=True)
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.startswith("travel_desk asks gemini-2.5-flash\n")
     assert "| Flights to Rome?" in done.stdout

@@ -13,7 +13,7 @@ from pathlib import Path
 import kit
 import pytest
 
-from cli.process import COMMAND, DESK, Terminal, environment, exported, flowloom
+from cli.process import DESK, Terminal, exported, flowloom, started
 from flowloom.cli.display import Display
 
 Start = Callable[..., Terminal]
@@ -223,9 +223,7 @@ def test_a_request_that_timed_out_takes_no_line(tmp_path: Path) -> None:
         "late = LlmAgent(name='late', model=HumanModel(timeout=0.05), on_model_error_callback=recover)\n"
         "root_agent = SequentialAgent(name='both', sub_agents=[late, LlmAgent(name='next', model=HumanModel())])\n"
     )
-    command = [*COMMAND, "run", str(agent), "-m", "hello"]
-    pipe = subprocess.PIPE
-    with subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe, env=environment()) as process:
+    with started("run", agent, "-m", "hello", text=False) as process:
         assert process.stdout is not None
         seen = b""
         while not seen.endswith(b"model of next> "):
@@ -238,9 +236,7 @@ def test_a_request_that_timed_out_takes_no_line(tmp_path: Path) -> None:
 
 def test_an_interrupt_while_the_model_is_asked_stops_the_turn(shepherd: Path, tmp_path: Path) -> None:
     store = tmp_path / "chats.db"
-    command = [*COMMAND, "run", str(shepherd), *HUMAN, "--store", str(store), "--session", "s"]
-    pipe = subprocess.PIPE
-    with subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe, text=True, env=environment()) as process:
+    with started("run", shepherd, *HUMAN, "--store", store, "--session", "s") as process:
         assert process.stdin is not None
         assert process.stdout is not None
         process.stdin.write("hello\n")
@@ -259,7 +255,7 @@ def test_an_interrupt_while_the_model_is_asked_stops_the_turn(shepherd: Path, tm
 
 
 def test_user_and_model_have_prompts_of_their_own(terminal: Start, shepherd: Path) -> None:
-    chat = terminal("run", shepherd, *HUMAN)
+    chat = terminal("run", shepherd, *HUMAN, fresh=True)
     chat.wait_for("you>")
     chat.say("how many sheep?")
     chat.wait_for("shepherd asks human")

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import signal
-import subprocess
 from pathlib import Path
 
-from cli.process import COMMAND, DESK, environment, exported, flowloom
+from cli.process import DESK, exported, flowloom, started
 
 
 def test_each_line_is_a_message() -> None:
     """Lines are answered one after the other, and the end of the input is a good end."""
-    done = flowloom("run", DESK, lines="What is the weather in Lisbon in May?\n\nconvert 10 EUR to USD\n")
+    lines = "What is the weather in Lisbon in May?\n\nconvert 10 EUR to USD\n"
+    done = flowloom("run", DESK, lines=lines, fresh=True)
     assert done.returncode == 0
     assert "In May, Lisbon has highs of 22" in done.stdout
     assert "10.00 EUR are 10.90 USD" in done.stdout
@@ -107,9 +107,7 @@ def test_a_long_running_call_without_an_answer_stays_open(shepherd: Path) -> Non
 
 def test_an_interrupt_stops_the_turn_and_the_next_line_works(shepherd: Path) -> None:
     """SIGINT ends the turn, not the conversation."""
-    command = [*COMMAND, "run", str(shepherd)]
-    pipe = subprocess.PIPE
-    with subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe, text=True, env=environment()) as process:
+    with started("run", shepherd) as process:
         assert process.stdin is not None
         assert process.stdout is not None
         process.stdin.write("watch for wolves for 5 minutes\n")

@@ -27,7 +27,7 @@ def agent_file(folder: Path, model: str = "", more: str = "") -> Path:
 
 def test_a_server_is_named_by_its_address(tmp_path: Path) -> None:
     with WireServer(said("Hello there.")) as server:
-        done = flowloom("run", agent_file(tmp_path), "--model", f"{server.url}/v1#llama", "--message", "hi")
+        done = flowloom("run", agent_file(tmp_path), "--model", f"{server.url}/v1#llama", "--message", "hi", fresh=True)
         assert server.requests[0].json["model"] == "llama"
     assert done.returncode == 0, done.stderr
     assert "guide: Hello there." in done.stdout

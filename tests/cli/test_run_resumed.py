@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import subprocess
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from cli.process import COMMAND, Terminal, environment, exported, flowloom
+from cli.process import Terminal, exported, flowloom, started
 
 Start = Callable[..., Terminal]
 
@@ -181,7 +180,7 @@ def test_going_on_can_be_declined(killed: tuple[Any, ...]) -> None:
 def test_a_killed_program_goes_on_from_postgresql(smithy: Path, terminal: Start, postgres_dsn: str) -> None:
     command = ("run", smithy, "--store", postgres_dsn, "--session", "s")
     _kill_in_forge(command, terminal)
-    assert "smith: The bar is ready." in flowloom(*command, "--go-on", cwd=smithy.parent).stdout
+    assert "smith: The bar is ready." in flowloom(*command, "--go-on", cwd=smithy.parent, fresh=True).stdout
     assert done_by(smithy) == ["heat", "forge", "forge"]
 
 
@@ -202,20 +201,20 @@ def test_a_turn_that_was_stopped_can_be_gone_on_with(smithy: Path, terminal: Sta
 
 def test_a_session_that_is_in_use_is_waited_for(smithy: Path) -> None:
     """The second program says so, and goes on when the first one has finished."""
-    command = [*COMMAND, "run", str(smithy), "--store", str(smithy.with_name("chats.db")), "--session", "s", "-m"]
-    pipe = subprocess.PIPE
-    with subprocess.Popen([*command, "make a bar"], stdout=pipe, stderr=pipe, text=True, env=environment()) as first:
+    store = smithy.with_name("chats.db")
+    command = ("run", smithy, "--store", store, "--session", "s", "-m")
+    with started(*command, "make a bar") as first:
         assert first.stdout is not None
         while "calls forge" not in first.stdout.readline():
             pass
-        with subprocess.Popen([*command, "hello"], stdout=pipe, stderr=pipe, text=True, env=environment()) as second:
+        with started(*command, "hello") as second:
             assert second.stderr is not None
             assert "Another program is at work on this session" in second.stderr.readline()
             smithy.with_name("hammer").touch()
             out, err = second.communicate(timeout=30)
         assert (out, err) == ("smith: Hello.\n", "")
         assert "The bar is ready." in first.communicate(timeout=30)[0]
-    texts = [part.get("text") for event in exported("s", command[-4])["events"] for part in event["content"]["parts"]]
+    texts = [part.get("text") for event in exported("s", store)["events"] for part in event["content"]["parts"]]
     assert [text for text in texts if text] == ["make a bar", "The bar is ready.", "hello", "Hello."]
 
 

@@ -12,7 +12,7 @@ Start = Callable[..., Terminal]
 
 def test_a_chat(terminal: Start) -> None:
     """Messages are answered at a prompt; the end of input leaves with 0."""
-    chat = terminal("run", DESK)
+    chat = terminal("run", DESK, fresh=True)
     chat.wait_for("you>")
     chat.say("What is the weather in Lisbon in May?")
     chat.wait_for("climate: [offline] In May, Lisbon has highs of 22")

@@ -12,7 +12,7 @@ from pathlib import Path
 import kit
 import pytest
 
-from cli.process import COMMAND, environment, exported, flowloom, told
+from cli.process import exported, flowloom, started, told
 from flowloom import Event, PostgresSessionService, SqliteSessionService
 
 ADK_TABLES = """
@@ -93,7 +93,7 @@ def test_all_sessions_are_listed_oldest_first(store: Path) -> None:
     keep(store, "b", [later], app="desk", user="ann")
     keep(store, "a")
     keep(store, "東京", user="bob")
-    done = sessions("list", store=store)
+    done = flowloom("sessions", "list", "--store", store, fresh=True)
     assert (done.returncode, done.stderr) == (0, "")
     rows = [line.split() for line in done.stdout.splitlines()]
     assert rows[0] == ["APP", "USER", "SESSION", "LAST", "USED"]
@@ -175,9 +175,7 @@ def test_what_is_stored_cannot_steer_the_terminal(store: Path) -> None:
 
 def test_a_pipe_may_be_closed_early(store: Path) -> None:
     keep(store, "s", [kit.event("clerk", "word " * 100_000)])
-    pipe = subprocess.PIPE
-    command = [*COMMAND, "sessions", "export", "s", "--store", str(store)]
-    with subprocess.Popen(command, stdout=pipe, stderr=pipe, text=True, env=environment()) as process:
+    with started("sessions", "export", "s", "--store", store) as process:
         assert process.stdout is not None
         assert process.stderr is not None
         process.stdout.read(10)
