@@ -84,7 +84,7 @@ def messages_of(root: BaseAgent, events: Sequence[Event], message: types.Content
     """
     groups: dict[tuple[str, ...], list[types.Part]] = {}
     keys: list[tuple[str, ...] | None] = []
-    authors: dict[tuple[str, str], str] = {}
+    places: dict[str, tuple[str, str]] = {}
     parts = message.parts or []
     if sum(part.function_response is not None for part in parts) < 2:
         return [message]
@@ -96,8 +96,8 @@ def messages_of(root: BaseAgent, events: Sequence[Event], message: types.Content
         agent, _ = find_agent_to_run(root, events, answered)
         seen = part.function_response is not None and not is_hidden(part.function_response)
         event = answered[0]
-        author = authors.setdefault((event.branch or "", path_of(event)), event.author)
-        other = "" if author == event.author else event.author  # one hands over to the other
+        place = (event.author, path_of(event))
+        other = "" if places.setdefault(event.branch or "", place) == place else "@".join(place)  # one hands over to it
         keys.append((agent.name, event.invocation_id, (seen and event.branch) or "", other))
     first = next((key for key in keys if key is not None), None)
     for part, key in zip(parts, keys, strict=True):

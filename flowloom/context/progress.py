@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from google.genai import types
 
-from flowloom.context.run import AGENT_TOOL_CALL, HOST_CALLS, RUN_ENDED
+from flowloom.context.run import AGENT_TOOL_CALL, RUN_ENDED, about, is_about
 from flowloom.events.event import Event
 
 if TYPE_CHECKING:
@@ -18,21 +18,27 @@ class Progress:
     """The events of an invocation before this run, and what its latest message answers.
 
     `interrupted` says that there is no new message: the run goes on where another one stopped or was cut off. Work that
-    was under way then is done again; what is in the log is not.
+    was under way then is done again; what is in the log is not. If a decision in the log was not carried out, the
+    message that made it counts as the latest.
     """
 
-    __slots__ = ("_answered", "_message", "events", "interrupted")
+    __slots__ = ("_answered", "_message", "events", "interrupted", "left")
 
     def __init__(self, events: Sequence[Event], *, interrupted: bool) -> None:
         self.events = list(events)
         self.interrupted = interrupted
         self._message = len(self.events)
         self._answered: set[str] = set()
+        left = _decisions_left(self.events)
+        self.left = self._with_scopes(set(left))
+        """The requests that were answered in vain so far, and the calls of the agents around them."""
         if interrupted:
             said = (i for i, e in enumerate(self.events) if e.author == "user" and not is_from_agent_tool(e))
-            self._message = max(said, default=-1)
+            self._message = min(left.values()) if left else max(said, default=-1)
             if self._message >= 0:
                 self.answers(self.events[self._message].content)
+            # an agent that runs as a tool has left something since: it has taken its answers
+            self._answered -= {e.isolation_scope for _, e in self.since_message() if is_from_agent_tool(e)}
 
     def answers(self, message: types.Content | None) -> None:
         """Take note of the calls that the invocation's latest message answers."""
@@ -41,7 +47,9 @@ class Progress:
     def answered_by(self, message: types.Content | None) -> set[str]:
         """The calls that a message answers, and those by which the agents around them were called."""
         ids = {p.function_response.id for p in (message and message.parts) or () if p.function_response is not None}
-        found = {call_id for call_id in ids if call_id}
+        return self._with_scopes({call_id for call_id in ids if call_id})
+
+    def _with_scopes(self, found: set[str]) -> set[str]:
         for event in reversed(self.events) if found else ():
             if event.isolation_scope and any(call.id in found for call in event.get_function_calls()):
                 found.add(event.isolation_scope)
@@ -82,29 +90,16 @@ class Progress:
 
     def is_answered(self, events: Sequence[Event]) -> bool:
         """Whether the latest message answers one of the calls in these events."""
-        return any(call.id in self._answered for event in events for call in event.get_function_calls())
+        return any(self.was_answered(call.id or "") for event in events for call in event.get_function_calls())
+
+    def is_left(self, events: Sequence[Event]) -> bool:
+        """Whether a decision about one of the calls in these events was not carried out."""
+        return any(call.id in self.left for event in events for call in event.get_function_calls())
 
     def was_answered(self, call_id: str) -> bool:
-        """Whether the latest message answers this call, or one that an agent makes that runs as this tool."""
-        return call_id in self._answered
-
-    def may_go_on(self, call_id: str) -> bool:
-        """Whether the agent behind a call, or one behind its calls, stopped before calls that can be run now.
-
-        That is also so if it was cut off before it waited for anything.
-        """
-        scopes, left, waiting = {call_id}, set[str](), set[str]()
-        for event in self.events:
-            answered = {response.id or "": response.response or {} for response in event.get_function_responses()}
-            if is_from_agent_tool(event) and event.isolation_scope in scopes:
-                calls = {call.id for call in event.get_function_calls() if call.id}
-                scopes |= calls
-                waiting |= {call for call in event.long_running_tool_ids or () if call in calls | answered.keys()}
-                if HOST_CALLS in (event.custom_metadata or ()):
-                    left |= calls
-            left -= answered.keys()
-            waiting -= {call for call in answered if event.author == "user" or "error" in answered[call]}
-        return bool(left) or not waiting
+        """Whether a message answers this call, or one that an agent makes that runs as this tool: the latest one, or
+        one whose answers were not carried out."""
+        return call_id in self._answered or call_id in self.left
 
     # -- members of workflows ------------------------------------------------------------------------------------------
 
@@ -124,6 +119,30 @@ class Progress:
             if place and place.startswith(prefix):
                 name, _, number = place[len(prefix) :].partition("/")[0].rpartition("@")
                 yield name, int(number) if number.isdecimal() else 1
+
+
+def _decisions_left(events: Sequence[Event]) -> dict[str, int]:
+    """The requests to people that were answered and not carried out, and where in the log each answer is."""
+    asked: dict[str, tuple[types.FunctionCall, set[str | None]]] = {}  # with what ends each: results of these calls
+    given: dict[str, int] = {}
+    around: dict[str | None, set[str | None]] = {None: set()}  # the calls of the agents around those of a scope
+    for index, event in enumerate(events):
+        over: set[str | None] = set()
+        for call in event.get_function_calls():
+            around[call.id] = {call.id} | around.get(event.isolation_scope, set())
+            over.add(about(call))
+        for answer in event.get_function_responses():
+            if event.author != "user":
+                over.add(answer.id)
+            elif answer.id in asked and is_about(answer, asked[answer.id][0]):
+                given.setdefault(answer.id, index)
+        for request_id in [request_id for request_id, (_, ends) in asked.items() if not ends.isdisjoint(over)]:
+            del asked[request_id]
+            given.pop(request_id, None)
+        for call in event.get_function_calls():
+            if call.id and about(call):
+                asked[call.id] = call, {about(call)} | around.get(event.isolation_scope, set())
+    return given
 
 
 def path_of(event: Event) -> str:

@@ -55,6 +55,8 @@ class OpenCall:
     """Whether it is the call of an agent that waits: it is answered by the agent, not by the user."""
     about: str | None = None
     """The id of the call that a request to a person is about: with a result of that, the request is over."""
+    request: types.FunctionCall | None = None
+    """The call itself, if the user may answer it."""
 
 
 @dataclass
@@ -110,6 +112,8 @@ class Run:
     """Whether an agent did not take a step for that."""
     message_seen: tuple[int, int | None] = field(default=(0, None), init=False)
     """How much of the log was looked through for the user's latest message, and where it is if it answers calls."""
+    owed: dict[str, Event] | None = field(default=None, init=False)
+    """What agents have left that ran as tools and wait, by event id, until it is stored."""
     unsettled: Event | None = field(default=None, init=False)
     """The event whose storing was cut off: nobody knows whether it was stored."""
     failed_context: InvocationContext | None = field(default=None, init=False)
@@ -208,6 +212,8 @@ class Run:
 
     def follow(self, event: Event) -> None:
         """Keep account of which calls are open after an event of this run."""
+        if self.owed:
+            self.owed.pop(event.id, None)
         content = event.content
         if content is None or not content.parts:
             return
@@ -222,6 +228,7 @@ class Run:
         if scope is not None and from_tool and (scope in self.open_calls or scope in self.inner_calls):
             self.suspend(scope)
         of_host, waits = marks.get(HOST_CALLS, ()), event.long_running_tool_ids or ()
+        asked_for = event.actions.requested_tool_confirmations
         for part in content.parts:
             call, response = part.function_call, part.function_response
             if call is not None:
@@ -229,6 +236,8 @@ class Run:
                     known = (
                         self.waiting_calls if call.id in waits else self.inner_calls if from_tool else self.open_calls
                     )
+                    if call.id in waits:
+                        self.open_calls.pop(about(call) or "", None)
                     known[call.id] = OpenCall(
                         call.id,
                         call.name or "",
@@ -238,9 +247,16 @@ class Run:
                         call.id in of_host,
                         False,
                         about(call),
+                        call,
                     )
             elif response is not None and response.id:
                 self.open_calls.pop(response.id, None)
+                if not from_tool and (
+                    response.id in asked_for or response.id in (event.actions.requested_inputs or ())
+                ):
+                    self.open_calls[response.id] = OpenCall(  # until a person is asked
+                        response.id, response.name or "", event.author, event.branch, scope
+                    )
                 if not waits and not self.waiting_calls:
                     continue
                 if event.author != "user":
@@ -248,6 +264,8 @@ class Run:
                         del self.waiting_calls[each.id]
                 waiting = self.waiting_calls.get(response.id)
                 ends = event.author == "user" or "error" in (response.response or ())
+                if event.author == "user" and waiting is not None and not is_about(response, waiting.request):
+                    continue  # it goes on waiting
                 if waiting is not None and (waiting.suspended or waiting.of_host or ends):
                     del self.waiting_calls[response.id]
                 elif response.id in waits:
@@ -257,11 +275,20 @@ class Run:
 
     def _is_over(self, call: OpenCall, answered: str) -> bool:
         """Whether a call waits no more once another has a result: one it asks about, or that its agent runs for."""
+        return call.about == answered or self._is_inside(call, answered)
+
+    def _is_inside(self, call: OpenCall, outer_id: str) -> bool:
+        """Whether the agent that made a call runs for another one, at any depth."""
         scope = call.isolation_scope
-        while scope is not None and scope != answered:
-            outer = self.waiting_calls.get(scope)
+        while scope is not None and scope != outer_id:
+            outer = self.waiting_calls.get(scope) or self.inner_calls.get(scope)
             scope = outer.isolation_scope if outer is not None else None
-        return call.about == answered or scope == answered
+        return scope == outer_id
+
+    def may_go_on(self, call_id: str) -> bool:
+        """Whether the agent behind a call waits for nobody: it was cut off, or stopped before calls that can run."""
+        inside = [c for c in self.waiting_calls.values() if not c.suspended and self._is_inside(c, call_id)]
+        return not inside or any(call.of_host for call in inside)
 
     def suspend(self, call_id: str) -> None:
         """A call of an agent as a tool waits for what that agent waits for."""
@@ -276,6 +303,10 @@ class Run:
         if self.unsettled is not None:  # appending an event that is stored already changes nothing
             event, self.unsettled = self.unsettled, None
             self.follow(await self.session_service.append_event(self.session, event))
+        while self.owed:
+            event = self.owed.pop(next(iter(self.owed)))
+            events.append(await self.session_service.append_event(self.session, event))
+            self.follow(event)
         while self.open_calls:
             event = self.refusal(ctx, next(iter(self.open_calls.values())), reason)
             for response in event.get_function_responses():
@@ -317,3 +348,14 @@ def about(call: types.FunctionCall) -> str | None:
     """The id of the call that a request to a person is about; None for any other call."""
     original: Any = (call.args or {}).get("originalFunctionCall")
     return original.get("id") if isinstance(original, dict) else None  # pyright: ignore[reportUnknownVariableType, reportUnknownMemberType]
+
+
+def is_about(answer: types.FunctionResponse, request: types.FunctionCall | None) -> bool:
+    """Whether an answer to a request is of its kind, and about the call that it asks about, if it names one."""
+    asked: Any = request and (request.args or {}).get("originalFunctionCall")
+    if request is None or not isinstance(asked, dict):
+        return True
+    named: Any = (answer.response or {}).get("originalFunctionCall", asked)
+    named = vars(named) if isinstance(named, types.FunctionCall) else named
+    same = isinstance(named, dict) and all(named.get(key) == asked.get(key) for key in ("id", "name", "args"))
+    return answer.name == request.name and same

@@ -82,7 +82,7 @@ async def settle_end(ctx: InvocationContext, events: Events | None) -> list[Even
         if run.stop == "paused" and run.stopped:
             run.open_calls.clear()  # who goes on with the run answers them
         settled: list[Event] = []
-        if run.open_calls or run.unsettled is not None:
+        if run.open_calls or run.owed or run.unsettled is not None:
             settled = await run.answer_open_calls(ctx, INTERRUPTED)
         if run.unflushed:
             run.unflushed = False

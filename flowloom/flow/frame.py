@@ -25,7 +25,7 @@ from flowloom.errors import (
 )
 from flowloom.events.event import Event
 from flowloom.events.wire import shallow_copy
-from flowloom.flow.delegation import finish_result, unresolved_tasks
+from flowloom.flow.delegation import delegates_of, finish_result, unresolved_tasks
 from flowloom.flow.model_call import ONLY_THOUGHTS, is_thought_only
 from flowloom.flow.observed import observed
 from flowloom.flow.pipeline import Step, with_extra
@@ -33,7 +33,7 @@ from flowloom.flow.waiting import awaits_more, has_agent
 from flowloom.processors.agent_transfer import transfer_targets
 from flowloom.processors.model_choice import model_of
 from flowloom.processors.output_schema import schema_of
-from flowloom.processors.unfinished import REPEATED, marked_calls
+from flowloom.processors.unfinished import REPEATED, marked_calls, unasked
 from flowloom.telemetry import AgentSpan, Recorder
 from flowloom.tools.delegation import FINISH_TASK
 from flowloom.tools.output import SET_MODEL_RESPONSE
@@ -59,72 +59,47 @@ _REACHED = ("", "limit of the run")
 class Frame:
     """An agent's turn: what it yielded last, and whether it goes on."""
 
-    __slots__ = (
-        "_bare",
-        "_flow",
-        "_steps",
-        "agent",
-        "answered",
-        "begun",
-        "ctx",
-        "delegated",
-        "finished",
-        "gave_output",
-        "halted_by",
-        "landing",
-        "last",
-        "llm",
-        "open_partial",
-        "output",
-        "paused",
-        "resuming",
-        "silent",
-        "span",
-        "suspended",
-        "task",
-        "thought_turns",
-        "transfer_to",
-    )
+    # what every turn begins with is the class's until it is set, so that beginning one costs little
+    span: AgentSpan | None = None
+    begun: bool = False
+    finished: bool = False
+    paused: bool = False
+    """Whether the turn waits for a person or a long-running tool, and nothing further up may go on."""
+    silent: bool = False
+    """Whether the turn was over before this run, so that nobody is told of its end again."""
+    last: Event | None = None
+    """The latest complete event of this turn, or of the turn that it handed over to."""
+    open_partial: bool = False
+    """Whether the latest event was partial."""
+    thought_turns: int = 0
+    transfer_to: str | None = None
+    halted_by: str | None = None
+    landing: LimitExceededError | None = None
+    """The limit that was reached, while the agent sums up."""
+    answered: bool = False
+    """Whether the calls of the latest answer have results, so that the model is not listened to any further."""
+    suspended: bool = False
+    """Whether a call stays open, because an agent that runs as a tool waits."""
+    gave_output: bool = False
+    """Whether a tool that was confirmed has given the structured final answer."""
+    output: Any = None
+    """What a delegated task came to, once it is finished."""
+    resuming: bool = False
+    """Whether what people have decided comes before the delegated calls, in a step without the model."""
+    _steps: tuple[tuple[Step, ...], tuple[Step, ...]] | None = None
 
     def __init__(
         self, ctx: InvocationContext, *, flow: Flow | None = None, task: types.FunctionCall | None = None
     ) -> None:
         self.ctx = ctx
         self.agent: AnyAgent = ctx.agent
-        self.span: AgentSpan | None = None
         self.llm: AnyLlmAgent | None = as_llm_agent(ctx.agent)
         self._flow = flow
         self._bare = flow is not None
-        self._steps: tuple[tuple[Step, ...], tuple[Step, ...]] | None = None
-        self.begun = False
-        self.finished = False
-        self.paused = False
-        """Whether the turn waits for a person or a long-running tool, and nothing further up may go on."""
-        self.silent = False
-        """Whether the turn was over before this run, so that nobody is told of its end again."""
-        self.last: Event | None = None
-        """The latest complete event of this turn, or of the turn that it handed over to."""
-        self.open_partial = False
-        """Whether the latest event was partial."""
-        self.thought_turns = 0
-        self.transfer_to: str | None = None
-        self.halted_by: str | None = None
-        self.landing: LimitExceededError | None = None
-        """The limit that was reached, while the agent sums up."""
-        self.answered = False
-        """Whether the calls of the latest answer have results, so that the model is not listened to any further."""
-        self.suspended = False
-        """Whether a call stays open, because an agent that runs as a tool waits."""
-        self.gave_output = False
-        """Whether a tool that was confirmed has given the structured final answer."""
         self.task = task
         """The call that delegated to this agent."""
-        self.output: Any = None
-        """What a delegated task came to, once it is finished."""
         self.delegated: deque[types.FunctionCall] = deque()
         """Calls of agents that are to run before the next step."""
-        self.resuming = False
-        """Whether what people have decided comes before those calls, in a step without the model."""
 
     @property
     def flow(self) -> Flow:
@@ -202,7 +177,7 @@ class Frame:
     def _owes_more(self, own: Sequence[Event], last: Event) -> bool:
         """Whether something follows from the turn's latest answer: calls are run that the run stopped before, say."""
         if HOST_CALLS not in (last.custom_metadata or ()):
-            return _owes_more(last)
+            return any(True for _ in unasked(own))
         calls, run = {call.id for call in last.get_function_calls()}, self.ctx.run
         return run.answered_later.isdisjoint(calls) and not calls & run.waiting_calls.keys() <= marked_calls(own)
 
@@ -226,12 +201,11 @@ class Frame:
             self.ctx.escalated = self.ctx.escalated or bool(event.actions.escalate)
             if self.task is not None:
                 finish_result(self, event)
-        if not own or (not after and progress.is_answered(before)):
+        if not own or progress.is_left(own) or (not after and progress.is_answered(before)):
             return  # a new turn, or one that goes on with the user's answer
-        suspended = any(
-            self.ctx.run.waiting_calls[call.id or ""].suspended and not progress.may_go_on(call.id or "")
-            for call in waiting
-        )
+        behind = [call.id or "" for call in waiting if self.ctx.run.waiting_calls[call.id or ""].suspended]
+        ready = any(map(self.ctx.run.may_go_on, behind))
+        suspended = bool(behind) and not ready
         if not after and not suspended and not own[-1].is_final_response():
             return  # it was interrupted before the user answered somebody else
         if self.llm is None and not (after or before)[-1].is_final_response():
@@ -240,7 +214,13 @@ class Frame:
         self.last = own[-1]
         said = [event for event in own if event.content is not None or event.error_code]
         over = own[-1].actions.end_of_agent
-        if over or suspended or (said and said[-1].is_final_response() and not self._owes_more(own, said[-1])):
+        ready = ready or (bool(said) and self._owes_more(own, said[-1]))
+        open_calls = self.ctx.run.open_calls.keys() if progress.interrupted else ()
+        delegates = delegates_of(self.agent) if open_calls else ()
+        ready = ready or any(
+            c.id in open_calls and c.name not in delegates for e in own for c in e.get_function_calls()
+        )
+        if over or (not ready and (suspended or (bool(said) and said[-1].is_final_response()))):
             self.finished = True
             self.paused = bool(waiting)
             self.silent = bool(over) or self.paused or not progress.interrupted
@@ -467,15 +447,6 @@ class Frame:
             f"Agent `{self.agent.name}` cannot hand over to `{name}`. It reaches: {names}. Add it to `sub_agents`, or "
             f"allow the transfer."
         )
-
-
-def _owes_more(event: Event) -> bool:
-    """Whether something follows from an event in any case: a person is asked what its tools have asked for."""
-    return bool(event.get_function_responses()) and bool(
-        event.actions.requested_tool_confirmations
-        or event.actions.requested_inputs
-        or event.actions.requested_auth_configs
-    )
 
 
 def error_event(ctx: InvocationContext, error: BaseException, ended: str = "failed", whose: str = RUN_ENDED) -> Event:

@@ -46,8 +46,8 @@ def frames_of(ctx: InvocationContext, flow: Flow | None = None, task: types.Func
                 place.taken_up = True
                 stack.append(Frame(place))
                 begun.append(index + 1)
-        if not progress.interrupted:
-            stack, begun = _answered_turns(turns, progress.answered) or (stack, begun)
+        answered = progress.left if progress.interrupted else progress.answered
+        stack, begun = _answered_turns(turns, answered) or (stack, begun)
     for frame, start in zip(stack, begun, strict=True):
         frame.take_up(progress, start)
     for frame in stack[:-1]:  # those that handed over wait for the ones above them

@@ -3,22 +3,29 @@
 from __future__ import annotations
 
 from flowloom.context import InvocationContext
-from flowloom.context.progress import at_place
+from flowloom.context.progress import at_place, is_from_agent_tool
 from flowloom.context.protocols import AnyAgent
 from flowloom.sessions.history import is_hidden
 
 
 def awaits_more(ctx: InvocationContext) -> bool:
-    """Whether the user's message is nothing but answers, and a call beside those it answers has no result yet."""
+    """Whether a call beside those that the user's message answers has no result yet, and the message says no more.
+
+    Words of the user do not wait; but the agents as tools that were called since do not either.
+    """
     run = ctx.run
     if run.progress is None or not run.waiting_calls:
         return False
     message = run.progress.message or run.user_content
-    if any(part.function_response is None for part in (message and message.parts) or ()):
-        return False
+    words = any(part.function_response is None for part in (message and message.parts) or ())
     for event in reversed(run.session.events):
+        if event.invocation_id != run.invocation_id:
+            continue
+        if words and event.author == "user" and not is_from_agent_tool(event):
+            return False
         calls = event.get_function_calls() if event.author == ctx.agent.name and at_place(event, ctx) else []
         waiting = {call.id for call in calls if not is_hidden(call)} & run.waiting_calls.keys()
+        waiting = {call_id for call_id in waiting if not words or run.waiting_calls[call_id or ""].suspended}
         if waiting:
             return bool(waiting - {r.id for each in run.session.events for r in each.get_function_responses()})
         if any(not is_hidden(call) for call in calls):

@@ -10,7 +10,6 @@ from google.genai import types
 
 from flowloom.context import InvocationContext
 from flowloom.context.progress import at_place
-from flowloom.context.run import OpenCall
 from flowloom.events.actions import ToolConfirmation
 from flowloom.events.event import Event
 from flowloom.events.parts import content_of, response_part, text_part
@@ -20,7 +19,7 @@ from flowloom.processors.output_schema import output_schema
 from flowloom.processors.unfinished import Unfinished, after_results, made_again, reopen, unfinished_calls
 from flowloom.tools.calls import CallResults, run_calls
 from flowloom.tools.input_request import request_of
-from flowloom.tools.pending import Decided, decisions_of, is_answer
+from flowloom.tools.pending import Decided, decisions_of
 
 
 def confirmation(ctx: InvocationContext, request: LlmRequest) -> AsyncGenerator[Event, None] | None:
@@ -38,21 +37,12 @@ def confirmation(ctx: InvocationContext, request: LlmRequest) -> AsyncGenerator[
     events = ctx.session.events
     decided: list[Decided] = []
     at = ctx.run.answering_message()
-    if at is not None and any(is_answer(part) for part in _parts(events[at])) and ctx.once(events[at].id):
-        decisions = decisions_of(events, at, agent.name, lambda event: at_place(event, ctx))
-        decided = decisions.calls
-        for request_id in decisions.open:  # for the run they still wait
-            ctx.run.waiting_calls[request_id] = OpenCall(
-                request_id, "", ctx.agent.name, ctx.branch, ctx.isolation_scope
-            )
+    if at is not None and ctx.once(events[at].id):  # what earlier messages have decided may be left
+        decided = decisions_of(events, at, agent.name, lambda event: at_place(event, ctx)).calls
     unfinished = None
     if ctx.taken_up and ctx.once("unfinished calls"):
         unfinished = unfinished_calls(ctx)
     return _resume(ctx, decided, unfinished) if decided or unfinished else None
-
-
-def _parts(event: Event) -> Sequence[types.Part]:
-    return (event.content.parts if event.content is not None else None) or ()
 
 
 async def _resume(

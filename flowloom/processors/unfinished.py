@@ -7,10 +7,11 @@ from dataclasses import dataclass, field
 
 from google.genai import types
 
+from flowloom.auth.answers import CREDENTIAL_CALL
 from flowloom.context import InvocationContext
 from flowloom.context.progress import at_place, tells_of_end
 from flowloom.context.protocols import RunnableTool
-from flowloom.context.run import HOST_CALLS, OpenCall
+from flowloom.context.run import HOST_CALLS, OpenCall, about
 from flowloom.events.actions import EventActions
 from flowloom.events.event import Event
 from flowloom.events.parts import content_of, response_part
@@ -37,7 +38,7 @@ class Unfinished:
 
 
 def unfinished_calls(ctx: InvocationContext) -> Unfinished | None:
-    """What the agent's latest answer has called, and nobody has answered; or what should have followed its results.
+    """What the agent has called in its turn, and nobody has answered; or what should have followed its results.
 
     Calls that wait stay as they are: long-running ones, and agents as tools whose own questions are open. A call of a
     tool that is not idempotent is made once more at most: an event says so before it is.
@@ -45,43 +46,50 @@ def unfinished_calls(ctx: InvocationContext) -> Unfinished | None:
     run = ctx.run
     own = [e for e in run.session.events if e.author == ctx.agent.name and e.invocation_id == run.invocation_id]
     own = [event for event in own if at_place(event, ctx) and not tells_of_end(event)]
-    index = next((i for i in range(len(own) - 1, -1, -1) if _tool_calls(own[i])), None)
-    if index is None:
-        return None
-    asked, later = own[index], own[index + 1 :]
     answered = {r.id for event in run.session.events for r in event.get_function_responses()}
+    answered |= {call.id for event in own for call in _original_calls(event)}  # people decide about them
     tools = {tool.name: tool for tool in ctx.tools or ()}
-    asked_about = {call.id for event in later for call in _original_calls(event)}  # people decide about them
-    calls = [
-        call
-        for call in _tool_calls(asked)
-        if call.id not in answered and call.id not in asked_about and not _waits(ctx, call, asked, tools, later)
-    ]
-    result = Unfinished(events=_owed(ctx, asked, later))
-    if not calls:
-        return result if result.events else None
-    if HOST_CALLS in (asked.custom_metadata or ()):
-        result.calls = calls  # they have never been made
-        begun = [call.id for call in calls if (tool := tools.get(call.name or "")) is not None and tool.is_long_running]
-        if begun:  # they may give no result yet, so that nothing else tells
-            result.events.append(_mark(ctx, begun))
-        return result
-    again = made_again(ctx, calls, own)
-    again.events[:0] = result.events
-    return again
+    events, marked = _owed(ctx, own), marked_calls(own)
+    made: list[types.FunctionCall] = []
+    never_made: list[types.FunctionCall] = []
+    for event in own:
+        of_host = HOST_CALLS in (event.custom_metadata or ())
+        for call in _tool_calls(event):
+            if call.id not in answered and not _waits(ctx, call, event, tools, marked):
+                (never_made if of_host else made).append(call)
+    begun = [c.id for c in never_made if (tool := tools.get(c.name or "")) is not None and tool.is_long_running]
+    if begun:  # they may give no result yet, so that nothing else tells
+        events.append(_mark(ctx, begun))
+    again = made_again(ctx, made, own)
+    result = Unfinished(events + again.events, again.calls + never_made)
+    return result if result.events or result.calls else None
 
 
-def _owed(ctx: InvocationContext, asked: Event, later: Sequence[Event]) -> list[Event]:
-    """What follows from the latest results, and is not in the log yet."""
-    at = next((i for i in range(len(later) - 1, -1, -1) if later[i].get_function_responses()), None)
-    if at is None:
-        return []
-    made = {call.name for event in later[at + 1 :] for call in event.get_function_calls()}
+def unasked(own: Sequence[Event]) -> Iterator[tuple[Event, set[str | None]]]:
+    """The results of an agent's tools after which something should have come that did not, the latest first; and what
+    was asked about or answered since."""
+    since: set[str | None] = set()
+    for event in reversed(own):
+        actions = event.actions
+        wanted: set[str | None] = {*(actions.requested_tool_confirmations or ()), *(actions.requested_inputs or ())}
+        if actions.requested_auth_configs:
+            wanted.add(CREDENTIAL_CALL)
+        if not wanted <= since or (actions.set_model_response is not None and event is own[-1]):
+            yield event, set(since)
+        for call in event.get_function_calls():
+            since.add(CREDENTIAL_CALL if call.name == CREDENTIAL_CALL else about(call))
+        since.update(answer.id for answer in event.get_function_responses())
+
+
+def _owed(ctx: InvocationContext, own: Sequence[Event]) -> list[Event]:
+    """What should have followed the agent's results."""
     owed: list[Event] = []
-    for event in follow_ups(ctx, _parts(asked), later[at]):
-        calls = event.get_function_calls()
-        if calls[0].name not in made if calls else at == len(later) - 1:
-            owed.append(event)
+    made = [part for event in own for part in _parts(event)]
+    for results, since in unasked(own):
+        for event in follow_ups(ctx, made, results):
+            asked = {CREDENTIAL_CALL if c.name == CREDENTIAL_CALL else about(c) for c in event.get_function_calls()}
+            if not asked or not asked <= since:
+                owed.append(event)
     return owed
 
 
@@ -152,7 +160,7 @@ def _waits(
     call: types.FunctionCall,
     asked: Event,
     tools: dict[str, RunnableTool],
-    later: Sequence[Event],
+    marked: set[str],
 ) -> bool:
     """Whether somebody else answers the call: the user, a sub-agent that was delegated to, or an agent that waits."""
     tool = tools.get(call.name or "")
@@ -161,7 +169,7 @@ def _waits(
     waiting = ctx.run.waiting_calls.get(call.id or "")
     if waiting is not None and waiting.suspended:
         progress, call_id = ctx.run.progress, call.id or ""
-        return progress is None or not (progress.was_answered(call_id) or progress.may_go_on(call_id))
+        return progress is None or not (progress.was_answered(call_id) or ctx.run.may_go_on(call_id))
     if tool is None or not tool.is_long_running or (call.id or "") not in (asked.long_running_tool_ids or ()):
         return False
-    return HOST_CALLS not in (asked.custom_metadata or ()) or call.id in marked_calls(later)
+    return HOST_CALLS not in (asked.custom_metadata or ()) or call.id in marked

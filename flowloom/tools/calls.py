@@ -88,6 +88,8 @@ class _Answer:
     """What the model is told, whether it ends the run or not."""
     display: str | None = None
     """A text put beside the result."""
+    begun: str | None = None
+    """The id of a call that has begun something and is answered later."""
     waiting: list[Event] = field(default_factory=list[Event])
 
 
@@ -155,13 +157,14 @@ def _merged(ctx: InvocationContext, answers: list[_Answer]) -> CallResults:
     for answer in answers:
         if answer.part is not None:
             parts.append(answer.part)
+        if answer.part is not None or answer.begun is not None:
             actions = merge_actions(actions, answer.actions)
         if answer.display is not None:
             parts.append(text_part(answer.display))
         waiting.extend(answer.waiting)
         error = error or answer.error
     if not parts:
-        return CallResults(None, error, waiting)
+        return CallResults(_changes(ctx, answers), error, waiting)
     if actions is not None and 0 < len(actions.requested_tool_confirmations) < len(answers):
         # only the calls that wait have nothing to sum up
         actions.skip_summarization = (
@@ -172,6 +175,19 @@ def _merged(ctx: InvocationContext, answers: list[_Answer]) -> CallResults:
             or None
         )
     return CallResults(ctx.new_event({"content": content_of("user", parts), "actions": actions}), error, waiting)
+
+
+def _changes(ctx: InvocationContext, answers: list[_Answer]) -> Event | None:
+    """What calls have changed that have no answer yet: they began something that goes on without the run."""
+    values: dict[str, Any] = {"state_delta": {}, "artifact_delta": {}}
+    for answer in answers:
+        if not answer.waiting:  # what an agent has changed stands on its own events
+            values["state_delta"] |= answer.actions.state_delta
+            values["artifact_delta"] |= answer.actions.artifact_delta
+    if not values["state_delta"] and not values["artifact_delta"]:
+        return None
+    begun = [answer.begun for answer in answers if answer.begun is not None]
+    return ctx.new_event({"actions": EventActions.unvalidated(values), "long_running_tool_ids": begun or None})
 
 
 async def _recorded(
@@ -214,6 +230,7 @@ async def _answer(
             result, error = await _call_tool(ctx, tool, args, context)
         except Suspended as suspended:
             ctx.run.suspend(call.id or "")
+            ctx.run.owed = (ctx.run.owed or {}) | {event.id: event for event in suspended.events}
             return _Answer(None, context.settle(), waiting=suspended.events)
     actions = context.settle()
     failure = error
@@ -222,9 +239,10 @@ async def _answer(
         if not _raises(ctx, error):
             error = None
     elif result is None and (tool.is_long_running or tool.defers_response):
-        if not isinstance(tool, DelegateTool):
-            ctx.run.open_calls.pop(call.id or "", None)  # somebody else answers it
-        return _Answer(None, actions)
+        if isinstance(tool, DelegateTool):
+            return _Answer(None, actions)
+        ctx.run.open_calls.pop(call.id or "", None)  # somebody else answers it
+        return _Answer(None, actions, begun=call.id)
     data: Any = to_jsonable_python(result, by_alias=False, bytes_mode="base64", fallback=str)
     display = context.display if failure is None else None
     return _Answer(response_part(call.id, call.name, as_object(data, "result")), actions, error, failure, display)

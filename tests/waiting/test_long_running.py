@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from google.genai import types
 
-from flowloom import AgentTool, BaseAgent, LongRunningFunctionTool, ParallelAgent, SequentialAgent
+from flowloom import AgentTool, BaseAgent, Context, LongRunningFunctionTool, ParallelAgent, SequentialAgent
 from flowloom.testing import call
 from waiting.desk import Desk, World, by_turn, last_text, model_of, seen_results
 
@@ -233,3 +233,29 @@ async def test_in_a_single_turn_delegate(world: World) -> None:
     await it.restart()
     assert last_text(await it.answer((await it.only()).reply("here"))) == "Root."
     assert seen_results(model_of(it.runner.agent, "clerk").requests[-1]) == [{"result": "here"}]
+
+
+async def test_what_a_tool_has_changed_is_kept_although_it_has_no_result_yet() -> None:
+    """Alone, and beside a call that has one."""
+
+    def order(what: str, tool_context: Context) -> None:
+        """Orders."""
+        tool_context.state["ordered"] = what
+
+    def note(what: str) -> str:
+        """Notes."""
+        return what
+
+    def root() -> BaseAgent:
+        steps = call("order", what="alone"), "Done.", [call("order", what="beside"), call("note", what="x")], "Noted."
+        return by_turn("root", *steps, tools=[LongRunningFunctionTool(order), note])
+
+    it = Desk(root)
+    *_, changed = await it.say("Go.")
+    assert (changed.actions.state_delta, changed.get_function_responses()) == ({"ordered": "alone"}, [])
+    pending = await it.only()
+    await it.restart()
+    assert (await it.session()).state["ordered"] == "alone"
+    assert last_text(await it.answer(pending.reply("done"))) == "Done."
+    await it.say("Again.")
+    assert (await it.session()).state["ordered"] == "beside"

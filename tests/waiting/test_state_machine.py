@@ -16,12 +16,13 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from flowloom import Event, InMemorySessionService, Runner, Session
 from flowloom.context.progress import is_from_agent_tool
 from flowloom.pending import PendingCall, pending_calls
+from flowloom.processors.unfinished import marked_calls
 from flowloom.sessions.history import is_hidden
 from waiting.desk import WHERE
 from waiting.trees import Effects, Node, agent_of, nodes
 
 T = TypeVar("T")
-MOST_ROUNDS = 60
+MOST_ROUNDS = 400
 
 
 class People(RuleBasedStateMachine):
@@ -156,6 +157,8 @@ class People(RuleBasedStateMachine):
         if cut == len(events):
             return
         kept = events[:cut]
+        for call_id in marked_calls(events[cut:]):  # it runs a second time when that is in the log, and not before
+            self.effects.done[call_id] -= 1
         recorded = {answer.id for event in kept for answer in event.get_function_responses() if is_final(event, answer)}
         for call_id, times in self.effects.done.items():
             if call_id not in recorded:
@@ -258,6 +261,12 @@ class People(RuleBasedStateMachine):
                 around.add(scope)
                 scope = scopes.get(scope)
 
+        def is_cut_off_with(scope: str | None) -> bool:
+            """Whether the agent runs for one that waits: it was perhaps cut off, and goes on with that one's answers."""
+            while scope and scope not in around:
+                scope = scopes.get(scope)
+            return bool(scope)
+
         def is_over_with(scope: str | None) -> bool:
             """Whether the agent that ran as this call has answered: the log keeps of it only what was there before."""
             while scope and not final[scope]:
@@ -269,8 +278,8 @@ class People(RuleBasedStateMachine):
                 call_id = each.id or ""
                 if is_hidden(each) or is_over_with(event.isolation_scope):
                     continue
-                if not all_over and event.isolation_scope in around and is_from_agent_tool(event):
-                    continue  # the agent was perhaps cut off; it goes on with its answers
+                if not all_over and is_from_agent_tool(event) and is_cut_off_with(event.isolation_scope):
+                    continue
                 waits = call_id in waiting or call_id in about or call_id in around
                 behind = {c.id for c in event.get_function_calls()} & around  # delegates run one after the other
                 waits = waits or (bool(behind) and not final[call_id])
