@@ -15,6 +15,7 @@ from flowloom.auth.answers import AuthAnswer, redact_message
 from flowloom.context import InvocationContext, Run, RunConfig
 from flowloom.context.hooks import first_answer, tell_all
 from flowloom.context.progress import Progress
+from flowloom.context.run import AGENT_ENDED
 from flowloom.errors import (
     CallbackError,
     FlowloomError,
@@ -26,7 +27,7 @@ from flowloom.events import Event, EventActions, ToolConfirmation
 from flowloom.events.parts import content_of, response_part
 from flowloom.flow import settle_end, settle_failure
 from flowloom.flow.delegation import open_task_scope
-from flowloom.flow.frame import AGENT_ENDED, error_event
+from flowloom.flow.frame import error_event
 from flowloom.message import Message, content_of_message
 from flowloom.pending import PendingCall, pending_calls
 from flowloom.processors.output_schema import schema_of

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from google.genai import types
 
-from flowloom.context.run import AGENT_TOOL_CALL, RUN_ENDED, about, is_about
+from flowloom.context.run import AGENT_ENDED, AGENT_TOOL_CALL, RUN_ENDED, about, is_about
 from flowloom.events.event import Event
 
 if TYPE_CHECKING:
@@ -26,6 +26,8 @@ class Progress:
 
     def __init__(self, events: Sequence[Event], *, interrupted: bool) -> None:
         self.events = list(events)
+        if interrupted and self.events and AGENT_ENDED in (self.events[-1].custom_metadata or ()):
+            del self.events[-1]  # an agent reached its limit and nobody went on since: now it may
         self.interrupted = interrupted
         self._message = len(self.events)
         self._answered: set[str] = set()

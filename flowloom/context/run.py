@@ -33,6 +33,8 @@ _set: Any = set
 INTERRUPTED = "The run was interrupted before this call gave a result."
 RUN_ENDED = "run_ended"
 """The key of an event's `custom_metadata` that says how its run has ended: `failed`, `limit` or `cancelled`."""
+AGENT_ENDED = "agent_ended"
+"""The key of an event's `custom_metadata` that says that a `limit` of its agent has ended the agent's turn."""
 HOST_CALLS = "host_calls"
 """The key of an event's `custom_metadata` that says that the run stopped before its calls, which are the host's to
 answer (`RunConfig.pause_on_tool_calls`) or else run when it goes on; it names those that wait for no other reason."""

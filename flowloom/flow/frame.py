@@ -12,7 +12,7 @@ from flowloom.context import Context, InvocationContext
 from flowloom.context.hooks import Callbacks, first_answer
 from flowloom.context.progress import Progress, is_from_agent_tool
 from flowloom.context.protocols import AnyAgent, AnyLlmAgent, as_llm_agent
-from flowloom.context.run import HOST_CALLS, RUN_ENDED
+from flowloom.context.run import AGENT_ENDED, HOST_CALLS, RUN_ENDED
 from flowloom.errors import (
     AgentNotFoundError,
     CallbackError,
@@ -48,9 +48,6 @@ MAX_THOUGHT_TURNS = 3
 _NEVER_PAUSED = ("transfer_to_agent", SET_MODEL_RESPONSE, FINISH_TASK)
 """Calls that are between the model and the flow, and no host's to answer."""
 
-
-AGENT_ENDED = "agent_ended"
-"""The key of an event's `custom_metadata` that says that a `limit` of its agent has ended the agent's turn."""
 
 _REACHED = ("", "limit of the run")
 """What `Run.settled` holds when an agent has reached a limit of the run, so that no other one lands too."""

@@ -440,6 +440,23 @@ async def test_with_a_higher_limit_the_run_goes_on_where_it_was(on_limit: Any, s
         legal(await chat.stored())
 
 
+@pytest.mark.parametrize("shape", ["one agent", "the last of a sequence", "a transfer"])
+async def test_an_agent_that_reached_its_own_limit_goes_on_if_nobody_did_since(shape: str) -> None:
+    model = ByTurn(call("look"), call("find"), "a is done")
+    worker = LlmAgent(name="a", model=model, tools=[look, find], limits=Limits(model_calls=1, on_limit="stop"))
+    root: Any = {
+        "one agent": lambda: worker,
+        "the last of a sequence": lambda: SequentialAgent(name="row", sub_agents=[agent("first", "hello"), worker]),
+        "a transfer": lambda: LlmAgent(name="root", model=ByTurn(hand_to("a"), "x"), sub_agents=[worker]),
+    }[shape]
+    chat = Chat(root())
+    first = await chat.runner.start(user_id="ann", session_id="s1", new_message="go").result()
+    assert first.status == "limit"
+    worker.limits = Limits(model_calls=2)
+    assert [event.text for event in await go_on(chat, first.invocation_id)][-1] == "a is done"
+    legal(await chat.stored())
+
+
 async def test_a_run_that_a_person_answers_in_between_has_one_budget() -> None:
     """With `Runner(confirm=...)` the limits hold for all turns together."""
     from flowloom import FunctionTool
