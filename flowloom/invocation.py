@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from collections import deque
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from inspect import isawaitable
@@ -14,7 +15,7 @@ from flowloom.agents import BaseAgent, LlmAgent
 from flowloom.auth.answers import AuthAnswer, redact_message
 from flowloom.context import InvocationContext, Run, RunConfig
 from flowloom.context.hooks import first_answer, tell_all
-from flowloom.context.progress import Progress
+from flowloom.context.progress import Progress, decisions_left
 from flowloom.context.run import AGENT_ENDED
 from flowloom.errors import (
     CallbackError,
@@ -112,6 +113,8 @@ class Invocation:
         self._runs: list[Run] = []
         self._decided: set[str] = set()
         """The requests that `confirm` was asked about: what it has left open is a person's."""
+        self._left: float = math.inf
+        """How many decisions no agent had carried out after the turn before."""
 
     @property
     def invocation_id(self) -> str:
@@ -205,18 +208,20 @@ class Invocation:
                             await settle_end(ctx, agen)
                         if hooks.after_run:
                             await tell_all(hooks.after_run, invocation_context=ctx)
-                    message = None
+                    message, invocation_id = None, None
                     if later and not (run.stopped or self._aborted):
                         message = later.popleft()
                     elif host.confirm is not None and not (run.stopped or self._aborted):
                         message = await _decisions(host.confirm, run, self._decided)
+                    if message is None and run.progress is not None and not (run.stopped or self._aborted):
+                        invocation_id = self._with_decisions_left(run)
                 except asyncio.CancelledError:  # while plugins are told that it is over, or somebody decides
-                    message = None
+                    message, invocation_id = None, None
                     for event in await self._cut_off(ctx, None):
                         yield event
-                if message is None:
+                if message is None and invocation_id is None:
                     break
-                state_delta, invocation_id = None, None
+                state_delta = None
         finally:
             if lease is not None:
                 await lease.release()
@@ -247,6 +252,12 @@ class Invocation:
             return ctx, None, None
         first = answered[0]
         return ctx, first.branch, first.isolation_scope
+
+    def _with_decisions_left(self, run: Run) -> str | None:
+        """The invocation, if people have decided what no agent has carried out, and the last turn carried out some."""
+        left = len(decisions_left([event for event in run.session.events if event.invocation_id == run.invocation_id]))
+        fewer, self._left = 0 < left < self._left, left
+        return run.invocation_id if fewer else None
 
     async def _cut_off(self, ctx: InvocationContext, agen: AsyncGenerator[Event, None] | None) -> list[Event]:
         """The last events of a run that was cancelled at once; raises if nobody wished that, or if it has failed."""

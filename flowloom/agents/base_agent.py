@@ -143,7 +143,7 @@ class BaseAgent(BaseModel):
         found = self._derived.get(name)
         if found is None or found[0] != marks:
             found = self._derived[name] = (marks, make())
-        return found[1]
+        return found[1]  # pyright: ignore[reportUnknownVariableType] - a cast would cost a call
 
     @property
     def before_agent_callbacks(self) -> Callbacks:

@@ -31,7 +31,7 @@ class Progress:
         self.interrupted = interrupted
         self._message = len(self.events)
         self._answered: set[str] = set()
-        left = _decisions_left(self.events)
+        left = decisions_left(self.events)
         self.left = self._with_scopes(set(left))
         """The requests that were answered in vain so far, and the calls of the agents around them."""
         if interrupted:
@@ -94,10 +94,6 @@ class Progress:
         """Whether the latest message answers one of the calls in these events."""
         return any(self.was_answered(call.id or "") for event in events for call in event.get_function_calls())
 
-    def is_left(self, events: Sequence[Event]) -> bool:
-        """Whether a decision about one of the calls in these events was not carried out."""
-        return any(call.id in self.left for event in events for call in event.get_function_calls())
-
     def was_answered(self, call_id: str) -> bool:
         """Whether a message answers this call, or one that an agent makes that runs as this tool: the latest one, or
         one whose answers were not carried out."""
@@ -123,7 +119,7 @@ class Progress:
                 yield name, int(number) if number.isdecimal() else 1
 
 
-def _decisions_left(events: Sequence[Event]) -> dict[str, int]:
+def decisions_left(events: Sequence[Event]) -> dict[str, int]:
     """The requests to people that were answered and not carried out, and where in the log each answer is."""
     asked: dict[str, tuple[types.FunctionCall, set[str | None]]] = {}  # with what ends each: results of these calls
     given: dict[str, int] = {}
@@ -140,11 +136,10 @@ def _decisions_left(events: Sequence[Event]) -> dict[str, int]:
                 given.setdefault(answer.id, index)
         for request_id in [request_id for request_id, (_, ends) in asked.items() if not ends.isdisjoint(over)]:
             del asked[request_id]
-            given.pop(request_id, None)
         for call in event.get_function_calls():
             if call.id and about(call):
                 asked[call.id] = call, {about(call)} | around.get(event.isolation_scope, set())
-    return given
+    return {request_id: index for request_id, index in given.items() if request_id in asked}
 
 
 def path_of(event: Event) -> str:

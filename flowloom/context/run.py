@@ -59,6 +59,13 @@ class OpenCall:
     """The id of the call that a request to a person is about: with a result of that, the request is over."""
     request: types.FunctionCall | None = None
     """The call itself, if the user may answer it."""
+    answered: bool = False
+    """Whether a person has decided, and the call that it is about has no result yet."""
+
+    @property
+    def place(self) -> tuple[str, str | None, str | None]:
+        """Whose call it is, and where it was made."""
+        return self.author, self.branch, self.isolation_scope
 
 
 @dataclass
@@ -225,12 +232,12 @@ class Run:
         else:
             if event.isolation_scope is None:
                 return
-        scope, marks = event.isolation_scope, event.custom_metadata or {}
+        author, branch, scope, marks = event.author, event.branch, event.isolation_scope, event.custom_metadata or {}
         from_tool = AGENT_TOOL_CALL in marks
         if scope is not None and from_tool and (scope in self.open_calls or scope in self.inner_calls):
             self.suspend(scope)
         of_host, waits = marks.get(HOST_CALLS, ()), event.long_running_tool_ids or ()
-        asked_for = event.actions.requested_tool_confirmations
+        asked_for, asked_input = event.actions.requested_tool_confirmations, event.actions.requested_inputs or ()
         for part in content.parts:
             call, response = part.function_call, part.function_response
             if call is not None:
@@ -241,39 +248,28 @@ class Run:
                     if call.id in waits:
                         self.open_calls.pop(about(call) or "", None)
                     known[call.id] = OpenCall(
-                        call.id,
-                        call.name or "",
-                        event.author,
-                        event.branch,
-                        scope,
-                        call.id in of_host,
-                        False,
-                        about(call),
-                        call,
+                        call.id, call.name or "", author, branch, scope, call.id in of_host, False, about(call), call
                     )
             elif response is not None and response.id:
                 self.open_calls.pop(response.id, None)
-                if not from_tool and (
-                    response.id in asked_for or response.id in (event.actions.requested_inputs or ())
-                ):
-                    self.open_calls[response.id] = OpenCall(  # until a person is asked
-                        response.id, response.name or "", event.author, event.branch, scope
-                    )
+                if not from_tool and (response.id in asked_for or response.id in asked_input):
+                    # until somebody is asked
+                    self.open_calls[response.id] = OpenCall(response.id, response.name or "", author, branch, scope)
                 if not waits and not self.waiting_calls:
                     continue
-                if event.author != "user":
+                if author != "user":
                     for each in [each for each in self.waiting_calls.values() if self._is_over(each, response.id)]:
                         del self.waiting_calls[each.id]
                 waiting = self.waiting_calls.get(response.id)
-                ends = event.author == "user" or "error" in (response.response or ())
-                if event.author == "user" and waiting is not None and not is_about(response, waiting.request):
-                    continue  # it goes on waiting
+                ends = author == "user" or "error" in (response.response or ())
+                if author == "user" and waiting is not None and waiting.about is not None:
+                    waiting.answered = waiting.answered or is_about(response, waiting.request)
+                    continue  # it is over when that is carried out
                 if waiting is not None and (waiting.suspended or waiting.of_host or ends):
                     del self.waiting_calls[response.id]
                 elif response.id in waits:
-                    self.waiting_calls[response.id] = OpenCall(  # it has begun, now that a person has decided
-                        response.id, response.name or "", event.author, event.branch, event.isolation_scope
-                    )
+                    # it has begun, now that a person has decided
+                    self.waiting_calls[response.id] = OpenCall(response.id, response.name or "", author, branch, scope)
 
     def _is_over(self, call: OpenCall, answered: str) -> bool:
         """Whether a call waits no more once another has a result: one it asks about, or that its agent runs for."""
@@ -283,14 +279,14 @@ class Run:
         """Whether the agent that made a call runs for another one, at any depth."""
         scope = call.isolation_scope
         while scope is not None and scope != outer_id:
-            outer = self.waiting_calls.get(scope) or self.inner_calls.get(scope)
+            outer = self.waiting_calls.get(scope) or self.inner_calls.get(scope) or self.open_calls.get(scope)
             scope = outer.isolation_scope if outer is not None else None
         return scope == outer_id
 
     def may_go_on(self, call_id: str) -> bool:
         """Whether the agent behind a call waits for nobody: it was cut off, or stopped before calls that can run."""
         inside = [c for c in self.waiting_calls.values() if not c.suspended and self._is_inside(c, call_id)]
-        return not inside or any(call.of_host for call in inside)
+        return all(call.answered for call in inside) or any(call.of_host for call in inside)
 
     def suspend(self, call_id: str) -> None:
         """A call of an agent as a tool waits for what that agent waits for."""
@@ -309,6 +305,11 @@ class Run:
             event = self.owed.pop(next(iter(self.owed)))
             events.append(await self.session_service.append_event(self.session, event))
             self.follow(event)
+        for place in {
+            c.place for c in self.open_calls.values() for w in self.waiting_calls.values() if self._is_inside(w, c.id)
+        }:
+            for call in [call for call in self.open_calls.values() if call.place == place]:
+                del self.open_calls[call.id]  # agents that it delegated to wait
         while self.open_calls:
             event = self.refusal(ctx, next(iter(self.open_calls.values())), reason)
             for response in event.get_function_responses():
@@ -324,7 +325,7 @@ class Run:
         parts = [
             response_part(call.id, call.name, {"error": reason})
             for call in self.open_calls.values()
-            if (call.author, call.branch, call.isolation_scope) == (first.author, first.branch, first.isolation_scope)
+            if call.place == first.place
         ]
         return Event.unvalidated(
             {
@@ -342,7 +343,7 @@ class Run:
     def refusals_of(self, ctx: InvocationContext, reason: str) -> list[Event]:
         """The event that answers the open calls of `ctx.agent` at its place with an error, if there are any."""
         place = (ctx.agent.name, ctx.branch, ctx.isolation_scope)
-        mine = [c for c in self.open_calls.values() if (c.author, c.branch, c.isolation_scope) == place]
+        mine = [call for call in self.open_calls.values() if call.place == place]
         return [self.refusal(ctx, mine[0], reason)] if mine else []
 
 
@@ -354,10 +355,10 @@ def about(call: types.FunctionCall) -> str | None:
 
 def is_about(answer: types.FunctionResponse, request: types.FunctionCall | None) -> bool:
     """Whether an answer to a request is of its kind, and about the call that it asks about, if it names one."""
-    asked: Any = request and (request.args or {}).get("originalFunctionCall")
-    if request is None or not isinstance(asked, dict):
+    if request is None or about(request) is None:
         return True
+    asked: Any = (request.args or {})["originalFunctionCall"]
     named: Any = (answer.response or {}).get("originalFunctionCall", asked)
     named = vars(named) if isinstance(named, types.FunctionCall) else named
-    same = isinstance(named, dict) and all(named.get(key) == asked.get(key) for key in ("id", "name", "args"))
+    same = isinstance(named, dict) and all(named.get(key) == asked.get(key) for key in ("id", "name", "args"))  # pyright: ignore[reportUnknownVariableType, reportUnknownMemberType, reportUnknownArgumentType]
     return answer.name == request.name and same

@@ -193,15 +193,16 @@ class Frame:
         """
         before, after = progress.own(self.ctx, start)
         own = [*before, *after]
-        waiting = [c for e in own for c in e.get_function_calls() if c.id in self.ctx.run.waiting_calls]
+        run, calls = self.ctx.run, {call.id or "": call for event in own for call in event.get_function_calls()}
+        waiting = run.waiting_calls.keys() & calls.keys()
         for event in own:
             self.ctx.escalated = self.ctx.escalated or bool(event.actions.escalate)
             if self.task is not None:
                 finish_result(self, event)
-        if not own or progress.is_left(own) or (not after and progress.is_answered(before)):
+        if not own or not progress.left.isdisjoint(calls) or (not after and progress.is_answered(before)):
             return  # a new turn, or one that goes on with the user's answer
-        behind = [call.id or "" for call in waiting if self.ctx.run.waiting_calls[call.id or ""].suspended]
-        ready = any(map(self.ctx.run.may_go_on, behind))
+        behind = [call_id for call_id in waiting if run.waiting_calls[call_id].suspended]
+        ready = any(map(run.may_go_on, behind))
         suspended = bool(behind) and not ready
         if not after and not suspended and not own[-1].is_final_response():
             return  # it was interrupted before the user answered somebody else
@@ -212,11 +213,9 @@ class Frame:
         said = [event for event in own if event.content is not None or event.error_code]
         over = own[-1].actions.end_of_agent
         ready = ready or (bool(said) and self._owes_more(own, said[-1]))
-        open_calls = self.ctx.run.open_calls.keys() if progress.interrupted else ()
-        delegates = delegates_of(self.agent) if open_calls else ()
-        ready = ready or any(
-            c.id in open_calls and c.name not in delegates for e in own for c in e.get_function_calls()
-        )
+        if progress.interrupted:  # what was under way is done again
+            cut_off = run.open_calls.keys() & calls.keys()
+            ready = ready or any(calls[call_id].name not in delegates_of(self.agent) for call_id in cut_off)
         if over or (not ready and (suspended or (bool(said) and said[-1].is_final_response()))):
             self.finished = True
             self.paused = bool(waiting)

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from google.genai import types
 
 from flowloom.context import InvocationContext
 from flowloom.context.progress import at_place, path_of
+from flowloom.context.run import about
 from flowloom.events.event import Event
 from flowloom.flow.frame import Frame
+from flowloom.sessions.history import is_hidden
 
 if TYPE_CHECKING:
     from flowloom.flow.flow import Flow
@@ -34,12 +36,18 @@ def frames_of(ctx: InvocationContext, flow: Flow | None = None, task: types.Func
         for index, event in events:
             if event.author == "user":
                 stack, begun = _answered_turns(turns, progress.answered_by(event.content)) or (stack, begun)
-            depth = _depth_of(event, ctx, stack)
+            depth, calls = _depth_of(event, ctx, stack), event.get_function_calls()
+            if depth is None and at_place(event, ctx):  # what comes of a call belongs to the turn that made it
+                ids = {*(answer.id for answer in event.get_function_responses()), *map(about, calls)}
+                stack, begun = _answered_turns(turns, ids) or (stack, begun)
+                depth = _depth_of(event, ctx, stack)
             if depth is None:
                 continue
+            for call in calls:
+                turns[call.id or ""] = stack[: depth + 1], begun[: depth + 1]
+            if any(map(is_hidden, calls)):
+                continue  # people are asked what its tools want to know: nobody has got control by that
             del stack[depth + 1 :], begun[depth + 1 :]
-            for call in event.get_function_calls():
-                turns[call.id or ""] = stack[:], begun[:]
             target = event.actions.transfer_to_agent
             if target is not None and at_place(event, ctx):
                 place = stack[-1].target(target)
@@ -56,7 +64,7 @@ def frames_of(ctx: InvocationContext, flow: Flow | None = None, task: types.Func
 
 
 def _answered_turns(
-    turns: dict[str, tuple[list[Frame], list[int]]], answered: set[str]
+    turns: dict[str, tuple[list[Frame], list[int]]], answered: set[Any]
 ) -> tuple[list[Frame], list[int]] | None:
     """The turns that were under way when the first of the calls that are answered was made."""
     return next(((stack[:], begun[:]) for call_id, (stack, begun) in turns.items() if call_id in answered), None)
@@ -68,4 +76,8 @@ def _depth_of(event: Event, ctx: InvocationContext, stack: list[Frame]) -> int |
         return None
     if at_place(event, ctx):
         return next((i for i in reversed(range(len(stack))) if stack[i].agent.name == event.author), None)
-    return len(stack) - 1 if ctx.node_path and path_of(event).startswith(f"{ctx.node_path}/") else None
+    path = path_of(event)
+    if ctx.node_path:
+        return len(stack) - 1 if path.startswith(f"{ctx.node_path}/") else None
+    workflow = path.partition("@")[0] if event.isolation_scope == ctx.isolation_scope else None
+    return next((i for i in reversed(range(len(stack))) if stack[i].agent.name == workflow), None)

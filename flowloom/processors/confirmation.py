@@ -19,7 +19,7 @@ from flowloom.processors.output_schema import output_schema
 from flowloom.processors.unfinished import Unfinished, after_results, made_again, reopen, unfinished_calls
 from flowloom.tools.calls import CallResults, run_calls
 from flowloom.tools.input_request import request_of
-from flowloom.tools.pending import Decided, decisions_of
+from flowloom.tools.pending import Decided, decided_calls
 
 
 def confirmation(ctx: InvocationContext, request: LlmRequest) -> AsyncGenerator[Event, None] | None:
@@ -38,7 +38,7 @@ def confirmation(ctx: InvocationContext, request: LlmRequest) -> AsyncGenerator[
     decided: list[Decided] = []
     at = ctx.run.answering_message()
     if at is not None and ctx.once(events[at].id):  # what earlier messages have decided may be left
-        decided = decisions_of(events, at, agent.name, lambda event: at_place(event, ctx)).calls
+        decided = decided_calls(events, at, agent.name, lambda event: at_place(event, ctx))
     unfinished = None
     if ctx.taken_up and ctx.once("unfinished calls"):
         unfinished = unfinished_calls(ctx)

@@ -19,7 +19,6 @@ from flowloom.sessions.history import is_hidden
 from flowloom.tools.calls import CallResults
 from flowloom.tools.confirmation import follow_ups
 from flowloom.tools.delegation import DelegateTool
-from flowloom.tools.pending import read_call
 
 REPEATED = "repeated_calls"
 """The key of an event's `agent_state` that names calls which are about to be made a second time."""
@@ -47,7 +46,7 @@ def unfinished_calls(ctx: InvocationContext) -> Unfinished | None:
     own = [e for e in run.session.events if e.author == ctx.agent.name and e.invocation_id == run.invocation_id]
     own = [event for event in own if at_place(event, ctx) and not tells_of_end(event)]
     answered = {r.id for event in run.session.events for r in event.get_function_responses()}
-    answered |= {call.id for event in own for call in _original_calls(event)}  # people decide about them
+    answered |= {about(call) for event in own for call in event.get_function_calls()}  # people decide about them
     tools = {tool.name: tool for tool in ctx.tools or ()}
     events, marked = _owed(ctx, own), marked_calls(own)
     made: list[types.FunctionCall] = []
@@ -138,12 +137,6 @@ def _parts(event: Event) -> Sequence[types.Part]:
 
 def _tool_calls(event: Event) -> list[types.FunctionCall]:
     return [call for call in event.get_function_calls() if call.id and not is_hidden(call)]
-
-
-def _original_calls(event: Event) -> list[types.FunctionCall]:
-    """The calls that an event asks people about."""
-    found = (read_call((call.args or {}).get("originalFunctionCall")) for call in event.get_function_calls())
-    return [call for call in found if call is not None]
 
 
 def _mark(ctx: InvocationContext, calls: Sequence[str | None]) -> Event:

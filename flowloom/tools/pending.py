@@ -16,6 +16,7 @@ from google.genai import types
 
 from flowloom.context.context import INPUT_CALL
 from flowloom.context.progress import is_from_agent_tool
+from flowloom.context.run import about, is_about
 from flowloom.errors import HistoryError, ToolArgumentsError
 from flowloom.events.actions import InputRequest, ToolConfirmation
 from flowloom.events.event import Event
@@ -45,10 +46,8 @@ class Decided:
 
 @dataclass(slots=True)
 class _Record:
-    request_id: str
-    kind: str
+    request: types.FunctionCall
     call: types.FunctionCall
-    args: dict[str, Any]
     consumed: bool = False
     conflicting: bool = False
 
@@ -63,22 +62,9 @@ def is_answer(part: types.Part) -> bool:
     )
 
 
-@dataclass(slots=True)
-class Decisions:
-    """What a message comes to: the calls that it decides about, and the requests that stay open all the same."""
-
-    calls: list[Decided] = field(default_factory=list[Decided])
-    open: list[str] = field(default_factory=list[str])
-
-
-def decided_calls(events: Sequence[Event], at: int, agent: str) -> list[Decided]:
-    """The calls that the message `events[at]` decides about (see `decisions_of`)."""
-    return decisions_of(events, at, agent).calls
-
-
-def decisions_of(
+def decided_calls(
     events: Sequence[Event], at: int, agent: str, here: Callable[[Event], bool] = lambda _: True
-) -> Decisions:
+) -> list[Decided]:
     """The calls that the message `events[at]` decides about and that have not run since, in the order asked for.
 
     Only the requests that `agent` made count, `here` (its place in the run). An id that stands for two different calls,
@@ -90,10 +76,9 @@ def decisions_of(
     answered = {part.function_response.id for part in _parts(message) if is_answer(part)}  # type: ignore[union-attr]
     records = _records(events, agent, here)
     answers = _first_answers(events[: at + 1], records)
-    result = Decisions()
     decided: dict[str, Decided] = {}
-    for record in records.values():
-        request_id, answer = record.request_id, answers.get(record.request_id)
+    for request_id, record in records.items():
+        answer = answers.get(request_id)
         left = answer is not None and answer is not message and answer.invocation_id == message.invocation_id
         left = left and not (record.consumed or record.conflicting)
         if request_id not in answered and not left:
@@ -107,7 +92,6 @@ def decisions_of(
         elif answer is None:
             _check_readable(message, record)
             why = "it is about another call than the one that was asked about"
-            result.open.append(request_id)
         if why is not None:
             _log.warning("The answer to `%s` of agent `%s` is refused: %s.", request_id, agent, why)
             continue
@@ -116,32 +100,30 @@ def decisions_of(
         item.earlier = item.earlier or left
         item.inputs, item.question = [], None
         for other in records.values():
-            if other.call.id == call.id and other.request_id in answers:
-                _take(item, other, answers[other.request_id])
+            if other.call.id == call.id and other.request.id in answers:
+                _take(item, other, answers[other.request.id])
     if answered:
         known = {call.id for event in events for call in event.get_function_calls()}
         for unknown in answered - known:
             _log.warning("The answer to `%s` is refused: nobody asked for anything by that id.", unknown)
-    result.calls = list(decided.values())
-    return result
+    return list(decided.values())
 
 
 def _take(item: Decided, record: _Record, message: Event) -> None:
     """Add one answer to what is known about a call."""
     for part in _parts(message):
         answer = part.function_response
-        if answer is None or answer.id != record.request_id or not _stands(answer, record.kind, record.call):
+        if answer is None or answer.id != record.request.id or not answers_request(answer, record.request):
             continue
-        if record.kind == CONFIRMATION_CALL:
+        if record.request.name == CONFIRMATION_CALL:
             item.confirmation = read_decision(message.id, answer.response)
             edited = item.confirmation.edited_args
             if edited is not None and item.confirmation.confirmed:
                 item.call = types.FunctionCall(id=record.call.id, name=record.call.name, args=edited)
             return
+        args = record.request.args or {}
         request = InputRequest(
-            message=record.args.get("message") or "",
-            payload=record.args.get("payload"),
-            response_schema=record.args.get("response_schema"),
+            message=args.get("message") or "", payload=args.get("payload"), response_schema=args.get("response_schema")
         )
         value = input_of(answer.response)
         if request.response_schema:
@@ -179,7 +161,7 @@ def _records(events: Sequence[Event], agent: str, here: Callable[[Event], bool])
             if before is not None and call_hash(before.call) != call_hash(original):
                 before.conflicting = True
                 continue
-            record = _Record(call.id, call.name, original, call.args or {}, conflicting=altered)
+            record = _Record(call, original, conflicting=altered)
             found[call.id] = record
             open_records.setdefault(original.id or "", []).append(record)
     return found
@@ -194,22 +176,17 @@ def _first_answers(events: Sequence[Event], records: Mapping[str, _Record]) -> d
         for part in _parts(event):
             response = part.function_response
             record = None if response is None else records.get(response.id or "")
-            if response is not None and record is not None and _stands(response, record.kind, record.call):
-                found.setdefault(record.request_id, event)
+            if response is not None and record is not None and answers_request(response, record.request):
+                found.setdefault(response.id or "", event)
     return found
 
 
 def answers_request(answer: types.FunctionResponse, request: types.FunctionCall) -> bool:
     """Whether a function response of that id answers the request: one of another kind, of another call, or that cannot
     be read is none."""
-    call = read_call((request.args or {}).get("originalFunctionCall"))
-    return call is None or request.name not in (CONFIRMATION_CALL, INPUT_CALL) or _stands(answer, request.name, call)
-
-
-def _stands(answer: types.FunctionResponse, kind: str, call: types.FunctionCall) -> bool:
-    if answer.name != kind or not _is_about(answer, call):
+    if not is_about(answer, request):
         return False
-    if kind == CONFIRMATION_CALL:
+    if request.name == CONFIRMATION_CALL and about(request) is not None:
         try:
             read_decision("", answer.response)
         except HistoryError:
@@ -220,17 +197,8 @@ def _stands(answer: types.FunctionResponse, kind: str, call: types.FunctionCall)
 def _check_readable(message: Event, record: _Record) -> None:
     for part in _parts(message):
         answer = part.function_response
-        if answer is not None and answer.id == record.request_id and answer.name == CONFIRMATION_CALL:
+        if answer is not None and answer.id == record.request.id and answer.name == CONFIRMATION_CALL:
             read_decision(message.id, answer.response)
-
-
-def _is_about(answer: types.FunctionResponse, call: types.FunctionCall) -> bool:
-    """Whether an answer that says which call it is about speaks of this one."""
-    data: Any = (answer.response or {}).get("originalFunctionCall")
-    if data is None:
-        return True
-    same = read_call(data)
-    return same is not None and call_hash(same) == call_hash(call)
 
 
 def read_decision(event_id: str, response: dict[str, Any] | None) -> ToolConfirmation:

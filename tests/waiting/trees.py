@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -75,13 +75,23 @@ def leaves() -> st.SearchStrategy[Node]:
 
 @dataclass
 class Effects:
-    """What the tools have done, by call id; it outlives every process."""
+    """What the tools have done: the call's id, and how long the log was then. It outlives every process."""
 
-    done: Counter[str] = field(default_factory=Counter[str])
+    log_length: Callable[[], int]
+    ran: list[tuple[str, int]] = field(default_factory=list[tuple[str, int]])
 
     def note(self, context: ToolContext) -> dict[str, bool]:
-        self.done[context.function_call_id or ""] += 1
+        self.ran.append((context.function_call_id or "", self.log_length()))
         return {"ok": True}
+
+    @property
+    def done(self) -> Counter[str]:
+        """How often each call has run."""
+        return Counter(call_id for call_id, _ in self.ran)
+
+    def cut(self, length: int) -> None:
+        """The process died when the log had this length: what ran later never did."""
+        self.ran = [(call_id, at) for call_id, at in self.ran if at <= length]
 
 
 def tools_of(effects: Effects) -> list[Any]:
