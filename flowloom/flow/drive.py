@@ -176,10 +176,8 @@ async def drive(ctx: InvocationContext, flow: Flow | None = None, *, single_step
                                                 yield inner
                                         results = await running
                                     else:
-                                        results = await run_calls(
-                                            frame.ctx, calls, tools, transfer_problem=transfer_problem
-                                        )
-                                    for result in take_results(frame, event, calls, tools, results):
+                                        results = await run_calls(frame.ctx, calls, tools, None, transfer_problem)
+                                    for result in take_results(frame, event, tools, results):
                                         yield result
                                 if frame.answered:
                                     break

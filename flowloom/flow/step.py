@@ -63,14 +63,12 @@ def build_request_plainly(frame: Frame, steps: tuple[Step, ...], request: LlmReq
                 return steps.index(step), produced
             if ctx.end_invocation:
                 break
-    except Halt as halt:
-        assert step is not None
-        explain(halt, ctx, step)
-        frame.halted_by = halt.processor
     except Exception as error:
         assert step is not None
         explain(error, ctx, step)
-        raise
+        if not isinstance(error, Halt):
+            raise
+        frame.halted_by = error.processor
     return len(steps), None
 
 
@@ -107,11 +105,7 @@ async def _run_and_close(
 
 
 def take_results(
-    frame: Frame,
-    event: Event,
-    calls: Sequence[types.FunctionCall],
-    tools: Mapping[str, RunnableTool],
-    results: CallResults,
+    frame: Frame, event: Event, tools: Mapping[str, RunnableTool], results: CallResults
 ) -> Iterator[Event]:
     """The results of the function calls in a complete model event, and what follows from them (spec §2.6).
 
@@ -128,7 +122,7 @@ def take_results(
             yield final
     yield from results.waiting
     if frame.agent.sub_agents:
-        frame.delegated.extend(delegated_calls(calls, tools, results.event))
+        frame.delegated.extend(delegated_calls(event.get_function_calls(), tools, results.event))
     if results.error is not None:
         raise results.error
     frame.suspended = bool(results.waiting)
