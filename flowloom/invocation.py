@@ -15,7 +15,7 @@ from flowloom.agents import BaseAgent, LlmAgent
 from flowloom.auth.answers import AuthAnswer, redact_message
 from flowloom.context import InvocationContext, Run, RunConfig
 from flowloom.context.hooks import first_answer, tell_all
-from flowloom.context.progress import Progress, decisions_left
+from flowloom.context.progress import Progress
 from flowloom.context.run import AGENT_ENDED
 from flowloom.errors import (
     CallbackError,
@@ -255,7 +255,7 @@ class Invocation:
 
     def _with_decisions_left(self, run: Run) -> str | None:
         """The invocation, if people have decided what no agent has carried out, and the last turn carried out some."""
-        left = len(decisions_left([event for event in run.session.events if event.invocation_id == run.invocation_id]))
+        left = sum(call.answered for call in run.waiting_calls.values())
         fewer, self._left = 0 < left < self._left, left
         return run.invocation_id if fewer else None
 

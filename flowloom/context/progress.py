@@ -22,16 +22,18 @@ class Progress:
     message that made it counts as the latest.
     """
 
-    __slots__ = ("_answered", "_message", "events", "interrupted", "left")
+    __slots__ = ("_answered", "_message", "events", "fresh", "interrupted", "left")
 
     def __init__(self, events: Sequence[Event], *, interrupted: bool) -> None:
         self.events = list(events)
         if interrupted and self.events and AGENT_ENDED in (self.events[-1].custom_metadata or ()):
             del self.events[-1]  # an agent reached its limit and nobody went on since: now it may
         self.interrupted = interrupted
+        self.fresh = not interrupted
+        """Whether no run has carried out yet what the latest message decides."""
         self._message = len(self.events)
         self._answered: set[str] = set()
-        left = decisions_left(self.events)
+        left = _decisions_left(self.events)
         self.left = self._with_scopes(set(left))
         """The requests that were answered in vain so far, and the calls of the agents around them."""
         if interrupted:
@@ -119,7 +121,7 @@ class Progress:
                 yield name, int(number) if number.isdecimal() else 1
 
 
-def decisions_left(events: Sequence[Event]) -> dict[str, int]:
+def _decisions_left(events: Sequence[Event]) -> dict[str, int]:
     """The requests to people that were answered and not carried out, and where in the log each answer is."""
     asked: dict[str, tuple[types.FunctionCall, set[str | None]]] = {}  # with what ends each: results of these calls
     given: dict[str, int] = {}

@@ -79,6 +79,10 @@ async def settle_end(ctx: InvocationContext, events: Events | None) -> list[Even
     try:
         if events is not None:
             await events.aclose()
+        if run.progress is not None and run.progress.interrupted:  # agents that were cut off, and that nobody reached
+            waiting = run.waiting_calls
+            own = [call for call in waiting.values() if call.suspended and call.isolation_scope not in waiting]
+            run.open_calls |= {call.id: call for call in own if run.may_go_on(call.id)}
         if run.stop == "paused" and run.stopped:
             run.open_calls.clear()  # who goes on with the run answers them
         settled: list[Event] = []

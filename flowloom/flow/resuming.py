@@ -37,7 +37,7 @@ def frames_of(ctx: InvocationContext, flow: Flow | None = None, task: types.Func
             if event.author == "user":
                 stack, begun = _answered_turns(turns, progress.answered_by(event.content)) or (stack, begun)
             depth, calls = _depth_of(event, ctx, stack), event.get_function_calls()
-            if depth is None and at_place(event, ctx):  # what comes of a call belongs to the turn that made it
+            if depth is None and event.author != "user":  # what comes of a call belongs to the turn that made it
                 ids = {*(answer.id for answer in event.get_function_responses()), *map(about, calls)}
                 stack, begun = _answered_turns(turns, ids) or (stack, begun)
                 depth = _depth_of(event, ctx, stack)
@@ -76,8 +76,8 @@ def _depth_of(event: Event, ctx: InvocationContext, stack: list[Frame]) -> int |
         return None
     if at_place(event, ctx):
         return next((i for i in reversed(range(len(stack))) if stack[i].agent.name == event.author), None)
-    path = path_of(event)
-    if ctx.node_path:
-        return len(stack) - 1 if path.startswith(f"{ctx.node_path}/") else None
-    workflow = path.partition("@")[0] if event.isolation_scope == ctx.isolation_scope else None
+    path, above = path_of(event), f"{ctx.node_path}/" if ctx.node_path else ""
+    if event.isolation_scope != ctx.isolation_scope or not path.startswith(above):
+        return None
+    workflow = path.removeprefix(above).partition("@")[0]
     return next((i for i in reversed(range(len(stack))) if stack[i].agent.name == workflow), None)

@@ -162,7 +162,7 @@ async def _resume(
         run.inputs[call_id] = item.inputs
     again = Unfinished(calls=[said[call.id].call if call.id in said else call for call in calls])
     if run.progress is not None and run.progress.interrupted:
-        again = made_again(ctx, again.calls, [e for e in ctx.session.events if e.author == ctx.agent.name])
+        again = made_again(ctx, again.calls)
     for event in again.events:
         yield event
     if again.calls:

@@ -54,9 +54,9 @@ async def _resume(
         decisions = {item.call.id or "": item.confirmation for item in run_now if item.confirmation is not None}
         for item in run_now:
             ctx.run.inputs[item.call.id or ""] = item.inputs
-        interrupted = ctx.run.progress is not None and ctx.run.progress.interrupted
+        interrupted = ctx.run.progress is not None and not ctx.run.progress.fresh
         perhaps = [item.call for item in run_now if interrupted or item.earlier]
-        again = made_again(ctx, perhaps, [e for e in ctx.session.events if e.author == ctx.agent.name])
+        again = made_again(ctx, perhaps)
         first = [item.call for item in run_now if item.call not in perhaps]
         again.calls = [item.call for item in run_now if item.call in first or item.call in again.calls]
         for event in again.events:

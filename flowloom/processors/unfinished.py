@@ -9,7 +9,7 @@ from google.genai import types
 
 from flowloom.auth.answers import CREDENTIAL_CALL
 from flowloom.context import InvocationContext
-from flowloom.context.progress import at_place, tells_of_end
+from flowloom.context.progress import at_place, is_from_agent_tool, tells_of_end
 from flowloom.context.protocols import RunnableTool
 from flowloom.context.run import HOST_CALLS, OpenCall, about
 from flowloom.events.actions import EventActions
@@ -59,7 +59,7 @@ def unfinished_calls(ctx: InvocationContext) -> Unfinished | None:
     begun = [c.id for c in never_made if (tool := tools.get(c.name or "")) is not None and tool.is_long_running]
     if begun:  # they may give no result yet, so that nothing else tells
         events.append(_mark(ctx, begun))
-    again = made_again(ctx, made, own)
+    again = made_again(ctx, made)
     result = Unfinished(events + again.events, again.calls + never_made)
     return result if result.events or result.calls else None
 
@@ -92,15 +92,20 @@ def _owed(ctx: InvocationContext, own: Sequence[Event]) -> list[Event]:
     return owed
 
 
-def made_again(ctx: InvocationContext, calls: Sequence[types.FunctionCall], own: Sequence[Event]) -> Unfinished:
+def made_again(ctx: InvocationContext, calls: Sequence[types.FunctionCall]) -> Unfinished:
     """Calls that were perhaps made before: those of tools that are not idempotent are marked, and refused if they were.
 
-    `own` are the agent's events.
+    An agent that waited, and has its answer now, goes on for the first time.
     """
     tools = {tool.name: tool for tool in ctx.tools or ()}
-    repeated = marked_calls(own)
-    waiting = ctx.run.waiting_calls  # an agent that waited goes on where it was, and is not made again
-    again = [call for call in calls if (found := waiting.get(call.id or "")) is None or not found.suspended]
+    repeated: set[str | None] = set()
+    for event in ctx.session.events:
+        repeated |= marked_calls([event])
+        if is_from_agent_tool(event):
+            repeated.discard(event.isolation_scope)  # it has come further since
+    waiting, progress = ctx.run.waiting_calls, ctx.run.progress
+    first = progress.answered & waiting.keys() if progress is not None and progress.fresh else ()
+    again = [call for call in calls if call.id not in first]
     once_only = [c for c in again if (tool := tools.get(c.name or "")) is not None and not tool.idempotent]
     given_up = [call for call in once_only if call.id in repeated]
     result = Unfinished(calls=[call for call in calls if call not in given_up])

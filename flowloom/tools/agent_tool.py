@@ -145,6 +145,8 @@ class AgentTool(BaseTool):
         ctx = InvocationContext(agent=self.agent, run=run, lineage=())
         if kept:
             run.progress = Progress(kept, interrupted=True)
+            above, call_id = outer.progress, tool_context.function_call_id
+            run.progress.fresh = above is not None and above.fresh and call_id in above.answered
             for event in kept:
                 run.follow(event)
             ctx.taken_up = True

@@ -124,14 +124,16 @@ class WireServer:
         self._started.set_result(server.sockets[0].getsockname()[1])
         await self._stop.wait()
         server.close()
+        for _ in range(5):  # a connection that was accepted just before has no transport yet
+            await asyncio.sleep(0)
         for handler in handlers:
             handler.cancel()
         await asyncio.gather(*handlers, return_exceptions=True)
         await server.wait_closed()
         for writer in writers:  # a handler that was cancelled before it began has closed nothing
             writer.transport.abort()
-        await asyncio.sleep(0)
-        await asyncio.sleep(0)
+        for _ in range(3):
+            await asyncio.sleep(0)
 
     async def _converse(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
