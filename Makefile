@@ -5,13 +5,17 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: demo test check snap bench bench-quick clean
+.PHONY: demo test soak check snap bench bench-quick clean
 
 demo: $(READY)
 	@$(BIN)/flowloom run examples/travel_desk
 
 test: check
 	$(BIN)/python -m pytest -n auto --dist loadfile
+
+# the long searches: kill points, every order five deep, generated trees, a session of 20,000 turns
+soak: $(READY)
+	$(BIN)/python -m pytest -n auto --dist worksteal -m soak
 
 check: $(READY)
 	$(BIN)/ruff check .

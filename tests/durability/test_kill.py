@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.soak
+
 TESTS = Path(__file__).parent.parent
 ROUNDS = int(os.environ.get("FLOWLOOM_KILL_ROUNDS", "1"))
 """How many times 200 kills."""
