@@ -7,6 +7,8 @@ import json
 from collections.abc import AsyncIterator, Sequence
 from typing import Any
 
+import pytest
+
 from flowloom import AgentResponse, LlmResponse, LlmService, LLMServiceOptions, ModelUnavailableError, ServiceModel
 from flowloom.testing import ScriptedModel
 from flowloom.testing.suites import ModelSuite
@@ -66,6 +68,7 @@ NOT_IN_MESSAGES = frozenset(
 )
 
 
+@pytest.mark.soak
 class TestServiceModel(ModelSuite):
     def make_model(self, answers: Sequence[LlmResponse]) -> ServiceModel:
         return ServiceModel(scripted(answers))
@@ -88,6 +91,7 @@ class TestServiceModelOverJson(ModelSuite):
         return ServiceModel(ByJson(LlmService(DOWN.model_copy(deep=True))))
 
 
+@pytest.mark.soak
 class TestServiceModelThatCannotStream(ModelSuite):
     signatures = False
     lacks = NOT_IN_MESSAGES
@@ -99,6 +103,7 @@ class TestServiceModelThatCannotStream(ModelSuite):
         return ServiceModel(WithoutStreams(LlmService(DOWN.model_copy(deep=True))))
 
 
+@pytest.mark.soak
 class TestServiceModelInAServiceModel(ModelSuite):
     """Four conversions one after another are as good as one."""
 

@@ -30,6 +30,7 @@ async def test_a_turn_costs_what_the_first_did_after_two_thousand(tmp_path: Path
     assert await late_beside_early(tmp_path) < 1.2 * SLACK
 
 
+@pytest.mark.soak
 async def test_one_more_turn_on_ten_thousand_events(tmp_path: Path) -> None:
     """At most 5 ms for a runner that has seen them, 150 ms for one that has not."""
     seen, cold = await one_more_turn(tmp_path)
@@ -38,6 +39,7 @@ async def test_one_more_turn_on_ten_thousand_events(tmp_path: Path) -> None:
     assert seen < cold / 10  # what was seen is not read again, on any machine
 
 
+@pytest.mark.soak
 def test_a_typed_delta() -> None:
     """At most 3 µs over the event that it is made of."""
     assert per_delta() < 3 * SLACK

@@ -28,6 +28,7 @@ def written(store: str, *asked: str) -> dict[str, Any]:
     return json.loads(done.stdout)
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize("concurrency", ["queue", "allow"])
 def test_eight_processes_on_one_sqlite_session(concurrency: str, tmp_path: Path) -> None:
     written(str(tmp_path / "db"), "--writers", "8", "--events", "20", "--turns", "3", "--concurrency", concurrency)
@@ -37,6 +38,7 @@ def test_many_sessions_in_one_sqlite_file(tmp_path: Path) -> None:
     written(str(tmp_path / "db"), "--sessions", "10", "--writers", "2", "--turns", "2", "--events", "5")
 
 
+@pytest.mark.soak
 @pytest.mark.timeout(240)
 @pytest.mark.parametrize("concurrency", ["queue", "allow"])
 def test_fifty_processes_on_one_postgres_session(concurrency: str, postgres_dsn: str) -> None:

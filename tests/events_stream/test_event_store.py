@@ -456,6 +456,7 @@ def turns(first: int, count: int) -> Iterator[dict[str, Any]]:
         yield wire(id=f"x{number}", errorCode=f"E{number}", **fields)
 
 
+@pytest.mark.soak
 def test_a_hundred_thousand_events_stay_in_flat_memory() -> None:
     store = EventStore(max_events=100)
 

@@ -6,6 +6,7 @@ import threading
 from collections.abc import Sequence
 from contextlib import suppress
 
+import pytest
 from google.genai import types
 
 from flowloom import HumanModel, LlmResponse, ModelUnavailableError
@@ -27,6 +28,7 @@ class TestHumanModel(ModelSuite):
         return model
 
 
+@pytest.mark.soak
 class TestHumanModelAnsweredFromAnotherThread(ModelSuite):
     """A person who takes a while, and sits on another thread."""
 
@@ -37,6 +39,7 @@ class TestHumanModelAnsweredFromAnotherThread(ModelSuite):
         return answered_from_a_thread([ModelUnavailableError("Nobody is here.")])
 
 
+@pytest.mark.soak
 class TestHumanModelAnsweredInParts(ModelSuite):
     """A person who says the same to all, and no token counts: it fits where no form is asked for."""
 

@@ -7,6 +7,7 @@ from abc import abstractmethod
 from collections.abc import Iterable, Sequence
 from typing import Any, ClassVar
 
+import pytest
 from google.genai import types
 from models.answer_server import AnswerServer, Said
 from models.anthropic_wire import MessagesServer
@@ -117,6 +118,7 @@ class OmittingServer(MessagesServer):
     omits = True
 
 
+@pytest.mark.soak
 class TestNewerClaude(TestAnthropic):
     speaks = OmittingServer
     model = "claude-sonnet-5-5"

@@ -156,9 +156,9 @@ def test_a_text_that_is_no_event_is_an_error(text: str) -> None:
 def test_what_was_read_is_not_looked_through_as_young_objects_are(frozen: bool) -> None:
     """Unless the program keeps objects frozen, which stay so."""
     rows = [(encode_event(Event(author="a")),)] * 600
-    gc.collect()
-    if frozen:
-        gc.freeze()
+    if not frozen:
+        gc.unfreeze()
+        gc.collect()
     try:
         before = gc.get_freeze_count()
         events = decode_events(rows)
@@ -166,7 +166,7 @@ def test_what_was_read_is_not_looked_through_as_young_objects_are(frozen: bool) 
         assert frozen or all(id(event) in old for event in events)
         assert gc.get_freeze_count() == before
     finally:
-        gc.unfreeze()
+        gc.freeze()  # as the tests began
 
 
 @pytest.mark.parametrize("on", [True, False])

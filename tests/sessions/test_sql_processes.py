@@ -82,13 +82,14 @@ async def stored(where: str) -> list[str]:
     return [each.id for each in session.events]
 
 
-def test_eight_processes_lose_no_event(where: str) -> None:
+@pytest.mark.parametrize("count", [2, pytest.param(8, marks=pytest.mark.soak)])
+def test_processes_at_once_lose_no_event(where: str, count: int) -> None:
     """Nor is there a gap in `seq`, nor does one of them fail, although all of them make the tables."""
-    processes = [start("write", where, f"p{number}", 20) for number in range(8)]
+    processes = [start("write", where, f"p{number}", 20) for number in range(count)]
     said = [lines(each)[1:] for each in processes]
-    assert [each.returncode for each in processes] == [0] * 8
+    assert [each.returncode for each in processes] == [0] * count
     found = asyncio.run(stored(where))
-    assert len(found) == len(set(found)) == 8 * 30
+    assert len(found) == len(set(found)) == count * 30
     for number, ids in enumerate(said):
         mine = [each for each in found if each.startswith(f"p{number}-")]
         assert len(mine) == 30

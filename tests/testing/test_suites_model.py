@@ -36,11 +36,13 @@ class TestScriptedModel(ModelSuite):
         return ScriptedModel([ModelUnavailableError("The model is down.")])
 
 
+@pytest.mark.soak
 class TestScriptedModelThatDoesNotStream(ModelSuite):
     async def make_model(self, answers: Sequence[LlmResponse]) -> ScriptedModel:
         return ScriptedModel(answers)
 
 
+@pytest.mark.soak
 class TestFunctionModel(ModelSuite):
     def make_model(self, answers: Sequence[LlmResponse]) -> FunctionModel:
         left = list(answers)
@@ -50,6 +52,7 @@ class TestFunctionModel(ModelSuite):
         return FunctionModel(lambda request: ModelUnavailableError("The model is down."))
 
 
+@pytest.mark.soak
 class TestRecordingModel(ModelSuite):
     """While it records; what it plays is in the tests of cassettes."""
 
@@ -65,6 +68,7 @@ class TestRecordingModel(ModelSuite):
         return RecordingModel(inner, self.path, mode="rewrite")
 
 
+@pytest.mark.soak
 class TestOfflineModel(ModelSuite):
     scripted = False
 

@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Awaitable, Callable
 from typing import Any, Literal, TypeVar
 
+import pytest
 from google.genai import types
 from hypothesis import settings
 from hypothesis import strategies as st
@@ -318,5 +319,11 @@ def is_final(event: Event, answer: types.FunctionResponse) -> bool:
     return "waits for a person" not in str(response.get("error"))
 
 
-TestPeople = People.TestCase
-TestPeople.settings = settings(max_examples=200, stateful_step_count=10, deadline=None, derandomize=True)
+class TestPeople(People.TestCase):
+    settings = settings(max_examples=20, stateful_step_count=10, deadline=None, derandomize=True)
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(1800)
+class TestPeopleForLong(People.TestCase):
+    settings = settings(max_examples=1000, stateful_step_count=10, deadline=None, derandomize=True)

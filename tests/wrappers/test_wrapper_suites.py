@@ -104,18 +104,22 @@ class SameAnswer(ModelSuite):
             assert await self._texts(6, stream) == [TEXT.text] * 6
 
 
+@pytest.mark.soak
 class TestRetry(Scripted):
     kind = "retry"
 
 
+@pytest.mark.soak
 class TestFallback(Scripted):
     kind = "fallback"
 
 
+@pytest.mark.soak
 class TestLimited(Scripted):
     kind = "limited"
 
 
+@pytest.mark.soak
 class TestCached(SameAnswer, Scripted):
     kind = "cached"
 
@@ -124,16 +128,19 @@ class TestAllButTheCache(Scripted):
     kind = "all"
 
 
+@pytest.mark.soak
 class TestCachedOverHttp(SameAnswer, OverHttp):
     kind = "cached"
 
 
+@pytest.mark.soak
 class TestAllButTheCacheOverHttp(OverHttp):
     """A retry around limits around a fallback: what each of them does to an answer would show."""
 
     kind = "all"
 
 
+@pytest.mark.soak
 class TestAFilledCache(ModelSuite):
     """Compared with itself: what the first call gave, each further one gives."""
 
