@@ -38,7 +38,8 @@ _BUSY, _LOCKED = 5, 6  # SQLite's result codes
 class SqliteDatabase(Database):
     """A SQLite file in WAL mode; `:memory:` for one that lives as long as this object.
 
-    `path`: the file, made when it does not exist; its directory has to be there.
+    `path`: the file, made when it does not exist; its directory has to be there. A file that is deleted or replaced
+    while it is open is a `StorageError` of every read and write that follows.
     """
 
     dialect = "sqlite"
@@ -47,7 +48,7 @@ class SqliteDatabase(Database):
         text = os.fspath(path)
         super().__init__("the SQLite database in memory" if text == ":memory:" else f"the SQLite database `{text}`")
         self.path = text
-        self._core = _Core(text, self.name)
+        self._core = _Core(text if text == ":memory:" else os.path.abspath(text), self.name)
         weakref.finalize(self, self._core.stop).atexit = False
 
     async def read(self, work: Work[T]) -> T:
@@ -110,6 +111,7 @@ class _Core:
         self._sync = "FULL"
         self._glancer: sqlite3.Connection | None = None  # opened by the writer, used in the threads of the callers
         self._glancing = threading.Lock()
+        self._files = None if path == ":memory:" else _Files(path, name)
 
     # -- from any thread ---------------------------------------------------------------------------
 
@@ -160,7 +162,7 @@ class _Core:
             return None
         try:
             self._check_open()
-            return (_read(connection, work),)
+            return (self._read(connection, work),)
         except sqlite3.Error:
             return None
         finally:
@@ -259,6 +261,8 @@ class _Core:
             failures = self._failures.copy()
             self._begin(connection)
             try:
+                if self._files is not None:
+                    self._files.check_before_write()
                 if self._run(connection, jobs, failures, savepoints):
                     connection.execute("COMMIT")
                     self._failures = failures
@@ -323,7 +327,7 @@ class _Core:
         while (job := self._reads.get()) is not None:
             try:
                 connection = connection or self._open_reader()
-                job.result = self._persist(lambda job=job, connection=connection: _read(connection, job.work))
+                job.result = self._persist(lambda job=job, connection=connection: self._read(connection, job.work))
             except BaseException as error:
                 job.error = self._translated(error)
             with self._lock:
@@ -332,6 +336,16 @@ class _Core:
             del job
         if connection is not None:
             connection.close()
+
+    def _read(self, connection: sqlite3.Connection, work: Work[T] | None) -> T:
+        assert work is not None
+        if self._files is not None:
+            self._files.check()
+        connection.execute("BEGIN")
+        try:
+            return work(connection)
+        finally:
+            connection.execute("ROLLBACK")
 
     # -- connections -------------------------------------------------------------------------------
 
@@ -360,13 +374,41 @@ class _Core:
         return translated
 
 
-def _read(connection: sqlite3.Connection, work: Work[T] | None) -> T:
-    assert work is not None
-    connection.execute("BEGIN")
-    try:
-        return work(connection)
-    finally:
-        connection.execute("ROLLBACK")
+class _Files:
+    """The files that a database was opened with: what is written to a file that has lost its name is lost."""
+
+    __slots__ = ("_file", "_log", "_name", "_path")
+
+    def __init__(self, path: str, name: str) -> None:
+        self._path = path
+        self._name = name
+        self._file: tuple[int, int] | None = None
+        self._log: tuple[int, int] | None = None  # there from the first transaction on, until nobody has it open
+
+    def check(self) -> None:
+        """Raise `StorageError` if the path does not lead to the file any more; the first look takes note of it."""
+        self._file = self._same(self._path, self._file)
+
+    def check_before_write(self) -> None:
+        """The same, also of the file of what was written lately; within a transaction."""
+        self.check()
+        self._log = self._same(self._path + "-wal", self._log)
+
+    def _same(self, path: str, known: tuple[int, int] | None) -> tuple[int, int]:
+        try:
+            found = os.stat(path)
+        except OSError as error:
+            what = "was deleted" if isinstance(error, FileNotFoundError) else f"cannot be reached ({error.strerror})"
+        else:
+            place = (found.st_dev, found.st_ino)
+            if known is None or place == known:
+                return place
+            what = "was replaced by another file"
+        which = capitalized(self._name) if path == self._path else f"`{path}`, a part of {self._name},"
+        raise StorageError(
+            f"{which} {what} while it was open, and what was stored last may be lost. Put the file back, or make a new "
+            f"service."
+        )
 
 
 def _is_busy(error: sqlite3.Error) -> bool:

@@ -15,13 +15,16 @@ from flowloom import (
     Event,
     EventActions,
     GetSessionConfig,
+    LlmAgent,
     PostgresSessionService,
+    Runner,
     Session,
     SqliteSessionService,
     StorageError,
 )
 from flowloom.sessions.sql_service import SqlSessionService
 from flowloom.sql import Connection
+from flowloom.testing import ScriptedModel, call
 
 WHO: dict[str, Any] = {"app_name": "app", "user_id": "ann", "session_id": "s1"}
 Open = Callable[..., SqlSessionService]
@@ -331,3 +334,30 @@ async def test_a_lease_of_a_long_session_reads_none_of_it(open_store: Open) -> N
     await store.flush()
     async with await other.acquire_lease(**WHO, wait=True):
         assert len((await get(other)).events) == 250
+
+
+async def test_a_run_whose_file_was_deleted_does_not_end_well(tmp_path: Path) -> None:
+    """It raises `StorageError` at the next event; whatever else is asked of the service does too."""
+    path = tmp_path / "a.db"
+
+    async def tidy_up() -> str:
+        """Delete too much."""
+        path.unlink()
+        return "tidy"
+
+    service = SqliteSessionService(path)
+    session = await service.create_session(**WHO)
+    agent = LlmAgent(name="agent", model=ScriptedModel([call("tidy_up"), "All is well."]), tools=[tidy_up])
+    runner = Runner(app_name="app", agent=agent, session_service=service)
+    with pytest.raises(StorageError, match=r"a\.db.*deleted while it was open"):
+        await runner.run_to_result(user_id="ann", session_id="s1", new_message="Tidy up.")
+    for attempt in (
+        lambda: service.append_event(session, said("x")),
+        lambda: service.get_session(**WHO),
+        lambda: service.acquire_lease(**WHO, wait=False),
+        lambda: service.create_session(app_name="app", user_id="bob"),
+    ):
+        with pytest.raises(StorageError, match=r"a\.db"):
+            await attempt()
+    with pytest.raises(StorageError, match=r"a\.db"):
+        await service.close()

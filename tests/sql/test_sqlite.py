@@ -140,3 +140,71 @@ async def test_closing_tidies_up_the_files(tmp_path: Path) -> None:
     await database.read(count)
     await database.close()
     assert [each.name for each in tmp_path.iterdir()] == ["a.db"]  # noqa: ASYNC240
+
+
+def deleted(path: Path) -> None:
+    path.unlink()
+
+
+def replaced(path: Path) -> None:
+    path.with_suffix(".new").write_bytes(path.read_bytes())
+    path.with_suffix(".new").rename(path)
+
+
+def its_log_deleted(path: Path) -> None:
+    Path(f"{path}-wal").unlink()
+
+
+@pytest.mark.parametrize("change", [deleted, replaced, its_log_deleted])
+async def test_a_file_that_was_deleted_or_replaced_is_never_written_to(
+    change: Callable[[Path], None], tmp_path: Path
+) -> None:
+    """The next write raises `StorageError` with the path, and so does each one that follows."""
+    database = SqliteDatabase(tmp_path / "a.db")
+    await database.write(create)
+    change(tmp_path / "a.db")
+    for _ in range(2):
+        with pytest.raises(StorageError, match=r"a\.db.*(deleted|replaced).*while it was open"):
+            await database.write(insert)
+    await database.close()
+
+
+@pytest.mark.parametrize("change", [deleted, replaced])
+async def test_a_file_that_was_deleted_or_replaced_is_not_read(change: Callable[[Path], None], tmp_path: Path) -> None:
+    """Neither by a connection that was open, nor by one that would be opened now, nor in passing."""
+    database = SqliteDatabase(tmp_path / "a.db")
+    await database.write(create)
+    change(tmp_path / "a.db")
+    for _ in range(2):
+        with pytest.raises(StorageError, match=r"a\.db"):
+            await database.read(count)
+        with pytest.raises(StorageError, match=r"a\.db"):
+            database.glance(count)
+    await database.close()
+
+
+async def test_a_file_that_is_put_back_goes_on(tmp_path: Path) -> None:
+    """As long as it is the same file, nothing was lost."""
+    database = SqliteDatabase(tmp_path / "a.db")
+    await database.write(create)
+    (tmp_path / "a.db").rename(tmp_path / "b.db")
+    with pytest.raises(StorageError):
+        await database.write(insert)
+    (tmp_path / "b.db").rename(tmp_path / "a.db")
+    await database.write(insert)
+    assert await database.read(count) == 1
+    await database.close()
+
+
+async def test_a_relative_path_is_that_of_the_folder_it_was_named_in(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A program may change its working folder while it has a file open."""
+    monkeypatch.chdir(tmp_path)
+    database = SqliteDatabase("a.db")
+    await database.write(create)
+    (tmp_path / "below").mkdir()
+    monkeypatch.chdir(tmp_path / "below")
+    await database.write(insert)
+    assert await database.read(count) == 1
+    await database.close()
