@@ -14,6 +14,7 @@ from flowloom.context.hooks import NO_HOOKS, Callbacks, Hooks, first_answer
 from flowloom.context.run_config import RunConfig, StreamingMode
 from flowloom.context.threads import Threads
 from flowloom.context.totals import Totals
+from flowloom.errors import StorageError
 from flowloom.events.actions import EventActions
 from flowloom.events.event import Event
 from flowloom.events.parts import content_of, response_part
@@ -211,7 +212,7 @@ class Run:
                 stored = await service.append_event(self.session, event)
                 if self.unflushed:
                     self.unflushed = False
-        except asyncio.CancelledError:
+        except (asyncio.CancelledError, StorageError):
             self.unsettled = event
             raise
         self.follow(stored)

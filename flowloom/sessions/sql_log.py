@@ -105,6 +105,14 @@ class Loaded:
     state: dict[str, Any]
 
 
+class Forked(NamedTuple):
+    """A log, the log that was forked from it, and up to which seq they are one."""
+
+    source: int
+    log: int
+    upto: int
+
+
 # -- heads and segments --------------------------------------------------------------------------------
 
 
@@ -242,25 +250,45 @@ def list_all(
 
 
 def create(
-    connection: Connection, key: Key, dialect: Dialect, updated: float, state: StateRows
-) -> tuple[Head, dict[str, Any]]:
-    """Create a session; its row, and its state with that of user and app. Raises `AlreadyExistsError`."""
-    head = _add_session(connection, key, dialect, Head(0, 0, updated, None), None)
-    _write_own(connection, head.log, "base", state.own)
-    _write_own(connection, head.log, "state", state.own)
-    _write_shared(connection, key, state)
-    return head, state_of(connection, key, head.log)
+    connection: Connection, key: Key, dialect: Dialect, updated: float, state: StateRows, made: str
+) -> tuple[int, dict[str, Any]]:
+    """Create a session; its log, and its state with that of user and app. Raises `AlreadyExistsError`.
+
+    `made` is an id of this write: a session that has it is what an earlier attempt has made, whose answer was lost.
+    """
+    log = _add_session(connection, key, dialect, Head(0, 0, updated, None), None, made)
+    if log is None:
+        log = _made_by(connection, key, made)
+        if log is None:
+            raise already_exists(*key)
+    else:
+        _write_own(connection, log, "base", state.own)
+        _write_own(connection, log, "state", state.own)
+        _write_shared(connection, key, state)
+    return log, state_of(connection, key, log)
 
 
-def append(connection: Connection, key: Key, dialect: Dialect, rows: Sequence[EventRow]) -> list[Appended]:
-    """Append events, each unless one of its id is in the log. Raises `SessionNotFoundError`."""
+def append(
+    connection: Connection, key: Key, dialect: Dialect, rows: Sequence[EventRow], attempted: set[str]
+) -> list[Appended]:
+    """Append events, each unless one of its id is in the log. Raises `SessionNotFoundError`.
+
+    `attempted` has the ids of those that an earlier attempt of this write has added: if they are there, the write has
+    succeeded, and its answer was lost.
+    """
     head = found(connection, key, dialect)
     done: list[Appended] = []
+    added: list[str] = []
     for row in rows:
-        done.append(_append(connection, key, head, row))
-        if done[-1].stored is None:
-            head = head._replace(last_seq=done[-1].seq, updated=row.timestamp)
-    if any(each.stored is None for each in done):
+        each = _append(connection, key, head, row)
+        done.append(each)
+        if each.stored is None:
+            added.append(row.id)
+            head = head._replace(last_seq=each.seq, updated=row.timestamp)
+        elif row.id in attempted and row.id not in added:
+            each.stored = None
+    if added:
+        attempted.update(added)
         _set_end(connection, key, head.last_seq, head.updated)
     return done
 
@@ -300,10 +328,25 @@ def _set_end(connection: Connection, key: Key, seq: int, updated: float) -> None
     connection.execute(sql, (seq, updated, *key))
 
 
+def _made_by(connection: Connection, key: Key, made: str) -> int | None:
+    """The log of a session, if it is the write `made` that has made it."""
+    sql = f"SELECT l.log, l.made FROM flowloom_sessions s JOIN flowloom_logs l ON l.log = s.log WHERE {_WHERE}"
+    row = connection.execute(sql, key).fetchone()
+    return row[0] if row is not None and row[1] == made else None
+
+
 def _add_session(
-    connection: Connection, key: Key, dialect: Dialect, head: Head, parent: tuple[int, int] | None
-) -> Head:
-    connection.execute("INSERT INTO flowloom_logs (parent, parent_seq) VALUES (?, ?)", parent or (None, None))
+    connection: Connection,
+    key: Key,
+    dialect: Dialect,
+    head: Head,
+    parent: tuple[int, int] | None,
+    made: str | None = None,
+) -> int | None:
+    """The log of a new session; None if there is one already."""
+    connection.execute(
+        "INSERT INTO flowloom_logs (parent, parent_seq, made) VALUES (?, ?, ?)", (*(parent or (None, None)), made)
+    )
     log = connection.execute("SELECT lastval()" if dialect == "postgres" else "SELECT last_insert_rowid()").fetchone()[
         0
     ]
@@ -313,8 +356,9 @@ def _add_session(
         (*key, log, head.last_seq, head.updated),
     )
     if added.rowcount < 1:
-        raise already_exists(*key)
-    return Head(log, head.last_seq, head.updated, None if parent is None else parent[0])
+        connection.execute("DELETE FROM flowloom_logs WHERE log = ?", (log,))
+        return None
+    return log
 
 
 def _write_own(connection: Connection, log: int, table: str, rows: Sequence[tuple[str, str]]) -> None:
@@ -347,7 +391,10 @@ def import_events(
     """Put events at the end of a session as they are, the session created if need be, and set its state."""
     head = find(connection, key, dialect, lock=True)
     if head is None:
-        head = _add_session(connection, key, dialect, Head(0, 0, updated, None), None)
+        log = _add_session(connection, key, dialect, Head(0, 0, updated, None), None)
+        if log is None:  # somebody was quicker
+            raise already_exists(*key)
+        head = Head(log, 0, updated, None)
         _write_own(connection, head.log, "base", initial.own)
     numbered = list(enumerate(rows, head.last_seq + 1))
     base = head.log * PLACES
@@ -385,11 +432,16 @@ def _base(connection: Connection, log: int) -> list[tuple[str, str]]:
     return connection.execute("SELECT key, value FROM flowloom_base WHERE log = ?", (log,)).fetchall()
 
 
-def fork(connection: Connection, key: Key, dialect: Dialect, new_id: str, event_id: str | None) -> tuple[Head, Head]:
+def fork(
+    connection: Connection, key: Key, dialect: Dialect, new_id: str, event_id: str | None, made: str
+) -> Forked | None:
     """Create a session that shares the log of another up to an event. Work does not depend on the log's length.
 
-    Returns the rows of the old one and the new one.
+    None if an earlier attempt of the write `made` has done so. Raises `AlreadyExistsError`.
     """
+    new_key = (*key[:2], new_id)
+    if _made_by(connection, new_key, made) is not None:
+        return None
     source = found(connection, key, dialect)
     stretches = segments(connection, source)
     seq: int | None = source.last_seq
@@ -407,10 +459,12 @@ def fork(connection: Connection, key: Key, dialect: Dialect, new_id: str, event_
         sql = "SELECT timestamp FROM flowloom_events WHERE place = ?"
         updated = connection.execute(sql, (parent[0] * PLACES + seq,)).fetchone()[0]
         own = _state_at(connection, parent[0], seq)
-    head = _add_session(connection, (*key[:2], new_id), dialect, Head(0, seq, updated, None), parent)
-    _write_own(connection, head.log, "base", own)
-    _write_own(connection, head.log, "state", own)
-    return source, head
+    log = _add_session(connection, new_key, dialect, Head(0, seq, updated, None), parent, made)
+    if log is None:
+        raise already_exists(*new_key)
+    _write_own(connection, log, "base", own)
+    _write_own(connection, log, "state", own)
+    return Forked(source.log, log, seq)
 
 
 def _state_at(connection: Connection, log: int, seq: int) -> list[tuple[str, str]]:
@@ -430,10 +484,14 @@ def _state_at(connection: Connection, log: int, seq: int) -> list[tuple[str, str
     return list(values.items())
 
 
-def delete(connection: Connection, key: Key, dialect: Dialect) -> None:
-    """Delete a session; of its log, what no fork needs."""
+def delete(connection: Connection, key: Key, dialect: Dialect, meant: set[int]) -> None:
+    """Delete a session; of its log, what no fork needs.
+
+    `meant` has the log that an earlier attempt of this write has found: a session that was made since stays.
+    """
     head = find(connection, key, dialect, lock=True)
-    if head is not None:
+    if head is not None and (not meant or head.log in meant):
+        meant.add(head.log)
         connection.execute(f"DELETE FROM flowloom_sessions WHERE {_WHERE}", key)
         _drop(connection, head.log)
 

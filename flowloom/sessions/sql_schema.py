@@ -4,6 +4,9 @@ A session has a log, named by a number that is never used again. An event's `pla
 log lies together and is read in order; `seq` runs from 1 without gaps. A fork's log starts after the `parent_seq` of
 its parent's and shares what is before, in the parent's rows; a log without session stays as long as forks need it.
 
+A log's `made` is the id of the write that made it, by which a write that is repeated knows its own. A session's
+`epoch` counts those who took it over (see `sql_leases`), and a lease's `holder` says which process has it, if it is known.
+
 Of the state, `flowloom_state` has the current values of a session, `flowloom_base` those that its log began with,
 `flowloom_changes` which event set which key, and `flowloom_shared_state` what belongs to a user, or with an empty
 `user_id` to an app.
@@ -49,10 +52,24 @@ def _first(integer: str, number: str, key: str, tail: str) -> Sequence[str]:
     )
 
 
+def _second(integer: str) -> Sequence[str]:
+    return (
+        "ALTER TABLE flowloom_logs ADD COLUMN made TEXT",
+        f"ALTER TABLE flowloom_sessions ADD COLUMN epoch {integer} NOT NULL DEFAULT 0",
+        "ALTER TABLE flowloom_leases ADD COLUMN holder TEXT",
+    )
+
+
 SESSIONS = Schema(
     "sessions",
     {
-        "sqlite": [_first("INTEGER", "REAL", "INTEGER PRIMARY KEY AUTOINCREMENT", " WITHOUT ROWID")],
-        "postgres": [_first("BIGINT", "DOUBLE PRECISION", "BIGINT GENERATED ALWAYS AS IDENTITY PRIMARY KEY", "")],
+        "sqlite": [
+            _first("INTEGER", "REAL", "INTEGER PRIMARY KEY AUTOINCREMENT", " WITHOUT ROWID"),
+            _second("INTEGER"),
+        ],
+        "postgres": [
+            _first("BIGINT", "DOUBLE PRECISION", "BIGINT GENERATED ALWAYS AS IDENTITY PRIMARY KEY", ""),
+            _second("BIGINT"),
+        ],
     },
 )

@@ -76,13 +76,13 @@ class SqlSessionService(BaseSessionService):
         if not app_name or not user_id:
             raise InputValidationError("A session needs an app name and a user id; one of them is empty.")
         key = (app_name, user_id, (session_id or "").strip() or new_id())
-        rows, updated, dialect = StateRows.of(state or {}), now(), self.database.dialect
+        rows, updated, dialect, made = StateRows.of(state or {}), now(), self.database.dialect, new_id()
         await SESSIONS.ensure(self.database)
         self._outdate(key)
-        head, whole = await self.database.write(
-            lambda connection: sql_log.create(connection, key, dialect, updated, rows), lane=key
+        log, whole = await self.database.write(
+            lambda connection: sql_log.create(connection, key, dialect, updated, rows, made), lane=key
         )
-        merged = self._cache.merge(key, head.log, 0, ())
+        merged = self._cache.merge(key, log, 0, ())
         return _session(key, [], whole, updated, None if merged is None else merged[1])
 
     async def get_session(
@@ -127,7 +127,8 @@ class SqlSessionService(BaseSessionService):
         key, dialect = (app_name, user_id, session_id), self.database.dialect
         await self._ready(key)
         self._outdate(key)
-        await self.database.write(lambda connection: sql_log.delete(connection, key, dialect), lane=key)
+        meant: set[int] = set()
+        await self.database.write(lambda connection: sql_log.delete(connection, key, dialect, meant), lane=key)
         self._cache.forget(key)
 
     async def get_user_state(self, *, app_name: str, user_id: str) -> dict[str, Any]:
@@ -155,8 +156,11 @@ class SqlSessionService(BaseSessionService):
             each for each in earlier if each.job is not None and self.database.withdraw(each.job)
         ]  # they come with this one
         rows = [*(each.row for each in mine), row]
+        attempted: set[str] = set()
         try:
-            *before, done = await self.database.write(lambda c: sql_log.append(c, key, dialect, rows), lane=key)
+            *before, done = await self.database.write(
+                lambda c: sql_log.append(c, key, dialect, rows, attempted), lane=key
+            )
         except BaseException:
             self._cache.forget(key)
             self._unsettled[event.id] = None
@@ -178,9 +182,10 @@ class SqlSessionService(BaseSessionService):
         row, dialect = EventRow.of(kept), self.database.dialect
         await SESSIONS.ensure(self.database)
         soon = _Soon(kept, row)
+        attempted: set[str] = set()
 
         def work(connection: Connection) -> None:
-            soon.done = sql_log.append(connection, key, dialect, (row,))[0]
+            soon.done = sql_log.append(connection, key, dialect, (row,), attempted)[0]
 
         self._outdate(key, row.state)
         soon.job = self.database.write_soon(work, lane=key)
@@ -244,12 +249,13 @@ class SqlSessionService(BaseSessionService):
     ) -> Session:
         key, dialect = (app_name, user_id, session_id), self.database.dialect
         new_key = (app_name, user_id, (new_session_id or "").strip() or new_id())
+        made = new_id()
         await self._ready(key)
-
-        source, head = await self.database.write(
-            lambda connection: sql_log.fork(connection, key, dialect, new_key[2], up_to_event_id), lane=new_key
+        forked = await self.database.write(
+            lambda connection: sql_log.fork(connection, key, dialect, new_key[2], up_to_event_id, made), lane=new_key
         )
-        self._cache.share(key, source.log, new_key, head.log, head.last_seq)
+        if forked is not None:
+            self._cache.share(key, forked.source, new_key, forked.log, forked.upto)
         return await self._whole(*new_key)
 
     async def import_session(self, session: Session, *, initial_state: Mapping[str, Any] | None = None) -> Session:

@@ -22,8 +22,9 @@ from flowloom import (
     SqliteSessionService,
     StorageError,
 )
+from flowloom.sessions.sql_schema import PLACES, SESSIONS
 from flowloom.sessions.sql_service import SqlSessionService
-from flowloom.sql import Connection
+from flowloom.sql import Connection, Schema
 from flowloom.testing import ScriptedModel, call
 
 WHO: dict[str, Any] = {"app_name": "app", "user_id": "ann", "session_id": "s1"}
@@ -230,6 +231,30 @@ async def test_services_may_start_at_once_on_an_empty_database(open_store: Open)
     stores = [open_store() for _ in range(5)]
     made = await asyncio.gather(*(store.get_or_create_session(**WHO, state={"a": 1}) for store in stores))
     assert [each.state for each in made] == [{"a": 1}] * 5
+
+
+async def test_a_store_of_the_first_release_is_brought_up_to_date(open_store: Open) -> None:
+    """Its sessions are read, run on, forked and deleted as if they had been made today."""
+    old = open_store()
+    dialect = old.database.dialect
+    await Schema("sessions", {dialect: SESSIONS.steps[dialect][:1]}).ensure(old.database)
+
+    def fill(connection: Connection) -> None:
+        connection.execute("INSERT INTO flowloom_logs (parent, parent_seq) VALUES (NULL, NULL)")
+        connection.execute("INSERT INTO flowloom_sessions VALUES ('app', 'ann', 's1', 1, 1, 1.5)")
+        row = (PLACES + 1, 1, "e1", 1.5, said("old", n=1).model_copy(update={"id": "e1"}).model_dump_json())
+        connection.execute("INSERT INTO flowloom_events VALUES (?, ?, ?, ?, ?)", row)
+        connection.execute("INSERT INTO flowloom_state VALUES (1, 'n', '1')")
+        connection.execute("INSERT INTO flowloom_leases VALUES ('app', 'ann', 's1', 1, 'dead', 1.0)")
+
+    await old.database.write(fill)
+    store = open_store()
+    async with await store.acquire_lease(**WHO, wait=False):
+        await store.append_event(await get(store), said("new", n=2))
+    fork = await store.fork(**WHO)
+    for found in (await get(store), fork):
+        assert ([each.text for each in found.events], found.state) == (["old", "new"], {"n": 2})
+    await store.delete_session(**WHO)
 
 
 class Recorder:
