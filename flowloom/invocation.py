@@ -11,7 +11,7 @@ from typing import Any, Literal, Protocol
 
 from google.genai import types
 
-from flowloom.agents import BaseAgent, LlmAgent
+from flowloom.agents import BaseAgent
 from flowloom.auth.answers import AuthAnswer, redact_message
 from flowloom.context import InvocationContext, Run, RunConfig
 from flowloom.context.hooks import first_answer, tell_all
@@ -22,7 +22,6 @@ from flowloom.errors import (
     FlowloomError,
     InvocationNotFoundError,
     LimitExceededError,
-    ToolArgumentsError,
 )
 from flowloom.events import Event, EventActions, ToolConfirmation
 from flowloom.events.parts import content_of, response_part
@@ -31,7 +30,6 @@ from flowloom.flow.delegation import open_task_scope
 from flowloom.flow.frame import error_event
 from flowloom.message import Message, content_of_message
 from flowloom.pending import PendingCall, pending_calls
-from flowloom.processors.output_schema import schema_of
 from flowloom.routing import answered_calls, messages_of
 from flowloom.run_result import RunResult, RunStatus
 from flowloom.sessions import BaseSessionService, Session
@@ -319,7 +317,8 @@ class Invocation:
         result = RunResult(self.invocation_id, self.status, events=complete, state_delta=state, error=error)
         final = next((e for e in reversed(complete) if e.is_final_response() and e.text.strip()), None)
         if final is not None:
-            result.text, result.output = final.text, self._output_of(final)
+            result.text = final.text
+        result.output = self._output_of(complete)
         if self._runs:
             totals = self._runs[-1].totals
             result.usage = totals.usage
@@ -345,14 +344,15 @@ class Invocation:
             return "limit"
         return "final"
 
-    def _output_of(self, final: Event) -> Any:
-        agent = self._host.agent.find_agent(final.author)
-        if not isinstance(agent, LlmAgent) or agent.output_schema is None:
-            return final.output
-        try:
-            return schema_of(agent).parse(final.text)
-        except ToolArgumentsError:
-            return None
+    def _output_of(self, events: Sequence[Event]) -> Any:
+        """The latest answer as data. What an after-agent callback adds to one is none."""
+        outputs = {event_id: made for run in self._runs for event_id, made in run.outputs.items()}
+        for event in reversed(events):
+            if event.id in outputs:
+                return outputs[event.id]()
+            if event.is_final_response() and event.text.strip() and not event.actions.end_of_agent:
+                return event.output
+        return None
 
     def failed(self, error: BaseException) -> None:
         """Note an error that came before the first event, or a cancellation."""

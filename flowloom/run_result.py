@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, Generic, Literal, Self
+
+from typing_extensions import TypeVar
 
 from flowloom.context import Usage
 from flowloom.events import Event
 from flowloom.pending import PendingCall
 
+OutputT = TypeVar("OutputT", default=Any)
+"""What the output of an agent is: an instance of its `output_schema`."""
+
 RunStatus = Literal["final", "paused", "limit", "cancelled", "failed"]
 
 
 @dataclass(slots=True)
-class RunResult:
+class RunResult(Generic[OutputT]):
     """What came of a run, and why it ended.
 
     `status`: `final` (the agents have answered), `paused` (something waits, see `pending`, or the run was paused and is
@@ -24,8 +29,9 @@ class RunResult:
     status: RunStatus
     text: str = ""
     """The final answer, without thoughts."""
-    output: Any = None
-    """The final answer as data, if the agent that gave it has an output schema."""
+    output: OutputT | None = None
+    """The final answer as its agent's `output_schema` reads it: an instance of a model class, plain data for a JSON
+    schema. None if that agent has no schema, or has not answered (yet): the run waits, was stopped or has failed."""
     events: list[Event] = field(default_factory=list[Event])
     """All complete events of the run, in order."""
     state_delta: dict[str, Any] = field(default_factory=dict[str, Any])
@@ -38,7 +44,7 @@ class RunResult:
     """What waits for an answer."""
     error: BaseException | None = None
 
-    def raise_for_status(self) -> RunResult:
+    def raise_for_status(self) -> Self:
         """This result; raises the error of a run that failed or reached a limit that raises."""
         if self.error is not None:
             raise self.error

@@ -70,7 +70,9 @@ class LlmAgent(BaseAgent):
     `model` is a model's name, or a `BaseLlm`; without one it is that of the nearest agent above. `instruction` may
     be a text in the brace dialect, a `Template`, or a provider. `tools` takes functions, tools and toolsets.
     `sub_agents` can be handed over to; those in mode `task` or `single_turn` are called like functions.
-    `output_key` names the state key that takes the final answer, parsed if there is an `output_schema`.
+    `output_key` names the state key that takes the final answer, as JSON data if there is an `output_schema`. An answer
+    that does not fit the schema goes back to the model, `output_retries` times; then the run ends with a
+    `ModelResponseError`.
     `flow` replaces the default flow; the agent's callbacks are added to those of the flow.
 
     Raises, when it is built, `ModelNotFoundError`, `ToolSignatureError`, `DuplicateToolError` and other
@@ -97,6 +99,8 @@ class LlmAgent(BaseAgent):
     input_schema: Any | None = None
     output_schema: Any | None = None
     output_key: str | None = None
+    output_retries: int = Field(default=2, ge=0)
+    """How often the model is asked again, in one turn, for an answer that fits `output_schema`."""
     planner: BasePlanner | None = None
     code_executor: BaseCodeExecutor | None = None
     tool_errors: Literal["return", "raise"] | None = None
@@ -191,7 +195,7 @@ class LlmAgent(BaseAgent):
         made: list[Any] = [self._as_tool(tool) for tool in self.tools]
         made.extend(DelegateTool(child) for child in delegates_of(self).values())
         if self.mode == "task":
-            made.append(FinishTaskTool(self.output_schema))
+            made.append(FinishTaskTool(self.output_schema, self.output_key))
         seen: dict[str, Any] = {}
         for tool in made:
             if is_toolset(tool):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -110,6 +111,8 @@ class Run:
     """What was done once at a place in the run (see `InvocationContext.once`)."""
     answered_later: frozenset[str] = field(default=frozenset(), init=False)
     """Calls whose results are there already, and stored when the run goes on with the agents that made them."""
+    outputs: dict[str, Callable[[], Any]] = field(default_factory=_dict, init=False)
+    """The structured answers of the run's agents, by the id of the event: what each makes of its output schema."""
     inputs: dict[str, list[Any]] = field(default_factory=_dict, init=False)
     """What people have answered to the tools that asked for input, by call id."""
     own_keyring: Keyring | None = field(default=None, repr=False)

@@ -17,6 +17,10 @@ from flowloom.events.wire import WireModel
 _EARLIEST = -62135596800.0  # 0001-01-01
 _LATEST = 253402300800.0  # 10000-01-01
 
+UNFIT_OUTPUT = "unfit_output"
+"""The key of an event's `custom_metadata` that says what is wrong with a structured answer. It marks the answer and the
+message that asks the model for another; neither ends a turn."""
+
 
 class NodeInfo(WireModel):
     """Where in a workflow an event was made (ADK 2)."""
@@ -62,7 +66,7 @@ class Event(LlmResponse):
         """Whether this event ends its agent's turn (spec §0.7). A multi-agent run may hold several."""
         if self.actions.skip_summarization or self.long_running_tool_ids:
             return True
-        if self.partial:
+        if self.partial or (self.custom_metadata is not None and UNFIT_OUTPUT in self.custom_metadata):
             return False
         parts = self.content.parts if self.content is not None else None
         if not parts:
@@ -122,6 +126,12 @@ class Event(LlmResponse):
             read.pop("nodeInfo", None)
             read.pop("node_info", None)
         return read
+
+
+def asks_again(event: Event) -> bool:
+    """Whether an event is the message that asks a model for another structured answer."""
+    marks, content = event.custom_metadata, event.content
+    return marks is not None and UNFIT_OUTPUT in marks and content is not None and content.role == "user"
 
 
 _NEVER_NULL = ("actions", "author", "id", "invocationId", "invocation_id")

@@ -17,7 +17,7 @@ from typing import Any
 
 from google.genai import types
 
-from flowloom.events.event import Event
+from flowloom.events.event import Event, asks_again
 from flowloom.events.run_stream_agents import AgentTurns, Out, Speaker, UniqueIds
 from flowloom.events.run_stream_calls import HIDDEN_CALLS, REQUESTS, Call, ToolCalls
 from flowloom.events.run_stream_events import (
@@ -310,7 +310,7 @@ class RunStreamMapper:
             # something else comes in the place of what the partial events began
             self._calls.expect_answers(answers, out)
             self._break_off(message, out, interrupted=not answers or speaker[3] is None)
-        if parts:
+        if parts and not asks_again(event):
             self._take_parts(event, speaker, parts, out)
         usage = event.usage_metadata
         if usage is not None:

@@ -95,6 +95,8 @@ def close_task(ctx: InvocationContext, frame: Frame) -> Event | None:
     assert call is not None
     assert agent is not None
     if agent.mode == "task":
+        if frame.failure is not None:
+            return _answer(ctx, call, "user", {"error": frame.failure})
         if frame.output is None:
             return None
         output: Any = frame.output
@@ -102,7 +104,8 @@ def close_task(ctx: InvocationContext, frame: Frame) -> Event | None:
     if frame.output is None:
         if frame.paused:
             return None
-        return _answer(ctx, call, ctx.agent.name, {"error": f"Agent `{agent.name}` ended without an answer."})
+        told = frame.failure or f"Agent `{agent.name}` ended without an answer."
+        return _answer(ctx, call, ctx.agent.name, {"error": told})
     if agent.output_schema is None:
         return _answer(ctx, call, ctx.agent.name, {"result": frame.output})
     try:

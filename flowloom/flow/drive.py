@@ -195,9 +195,9 @@ async def drive(ctx: InvocationContext, flow: Flow | None = None, *, single_step
                     if run.stopped:
                         break
                     continue
-                target, failure = frame.conclude_step()
-                if failure is not None:
-                    yield failure
+                target, further = frame.conclude_step()
+                if further is not None:
+                    yield further
                 if target is not None:
                     stack.append(Frame(target))
                 if single_step and frame is bottom:

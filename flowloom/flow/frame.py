@@ -18,21 +18,20 @@ from flowloom.errors import (
     CallbackError,
     IncompleteStreamError,
     LimitExceededError,
-    ModelResponseError,
-    ToolArgumentsError,
     closest_first,
     quoted_list,
 )
-from flowloom.events.event import Event
+from flowloom.events.event import UNFIT_OUTPUT, Event
 from flowloom.events.wire import shallow_copy
 from flowloom.flow.delegation import delegates_of, finish_result, unresolved_tasks
 from flowloom.flow.model_call import ONLY_THOUGHTS, is_thought_only
 from flowloom.flow.observed import observed
+from flowloom.flow.output import ask_again, give_up, keep_answer, note_answer
 from flowloom.flow.pipeline import Step, with_extra
 from flowloom.flow.waiting import awaits_more, has_agent
 from flowloom.processors.agent_transfer import transfer_targets
 from flowloom.processors.model_choice import model_of
-from flowloom.processors.output_schema import schema_of
+from flowloom.processors.output_schema import refusal_in
 from flowloom.processors.unfinished import REPEATED, marked_calls, unasked
 from flowloom.telemetry import AgentSpan, Recorder
 from flowloom.tools.delegation import FINISH_TASK
@@ -81,6 +80,14 @@ class Frame:
     """Whether a tool that was confirmed has given the structured final answer."""
     output: Any = None
     """What a delegated task came to, once it is finished."""
+    structured: bool = False
+    """Whether the agent's answer has to be of a certain form."""
+    unfit: str | None = None
+    """What is wrong with the answer of this step, if it is not of that form."""
+    refusals: int = 0
+    """How many such answers there were in this turn."""
+    failure: str | None = None
+    """Why a delegated turn has come to nothing."""
     resuming: bool = False
     """Whether what people have decided comes before the delegated calls, in a step without the model."""
     _steps: tuple[tuple[Step, ...], tuple[Step, ...]] | None = None
@@ -91,6 +98,8 @@ class Frame:
         self.ctx = ctx
         self.agent: AnyAgent = ctx.agent
         self.llm: AnyLlmAgent | None = as_llm_agent(ctx.agent)
+        if self.llm is not None and (self.llm.output_schema is not None or self.llm.mode == "task"):
+            self.structured = True
         self._flow = flow
         self._bare = flow is not None
         self.task = task
@@ -128,6 +137,8 @@ class Frame:
         self.last = event
         if event.actions.escalate:
             self.ctx.escalated = True
+        if self.structured:
+            note_answer(self, event)
         if self.task is not None:
             finish_result(self, event)
 
@@ -163,6 +174,11 @@ class Frame:
             event = await self._ask("before_agent", ctx.run.hooks.before_agent, self.agent.before_agent_callbacks)
             if event is not None:
                 event = self.finish_event(event)
+                if UNFIT_OUTPUT in (event.custom_metadata or ()):
+                    raise CallbackError(
+                        f"`before_agent` of agent `{self.agent.name}` answered what does not fit the agent's output "
+                        f"schema. {refusal_in(event)} Answer JSON of that form, or raise what is to end the run."
+                    )
                 self.note(event)
                 events.append(event)
                 ctx.end_invocation = ctx.end_invocation or event.content is not None
@@ -199,6 +215,7 @@ class Frame:
             self.ctx.escalated = self.ctx.escalated or bool(event.actions.escalate)
             if self.task is not None:
                 finish_result(self, event)
+        self.refusals = sum(refusal_in(event) is not None for event in own) if self.structured else 0
         if not own or not progress.left.isdisjoint(calls) or (not after and progress.is_answered(before)):
             return  # a new turn, or one that goes on with the user's answer
         behind = [call_id for call_id in waiting if run.waiting_calls[call_id].suspended]
@@ -270,6 +287,7 @@ class Frame:
         self.answered = False
         self.gave_output = False
         self.suspended = False
+        self.unfit = None
 
     def wants_model(self) -> bool:
         """Whether the model is to be called, now that the request is built.
@@ -280,6 +298,8 @@ class Frame:
         if self.resuming:
             return False
         if self.halted_by or self.ctx.end_invocation or self.transfer_to or self.gave_output or self.suspended:
+            return False
+        if self.unfit is not None:
             return False
         if last is not None and (last.actions.skip_summarization or last.long_running_tool_ids):
             return False
@@ -299,33 +319,12 @@ class Frame:
         return False
 
     def finish_event(self, event: Event) -> Event:
-        """Write the output key, if this event is the agent's final, non-empty text (spec §13.4, decision 18).
-
-        With an output schema it is parsed; raises `ModelResponseError` if it does not fit.
-        """
+        """The event as it is yielded: its calls may wait for the host, its text may be the agent's answer."""
         if self.ctx.run_config.pause_on_tool_calls:
             paused = self._pausing(event)
             if paused is not event:
                 return paused
-        agent = self.llm
-        if agent is None or not agent.output_key or event.author != agent.name or not event.is_final_response():
-            return event
-        output: Any = event.text
-        if not output.strip():
-            return event
-        if agent.output_schema is not None:
-            try:
-                output = schema_of(agent).parse(output)
-            except ToolArgumentsError as error:
-                raise ModelResponseError(
-                    f"The answer of agent `{agent.name}` does not fit its output schema, so `{agent.output_key}` "
-                    f"cannot be written. {error} The answer was: {output}",
-                    model=model_of(self.ctx).model,
-                ) from error
-        new, actions = shallow_copy(event), shallow_copy(event.actions)
-        vars(actions)["state_delta"] = {**actions.state_delta, agent.output_key: output}
-        vars(new)["actions"] = actions
-        return new
+        return keep_answer(self, event)
 
     def _pausing(self, event: Event) -> Event:
         """The event with its calls marked as waiting, if the run is to stop before them."""
@@ -364,9 +363,15 @@ class Frame:
         return [*events, event]
 
     def conclude_step(self) -> tuple[InvocationContext | None, Event | None]:
-        """What comes after the step (spec §1.3): the agent to hand over to, an event that ends the turn, or neither."""
+        """What comes after the step (spec §1.3): the agent to hand over to, an event that follows, or neither.
+
+        Raises what ends the run: `IncompleteStreamError`, and `ModelResponseError` after too many unfit answers.
+        """
         ctx = self.ctx
         ctx.run.steps[ctx.path] = ctx.step + 1
+        retry = None if self.unfit is None else ask_again(self)
+        if retry is not None or self.failure is not None:
+            return None, retry
         if self.landing is not None:
             self.finished = True
             if self.landing.agent is None:
@@ -404,13 +409,12 @@ class Frame:
             if self.thought_turns <= MAX_THOUGHT_TURNS:
                 return None
             self.finished = True
-            self.last = self.ctx.new_event(
-                {
-                    "error_code": ONLY_THOUGHTS,
-                    "error_message": f"The model of agent `{self.agent.name}` gave nothing but thoughts "
-                    f"{self.thought_turns} times in a row.",
-                }
+            told = (
+                f"The model of agent `{self.agent.name}` gave nothing but thoughts {self.thought_turns} times in a row."
             )
+            if self.structured and self.llm is not None and self.llm.mode != "task":
+                give_up(self, told)
+            self.last = self.ctx.new_event({"error_code": ONLY_THOUGHTS, "error_message": told})
             return self.last
         self.thought_turns = 0
         if last.is_final_response():

@@ -15,6 +15,7 @@ from flowloom.errors import Halt
 from flowloom.events.event import Event
 from flowloom.flow.delegation import delegated_calls
 from flowloom.flow.frame import Frame
+from flowloom.flow.output import keep_answer
 from flowloom.flow.pipeline import Step, events_of, explain
 from flowloom.models.request import LlmRequest
 from flowloom.processors.agent_transfer import transfer_problem
@@ -34,10 +35,11 @@ async def build_request(
             if produced is not None:
                 async with aclosing(events_of(produced, ctx, step)) as made:
                     async for event in made:
+                        event = keep_answer(frame, event)
                         frame.note(event)
                         frame.suspended = frame.suspended or is_from_agent_tool(event)
                         frame.transfer_to = event.actions.transfer_to_agent or frame.transfer_to
-                        frame.gave_output = frame.gave_output or event.actions.set_model_response is not None
+                        frame.gave_output = frame.gave_output or event.id in ctx.run.outputs
                         yield event
         except Halt as halt:
             explain(halt, ctx, step)

@@ -18,7 +18,7 @@ from flowloom.events.event import Event
 from flowloom.models.contents import SharedContents
 from flowloom.models.request import LlmRequest
 from flowloom.processors.token_count import Calibration
-from flowloom.sessions.history import FOREIGN_LEAD_IN, foreign_content
+from flowloom.sessions.history import FOREIGN_LEAD_IN, LEAD_INS, foreign_content
 
 Pinned = Callable[[types.Content], bool]
 """Whether a content stays in the window. Asked once for each content; it only reads, and is a pure function."""
@@ -109,7 +109,7 @@ class Outline:
 def opens_turn(content: types.Content) -> bool:
     """Whether a content is a message of the user, and neither a result nor the words of another agent."""
     parts = content.parts
-    if content.role != "user" or not parts or parts[0].text == FOREIGN_LEAD_IN:
+    if content.role != "user" or not parts or parts[0].text in LEAD_INS:
         return False
     return all(part.function_response is None and part.code_execution_result is None for part in parts)
 

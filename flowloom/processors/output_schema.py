@@ -4,8 +4,12 @@ from __future__ import annotations
 
 from flowloom.context import InvocationContext
 from flowloom.context.protocols import AnyLlmAgent
+from flowloom.events.event import UNFIT_OUTPUT, Event, asks_again
+from flowloom.events.parts import content_of, text_part
 from flowloom.models.request import LlmRequest
 from flowloom.processors.model_choice import model_of
+from flowloom.sessions.history import UNFIT_LEAD_IN
+from flowloom.tools.delegation import FINISH_TASK
 from flowloom.tools.output import SET_MODEL_RESPONSE, OutputSchema, SetModelResponseTool
 
 _INSTRUCTION = (
@@ -26,6 +30,29 @@ def output_schema(ctx: InvocationContext, request: LlmRequest) -> None:
         return
     request.append_tools((agent.derive("response_tool", lambda: SetModelResponseTool(schema_of(agent))),))
     request.append_instructions((_INSTRUCTION,))
+
+
+def refusal_in(event: Event) -> str | None:
+    """What is wrong with the structured answer that an event holds, or answers the call of; None if nothing is."""
+    marks = event.custom_metadata
+    if marks is not None and UNFIT_OUTPUT in marks:
+        return None if asks_again(event) else str(marks[UNFIT_OUTPUT])
+    if event.actions.set_model_response is None:
+        for response in event.get_function_responses():
+            if response.name in (SET_MODEL_RESPONSE, FINISH_TASK):
+                return str((response.response or {}).get("error", "No output was given."))
+    return None
+
+
+def retry_event(ctx: InvocationContext, unfit: Event) -> Event:
+    """The message that asks the agent's model for its answer again, and says what was wrong with it."""
+    assert ctx.llm_agent is not None
+    wrong = (unfit.custom_metadata or {})[UNFIT_OUTPUT]
+    how = (
+        f"by calling `{SET_MODEL_RESPONSE}`" if needs_response_tool(ctx, ctx.llm_agent) else "as JSON and nothing else"
+    )
+    parts = [text_part(UNFIT_LEAD_IN), text_part(f"{wrong}\nGive the whole answer again, {how}.")]
+    return ctx.new_event({"content": content_of("user", parts), "custom_metadata": {UNFIT_OUTPUT: wrong}})
 
 
 def needs_response_tool(ctx: InvocationContext, agent: AnyLlmAgent) -> bool:

@@ -13,8 +13,9 @@ from flowloom.context.progress import at_place, is_from_agent_tool, tells_of_end
 from flowloom.context.protocols import RunnableTool
 from flowloom.context.run import HOST_CALLS, OpenCall, about
 from flowloom.events.actions import EventActions
-from flowloom.events.event import Event
+from flowloom.events.event import UNFIT_OUTPUT, Event
 from flowloom.events.parts import content_of, response_part
+from flowloom.processors.output_schema import refusal_in, retry_event
 from flowloom.sessions.history import is_hidden
 from flowloom.tools.calls import CallResults
 from flowloom.tools.confirmation import follow_ups
@@ -83,6 +84,8 @@ def unasked(own: Sequence[Event]) -> Iterator[tuple[Event, set[str | None]]]:
 def _owed(ctx: InvocationContext, own: Sequence[Event]) -> list[Event]:
     """What should have followed the agent's results."""
     owed: list[Event] = []
+    if own and UNFIT_OUTPUT in (own[-1].custom_metadata or ()) and refusal_in(own[-1]) is not None:
+        owed.append(retry_event(ctx, own[-1]))
     made = [part for event in own for part in _parts(event)]
     for results, since in unasked(own):
         for event in follow_ups(ctx, made, results):

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 from google.genai import types
 
-from flowloom.events.event import Event
+from flowloom.events.event import UNFIT_OUTPUT, Event
 from flowloom.events.ids import CLIENT_CALL_PREFIX, INPUT_ID_PREFIX
 from flowloom.events.parts import content_of, text_part
 from flowloom.events.wire import shallow_copy
@@ -30,6 +30,10 @@ HIDDEN_CALLS = frozenset({"adk_request_credential", "adk_request_confirmation"})
 """Calls between the engine and the client; an event that holds one is never shown to a model (spec §9.2d)."""
 
 FOREIGN_LEAD_IN = "For context, this happened elsewhere in the conversation:"
+UNFIT_LEAD_IN = "That answer does not have the required form:"
+"""How the message begins that asks a model for its structured answer again."""
+LEAD_INS = frozenset({FOREIGN_LEAD_IN, UNFIT_LEAD_IN})
+"""How user contents begin that are no words of the user's."""
 
 
 class Viewer(NamedTuple):
@@ -316,6 +320,8 @@ class _View:
                 return HistoryItem(content, calls, responses, unanswered)
             return HistoryItem(content, calls, responses)
         self._foreign_calls.update(call for call in calls if call)
+        if event.custom_metadata and UNFIT_OUTPUT in event.custom_metadata:
+            return None  # other agents are told the answer that fits
         told = foreign_content(teller, content, viewer.foreign_thoughts)
         return None if told is None else HistoryItem(told, [], [], foreign=True)
 

@@ -14,7 +14,7 @@ from pydantic import PrivateAttr
 from flowloom.errors import quoted_list
 from flowloom.events.parts import call_part
 from flowloom.models import LlmRequest
-from flowloom.sessions.history import FOREIGN_LEAD_IN
+from flowloom.sessions.history import LEAD_INS
 from flowloom.testing.arguments import arguments_for, value_for
 from flowloom.testing.scripted import AnsweringModel, snapshot
 from flowloom.tools.delegation import FINISH_TASK
@@ -167,7 +167,7 @@ def _called_in_turn(request: LlmRequest) -> list[str]:
 def _is_engines(parts: list[types.Part], told: str) -> bool:
     """Whether user content is not the user's: what other agents did, or instructions that change with the turn."""
     text = parts[0].text if parts else None
-    return bool(text) and text in (FOREIGN_LEAD_IN, told)
+    return bool(text) and (text == told or text in LEAD_INS)
 
 
 def _agent_of(request: LlmRequest) -> str | None:

@@ -79,10 +79,12 @@ def confirmation_event(ctx: InvocationContext, call_parts: Sequence[types.Part],
 
 def structured_final_event(ctx: InvocationContext, results: Event) -> Event | None:
     """The final answer of a model that called `set_model_response` with arguments that fit."""
-    for response in results.get_function_responses():
-        output = results.actions.set_model_response
+    output = results.actions.set_model_response
+    for response in reversed(results.get_function_responses()):  # of several that fit, the last one counts
         if response.name != SET_MODEL_RESPONSE or output is None:
             continue
+        if "error" in (response.response or ()) and response.response != output:
+            continue  # it did not fit
         # a callback may have changed the result; only an object is the result itself
         text = json.dumps(response.response if isinstance(output, dict) else output, ensure_ascii=False)
         return ctx.new_event({"content": content_of("model", [text_part(text)])})

@@ -56,8 +56,9 @@ class DelegateTool(BaseTool):
 class FinishTaskTool(BaseTool):
     """By calling it an agent in `task` mode ends its task and says what came of it."""
 
-    def __init__(self, output_schema: Any) -> None:
+    def __init__(self, output_schema: Any, output_key: str | None = None) -> None:
         super().__init__(name=FINISH_TASK, description="End the task and report its result.")
+        self._key = None if output_schema is None else output_key
         self._schema = OutputSchema(_TEXT_RESULT if output_schema is None else output_schema)
 
     def _get_declaration(self) -> types.FunctionDeclaration:
@@ -67,7 +68,10 @@ class FinishTaskTool(BaseTool):
 
     async def run_async(self, *, args: dict[str, Any], tool_context: Context) -> Any:
         """Take the result; one that does not fit is an error that the model can mend."""
-        tool_context.actions.set_model_response = validated_arguments(self._schema, args)
+        output = validated_arguments(self._schema, args)
+        if self._key:
+            tool_context.state[self._key] = output
+        tool_context.actions.set_model_response = output
         tool_context.actions.skip_summarization = True
         return {"result": "The task is finished."}
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
+import re
 from typing import Any, cast
 
 from google.genai import types
 from pydantic import TypeAdapter, ValidationError
-from pydantic_core import SchemaValidator
+from pydantic_core import SchemaValidator, from_json
 
 from flowloom.context import Context
 from flowloom.errors import ConfigurationError, ToolArgumentsError
@@ -16,6 +16,7 @@ from flowloom.tools.json_schema import validator_of
 from flowloom.tools.validation import read_again
 
 SET_MODEL_RESPONSE = "set_model_response"
+_FENCED = re.compile(r"```(?:json)?(.*)```", re.DOTALL | re.IGNORECASE)
 WRAPPER_KEY = "result"
 """The argument that carries an output that is not an object."""
 
@@ -23,8 +24,9 @@ WRAPPER_KEY = "result"
 class OutputSchema:
     """An agent's output schema, given as a pydantic model, any type pydantic knows, a JSON schema, or a `Schema`.
 
-    `json_schema` is the schema as a dict; `validate` checks data and returns it as plain JSON data.
-    Raises `ConfigurationError` for what is none of these.
+    `json_schema` is the schema as a dict; `read` and `read_text` make what the schema describes, an instance of a
+    model class, say; `validate` and `parse` give it as plain JSON data. They raise `ToolArgumentsError`, which says in
+    which fields the output does not fit. Raises `ConfigurationError` for what is none of these.
     """
 
     def __init__(self, schema: Any) -> None:
@@ -50,32 +52,49 @@ class OutputSchema:
         """Whether the output is a JSON object, and so can be a tool's arguments as it is."""
         return str(self.json_schema.get("type", "")).lower() == "object" or "properties" in self.json_schema
 
-    def validate(self, data: Any) -> Any:
-        """`data` as plain JSON data of this schema. Raises `ToolArgumentsError` that says what does not fit."""
-        validator = self._validator
+    def read(self, data: Any) -> Any:
+        """What the schema makes of JSON data: an instance of a model class, say; the data itself for a JSON schema."""
         try:
-            value = validator.validate_python(data)
+            return self._validator.validate_python(data)
         except ValidationError as error:
-            value = read_again(validator, data, error, "The output does not fit its schema:")
+            return read_again(self._validator, data, error, "The output does not fit its schema:")
+
+    def read_text(self, text: str) -> Any:
+        """What the schema makes of JSON text, which may stand in a Markdown code block, with nothing beside it."""
+        return self.read(_json_of(text))
+
+    def validate(self, data: Any) -> Any:
+        """JSON data of this schema as plain JSON data that gives the same when it is read again.
+
+        Defaults are filled in, None is left out; by aliases, with None, or as it was given, if that would not do.
+        """
+        validator, value = self._validator, self.read(data)
         if isinstance(validator, SchemaValidator):
             return data
-        return validator.dump_python(value, mode="json", exclude_none=True)
+        for aliases, bare in ((False, True), (True, True), (True, False)):
+            try:
+                plain = validator.dump_python(value, mode="json", by_alias=aliases, exclude_none=bare)
+                if self.read(plain) == value:
+                    return plain
+            except ValueError:
+                continue  # it is not written as it is read
+        return data
 
     def parse(self, text: str) -> Any:
-        """JSON text as data of this schema. Raises `ToolArgumentsError`."""
-        try:
-            data = json.loads(_unfenced(text))
-        except ValueError as error:
-            raise ToolArgumentsError(f"The output is not JSON: {error}.") from error
-        return self.validate(data)
+        """JSON text as plain JSON data of this schema (see `read_text` and `validate`)."""
+        return self.validate(_json_of(text))
 
 
-def _unfenced(text: str) -> str:
-    """JSON out of a Markdown code block, as models like to give it."""
+def _json_of(text: str) -> Any:
+    """The JSON in a text: all of it, or all of the one Markdown code block that it is, as models like to give it."""
     text = text.strip()
-    if not text.startswith("```") or not text.endswith("```"):
-        return text
-    return text[3:-3].removeprefix("json").strip()
+    if not text:
+        raise ToolArgumentsError("The output is empty.")
+    fenced = _FENCED.fullmatch(text)
+    try:
+        return from_json(text if fenced is None else fenced[1], allow_inf_nan=False)
+    except ValueError as error:
+        raise ToolArgumentsError(f"The output is not JSON, or not JSON alone: {error}.") from error
 
 
 class SetModelResponseTool(BaseTool):

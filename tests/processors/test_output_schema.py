@@ -198,7 +198,7 @@ async def test_decision_11_an_answer_that_fails_validation_goes_back_to_the_mode
 
 
 async def test_decision_11_only_a_valid_answer_ends_the_run() -> None:
-    root = agent("root", BAD, BAD, BAD, GOOD, tools=[add], output_schema=Weather)
+    root = agent("root", BAD, BAD, GOOD, tools=[add], output_schema=Weather)
     events = await Chat(root).say("go")
     assert sum(e.is_final_response() for e in events) == 1
     assert json.loads(events[-1].text)["temp"] == 7

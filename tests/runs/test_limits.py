@@ -275,7 +275,7 @@ async def test_the_summary_of_an_agent_with_an_output_schema_is_of_that_form() -
     assert declared_names(model.asked[1]) == []
     assert model.asked[1].config.response_schema is not None
     assert model.asked[1].config.response_mime_type == "application/json"
-    assert result.output == {"what": "hills"}
+    assert result.output == Finding(what="hills")
     assert result.state_delta == {"finding": {"what": "hills"}}
 
 

@@ -362,7 +362,7 @@ async def test_the_final_text_is_the_result(answers: list[Any], fields: dict[str
 
 @pytest.mark.parametrize(
     ("answers", "fields"),
-    [(["not json"], {"output_schema": Facts}), ([""], {}), (['{"city": 1}'], {"output_schema": Facts})],
+    [(["not json"] * 3, {"output_schema": Facts}), ([""], {}), (['{"city": 1}'] * 3, {"output_schema": Facts})],
 )
 async def test_no_answer_or_one_that_does_not_fit_is_an_error_result(
     answers: list[Any], fields: dict[str, Any]
