@@ -13,7 +13,7 @@ from google.genai import types
 from flowloom.agents import BaseAgent, LlmAgent
 from flowloom.artifacts import InMemoryArtifactService
 from flowloom.context import InvocationContext, Observer, ProcessorCall, RunConfig, StreamingMode
-from flowloom.errors import Halt, LlmCallsLimitExceededError
+from flowloom.errors import Halt, LlmCallsLimitExceededError, ModelResponseError
 from flowloom.events import Event, EventActions
 from flowloom.explanation import session_for
 from flowloom.flow import Flow
@@ -268,8 +268,8 @@ async def _run(
             async with aclosing(events):
                 async for _ in events:
                     pass
-        except LlmCallsLimitExceededError:
-            pass  # an agent that goes on by itself has been seen often enough
+        except (LlmCallsLimitExceededError, ModelResponseError):
+            pass  # an agent that goes on by itself, or wants an answer of some form, has been seen often enough
         await inspector.finish()
     return inspector
 

@@ -270,7 +270,7 @@ async def test_the_text_beside_the_calls_is_no_final_answer() -> None:
     first = await paused(chat)
     assert (first.status, first.output, first.state_delta) == ("paused", None, {})
     last = await paused(chat, answers(first.pending[0].reply("x")))
-    assert (last.status, last.output, last.state_delta) == ("final", {"what": "hills"}, {"said": {"what": "hills"}})
+    assert (last.status, last.output, last.state_delta) == ("final", Finding(what="hills"), {"said": {"what": "hills"}})
 
 
 async def test_an_agent_as_a_tool_may_be_the_hosts_and_its_own_calls_too() -> None:
