@@ -38,7 +38,7 @@ _HOMES = {
     "RequestNotFoundError RequestOverError SessionBusyError SessionNotFoundError StorageError TemplateError "
     "ToolArgumentsError "
     "ToolError ToolNotFoundError ToolSignatureError ToolTimeoutError UnfitAnswerError "
-    "UnsupportedFeatureError",
+    "UnreadableAnswerError UnsupportedFeatureError",
     "events": "Event EventActions EventCompaction InputRequest LlmResponse NodeInfo ToolConfirmation",
     "events.handlers": "EventHandler create_event_handler",
     "events.legacy": "from_legacy to_legacy",

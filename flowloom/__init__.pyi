@@ -106,6 +106,7 @@ from flowloom.errors import (
     ToolSignatureError,
     ToolTimeoutError,
     UnfitAnswerError,
+    UnreadableAnswerError,
     UnsupportedFeatureError,
 )
 from flowloom.events import Event, EventActions, EventCompaction, InputRequest, LlmResponse, NodeInfo, ToolConfirmation
@@ -441,6 +442,7 @@ __all__ = [
     "ToolTimeoutError",
     "TransferToAgentTool",
     "UnfitAnswerError",
+    "UnreadableAnswerError",
     "UnsupportedFeatureError",
     "Usage",
     "UsageReported",

@@ -110,6 +110,17 @@ class ChatMessageError(InputValidationError):
         self.index = index
 
 
+class UnreadableAnswerError(InputValidationError):
+    """An answer to a request to a person cannot be read. Nothing of the message is stored, and the request waits on.
+
+    Attribute: `call_id` (the id of the request).
+    """
+
+    def __init__(self, message: str, *, call_id: str) -> None:
+        super().__init__(message)
+        self.call_id = call_id
+
+
 # -- models ------------------------------------------------------------------------------------
 
 

@@ -25,15 +25,16 @@ from flowloom.errors import (
 )
 from flowloom.events import Event, EventActions, ToolConfirmation
 from flowloom.events.parts import content_of, response_part
+from flowloom.events.requests import CONFIRMATION_CALL
 from flowloom.flow import settle_end, settle_failure
 from flowloom.flow.delegation import open_task_scope
 from flowloom.flow.frame import error_event
+from flowloom.log.answers import check_answers, decision_part
 from flowloom.message import Message, content_of_message
 from flowloom.pending import PendingCall, pending_calls
 from flowloom.routing import answered_calls, messages_of
 from flowloom.run_result import RunResult, RunStatus
 from flowloom.sessions import BaseSessionService, Session
-from flowloom.tools.confirmation import CONFIRMATION_CALL
 
 Confirm = Callable[[PendingCall], "bool | ToolConfirmation | Awaitable[bool | ToolConfirmation | None] | None"]
 """Decides about a tool call in the process itself; None leaves it open."""
@@ -103,6 +104,7 @@ class Invocation:
         self._message = None if new_message is None else content_of_message(new_message)
         self._answers: Sequence[AuthAnswer] = ()
         if self._message is not None and _answers(self._message):
+            check_answers(self._message)
             self._message, self._answers = redact_message(self._message)
         self._state_delta = state_delta
         self._run_config = run_config
@@ -290,6 +292,7 @@ class Invocation:
             if run.hooks.on_user_message:
                 replaced = await first_answer(run.hooks.on_user_message, invocation_context=ctx, user_message=message)
                 if replaced is not None:
+                    check_answers(replaced)
                     message, secrets = redact_message(replaced)
                     run.keyring.hold(secrets)
             if run.config.save_input_blobs_as_artifacts and run.artifact_service is not None:
@@ -397,7 +400,7 @@ async def _decisions(confirm: Confirm, run: Run, decided: set[str]) -> types.Con
         if isawaitable(answer):
             answer = await answer
         if isinstance(answer, ToolConfirmation):
-            parts.append(response_part(pending.id, CONFIRMATION_CALL, answer.to_wire()))
+            parts.append(decision_part(pending.id, answer))
         elif isinstance(answer, bool):
             parts.append(response_part(pending.id, CONFIRMATION_CALL, {"confirmed": answer}))
         elif answer is not None:  # a text that says no would count as a yes

@@ -8,22 +8,15 @@ from typing import Any, Literal
 
 from google.genai import types
 
-from flowloom.auth.answers import CREDENTIAL_CALL
-from flowloom.context.context import INPUT_CALL
-from flowloom.context.run import HOST_CALLS, about
+from flowloom.context.run import HOST_CALLS
 from flowloom.errors import InputValidationError
 from flowloom.events import Event
 from flowloom.events.parts import as_object, content_of, response_part
-from flowloom.tools.confirmation import CONFIRMATION_CALL
-from flowloom.tools.pending import answers_request, read_call
+from flowloom.events.requests import CONFIRMATION_CALL, CREDENTIAL_CALL, INPUT_CALL, RESERVED_CALLS, RequestKind
+from flowloom.log.answers import answers_request, subject_call_id
+from flowloom.tools.pending import read_call
 
-Kind = Literal["confirmation", "input", "credential", "tool"]
-
-_KINDS: dict[str | None, Kind] = {
-    CONFIRMATION_CALL: "confirmation",
-    INPUT_CALL: "input",
-    CREDENTIAL_CALL: "credential",
-}
+Kind = RequestKind | Literal["tool"]
 
 
 @dataclass(slots=True)
@@ -132,7 +125,9 @@ def pending_calls(events: Iterable[Event], invocation_id: str | None = None) -> 
             elif response is None or not response.id:
                 continue
             elif event.author != "user":
-                for each in [each for each in found if about(calls[each]) == response.id or within(each, response.id)]:
+                for each in [
+                    each for each in found if subject_call_id(calls[each]) == response.id or within(each, response.id)
+                ]:
                     del found[each]
                 if response.id in of_host or "error" in (response.response or ()):
                     found.pop(response.id, None)  # it has failed, or waits for a person now
@@ -150,7 +145,8 @@ def answers(*parts: types.Part) -> types.Content:
 
 def _pending(call: types.FunctionCall, event: Event) -> PendingCall:
     args = call.args or {}
-    pending = PendingCall(call.id or "", _KINDS.get(call.name, "tool"), call.name or "", args, event.author, raw=args)
+    kind: Kind = RESERVED_CALLS.get(call.name, "tool")
+    pending = PendingCall(call.id or "", kind, call.name or "", args, event.author, raw=args)
     pending.invocation_id = event.invocation_id
     original = read_call(args.get("originalFunctionCall")) if pending.kind != "tool" else None
     if original is not None:

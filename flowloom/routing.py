@@ -12,6 +12,7 @@ from flowloom.errors import ConfigurationError, DuplicateAgentError
 from flowloom.events import Event
 from flowloom.events.wire import shallow_copy
 from flowloom.flow.delegation import delegates_of
+from flowloom.log.answers import readable_answers
 from flowloom.sessions.history import is_hidden
 
 Place = tuple[BaseAgent, tuple[BaseAgent, ...]]
@@ -20,7 +21,7 @@ Place = tuple[BaseAgent, tuple[BaseAgent, ...]]
 
 def answered_calls(events: Sequence[Event], message: types.Content | None) -> list[Event]:
     """The events whose calls a message answers, in the order of its answers; the latest, for an id used twice."""
-    ids = [p.function_response.id for p in (message and message.parts) or () if p.function_response is not None]
+    ids = [answer.id for answer in readable_answers(message)]
     wanted = {call_id for call_id in ids if call_id}
     found: dict[str, Event] = {}
     for event in reversed(events):

@@ -9,8 +9,9 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from flowloom.auth.answers import CREDENTIAL_CALL, AuthAnswer, redact_message
+from flowloom.auth.answers import AuthAnswer, redact_message
 from flowloom.auth.keyring import Keyring
+from flowloom.events.requests import CREDENTIAL_CALL
 
 if TYPE_CHECKING:
     from flowloom.auth.config import AuthConfig

@@ -9,9 +9,8 @@ from typing import Any, Final
 from google.genai import types
 
 from flowloom.events.parts import content_of, response_part
+from flowloom.events.requests import CREDENTIAL_CALL
 
-CREDENTIAL_CALL = "adk_request_credential"
-"""The call that asks a user for a credential."""
 RECEIVED: Final = {"status": "received"}
 """What is stored of an answer."""
 

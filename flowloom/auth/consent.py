@@ -5,10 +5,11 @@ from __future__ import annotations
 import base64
 import hashlib
 import hmac
-import json
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, cast
 from urllib.parse import parse_qs, urlsplit
+
+from pydantic_core import from_json
 
 from flowloom.auth.answers import AuthAnswer
 from flowloom.auth.credentials import AuthCredential, OAuth2Auth
@@ -166,7 +167,7 @@ def _unwrapped(response: Mapping[str, Any], scheme: AuthScheme) -> Mapping[str, 
     inner: Any = response["response"]
     if isinstance(inner, str):
         try:
-            inner = json.loads(inner)
+            inner = from_json(inner)
         except ValueError:
             if scheme.type_ != "apiKey" or not inner:
                 return {}

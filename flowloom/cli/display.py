@@ -8,12 +8,10 @@ from typing import Any, TextIO
 
 from rich.console import Console
 
-from flowloom.auth.answers import CREDENTIAL_CALL
-from flowloom.context.context import INPUT_CALL
 from flowloom.events import Event
-from flowloom.tools.confirmation import CONFIRMATION_CALL
+from flowloom.events.requests import RESERVED_CALLS
 
-_HIDDEN = frozenset({"transfer_to_agent", CONFIRMATION_CALL, CREDENTIAL_CALL, INPUT_CALL})
+_HIDDEN = frozenset({"transfer_to_agent", *RESERVED_CALLS})
 """What is not shown as a step: the person is told of it in another way."""
 _PLAIN_WIDTH = 160
 _UNPRINTABLE = {code: None for code in (*range(32), *range(127, 160)) if chr(code) not in "\n\t"}

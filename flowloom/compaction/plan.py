@@ -10,9 +10,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from google.genai import types
+
 from flowloom.compaction.config import EventsCompactionConfig
 from flowloom.compaction.token_count import characters, prompt_tokens, sees
 from flowloom.events.event import Event
+from flowloom.log.answers import answers_request
 from flowloom.sessions.effective_log import EffectiveLog, Entry, Place, Span, first_id, last_id, place_of
 
 PINNED = "pinned"
@@ -181,7 +184,7 @@ def _overlap(kept: Sequence[Event], summary: Entry, place: Place, turns: int) ->
 class _Call:
     """A function call, and the entries it stands in: where it was made, then where it was answered."""
 
-    id: str
+    made: types.FunctionCall
     is_long_running: bool
     members: list[int]
     waits: bool = True
@@ -198,7 +201,7 @@ class _Links:
         for index, entry in enumerate(entries):
             if not entry.is_summary:
                 self._read(index, entry.event, calls, latest)
-        self.open_calls = {call.id for call in calls if call.waits}
+        self.open_calls = {call.made.id or "" for call in calls if call.waits}
         self._fixed = {index for index, entry in enumerate(entries) if (entry.event.custom_metadata or {}).get(PINNED)}
         self._fixed.update(index for call in calls if call.waits for index in call.members)
 
@@ -210,14 +213,16 @@ class _Links:
         for part in (event.content.parts if event.content is not None else None) or ():
             made, response = part.function_call, part.function_response
             if made is not None:
-                call = latest[made.id or ""] = _Call(made.id or "", made.id in long_running, [index])
+                call = latest[made.id or ""] = _Call(made, made.id in long_running, [index])
                 calls.append(call)
                 self._calls_of.setdefault(index, []).append(call)
             elif response is not None and (response.id or "") in latest:
                 call = latest[response.id or ""]
                 call.members.append(index)
                 self._calls_of.setdefault(index, []).append(call)
-                is_result = event.author == "user" or not call.is_long_running
+                is_result = not call.is_long_running or (
+                    event.author == "user" and answers_request(response, call.made)
+                )
                 call.waits = response.id in asked or (call.waits and not is_result)
 
     def runs(self, wanted: list[int], branch: list[int], input_at: int | None, asker: Asker | None) -> list[list[int]]:

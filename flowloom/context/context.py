@@ -17,9 +17,6 @@ from flowloom.memory import BaseMemoryService, MemoryEntry, SearchMemoryResponse
 from flowloom.sessions.session import Session
 from flowloom.sessions.state import State
 
-INPUT_CALL = "adk_request_input"
-"""The call by which a person is asked for input."""
-
 if TYPE_CHECKING:
     from flowloom.auth import AuthConfig, AuthCredential
 

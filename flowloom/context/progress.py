@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING
 
 from google.genai import types
 
-from flowloom.context.run import AGENT_ENDED, AGENT_TOOL_CALL, RUN_ENDED, about, is_about
+from flowloom.context.run import AGENT_ENDED, AGENT_TOOL_CALL, RUN_ENDED
 from flowloom.events.event import Event
+from flowloom.log.answers import answers_request, readable_answers, says_nothing, subject_call_id
 
 if TYPE_CHECKING:
     from flowloom.context.invocation import InvocationContext
@@ -25,7 +26,7 @@ class Progress:
     __slots__ = ("_answered", "_message", "events", "fresh", "interrupted", "left")
 
     def __init__(self, events: Sequence[Event], *, interrupted: bool) -> None:
-        self.events = list(events)
+        self.events = [event for event in events if event.author != "user" or not says_nothing(event.content)]
         if interrupted and self.events and AGENT_ENDED in (self.events[-1].custom_metadata or ()):
             del self.events[-1]  # an agent reached its limit and nobody went on since: now it may
         self.interrupted = interrupted
@@ -50,8 +51,7 @@ class Progress:
 
     def answered_by(self, message: types.Content | None) -> set[str]:
         """The calls that a message answers, and those by which the agents around them were called."""
-        ids = {p.function_response.id for p in (message and message.parts) or () if p.function_response is not None}
-        return self._with_scopes({call_id for call_id in ids if call_id})
+        return self._with_scopes({answer.id for answer in readable_answers(message) if answer.id})
 
     def _with_scopes(self, found: set[str]) -> set[str]:
         for event in reversed(self.events) if found else ():
@@ -130,17 +130,17 @@ def _decisions_left(events: Sequence[Event]) -> dict[str, int]:
         over: set[str | None] = set()
         for call in event.get_function_calls():
             around[call.id] = {call.id} | around.get(event.isolation_scope, set())
-            over.add(about(call))
+            over.add(subject_call_id(call))
         for answer in event.get_function_responses():
             if event.author != "user":
                 over.add(answer.id)
-            elif answer.id in asked and is_about(answer, asked[answer.id][0]):
+            elif answer.id in asked and answers_request(answer, asked[answer.id][0]):
                 given.setdefault(answer.id, index)
         for request_id in [request_id for request_id, (_, ends) in asked.items() if not ends.isdisjoint(over)]:
             del asked[request_id]
         for call in event.get_function_calls():
-            if call.id and about(call):
-                asked[call.id] = call, {about(call)} | around.get(event.isolation_scope, set())
+            if call.id and subject_call_id(call):
+                asked[call.id] = call, {subject_call_id(call)} | around.get(event.isolation_scope, set())
     return {request_id: index for request_id, index in given.items() if request_id in asked}
 
 

@@ -20,6 +20,7 @@ from flowloom.events.actions import EventActions
 from flowloom.events.event import Event
 from flowloom.events.parts import content_of, response_part
 from flowloom.events.wire import shallow_copy
+from flowloom.log.answers import answers_request, says_nothing, subject_call_id
 from flowloom.observer import Observer, observers
 
 if TYPE_CHECKING:
@@ -157,7 +158,7 @@ class Run:
             return at
         for index in range(count - 1, seen - 1, -1):
             event = events[index]
-            if event.author != "user":
+            if event.author != "user" or says_nothing(event.content):
                 continue
             progress = self.progress
             if progress is not None and (
@@ -249,10 +250,11 @@ class Run:
                     known = (
                         self.waiting_calls if call.id in waits else self.inner_calls if from_tool else self.open_calls
                     )
+                    about = subject_call_id(call)
                     if call.id in waits:
-                        self.open_calls.pop(about(call) or "", None)
+                        self.open_calls.pop(about or "", None)
                     known[call.id] = OpenCall(
-                        call.id, call.name or "", author, branch, scope, call.id in of_host, False, about(call), call
+                        call.id, call.name or "", author, branch, scope, call.id in of_host, False, about, call
                     )
             elif response is not None and response.id:
                 self.open_calls.pop(response.id, None)
@@ -267,7 +269,8 @@ class Run:
                 waiting = self.waiting_calls.get(response.id)
                 ends = author == "user" or "error" in (response.response or ())
                 if author == "user" and waiting is not None and waiting.about is not None:
-                    waiting.answered = waiting.answered or is_about(response, waiting.request)
+                    if waiting.request is not None:
+                        waiting.answered = waiting.answered or answers_request(response, waiting.request)
                     continue  # it is over when that is carried out
                 if waiting is not None and (waiting.suspended or waiting.of_host or ends):
                     del self.waiting_calls[response.id]
@@ -349,20 +352,3 @@ class Run:
         place = (ctx.agent.name, ctx.branch, ctx.isolation_scope)
         mine = [call for call in self.open_calls.values() if call.place == place]
         return [self.refusal(ctx, mine[0], reason)] if mine else []
-
-
-def about(call: types.FunctionCall) -> str | None:
-    """The id of the call that a request to a person is about; None for any other call."""
-    original: Any = (call.args or {}).get("originalFunctionCall")
-    return original.get("id") if isinstance(original, dict) else None  # pyright: ignore[reportUnknownVariableType, reportUnknownMemberType]
-
-
-def is_about(answer: types.FunctionResponse, request: types.FunctionCall | None) -> bool:
-    """Whether an answer to a request is of its kind, and about the call that it asks about, if it names one."""
-    if request is None or about(request) is None:
-        return True
-    asked: Any = (request.args or {})["originalFunctionCall"]
-    named: Any = (answer.response or {}).get("originalFunctionCall", asked)
-    named = vars(named) if isinstance(named, types.FunctionCall) else named
-    same = isinstance(named, dict) and all(named.get(key) == asked.get(key) for key in ("id", "name", "args"))  # pyright: ignore[reportUnknownVariableType, reportUnknownMemberType, reportUnknownArgumentType]
-    return answer.name == request.name and same

@@ -8,9 +8,9 @@ from google.genai import types
 
 from flowloom.context import InvocationContext
 from flowloom.context.progress import at_place, path_of
-from flowloom.context.run import about
 from flowloom.events.event import Event
 from flowloom.flow.frame import Frame
+from flowloom.log.answers import subject_call_id
 from flowloom.sessions.history import is_hidden
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ def frames_of(ctx: InvocationContext, flow: Flow | None = None, task: types.Func
                 stack, begun = _answered_turns(turns, progress.answered_by(event.content)) or (stack, begun)
             depth, calls = _depth_of(event, ctx, stack), event.get_function_calls()
             if depth is None and event.author != "user":  # what comes of a call belongs to the turn that made it
-                ids = {*(answer.id for answer in event.get_function_responses()), *map(about, calls)}
+                ids = {*(answer.id for answer in event.get_function_responses()), *map(subject_call_id, calls)}
                 stack, begun = _answered_turns(turns, ids) or (stack, begun)
                 depth = _depth_of(event, ctx, stack)
             if depth is None:

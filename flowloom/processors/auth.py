@@ -7,9 +7,10 @@ from typing import Any, NamedTuple, cast
 
 from google.genai import types
 
-from flowloom.auth.answers import CREDENTIAL_CALL, RECEIVED, AuthAnswer
+from flowloom.auth.answers import RECEIVED, AuthAnswer
 from flowloom.context import Context, InvocationContext
 from flowloom.events.event import Event
+from flowloom.events.requests import CREDENTIAL_CALL
 from flowloom.models.request import LlmRequest
 from flowloom.processors.agent_transfer import transfer_problem
 from flowloom.processors.unfinished import Unfinished, after_results, made_again, reopen

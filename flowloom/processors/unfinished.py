@@ -7,14 +7,15 @@ from dataclasses import dataclass, field
 
 from google.genai import types
 
-from flowloom.auth.answers import CREDENTIAL_CALL
 from flowloom.context import InvocationContext
 from flowloom.context.progress import at_place, is_from_agent_tool, tells_of_end
 from flowloom.context.protocols import RunnableTool
-from flowloom.context.run import HOST_CALLS, OpenCall, about
+from flowloom.context.run import HOST_CALLS, OpenCall
 from flowloom.events.actions import EventActions
 from flowloom.events.event import UNFIT_OUTPUT, Event
 from flowloom.events.parts import content_of, response_part
+from flowloom.events.requests import CREDENTIAL_CALL
+from flowloom.log.answers import subject_call_id
 from flowloom.processors.output_schema import refusal_in, retry_event
 from flowloom.sessions.history import is_hidden
 from flowloom.tools.calls import CallResults
@@ -47,7 +48,8 @@ def unfinished_calls(ctx: InvocationContext) -> Unfinished | None:
     own = [e for e in run.session.events if e.author == ctx.agent.name and e.invocation_id == run.invocation_id]
     own = [event for event in own if at_place(event, ctx) and not tells_of_end(event)]
     answered = {r.id for event in run.session.events for r in event.get_function_responses()}
-    answered |= {about(call) for event in own for call in event.get_function_calls()}  # people decide about them
+    # people decide about these
+    answered |= {subject_call_id(call) for event in own for call in event.get_function_calls()}
     tools = {tool.name: tool for tool in ctx.tools or ()}
     events, marked = _owed(ctx, own), marked_calls(own)
     made: list[types.FunctionCall] = []
@@ -77,8 +79,12 @@ def unasked(own: Sequence[Event]) -> Iterator[tuple[Event, set[str | None]]]:
         if not wanted <= since or (actions.set_model_response is not None and event is own[-1]):
             yield event, set(since)
         for call in event.get_function_calls():
-            since.add(CREDENTIAL_CALL if call.name == CREDENTIAL_CALL else about(call))
+            since.add(_asked_about(call))
         since.update(answer.id for answer in event.get_function_responses())
+
+
+def _asked_about(call: types.FunctionCall) -> str | None:
+    return CREDENTIAL_CALL if call.name == CREDENTIAL_CALL else subject_call_id(call)
 
 
 def _owed(ctx: InvocationContext, own: Sequence[Event]) -> list[Event]:
@@ -89,7 +95,7 @@ def _owed(ctx: InvocationContext, own: Sequence[Event]) -> list[Event]:
     made = [part for event in own for part in _parts(event)]
     for results, since in unasked(own):
         for event in follow_ups(ctx, made, results):
-            asked = {CREDENTIAL_CALL if c.name == CREDENTIAL_CALL else about(c) for c in event.get_function_calls()}
+            asked = set(map(_asked_about, event.get_function_calls()))
             if not asked or not asked <= since:
                 owed.append(event)
     return owed

@@ -11,12 +11,11 @@ from flowloom.context import InvocationContext
 from flowloom.events.event import Event
 from flowloom.events.ids import CLIENT_CALL_PREFIX
 from flowloom.events.parts import call_part, content_of, text_part
+from flowloom.events.requests import CONFIRMATION_CALL
 from flowloom.tools.credential_request import credential_event
 from flowloom.tools.input_request import input_event
 from flowloom.tools.output import SET_MODEL_RESPONSE
 from flowloom.tools.request_record import records_of
-
-CONFIRMATION_CALL = "adk_request_confirmation"
 
 
 def follow_ups(ctx: InvocationContext, call_parts: Sequence[types.Part], results: Event) -> list[Event]:

@@ -7,11 +7,11 @@ from typing import Any
 
 from google.genai import types
 
-from flowloom.auth.answers import CREDENTIAL_CALL
 from flowloom.context import InvocationContext
 from flowloom.events.event import Event
 from flowloom.events.ids import CLIENT_CALL_PREFIX
 from flowloom.events.parts import call_part, content_of
+from flowloom.events.requests import CREDENTIAL_CALL
 
 
 def credential_event(ctx: InvocationContext, call_parts: Sequence[types.Part], results: Event) -> Event | None:

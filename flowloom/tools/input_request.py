@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from google.genai import types
 
 from flowloom.context import InvocationContext
-from flowloom.context.context import INPUT_CALL
 from flowloom.events.actions import InputRequest
 from flowloom.events.event import Event
 from flowloom.events.ids import INPUT_ID_PREFIX
 from flowloom.events.parts import call_part, content_of
+from flowloom.events.requests import INPUT_CALL
 from flowloom.tools.base_tool import BaseTool
 from flowloom.tools.request_record import records_of
 
@@ -44,25 +43,6 @@ def request_of(ctx: InvocationContext, asked: Sequence[tuple[types.FunctionCall,
         parts.append(call_part(ids[-1], INPUT_CALL, args))
     records = records_of(ctx, {request_id: call for request_id, (call, _) in zip(ids, asked, strict=True)})
     return ctx.new_event({"content": content_of("model", parts), "long_running_tool_ids": ids, "actions": records})
-
-
-def input_of(response: Mapping[str, Any] | None) -> Any:
-    """The input in a function response: what stands under `result`, `response` or `payload`, or all of it.
-
-    A text under `response` is read as JSON if it is.
-    """
-    if not response:
-        return None
-    if len(response) == 1:
-        name, value = next(iter(response.items()))
-        if name == "response" and isinstance(value, str):
-            try:
-                return json.loads(value)
-            except ValueError:
-                return value
-        if name in ("result", "response", "payload"):
-            return value
-    return dict(response)
 
 
 class RequestInputTool(BaseTool):

@@ -6,23 +6,20 @@ consumed by the first result that the call has after it.
 
 from __future__ import annotations
 
-import json
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, cast
+from typing import Any
 
 from google.genai import types
 
-from flowloom.context.context import INPUT_CALL
 from flowloom.context.progress import is_from_agent_tool
-from flowloom.context.run import about, is_about
-from flowloom.errors import HistoryError, ToolArgumentsError
+from flowloom.errors import ToolArgumentsError
 from flowloom.events.actions import InputRequest, ToolConfirmation
 from flowloom.events.event import Event
 from flowloom.events.ids import INPUT_ID_PREFIX
-from flowloom.tools.confirmation import CONFIRMATION_CALL
-from flowloom.tools.input_request import input_of
+from flowloom.events.requests import CONFIRMATION_CALL, INPUT_CALL
+from flowloom.log.answers import answers_request, read_decision, read_input
 from flowloom.tools.output import OutputSchema
 from flowloom.tools.request_record import PENDING, call_hash
 
@@ -70,7 +67,6 @@ def decided_calls(
     Only the requests that `agent` made count, `here` (its place in the run). An id that stands for two different calls,
     or a request whose call was changed, is never carried out; neither is a second answer to one that was consumed.
     What earlier messages of the same invocation have decided about, and nobody has carried out, is decided with it.
-    Raises `HistoryError` for an answer that cannot be read.
     """
     message = events[at]
     answered = {part.function_response.id for part in _parts(message) if is_answer(part)}  # type: ignore[union-attr]
@@ -90,8 +86,7 @@ def decided_calls(
         elif record.consumed:
             why = "the call has run already"
         elif answer is None:
-            _check_readable(message, record)
-            why = "it is about another call than the one that was asked about"
+            why = "it cannot be read, or is about another call than the one that was asked about"
         if why is not None:
             _log.warning("The answer to `%s` of agent `%s` is refused: %s.", request_id, agent, why)
             continue
@@ -116,7 +111,7 @@ def _take(item: Decided, record: _Record, message: Event) -> None:
         if answer is None or answer.id != record.request.id or not answers_request(answer, record.request):
             continue
         if record.request.name == CONFIRMATION_CALL:
-            item.confirmation = read_decision(message.id, answer.response)
+            item.confirmation = read_decision(answer)
             edited = item.confirmation.edited_args
             if edited is not None and item.confirmation.confirmed:
                 item.call = types.FunctionCall(id=record.call.id, name=record.call.name, args=edited)
@@ -125,7 +120,7 @@ def _take(item: Decided, record: _Record, message: Event) -> None:
         request = InputRequest(
             message=args.get("message") or "", payload=args.get("payload"), response_schema=args.get("response_schema")
         )
-        value = input_of(answer.response)
+        value = read_input(answer)
         if request.response_schema:
             try:
                 value = OutputSchema(request.response_schema).validate(value)
@@ -179,49 +174,6 @@ def _first_answers(events: Sequence[Event], records: Mapping[str, _Record]) -> d
             if response is not None and record is not None and answers_request(response, record.request):
                 found.setdefault(response.id or "", event)
     return found
-
-
-def answers_request(answer: types.FunctionResponse, request: types.FunctionCall) -> bool:
-    """Whether a function response of that id answers the request: one of another kind, of another call, or that cannot
-    be read is none."""
-    if not is_about(answer, request):
-        return False
-    if request.name == CONFIRMATION_CALL and about(request) is not None:
-        try:
-            read_decision("", answer.response)
-        except HistoryError:
-            return False
-    return True
-
-
-def _check_readable(message: Event, record: _Record) -> None:
-    for part in _parts(message):
-        answer = part.function_response
-        if answer is not None and answer.id == record.request.id and answer.name == CONFIRMATION_CALL:
-            read_decision(message.id, answer.response)
-
-
-def read_decision(event_id: str, response: dict[str, Any] | None) -> ToolConfirmation:
-    if not response:
-        return ToolConfirmation()
-    data: Any = response
-    if set(response) == {"response"}:
-        text = response["response"]
-        if isinstance(text, Mapping):
-            data = cast(Any, text)
-        elif not isinstance(text, str):
-            raise HistoryError(
-                f"The confirmation in event `{event_id}` has a `response` of type {type(text).__name__}, not JSON text."
-            )
-        else:
-            try:
-                data = json.loads(text)
-            except ValueError as error:
-                raise HistoryError(f"The confirmation in event `{event_id}` is not JSON: {error}.") from error
-    try:
-        return ToolConfirmation.model_validate(data)
-    except ValueError as error:
-        raise HistoryError(f"The confirmation in event `{event_id}` cannot be read: {error}.") from error
 
 
 def read_call(data: Any) -> types.FunctionCall | None:

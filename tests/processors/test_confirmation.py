@@ -10,7 +10,7 @@ import pytest
 from google.genai import types
 from kit import Chat, agent, approve, context, event, open_calls, pending, requests_of, result, story
 
-from flowloom import Event, FunctionTool, HistoryError, LlmAgent, ToolContext
+from flowloom import Event, FunctionTool, LlmAgent, ToolContext
 from flowloom.testing import call
 
 ran: list[Any] = []
@@ -111,10 +111,11 @@ async def test_one_id_for_two_different_calls_runs_neither() -> None:
 
 
 @pytest.mark.parametrize("response", [{"response": "{not json"}, {"response": 7}, {"confirmed": "perhaps"}])
-async def test_a_decision_that_cannot_be_read_is_a_typed_error(response: Any) -> None:
-    """Bad JSON; non-string response | error."""
-    with pytest.raises(HistoryError, match="confirmation in event"):
-        await resumed(asks("r1", "c1", 5), decides("r1", response=response))
+async def test_a_decision_that_cannot_be_read_is_none(response: Any) -> None:
+    """Bad JSON; non-string response | a run refuses them, and a log that holds one decides nothing by it."""
+    assert await resumed(asks("r1", "c1", 5), decides("r1", response=response)) == []
+    (event_,) = await resumed(asks("r1", "c1", 5), decides("r1", response=response), decides("r1"))
+    assert [answer.id for answer in event_.get_function_responses()] == ["c1"]
 
 
 async def test_two_calls_are_asked_about_and_approved_together() -> None:

@@ -1,0 +1,114 @@
+"""What answers of people come to: the one strict reading."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from google.genai import types
+
+from flowloom import ToolConfirmation, UnreadableAnswerError
+from flowloom.events.requests import CONFIRMATION_CALL, CREDENTIAL_CALL, INPUT_CALL, RequestKind
+from flowloom.log.answers import check_answer, read_decision, read_input
+
+NAMES: dict[RequestKind, str] = {
+    "confirmation": CONFIRMATION_CALL,
+    "input": INPUT_CALL,
+    "credential": CREDENTIAL_CALL,
+}
+
+
+def answer(response: Any, kind: RequestKind = "confirmation") -> types.FunctionResponse:
+    return types.FunctionResponse(id="r1", name=NAMES[kind], response=response)
+
+
+def nested(depth: int) -> dict[str, Any]:
+    deep: dict[str, Any] = {}
+    for _ in range(depth):
+        deep = {"a": deep}
+    return deep
+
+
+@pytest.mark.parametrize(
+    ("response", "decision"),
+    [
+        (None, ToolConfirmation()),
+        ({}, ToolConfirmation()),
+        ({"confirmed": True}, ToolConfirmation(confirmed=True)),
+        ({"confirmed": False, "reason": "no", "hint": None}, ToolConfirmation(reason="no")),
+        ({"confirmed": True, "editedArgs": {"a": 1}}, ToolConfirmation(confirmed=True, edited_args={"a": 1})),
+        ({"confirmed": True, "edited_args": {}}, ToolConfirmation(confirmed=True, edited_args={})),
+        ({"response": json.dumps({"confirmed": True, "payload": [1]})}, ToolConfirmation(confirmed=True, payload=[1])),
+        ({"response": {"confirmed": True}}, ToolConfirmation(confirmed=True)),
+    ],
+)
+def test_a_decision_is_said_in_one_of_these_forms(response: Any, decision: ToolConfirmation) -> None:
+    """An object with `confirmed`, or that as an object or JSON text under `response`; an empty answer rejects."""
+    assert read_decision(answer(response)).to_wire() == decision.to_wire()
+
+
+@pytest.mark.parametrize(
+    "response",
+    [
+        {"confirmed": "maybe"},
+        {"confirmed": "true"},
+        {"confirmed": 1},
+        {"confirmed": None},
+        {"result": "approved"},
+        {"confirmed": True, "editedArgs": "none"},
+        {"response": "not json"},
+        {"response": ""},
+        {"response": "true"},
+        {"response": 7},
+        {"response": '{"confirmed": NaN}'},
+    ],
+)
+def test_nothing_else_is_a_decision(response: Any) -> None:
+    """What does not say true or false is refused, and never taken for one of them."""
+    with pytest.raises(UnreadableAnswerError, match="request `r1` cannot be read") as caught:
+        read_decision(answer(response))
+    assert caught.value.call_id == "r1"
+
+
+@pytest.mark.parametrize("kind", NAMES)
+@pytest.mark.parametrize(
+    "response",
+    [
+        {"response": "[" * 100_000},
+        {"response": "[" * 100_000 + "]" * 100_000},
+        {"response": nested(100_000)},
+        {"confirmed": True, "payload": nested(100_000)},
+        {"confirmed": True, "payload": 10**5000},
+        {"response": '{"confirmed": true, "payload": ' + "9" * 5000 + "}"},
+        {"response": '{"confirmed": true, "payload": 1e999}'},
+        {"confirmed": True, "payload": "\ud800"},
+        {"confirmed": True, "payload": {"\ud800": 1}},
+        {"confirmed": True, "payload": float("nan")},
+        {"confirmed": True, "payload": object()},
+    ],
+    ids=["text", "list", "deep", "payload", "number", "digits", "float", "surrogate", "key", "nan", "object"],
+)
+def test_what_json_cannot_hold_is_no_answer_of_any_kind(kind: RequestKind, response: Any) -> None:
+    """The error is the same for text and for Python's objects, and it quotes neither."""
+    with pytest.raises(UnreadableAnswerError, match="JSON cannot hold it") as caught:
+        check_answer(answer(response, kind), kind)
+    assert len(str(caught.value)) < 500
+
+
+@pytest.mark.parametrize(
+    ("response", "value"),
+    [
+        (None, None),
+        ({"result": "x"}, "x"),
+        ({"payload": [1]}, [1]),
+        ({"response": "[1]"}, [1]),
+        ({"response": "[1"}, "[1"),
+        ({"response": {"a": 1}}, {"a": 1}),
+        ({"a": 1}, {"a": 1}),
+        ({"result": 1, "b": 2}, {"result": 1, "b": 2}),
+    ],
+)
+def test_input_is_any_json_value(response: Any, value: Any) -> None:
+    """What stands under `result`, `response` or `payload`, or all of it; a text is read as JSON if it is."""
+    assert read_input(answer(response, "input")) == value
