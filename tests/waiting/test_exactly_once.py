@@ -8,7 +8,16 @@ from typing import Any
 import pytest
 from google.genai import types
 
-from flowloom import AgentTool, BaseAgent, Event, HistoryError, LlmAgent, ParallelAgent, SequentialAgent, Session
+from flowloom import (
+    AgentTool,
+    BaseAgent,
+    Event,
+    LlmAgent,
+    ParallelAgent,
+    SequentialAgent,
+    Session,
+    UnreadableAnswerError,
+)
 from flowloom.testing import call
 from waiting.desk import WHERE, Desk, World, by_turn, last_text, model_of, results_of
 
@@ -106,7 +115,7 @@ async def test_an_answer_that_cannot_be_read_leaves_the_call_waiting(world: Worl
     it = Desk(lambda: payer(world))
     await it.say("Pay.")
     pending = await it.only()
-    with pytest.raises(HistoryError, match="not JSON"):
+    with pytest.raises(UnreadableAnswerError, match="not JSON"):
         await it.answer(decision(pending.id, response="{nonsense"))
     assert (await it.only()).id == pending.id
     await it.answer(pending.approve())
