@@ -13,7 +13,7 @@ from google.genai import types
 
 from flowloom.agents import BaseAgent
 from flowloom.auth.answers import AuthAnswer, redact_message
-from flowloom.context import InvocationContext, Run, RunConfig
+from flowloom.context import InvocationContext, Run, RunConfig, StreamingMode
 from flowloom.context.hooks import first_answer, tell_all
 from flowloom.context.progress import Progress
 from flowloom.context.run import AGENT_ENDED
@@ -26,6 +26,7 @@ from flowloom.errors import (
 from flowloom.events import Event, EventActions, ToolConfirmation
 from flowloom.events.parts import content_of, response_part
 from flowloom.events.requests import CONFIRMATION_CALL
+from flowloom.events.run_stream import RunStreamEvent, RunStreamMapper
 from flowloom.flow import settle_end, settle_failure
 from flowloom.flow.delegation import open_task_scope
 from flowloom.flow.frame import error_event
@@ -133,6 +134,13 @@ class Invocation:
         self._wish = status
         if self._runs and self._runs[-1].stop != "limit":
             self._runs[-1].stop = status
+
+    def stream_models(self) -> None:
+        """Have the models stream from their next calls on, unless the caller's config says whether they do."""
+        if self._run_config is None:
+            self._run_config = RunConfig(streaming_mode=StreamingMode.SSE)
+            for run in self._runs:
+                run.streaming = True
 
     async def events(self) -> AsyncGenerator[Event, None]:
         """Run it; yields events as they happen, each stored before it is seen."""
@@ -370,6 +378,31 @@ async def result_of(invocation: Invocation) -> RunResult:
     finally:
         await events.aclose()
     return invocation.result(collected)
+
+
+async def typed_events(
+    invocation: Invocation, events: AsyncGenerator[Event, None]
+) -> AsyncGenerator[RunStreamEvent, None]:
+    """The typed events of a run whose `events` these are, to the end of it; what ends it is told and not raised."""
+    mapper = RunStreamMapper()
+    error: Exception | None = None
+    try:
+        async for event in events:
+            for shown in mapper.feed(event):
+                yield shown
+    except Exception as raised:
+        invocation.failed(raised)
+        error = raised
+    finally:
+        await events.aclose()
+    for shown in mapper.finish(status=invocation.status, error=error):
+        yield shown
+
+
+async def refusal(error: FlowloomError) -> AsyncGenerator[RunStreamEvent, None]:
+    """The typed events of a run that cannot begin."""
+    for shown in RunStreamMapper().finish(status="failed", error=error):
+        yield shown
 
 
 def _answers(message: types.Content | None) -> bool:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator
 from typing import Literal, Self
 
 from flowloom.errors import ConfigurationError
 from flowloom.events import Event
-from flowloom.invocation import Invocation
+from flowloom.events.run_stream import RunStreamEvent
+from flowloom.invocation import Invocation, typed_events
 from flowloom.run_result import RunResult
 
 _running: set[asyncio.Task[None]] = set()
@@ -18,8 +19,8 @@ _running: set[asyncio.Task[None]] = set()
 class RunHandle:
     """A run that goes on by itself, in a task that ends with it: an async iterator of its events, to be read once.
 
-    `async with` it to have it cancelled when the block is left before it is over. Raises `ConfigurationError` without a
-    running event loop.
+    `stream` gives them as typed events. `async with` the handle to have the run cancelled when the block is left before
+    it is over. Raises `ConfigurationError` without a running event loop.
     """
 
     def __init__(self, invocation: Invocation) -> None:
@@ -31,7 +32,11 @@ class RunHandle:
             ) from error
         self._invocation = invocation
         self._events: list[Event] = []
-        self._queue: asyncio.Queue[Event | None] = asyncio.Queue()
+        self._taken = 0
+        """How many of them the iterator has given."""
+        self._readers: list[asyncio.Future[None]] = []
+        """Those that wait for the next event, or for the end."""
+        self._over = False
         self._cut_off = False
         self._task = loop.create_task(self._run(), name="flowloom run")
         _running.add(self._task)
@@ -49,14 +54,51 @@ class RunHandle:
         return self
 
     async def __anext__(self) -> Event:
-        event = await self._queue.get()
-        if event is None:
-            self._queue.put_nowait(None)  # whoever asks again learns the same
-            error = self._invocation.error
-            if error is not None and not isinstance(error, asyncio.CancelledError):
-                raise error
-            raise StopAsyncIteration
-        return event
+        while self._taken >= len(self._events):
+            if self._is_over():
+                raise StopAsyncIteration
+            await self._news()
+        self._taken += 1
+        return self._events[self._taken - 1]
+
+    def stream(self) -> AsyncGenerator[RunStreamEvent, None]:
+        """The typed events of the run, from its first to the `RunFinished` that tells how it ended.
+
+        What ends the run is not raised. The models stream from the next call on, so ask for it before anything is
+        awaited; a `run_config` that was given to `start` decides instead. There may be several readers, each of which
+        gets all events. Closing the stream, or cancelling its reader, does not end the run; `cancel` does.
+        """
+        self._invocation.stream_models()
+        return typed_events(self._invocation, self._all_events())
+
+    async def _all_events(self) -> AsyncGenerator[Event, None]:
+        given = 0
+        while True:
+            while given < len(self._events):
+                given += 1
+                yield self._events[given - 1]
+            if self._is_over():
+                return
+            await self._news()
+
+    def _is_over(self) -> bool:
+        """Whether no event comes any more. Raises what ended the run, unless it was cancelled."""
+        error = self._invocation.error
+        if self._over and error is not None and not isinstance(error, asyncio.CancelledError):
+            raise error
+        return self._over
+
+    async def _news(self) -> None:
+        """Wait for the next event, or for the end."""
+        reader = asyncio.get_running_loop().create_future()
+        self._readers.append(reader)
+        await reader
+
+    def _tell_readers(self) -> None:
+        readers, self._readers = self._readers, []
+        for reader in readers:
+            if not reader.done():
+                reader.set_result(None)
 
     @property
     def invocation_id(self) -> str:
@@ -100,7 +142,8 @@ class RunHandle:
         try:
             async for event in events:
                 self._events.append(event)
-                self._queue.put_nowait(event)
+                if self._readers:
+                    self._tell_readers()
         except (Exception, asyncio.CancelledError) as error:
             self._invocation.failed(error)
         finally:
@@ -110,4 +153,5 @@ class RunHandle:
         _running.discard(task)
         if task.cancelled():  # before it has begun
             self._invocation.failed(asyncio.CancelledError())
-        self._queue.put_nowait(None)
+        self._over = True
+        self._tell_readers()

@@ -14,7 +14,7 @@ from flowloom.apps import App
 from flowloom.artifacts import BaseArtifactService, InMemoryArtifactService
 from flowloom.auth.service import BaseCredentialService, InMemoryCredentialService
 from flowloom.compaction.background import BackgroundCompaction
-from flowloom.context import DirectEffects, Effects, InvocationContext, Run, StreamingMode
+from flowloom.context import DirectEffects, Effects, InvocationContext, Run
 from flowloom.context.progress import Progress
 from flowloom.context.run_config import default_run_config
 from flowloom.errors import (
@@ -26,9 +26,9 @@ from flowloom.errors import (
 )
 from flowloom.events import Event, new_id
 from flowloom.events.parts import content_of, text_part
-from flowloom.events.run_stream import RunStreamEvent, RunStreamMapper
+from flowloom.events.run_stream import RunStreamEvent
 from flowloom.flow.pipeline import Processor, Step, compile_steps
-from flowloom.invocation import Confirm, Invocation, result_of
+from flowloom.invocation import Confirm, Invocation, refusal, result_of, typed_events
 from flowloom.memory import BaseMemoryService, InMemoryMemoryService
 from flowloom.message import Message
 from flowloom.observer import Observer
@@ -211,35 +211,20 @@ class Runner:
         run = Invocation(host, user_id=user_id, session_id=session.id, new_message=message, run_config=run_config)
         return await result_of(run)
 
-    async def run_stream(self, **arguments: Unpack[RunArguments]) -> AsyncGenerator[RunStreamEvent, None]:
+    def run_stream(self, **arguments: Unpack[RunArguments]) -> AsyncGenerator[RunStreamEvent, None]:
         """Answer a message as typed events for a user interface, streamed unless `run_config` says otherwise.
 
-        What ends the run is told by the last events, and not raised.
+        What ends the run is told by the last events, and not raised. Closing the stream ends the run; for a run that
+        can also be paused or cancelled, see `start` and `RunHandle.stream`.
         """
-        config = arguments.get("run_config")
-        arguments["run_config"] = RunConfig(streaming_mode=StreamingMode.SSE) if config is None else config
-        mapper = RunStreamMapper()
-        error: Exception | None = None
         try:
             invocation = Invocation(self, **arguments)
         except FlowloomError as refused:
-            for shown in mapper.finish(status="failed", error=refused):
-                yield shown
-            return
-        events = invocation.events()
-        try:
-            async for event in events:
-                for shown in mapper.feed(event):
-                    yield shown
-        except Exception as raised:
-            invocation.failed(raised)
-            error = raised
-        finally:
-            await events.aclose()
-        for shown in mapper.finish(status=invocation.status, error=error):
-            yield shown
+            return refusal(refused)
+        invocation.stream_models()
+        return typed_events(invocation, invocation.events())
 
-    # -- without an event loop ----------------------------------------------------------------------------
+    # -- from synchronous code -----------------------------------------------------------------------------
 
     def run(
         self,
@@ -251,9 +236,10 @@ class Runner:
         state_delta: dict[str, Any] | None = None,
         run_config: RunConfig | None = None,
     ) -> Generator[Event, None, None]:
-        """`run_async` for code without an event loop. One loop serves all calls of a thread, of any runner.
+        """`run_async` for synchronous code. One loop serves all calls of a thread, of any runner.
 
-        Raises `ConfigurationError` within a running event loop.
+        Within a running event loop, as in a notebook, the run has a loop in a thread of its own, and the running one
+        waits. Close the generator (or leave it) to end the run.
         """
         events = self.run_async(
             user_id=user_id,
@@ -263,11 +249,11 @@ class Runner:
             state_delta=state_delta,
             run_config=run_config,
         )
-        return iterate_sync(events, "Runner.run")
+        return iterate_sync(events)
 
     def run_to_result_sync(self, **arguments: Unpack[RunArguments]) -> RunResult:
-        """`run_to_result` for code without an event loop (see `run`)."""
-        return run_sync(self.run_to_result(**arguments), "Runner.run_to_result_sync")
+        """`run_to_result` for synchronous code (see `run`)."""
+        return run_sync(self.run_to_result(**arguments))
 
     def run_stateless_sync(
         self,
@@ -277,13 +263,12 @@ class Runner:
         state: dict[str, Any] | None = None,
         run_config: RunConfig | None = None,
     ) -> RunResult:
-        """`run_stateless` for code without an event loop (see `run`)."""
-        work = self.run_stateless(message, user_id=user_id, state=state, run_config=run_config)
-        return run_sync(work, "Runner.run_stateless_sync")
+        """`run_stateless` for synchronous code (see `run`)."""
+        return run_sync(self.run_stateless(message, user_id=user_id, state=state, run_config=run_config))
 
     def run_stream_sync(self, **arguments: Unpack[RunArguments]) -> Generator[RunStreamEvent, None, None]:
-        """`run_stream` for code without an event loop (see `run`)."""
-        return iterate_sync(self.run_stream(**arguments), "Runner.run_stream_sync")
+        """`run_stream` for synchronous code (see `run`)."""
+        return iterate_sync(self.run_stream(**arguments))
 
     def run_live(self, **_: Any) -> AsyncGenerator[Event, None]:
         """Not supported in this release; raises `NotSupportedError`."""

@@ -1,15 +1,18 @@
-"""Running asynchronous code from code without an event loop: one loop per thread, which stays (no "loop is closed")."""
+"""Running asynchronous code from synchronous code: one loop per thread, which stays (no "loop is closed").
+
+Within a running event loop, as in a notebook, the same is done in a second thread, while the first one waits.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import threading
 import weakref
-from collections.abc import AsyncGenerator, Coroutine, Generator
+from collections.abc import AsyncGenerator, Callable, Coroutine, Generator
+from concurrent.futures import Future
 from contextlib import suppress
+from queue import SimpleQueue
 from typing import Any, Final, TypeVar
-
-from flowloom.errors import ConfigurationError
 
 _T = TypeVar("_T")
 
@@ -30,9 +33,68 @@ class _Loops(threading.local):
 
     anchor: _Anchor | None = None
     loop: asyncio.AbstractEventLoop | None = None
+    beside: _Beside | None = None
 
 
 _loops = _Loops()
+
+
+class _Beside:
+    """A second thread, for a thread in which a loop is running already; ends with it."""
+
+    def __init__(self) -> None:
+        self._jobs: SimpleQueue[_Job | None] = SimpleQueue()
+        self._ended = threading.Event()
+        self._thread = threading.Thread(
+            target=_work, args=(self._jobs, self._ended), name="flowloom sync calls", daemon=True
+        )
+        self._thread.start()
+        weakref.finalize(self, _end, self._jobs, self._thread, self._ended)
+
+    @classmethod
+    def this_thread(cls) -> _Beside:
+        """That of the calling thread."""
+        beside = _loops.beside
+        if beside is None or not beside._thread.is_alive():  # a forked process has no threads but one
+            beside = _loops.beside = cls()
+        return beside
+
+    def call(self, function: Callable[[], _T]) -> _T:
+        """Call a function there, and wait for what it gives or raises."""
+        outcome: Future[_T] = Future()
+        self._jobs.put((outcome, function))
+        try:
+            return outcome.result()
+        finally:
+            del outcome  # or an error would hold itself
+
+
+_Job = tuple[Future[Any], Callable[[], Any]]
+
+
+def _work(jobs: SimpleQueue[_Job | None], ended: threading.Event) -> None:
+    while _done(jobs.get()):
+        pass
+    _loops.anchor = None
+    ended.set()
+
+
+def _done(job: _Job | None) -> bool:
+    if job is None:
+        return False
+    outcome, function = job
+    try:
+        outcome.set_result(function())
+    except BaseException as error:
+        outcome.set_exception(error)
+        del outcome
+    return True
+
+
+def _end(jobs: SimpleQueue[_Job | None], thread: threading.Thread, ended: threading.Event) -> None:
+    jobs.put(None)
+    if thread.is_alive() and thread.ident != threading.get_ident():
+        ended.wait()
 
 
 def _within_loop() -> bool:
@@ -43,18 +105,18 @@ def _within_loop() -> bool:
     return True
 
 
-def _loop(caller: str) -> asyncio.AbstractEventLoop:
-    if _within_loop():
-        raise ConfigurationError(
-            f"`{caller}` was called within an event loop. Use the async form there: `run_async` for `run`, and the "
-            f"names without `_sync`."
-        )
+def _loop() -> tuple[asyncio.AbstractEventLoop, _Anchor | None]:
+    """The loop for what is begun here, which is there for as long as the anchor is held."""
+    return _Beside.this_thread().call(_own_loop) if _within_loop() else _own_loop()
+
+
+def _own_loop() -> tuple[asyncio.AbstractEventLoop, _Anchor | None]:
     loop = _loops.loop
     if loop is None or loop.is_closed():
         loop = _loops.loop = asyncio.new_event_loop()
         _loops.anchor = _Anchor()
         weakref.finalize(_loops.anchor, _close, loop)
-    return loop
+    return loop, _loops.anchor
 
 
 def _close(loop: asyncio.AbstractEventLoop) -> None:
@@ -70,31 +132,35 @@ def _close(loop: asyncio.AbstractEventLoop) -> None:
 
 
 def _complete(loop: asyncio.AbstractEventLoop, work: Coroutine[Any, Any, _T]) -> _T:
-    task = loop.create_task(work)
+    task = loop.create_task(work)  # with the context variables of the caller, whichever thread runs the loop
     try:
-        return loop.run_until_complete(task)
+        return _run(loop, task)
     except BaseException:
         if not task.done():  # the program was interrupted: nothing may stay behind half done
-            task.cancel()
+            loop.call_soon_threadsafe(task.cancel)
             with suppress(asyncio.CancelledError, Exception):
-                loop.run_until_complete(task)
+                _run(loop, task)
         raise
 
 
-def run_sync(work: Coroutine[Any, Any, _T], caller: str) -> _T:
-    """The result of `work`. Raises `ConfigurationError` within a running event loop; `caller` is what it names."""
+def _run(loop: asyncio.AbstractEventLoop, task: asyncio.Task[_T]) -> _T:
+    if _within_loop():
+        return _Beside.this_thread().call(lambda: loop.run_until_complete(task))
+    return loop.run_until_complete(task)
+
+
+def run_sync(work: Coroutine[Any, Any, _T]) -> _T:
+    """The result of `work`, which runs in a loop that stays; within a running loop, in another thread's."""
+    loop, anchor = _loop()
     try:
-        loop = _loop(caller)
-    except ConfigurationError:
-        work.close()
-        raise
-    return _complete(loop, work)
+        return _complete(loop, work)
+    finally:
+        del anchor
 
 
-def iterate_sync(items: AsyncGenerator[_T, None], caller: str) -> Generator[_T, None, None]:
-    """The items of an async generator, which is closed when this one is. Raises as `run_sync` does."""
-    loop = _loop(caller)
-    anchor = _loops.anchor  # the loop is there for as long as this generator is, whichever thread ends it
+def iterate_sync(items: AsyncGenerator[_T, None]) -> Generator[_T, None, None]:
+    """The items of an async generator, which is closed when this one is."""
+    loop, anchor = _loop()  # the loop is there for as long as this generator is, whichever thread ends it
     try:
         while True:
             item = _complete(loop, _next(items))
@@ -102,10 +168,10 @@ def iterate_sync(items: AsyncGenerator[_T, None], caller: str) -> Generator[_T, 
                 return
             yield item
     finally:
-        if _within_loop():  # it was dropped there
-            closing = threading.Thread(target=_complete, args=(loop, _closed(items)), name="flowloom: closing a run")
-            closing.start()
-            closing.join()
+        if loop.is_closed():  # the program ends, and the loop has closed it
+            pass
+        elif loop.is_running():  # it was dropped by something that runs there
+            loop.call_soon_threadsafe(loop.create_task, _closed(items))
         else:
             _complete(loop, _closed(items))
         del anchor

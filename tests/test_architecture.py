@@ -16,7 +16,7 @@ PACKAGE = Path(flowloom.__file__).parent
 
 # From the ground up; a module may import its own room and the rooms on lower floors.
 FLOORS: list[set[str]] = [
-    {"errors", "observer"},
+    {"errors", "observer", "service"},
     {"guard"},
     {"events"},
     {"sql", "auth"},

@@ -12,6 +12,7 @@ from pydantic import Field, ValidationError
 from flowloom.errors import InputValidationError
 from flowloom.events.clock import now
 from flowloom.events.wire import WireModel
+from flowloom.service import Service
 
 USER_PREFIX = "user:"
 """A file whose name starts so belongs to the user: all of the user's sessions share it."""
@@ -29,7 +30,7 @@ class ArtifactVersion(WireModel):
     mime_type: str | None = None
 
 
-class BaseArtifactService(ABC):
+class BaseArtifactService(Service, ABC):
     """A store of versioned files.
 
     A file is named by app, user, session and file name. Its versions count from 0; a number is never given twice

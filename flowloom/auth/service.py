@@ -6,6 +6,8 @@ import os
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any, Protocol
 
+from flowloom.service import Service
+
 if TYPE_CHECKING:
     from flowloom.auth.config import AuthConfig
     from flowloom.auth.credentials import AuthCredential
@@ -23,7 +25,7 @@ class CredentialOwner(Protocol):
     def session(self) -> Any: ...
 
 
-class BaseCredentialService(ABC):
+class BaseCredentialService(Service, ABC):
     """Keeps the credentials of users, by app, user and `AuthConfig.credential_key`.
 
     What it stores is as good as a password: encrypt it, and let nobody else read it.

@@ -42,10 +42,8 @@ class Store:
 
     async def close(self) -> None:
         """Finish what was asked for, and let go of files and connections."""
-        await self.sessions.close()
-        close = getattr(self.memory, "close", None)
-        if close is not None:
-            await close()
+        for service in (self.sessions, self.artifacts, self.memory):
+            await service.close()
 
 
 def store_named(dsn: str | None) -> str:

@@ -12,6 +12,7 @@ from pydantic import Field
 from flowloom.errors import NotSupportedError
 from flowloom.events.event import Event
 from flowloom.events.wire import WireModel
+from flowloom.service import Service
 
 if TYPE_CHECKING:
     from flowloom.sessions import Session
@@ -39,7 +40,7 @@ class SearchMemoryResponse(WireModel):
     memories: list[MemoryEntry] = Field(default_factory=list[MemoryEntry])
 
 
-class BaseMemoryService(ABC):
+class BaseMemoryService(Service, ABC):
     """Remembers what was said, by app and user, and finds it again.
 
     A service implements adding a session and searching. The rest raises `NotSupportedError` unless it does that too.

@@ -13,6 +13,7 @@ from flowloom.events.actions import EventActions
 from flowloom.events.event import Event
 from flowloom.events.ids import new_id
 from flowloom.events.wire import WireModel, shallow_copy
+from flowloom.service import Service
 from flowloom.sessions.leases import LeaseQueue, SessionLease
 from flowloom.sessions.session import Session
 from flowloom.sessions.state import State
@@ -35,7 +36,7 @@ class ListSessionsResponse(WireModel):
     sessions: list[Session] = Field(default_factory=list[Session])
 
 
-class BaseSessionService(ABC):
+class BaseSessionService(Service, ABC):
     """A store of sessions: an append-only log of events each, and state by scope.
 
     A session is named by app, user and id. Appending an event whose id is stored already changes nothing, so
@@ -83,10 +84,6 @@ class BaseSessionService(ABC):
 
     async def flush(self) -> None:
         """Return when everything appended so far is durable."""
-        return
-
-    async def close(self) -> None:
-        """Finish what was asked for and let go of connections and threads."""
         return
 
     async def app_names(self) -> list[str]:

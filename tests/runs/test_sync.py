@@ -16,7 +16,7 @@ from models.gemini_kit import adapter
 from models.gemini_wire import text, whole
 from models.wire_server import WireServer
 
-from flowloom import BaseLlm, ConfigurationError, InMemoryRunner, LlmAgent, LlmRequest, LlmResponse
+from flowloom import BaseLlm, InMemoryRunner, LlmAgent, LlmRequest, LlmResponse
 from flowloom.testing import call
 from flowloom.testing.scripted import response_of
 from runs.situations import ByTurn
@@ -113,17 +113,6 @@ def test_threads_wait_for_one_session_as_tasks_do() -> None:
     assert session is not None
     owners = [event.invocation_id for event in session.events]
     assert owners == [owner for owner in dict.fromkeys(owners) for _ in range(2)]
-
-
-@pytest.mark.parametrize("name", ["run", "run_to_result_sync", "run_stream_sync", "run_stateless_sync"])
-async def test_within_a_loop_they_say_that_they_cannot_be_used(name: str) -> None:
-    runner = InMemoryRunner(agent("root", "x"))
-    method = getattr(runner, name)
-    with pytest.raises(ConfigurationError, match="event loop"):
-        method("go") if "stateless" in name else next(
-            iter(found) if hasattr(found := method(**WHERE, new_message="go"), "__next__") else found
-        )
-    gc.collect()
 
 
 def test_a_tool_may_run_another_agent() -> None:
