@@ -233,5 +233,5 @@ asyncio.run(main())
 
 def test_a_program_ends_without_a_word() -> None:
     """At exit the second thread and its loop are closed, also with a run that is open."""
-    done = subprocess.run([sys.executable, "-X", "dev", "-W", "error", "-c", EXIT], capture_output=True, text=True)
+    done = subprocess.run([sys.executable, "-W", "error", "-c", EXIT], capture_output=True, text=True)
     assert (done.returncode, done.stdout, done.stderr) == (0, "hi\n", "")
