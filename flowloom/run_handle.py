@@ -36,7 +36,7 @@ class RunHandle:
         """How many of them the iterator has given."""
         self._readers: list[asyncio.Future[None]] = []
         """Those that wait for the next event, or for the end."""
-        self._over = False
+        self._complete = self._over = False
         self._cut_off = False
         self._task = loop.create_task(self._run(), name="flowloom run")
         _running.add(self._task)
@@ -139,11 +139,24 @@ class RunHandle:
 
     async def _run(self) -> None:
         events = self._invocation.events()
+        step = events.__anext__()
         try:
-            async for event in events:
+            while True:
+                event = await step
                 self._events.append(event)
+                step = events.__anext__()
                 if self._readers:
                     self._tell_readers()
+                    try:
+                        await asyncio.sleep(0)  # who waits for an event sees it before the run goes on
+                    except asyncio.CancelledError as error:
+                        if event.partial:
+                            step = events.athrow(error)
+                        else:  # the run ends before its next step, or is over
+                            self._task.uncancel()
+                            self._task.cancel()
+        except StopAsyncIteration:
+            self._complete = True
         except (Exception, asyncio.CancelledError) as error:
             self._invocation.failed(error)
         finally:
@@ -151,7 +164,7 @@ class RunHandle:
 
     def _end(self, task: asyncio.Task[None]) -> None:
         _running.discard(task)
-        if task.cancelled():  # before it has begun
+        if task.cancelled() and not self._complete:  # before it has begun
             self._invocation.failed(asyncio.CancelledError())
         self._over = True
         self._tell_readers()

@@ -105,6 +105,33 @@ async def test_cancelling_gives_the_closing_events(mode: Any) -> None:
     nothing_left()
 
 
+async def test_a_reader_sees_each_event_before_the_run_goes_on() -> None:
+    """A run that never waits for anything is cancelled, or paused, by the first event that a reader sees."""
+    chat = Chat(speaking(call("look"), "a long answer", "again"))
+    run = held(chat)
+    async for event in run.stream():
+        if isinstance(event, TextDelta):
+            run.cancel()
+    result = await run.result()
+    assert (result.status, [event.error_code for event in result.events][-1]) == ("cancelled", "RunCancelledError")
+    assert end(await read(run.stream()))[0] == "cancelled"
+    run = held(chat)
+    async for _ in run:
+        run.pause()
+    assert (await run.result()).status == "final"
+    nothing_left()
+
+
+async def test_cancelling_at_the_last_event_changes_nothing() -> None:
+    """The answer was given: the run is over."""
+    run = held(Chat(speaking("answer")))
+    async for event in run:
+        if not event.partial:
+            run.cancel()
+    assert ((await run.result()).status, (await run.result()).text) == ("final", "answer")
+    assert end(await read(run.stream())) == ("final", None)
+
+
 async def test_cancelled_before_it_begins_it_has_a_beginning_and_an_end() -> None:
     """A reader gets a run that ended, whatever happened."""
     run = held(Chat(speaking("x")))
