@@ -31,13 +31,13 @@ _HOMES = {
     "CredentialError "
     "DuplicateAgentError DuplicateToolError EventParseError EventStreamError FlowloomError Halt "
     "HistoryError IncompleteStreamError "
-    "InputRequiredError InputValidationError InvocationNotFoundError LimitExceededError "
+    "InputRequiredError InputValidationError InvocationNotFoundError JsonDataError LimitExceededError "
     "LlmCallsLimitExceededError MissingVariableError ModelError ModelNotConfiguredError "
     "ModelNotFoundError ModelRateLimitError ModelRequestError ModelResponseError ModelStreamError "
     "ModelUnavailableError NotSupportedError PipelineError PlaceholderError ProcessorError "
     "RequestNotFoundError RequestOverError SessionBusyError SessionNotFoundError StorageError TemplateError "
     "ToolArgumentsError "
-    "ToolError ToolNotFoundError ToolSignatureError ToolTimeoutError UnfitAnswerError "
+    "ToolError ToolNotFoundError ToolResultError ToolSignatureError ToolTimeoutError UnfitAnswerError "
     "UnreadableAnswerError UnsupportedFeatureError",
     "events": "Event EventActions EventCompaction InputRequest LlmResponse NodeInfo ToolConfirmation",
     "events.handlers": "EventHandler create_event_handler",

@@ -27,6 +27,21 @@ def quoted_list(names: Iterable[str]) -> str:
     return ", ".join(f"`{name}`" for name in names) or "none"
 
 
+def error_text(error: BaseException) -> str:
+    """What a model or a person is told about an error: its message, and its type where that says no more than a value.
+
+    `KeyError: 'customer_7'`, `TimeoutError`, `IndexError: 7`; but `no such customer` as it is.
+    """
+    kind = type(error)
+    try:
+        message = str(error)
+    except Exception:  # a message that cannot be made hides no error
+        message = ""
+    if kind.__str__ is not KeyError.__str__ and any(map(str.isalpha, message)):
+        return message
+    return f"{kind.__name__}: {message}" if message else kind.__name__
+
+
 class FlowloomError(Exception):
     """Base of all errors that flowloom raises itself."""
 
@@ -97,6 +112,10 @@ class MissingVariableError(TemplateError, KeyError):
 
 class InputValidationError(FlowloomError, ValueError):
     """A caller's message, state or file name is not acceptable."""
+
+
+class JsonDataError(FlowloomError, ValueError):
+    """What user code gave cannot be kept as JSON, as all that is in a session is: its text says why."""
 
 
 class ChatMessageError(InputValidationError):
@@ -266,6 +285,10 @@ class ToolNotFoundError(ToolError):
 
 class ToolArgumentsError(ToolError, ValueError):
     """The arguments of a tool call do not fit the tool's parameters."""
+
+
+class ToolResultError(ToolError, ValueError):
+    """What a tool returned cannot be kept as JSON, so that neither the model nor the log can have it."""
 
 
 class ToolTimeoutError(ToolError, TimeoutError):

@@ -24,6 +24,7 @@ from flowloom.errors import (
     LimitExceededError,
 )
 from flowloom.events import Event, EventActions, ToolConfirmation
+from flowloom.events.json_data import keep_json_actions
 from flowloom.events.parts import content_of, response_part
 from flowloom.events.requests import CONFIRMATION_CALL
 from flowloom.events.run_stream import RunStreamEvent, RunStreamMapper
@@ -310,7 +311,9 @@ class Invocation:
             scope = open_task_scope(run.session.events)
         values: dict[str, Any] = {"author": "user", "branch": branch, "content": message, "isolation_scope": scope}
         if state_delta:
-            values["actions"] = EventActions.unvalidated({"state_delta": dict(state_delta)})
+            actions = EventActions.unvalidated({"state_delta": dict(state_delta)})
+            keep_json_actions(actions)
+            values["actions"] = actions
         if _answers(message):
             return await run.record(ctx, ctx.new_event(values), hooks=())
         event = await run.record(ctx, ctx.new_event(values), hooks=(), soon=not self._yield_user_message)

@@ -13,6 +13,7 @@ from flowloom.context.run_config import RunConfig
 from flowloom.errors import ContextError, InputRequiredError
 from flowloom.events.actions import EventActions, InputRequest, ToolConfirmation
 from flowloom.events.event import Event
+from flowloom.events.json_data import as_json, keep_json_actions
 from flowloom.memory import BaseMemoryService, MemoryEntry, SearchMemoryResponse
 from flowloom.sessions.session import Session
 from flowloom.sessions.state import State
@@ -128,9 +129,11 @@ class Context(ReadonlyContext):
         return self._actions
 
     def settle(self) -> EventActions:
-        """The actions, state that was changed in place included. The engine calls this when user code is done."""
+        """The actions, state that was changed in place included, as JSON data. The engine calls this when user code is
+        done. Raises `JsonDataError`; what cannot be kept is taken out."""
         if self._state is not None:
             self._state.settle()
+        keep_json_actions(self._actions)
         return self._actions
 
     # -- artifacts --------------------------------------------------------------------------------
@@ -219,12 +222,12 @@ class Context(ReadonlyContext):
         """Ask a person to decide about this tool call; the run pauses after this step (spec §15.3).
 
         When the decision is there, the tool runs again with `tool_confirmation` set. Raises `ContextError`
-        outside a tool.
+        outside a tool, `JsonDataError` for a `payload` that JSON cannot hold.
         """
         if not self.function_call_id:
             raise ContextError("Only a tool can ask for confirmation: this context has no function call id.")
         self._actions.requested_tool_confirmations[self.function_call_id] = ToolConfirmation(
-            hint=hint or "", payload=payload
+            hint=hint or "", payload=as_json(payload)
         )
         self._actions.skip_summarization = True
 
@@ -235,7 +238,8 @@ class Context(ReadonlyContext):
 
         The second time the answer is returned. A tool that asks several times gets the earlier answers first, so it
         should do nothing that counts before its last question. `response_schema` is a JSON schema that the answer has
-        to fit, or the person is asked again. Raises `ContextError` outside a tool, and what stops the tool until then.
+        to fit, or the person is asked again. Raises `ContextError` outside a tool, `JsonDataError` for a `payload` that
+        JSON cannot hold, and what stops the tool until then.
         """
         call_id = self.function_call_id
         if not call_id:
@@ -245,7 +249,7 @@ class Context(ReadonlyContext):
             self._asked += 1
             return given[self._asked - 1]
         self._actions.requested_inputs = {
-            call_id: InputRequest(message=message, payload=payload, response_schema=response_schema)
+            call_id: InputRequest(message=message, payload=as_json(payload), response_schema=as_json(response_schema))
         }
         self._actions.skip_summarization = True
         raise InputRequiredError(f"The call waits for a person's answer to: {message}")

@@ -18,6 +18,7 @@ from flowloom.context.totals import Totals
 from flowloom.errors import StorageError
 from flowloom.events.actions import EventActions
 from flowloom.events.event import Event
+from flowloom.events.json_data import keep_json
 from flowloom.events.parts import content_of, response_part
 from flowloom.events.wire import shallow_copy
 from flowloom.log.answers import answers_request, says_nothing, subject_call_id
@@ -203,6 +204,7 @@ class Run:
             replaced = await first_answer(hooks, invocation_context=ctx, event=event)
             if replaced is not None:
                 event = replaced
+                keep_json(event)
         if event.partial:
             for observer in self.observers:
                 observer.event_recorded(ctx, event)

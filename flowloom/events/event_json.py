@@ -20,6 +20,8 @@ _EARLIEST = -62135596800  # 0001-01-01
 _LATEST = 253402300800  # 10000-01-01
 _ROUNDS = 16
 _PLACE = re.compile(r"line \d+ column \d+")
+_NESTING = re.compile(r'"(?:[^"\\]|\\.)*+"?|[\[\]{}]', re.DOTALL)
+_DEPTH = 160  # more than is kept of what a model says, so that it is seen to be too deep; readers end at 200
 _SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
 
 
@@ -29,7 +31,8 @@ _SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
 def read_json(payload: str | bytes, *, strict: bool) -> Any:
     """The value of a JSON text; raises `EventParseError`.
 
-    Unless `strict`, bytes that are not UTF-8 and halves of surrogate pairs become U+FFFD.
+    Unless `strict`, bytes that are not UTF-8 and halves of surrogate pairs become U+FFFD, and what is nested deeper
+    than any reader goes becomes its text.
     """
     try:
         return pydantic_core.from_json(payload, cache_strings="keys")
@@ -38,6 +41,8 @@ def read_json(payload: str | bytes, *, strict: bool) -> Any:
         text = payload.decode("utf-8", "replace") if isinstance(payload, bytes) else _without_halves(payload)
         if not strict:
             try:
+                if "recursion limit" in problem:
+                    text = _without_depths(text)
                 if _SURROGATE.search(text):
                     text = _without_halves(json.dumps(json.loads(text), ensure_ascii=False))
                 if text != payload:
@@ -51,6 +56,23 @@ def read_json(payload: str | bytes, *, strict: bool) -> Any:
 
 def _without_halves(text: str) -> str:
     return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+
+
+def _without_depths(text: str) -> str:
+    """JSON text in which what is nested deeper than `_DEPTH` is a string."""
+    pieces: list[str] = []
+    depth = taken = begin = 0
+    for token in _NESTING.finditer(text):
+        if token[0] in ("[", "{"):
+            depth += 1
+            if depth == _DEPTH:
+                begin = token.start()
+        elif token[0] in ("]", "}"):
+            if depth == _DEPTH:
+                pieces += [text[taken:begin], json.dumps(text[begin : token.end()])]
+                taken = token.end()
+            depth -= 1
+    return "".join([*pieces, text[taken:]])
 
 
 # -- events ----------------------------------------------------------------------------------------

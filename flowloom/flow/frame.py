@@ -19,9 +19,11 @@ from flowloom.errors import (
     IncompleteStreamError,
     LimitExceededError,
     closest_first,
+    error_text,
     quoted_list,
 )
 from flowloom.events.event import UNFIT_OUTPUT, Event
+from flowloom.events.json_data import keep_json
 from flowloom.events.wire import shallow_copy
 from flowloom.flow.delegation import delegates_of, finish_result, unresolved_tasks
 from flowloom.flow.model_call import ONLY_THOUGHTS, is_thought_only
@@ -150,6 +152,8 @@ class Frame:
             event.invocation_id = self.ctx.invocation_id
         if event.node_info is None and self.ctx.node_path and not is_from_agent_tool(event):
             event.node_info = self.ctx.node_info
+        if not event.partial:
+            keep_json(event)
         self.note(event)
         return event
 
@@ -273,7 +277,9 @@ class Frame:
                     f"`{hook}` of agent `{self.agent.name}` answered {type(content).__name__}. It may answer a "
                     f"Content, or None."
                 ) from error
-            return self.ctx.new_event({"content": content, "actions": actions})
+            event = self.ctx.new_event({"content": content, "actions": actions})
+            keep_json(event)
+            return event
         if actions.state_delta or actions.artifact_delta:
             return self.ctx.new_event({"actions": actions})
         return None
@@ -454,7 +460,7 @@ def error_event(ctx: InvocationContext, error: BaseException, ended: str = "fail
     return ctx.new_event(
         {
             "error_code": type(error).__name__,
-            "error_message": str(error),
+            "error_message": error_text(error),
             "error": error,
             "custom_metadata": {whose: ended},
         }

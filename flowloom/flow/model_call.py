@@ -14,6 +14,7 @@ from flowloom.context.hooks import Callbacks
 from flowloom.errors import CallbackError
 from flowloom.events.event import Event
 from flowloom.events.ids import CLIENT_CALL_PREFIX
+from flowloom.events.json_data import json_arguments
 from flowloom.events.response import LlmResponse
 from flowloom.events.wire import shallow_copy
 from flowloom.models.contents import SharedContents
@@ -161,14 +162,18 @@ class ModelCall:
         return None
 
     def _with_ids(self, response: LlmResponse) -> LlmResponse:
-        """The response with an id on every function call; the same call has the same id in partials and at the end."""
+        """The response with an id on every function call; the same call has the same id in partials and at the end.
+
+        Arguments are made JSON here, before anybody else sees them (`json_arguments`).
+        """
         content = response.content
         if not response.partial:
             response = shallow_copy(response)  # response processors may write to it, and a model may give it twice
         if content is None or not content.parts:
             return response
         for part in content.parts:
-            if part.function_call is not None and not part.function_call.id:
+            call = part.function_call
+            if call is not None and (not call.id or json_arguments(call.args) is not call.args):
                 break
         else:
             return response
@@ -176,9 +181,10 @@ class ModelCall:
         parts: list[types.Part] = []
         for part in content.parts:
             call = part.function_call
-            if call is not None and not call.id:
+            if call is not None:
                 named = shallow_copy(call)
-                vars(named)["id"] = self._id_for(call, known)
+                vars(named)["args"] = json_arguments(call.args)
+                vars(named)["id"] = call.id or self._id_for(named, known)
                 part = shallow_copy(part)
                 vars(part)["function_call"] = named
             parts.append(part)
@@ -192,7 +198,7 @@ class ModelCall:
     def _id_for(self, call: types.FunctionCall, known: list[tuple[str, str]] | None) -> str:
         if not self._ctx.run.streaming:
             return CLIENT_CALL_PREFIX + self._ctx.effects.new_id(self._ctx)
-        mark = json.dumps([call.name, call.args], sort_keys=True, default=str)
+        mark = json.dumps([call.name, call.args], sort_keys=True)
         if known is not None:
             for index, (seen, call_id) in enumerate(known):
                 if seen == mark:

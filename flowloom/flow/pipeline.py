@@ -14,6 +14,7 @@ from typing import Any, cast
 from flowloom.context import InvocationContext
 from flowloom.errors import Halt, PipelineError, ProcessorError, closest_first, quoted_list
 from flowloom.events.event import Event
+from flowloom.events.json_data import keep_json
 
 Processor = Callable[..., Any]
 """`(ctx, request)`, or `(ctx, request, response)` for a response processor."""
@@ -78,7 +79,7 @@ async def events_of(produced: Any, ctx: InvocationContext, step: Step) -> AsyncG
         if produced is None:
             return
         if isinstance(produced, Event):
-            yield produced
+            yield _checked(produced, step)
             return
         if isinstance(produced, AsyncIterable):
             iterator = cast(AsyncIterable[Any], produced).__aiter__()
@@ -104,6 +105,7 @@ async def events_of(produced: Any, ctx: InvocationContext, step: Step) -> AsyncG
 
 def _checked(event: Any, step: Step) -> Event:
     if isinstance(event, Event):
+        keep_json(event)
         return event
     raise ProcessorError(
         f"Processor `{step.name}` produced {type(event).__name__}, but a processor returns nothing, an Event, several "

@@ -66,7 +66,7 @@ class StreamingAggregator:
         """Take in one chunk of google-genai; returns the partial responses to show (spec §16.3).
 
         Costs about 3 µs for the usual chunk, one text part. Raises `ModelResponseError` for streamed arguments
-        that cannot be built.
+        that cannot be built; if it is caught, the call is given with what is wrong in their place.
         """
         candidates = chunk.candidates
         if candidates and chunk.__pydantic_fields_set__ <= _PLAIN_CHUNK:

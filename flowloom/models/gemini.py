@@ -20,7 +20,7 @@ from google.auth import exceptions as auth_exceptions
 from google.genai import types
 from pydantic import Field, PrivateAttr
 
-from flowloom.errors import ConfigurationError, ModelRequestError
+from flowloom.errors import ConfigurationError, ModelRequestError, ModelResponseError
 from flowloom.events.response import LlmResponse
 from flowloom.events.wire import shallow_copy
 from flowloom.models.aggregator import StreamingAggregator
@@ -144,7 +144,7 @@ class Gemini(BaseLlm):
                     whole += chunks
                     continue
                 for chunk in chunks:
-                    for partial in aggregator.feed(chunk):
+                    for partial in _partial_ones(aggregator, chunk):
                         yield partial
         finally:
             await call.aclose()
@@ -270,6 +270,13 @@ class _Json(list[dict[str, Any]]):
 
     def __deepcopy__(self, memo: object) -> list[dict[str, Any]]:
         return list(self)
+
+
+def _partial_ones(aggregator: StreamingAggregator, chunk: types.GenerateContentResponse) -> list[LlmResponse]:
+    try:
+        return aggregator.feed(chunk)
+    except ModelResponseError:  # of arguments that cannot be built: the model hears of it by the call's result
+        return []
 
 
 def _as_one(whole: list[types.GenerateContentResponse], aggregator: StreamingAggregator) -> LlmResponse | None:

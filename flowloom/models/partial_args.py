@@ -13,9 +13,8 @@ from typing import Any, cast
 from google.genai import types
 
 from flowloom.errors import ModelResponseError
+from flowloom.events.json_data import MAX_DEPTH, UNREADABLE, as_json, json_arguments
 
-MAX_DEPTH = 100
-"""Steps that a path may have. Paths come from a model, and building the arguments is recursive."""
 MAX_GAP = 1_000
 """How far past the end of a list an index may point; the items between become null."""
 
@@ -43,7 +42,7 @@ class PartialArgs:
     Text that arrives for a path that holds text is appended to it; any other value replaces what is there.
     """
 
-    __slots__ = ("_last_path", "_last_text", "_root", "_root_text")
+    __slots__ = ("_last_path", "_last_text", "_misfit", "_root", "_root_text")
 
     def __init__(self) -> None:
         self._root: dict[str, Any] = {}
@@ -51,20 +50,30 @@ class PartialArgs:
         # The leaf that was written last: a long text streams to one path, in many pieces.
         self._last_path: str | None = None
         self._last_text = self._root_text
+        # What is wrong with a piece that could not be written.
+        self._misfit: str | None = None
 
     def merge(self, args: dict[str, Any]) -> None:
         """Set whole arguments by name. `args` is not kept, nor anything mutable in it."""
         self._last_path = None
-        self._root.update(cast(dict[str, Any], _own(args)))
+        self._root.update(cast(dict[str, Any], _own(json_arguments(args))))
 
     def apply(self, partial: types.PartialArg) -> None:
         """Write one leaf. An entry without a path or without a value is ignored.
 
-        Raises `ModelResponseError` for a path deeper than `MAX_DEPTH`, or an index `MAX_GAP` past a list's end.
+        Raises `ModelResponseError` for a path deeper than `MAX_DEPTH`, or an index `MAX_GAP` past a list's end; who
+        goes on gets what is wrong in the place of the arguments, under `$`.
         """
         path = partial.json_path
         if not path:
             return
+        try:
+            self._write(path, partial)
+        except ModelResponseError as error:
+            self._misfit = str(error)
+            raise
+
+    def _write(self, path: str, partial: types.PartialArg) -> None:
         text = partial.string_value
         if text is not None:
             if path != self._last_path:
@@ -88,6 +97,8 @@ class PartialArgs:
 
     def result(self) -> dict[str, Any]:
         """The arguments as new dicts and lists. May be called while more is to come."""
+        if self._misfit is not None:
+            return {UNREADABLE: self._misfit}
         args = cast(dict[str, Any], _own(self._root))
         if not self._root_text.pieces:
             return args
@@ -124,14 +135,15 @@ class PartialArgs:
 
 
 def arguments_of(text: str | None) -> dict[str, Any]:
-    """Arguments out of the JSON text that a model wrote; what is no JSON object stands as it came, under `$`."""
+    """Arguments out of the JSON text that a model wrote; what is no JSON object that can be kept stands as it came,
+    under `$`."""
     if not text or text.isspace():
         return {}
     try:
         written: Any = json.loads(text)
+        return cast(dict[str, Any], as_json(written)) if isinstance(written, dict) else {UNREADABLE: text}
     except (ValueError, RecursionError):
-        return {"$": text}
-    return cast(dict[str, Any], written) if isinstance(written, dict) else {"$": text}
+        return {UNREADABLE: text}
 
 
 @functools.lru_cache(maxsize=256)

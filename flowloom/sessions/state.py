@@ -6,6 +6,8 @@ import copy
 from collections.abc import Iterator, Mapping
 from typing import Any, Final, overload
 
+from flowloom.events.json_data import keep_json_state
+
 _MISSING: Final = object()
 
 
@@ -17,6 +19,8 @@ class State:
 
     A write goes to the live state, so that tools running side by side see it at once, and to the delta, which
     the engine puts on the event. A dict or list that was read and then changed in place counts as written.
+    What is written has to be JSON data, or something that has a form in it, which the event then holds; `temp:` may
+    hold anything. Raises `JsonDataError`, which names the key.
     """
 
     APP_PREFIX: Final = "app:"
@@ -39,6 +43,7 @@ class State:
         return value
 
     def __setitem__(self, key: str, value: Any) -> None:
+        keep_json_state({key: value}, key)  # an error belongs to the line that causes it
         self._lent.pop(key, None)
         self._value[key] = value
         self._delta[key] = value

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import copy
+import json
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -14,7 +15,6 @@ from inspect import isawaitable
 from typing import Any
 
 from google.genai import types
-from pydantic_core import to_jsonable_python
 
 from flowloom.context import Context, InvocationContext
 from flowloom.context.hooks import Callbacks
@@ -24,16 +24,20 @@ from flowloom.errors import (
     ConfirmationRequiredError,
     CredentialError,
     InputRequiredError,
+    JsonDataError,
     PlaceholderError,
     ToolArgumentsError,
     ToolError,
     ToolNotFoundError,
+    ToolResultError,
     ToolTimeoutError,
     closest_first,
+    error_text,
     quoted_list,
 )
 from flowloom.events.actions import EventActions, ToolConfirmation, merge_actions
 from flowloom.events.event import Event
+from flowloom.events.json_data import MAX_DEPTH, UNREADABLE, as_json, json_arguments
 from flowloom.events.parts import as_object, content_of, response_part, text_part
 from flowloom.telemetry import ToolSpans, recorder
 from flowloom.tools.base_tool import BaseTool
@@ -102,9 +106,9 @@ async def run_calls(
 ) -> CallResults:
     """Run `calls` at once, each in its own context, and merge their answers in call order.
 
-    A tool that raises answers with `{"error": text}`; the others are kept. The event is None when no call has an
-    answer yet. A tool that hands over to an agent for which `transfer_problem` has an answer failed, with that
-    answer for an error. Cancellation cancels all calls and returns when they have ended.
+    A tool that raises, or returns what JSON cannot hold, answers with `{"error": text}`; the others are kept. The event
+    is None when no call has an answer yet. A tool that hands over to an agent for which `transfer_problem` has an
+    answer failed, with that answer for an error. Cancellation cancels all calls and returns when they have ended.
     """
     refused = ctx.run.totals.count_tool_calls([call.name or "" for call in calls], ctx.llm_agent)
     decided = confirmations or {}
@@ -214,48 +218,80 @@ async def _answer(
     refusal: str | None,
 ) -> _Answer:
     name = call.name or ""
-    tool = tools.get(name)
+    tool = tools.get(name) or BaseTool(name=name or "unknown", description="")
     context = Context(ctx, function_call_id=call.id, tool_confirmation=confirmation, call_index=index)
-    args = _own_args(call.args)
     result: Any = None
     error: Exception | None = None
     if refusal is not None:
-        tool, error = tool or BaseTool(name=name or "unknown", description=""), ToolError(refusal)
-    elif tool is None:
-        tool = BaseTool(name=name or "unknown", description="")
-        error = _unknown(name, tools)
-        result, error = await _on_error(ctx, tool, args, context, error)
+        error = ToolError(refusal)
     else:
-        try:
-            result, error = await _call_tool(ctx, tool, args, context)
-        except Suspended as suspended:
-            ctx.run.suspend(call.id or "")
-            ctx.run.owed = (ctx.run.owed or {}) | {event.id: event for event in suspended.events}
-            return _Answer(None, context.settle(), waiting=suspended.events)
-    actions = context.settle()
-    failure = error
-    if error is not None:
-        result = {"error": error_text(error)}
-        if not _raises(ctx, error):
-            error = None
-    elif result is None and (tool.is_long_running or tool.defers_response):
+        args = _own_args(call.args)
+        misfit = _unknown(name, tools) if name not in tools else _unreadable(name, args)
+        if misfit is not None:
+            result, error = await _on_error(ctx, tool, args, context, misfit)
+        else:
+            try:
+                result, error = await _call_tool(ctx, tool, args, context)
+            except Suspended as suspended:
+                ctx.run.suspend(call.id or "")
+                ctx.run.owed = (ctx.run.owed or {}) | {event.id: event for event in suspended.events}
+                return _Answer(None, _settled(context)[0], waiting=suspended.events)
+    actions, wrong = _settled(context)
+    error = error or wrong
+    if error is None and result is None and (tool.is_long_running or tool.defers_response):
         if isinstance(tool, DelegateTool):
             return _Answer(None, actions)
         ctx.run.open_calls.pop(call.id or "", None)  # somebody else answers it
         return _Answer(None, actions, begun=call.id)
-    data: Any = to_jsonable_python(result, by_alias=False, bytes_mode="base64", fallback=str)
-    display = context.display if failure is None else None
-    return _Answer(response_part(call.id, call.name, as_object(data, "result")), actions, error, failure, display)
+    if error is None:
+        try:
+            result = as_json(result)
+        except JsonDataError as unfit:
+            error = ToolResultError(
+                f"Tool `{tool.name}` has run, but its result cannot be kept as JSON: {unfit}. What the call was to "
+                f"change is perhaps done."
+            )
+            error.__cause__ = unfit
+    if error is not None:
+        part = response_part(call.id, call.name, {"error": as_json(error_text(error))})
+        return _Answer(part, actions, error if _raises(ctx, error) else None, error)
+    return _Answer(response_part(call.id, call.name, as_object(result, "result")), actions, display=context.display)
+
+
+def _settled(context: Context) -> tuple[EventActions, Exception | None]:
+    """What the call has written, and what is wrong with what it wrote; that is taken out."""
+    try:
+        return context.settle(), None
+    except Exception as error:  # of a value that cannot be kept, or of one that fails when it is compared
+        return context.actions, error
 
 
 def _own_args(args: dict[str, Any] | None) -> dict[str, Any]:
     """The arguments as callbacks and the tool may change them; the history keeps what the model said."""
-    if not args:
-        return {}
+    args = json_arguments(args) or {}
     for value in args.values():
         if type(value) not in _PLAIN:
             return copy.deepcopy(args)
     return args.copy()
+
+
+def _unreadable(name: str, args: dict[str, Any]) -> ToolArgumentsError | None:
+    """The error for arguments that were no JSON object that can be kept; None for others."""
+    text = args.get(UNREADABLE) if len(args) == 1 else None
+    if not isinstance(text, str):
+        return None
+    try:
+        written = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        why = f"are not JSON: {error}"
+    else:
+        why = f"are no JSON object, but of type {type(written).__name__}"
+        if isinstance(written, dict):
+            why = f"are nested deeper than {MAX_DEPTH} levels, or hold what JSON cannot"
+    return ToolArgumentsError(
+        f"The arguments of `{name}` {why}. The call was not made: give its arguments as one JSON object, each under "
+        f"the name of a parameter. They came as: {text[:200]}"
+    )
 
 
 def _raises(ctx: InvocationContext, error: Exception) -> bool:
@@ -265,11 +301,6 @@ def _raises(ctx: InvocationContext, error: Exception) -> bool:
     agent = as_llm_agent(ctx.agent)
     policy = (agent.tool_errors if agent is not None else None) or ctx.run_config.tool_errors
     return policy == "raise" and not isinstance(error, _NOT_RETRIED)
-
-
-def error_text(error: BaseException) -> str:
-    """What a model or a person is told about an error."""
-    return str(error) or type(error).__name__
 
 
 def _unknown(name: str, tools: Mapping[str, RunnableTool]) -> ToolNotFoundError:

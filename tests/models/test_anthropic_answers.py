@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from kit import user
 from models.sdk_kit import answers, ask, frame, result, sent, whole
-from models.wire_server import WireServer, raw_stream
+from models.wire_server import Reply, WireServer, raw_stream
 
 from flowloom import AnthropicModel, LlmResponse, ModelResponseError, RetryOptions
 from flowloom.models.anthropic_answers import MessagesReader
@@ -185,6 +185,23 @@ async def test_arguments_that_are_cut_off_stand_as_they_came(server: WireServer)
     complete = (await answers(adapter(server), stream=True))[-1]
     assert complete.get_function_calls()[0].args == {"$": '{"a"'}
     assert complete.finish_reason == types.FinishReason.MAX_TOKENS
+
+
+@pytest.mark.parametrize("stream", [False, True], ids=["unary", "streamed"])
+async def test_arguments_nested_too_deep_do_not_fail_the_answer(server: WireServer, stream: bool) -> None:
+    """They come as far as they can be read, for the call to have an error of its own."""
+    deep = b"[" * 500 + b"]" * 500
+    block = {**USE, "input": {"a": "DEEP"}}
+    if stream:
+        pieces = frames(events(block, pieces=99))
+        server.replies.append(raw_stream(each.replace(b'\\"DEEP\\"', deep) for each in pieces))
+    else:
+        body = json.dumps({"type": "message", "model": "m", "content": [block], "stop_reason": "tool_use"}).encode()
+        server.replies.append(Reply([body.replace(b'"DEEP"', deep)]))
+    complete = (await answers(adapter(server), stream=stream))[-1]
+    [call] = complete.get_function_calls()
+    assert call.name == USE["name"]
+    assert "[" * 50 in json.dumps(call.args)
 
 
 async def test_a_call_that_begins_with_its_arguments_is_read(server: WireServer) -> None:

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import time
 from typing import Any
 
 import pytest
 from gemini_kit import adapter, answers, ask, said, vertex
 from google.genai import types
-from kit import named_call, result, user
+from kit import STREAMED, Chat, named_call, result, user
 from kit import said as model_said
 from models.gemini_wire import answer, frame, streamed, text, whole
 from models.wire_server import Reply, WireServer, raw_stream
 
-from flowloom import ConfigurationError, Gemini, LlmRequest
+from flowloom import ConfigurationError, Gemini, LlmAgent, LlmRequest
 
 
 async def test_an_answer_is_one_complete_response() -> None:
@@ -55,6 +56,40 @@ async def test_calls_thoughts_and_signatures_are_read(stream: bool) -> None:
     assert call.function_call is not None
     assert call.function_call.args == {"a": 1}
     assert call.thought_signature == b"sig"
+
+
+@pytest.mark.parametrize("depth", [500, 20_000])
+@pytest.mark.parametrize("stream", [False, True], ids=["unary", "streamed"])
+async def test_arguments_nested_too_deep_do_not_fail_the_answer(stream: bool, depth: int) -> None:
+    """They are read, so that the call can have an error of its own; what is beside them is whole."""
+    deep = {"functionCall": {"name": "add", "args": {"a": "DEEP"}}}
+    reply = streamed(answer(text("so"), deep, finish="STOP")) if stream else whole(text("so"), deep)
+    pieces = [piece.replace(b'"DEEP"', b"[" * depth + b"]" * depth) for piece in reply.pieces]
+    reply = dataclasses.replace(reply, pieces=pieces)
+    with WireServer(reply) as server:
+        root = LlmAgent(name="root", model=adapter(server), tools=[_take])
+        server.replies += [streamed(answer(text("done"), finish="STOP")) if stream else whole(text("done"))]
+        events = await Chat(root, config=STREAMED if stream else None).say("go")
+    [error] = [made.response for each in events for made in each.get_function_responses()]
+    assert "nested deeper than 100" in (error or {})["error"]
+    assert events[-1].text == "done"
+
+
+async def test_arguments_written_far_down_a_path_do_not_fail_the_stream() -> None:
+    """A streamed path of absurd depth is the error of its call."""
+    piece = {"jsonPath": "$" + ".a" * 500, "numberValue": 1}
+    call = {"functionCall": {"name": "add", "partialArgs": [piece], "willContinue": False}}
+    with WireServer(streamed(answer(call, finish="STOP"))) as server:
+        complete = (await answers(adapter(server), stream=True))[-1]
+    [made] = complete.get_function_calls()
+    assert "levels deep" in (made.args or {})["$"]
+
+
+def _take(**data: Any) -> str:
+    return "never"
+
+
+_take.__name__ = "add"
 
 
 async def test_where_a_request_goes_on_the_gemini_api() -> None:

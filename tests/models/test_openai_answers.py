@@ -120,7 +120,9 @@ async def test_calls_without_an_index_are_whole(server: WireServer) -> None:
     assert [call.id for call in (await streamed(server, chunks))[-1].get_function_calls()] == ["c1", "c2"]
 
 
-@pytest.mark.parametrize("text", ['{"a": ', "[1]", "nonsense"])
+@pytest.mark.parametrize(
+    "text", ['{"a": ', "[1]", "nonsense", '{"a": ' + "[" * 500 + "]" * 500 + "}", '{"a": 1' + "0" * 4300 + "}"]
+)
 async def test_arguments_that_are_no_json_object_are_kept_as_text(server: WireServer, text: str) -> None:
     call = {"id": "c1", "type": "function", "function": {"name": "f", "arguments": text}}
     one = await unstreamed(server, "tool_calls", tool_calls=[call])
