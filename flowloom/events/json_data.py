@@ -1,7 +1,7 @@
 """What user code and models give, as the JSON data that the log holds: made once, before anything sees it.
 
 JSON has no NaN and no infinities: they become the texts "NaN", "Infinity" and "-Infinity", which a number's validator
-reads back. Half of a surrogate pair in a text becomes U+FFFD; bytes are base64; what has a `__str__` is that text.
+reads back. Half of a surrogate pair in a text becomes U+FFFD; bytes are base64; what else has no form in JSON is its `str()`.
 """
 
 # pyright: reportUnknownVariableType=false
@@ -36,10 +36,23 @@ _FREE_FIELDS = ("custom_metadata", "output")
 
 def as_json(value: Any, depth: int = MAX_DEPTH) -> Any:
     """`value` as JSON data that shares nothing with it. Raises `JsonDataError`, which says why JSON cannot hold it."""
+    bare: list[str] = []
+
+    def text_of(held: Any) -> str:
+        text = str(held)
+        if _ADDRESS.fullmatch(text):
+            bare.append(type(held).__name__)
+        return text
+
     try:
         data: Any = to_jsonable_python(
-            value, by_alias=False, bytes_mode="base64", inf_nan_mode="strings", fallback=_text_of
+            value, by_alias=False, bytes_mode="base64", inf_nan_mode="strings", fallback=text_of
         )
+        if bare and not _says_more(data):
+            raise JsonDataError(
+                f"it is an object of type {bare[0]}, of which there is nothing but its address. Give its data, as a "
+                f"dict, a dataclass or a pydantic model"
+            )
         return data if is_json(data, depth) else _mended(data, depth)
     except JsonDataError:
         raise
@@ -186,15 +199,12 @@ def _is_whole(text: str) -> bool:
     return True
 
 
-def _text_of(value: Any) -> str:
-    """What stands for an object that has no data: its text, if it is more than an address."""
-    text = str(value)
-    if _ADDRESS.fullmatch(text):
-        raise JsonDataError(
-            f"it has an object of type {type(value).__name__}, which has no data and no text of its own. Give its "
-            f"data, as a dict, a dataclass or a pydantic model"
-        )
-    return text
+def _says_more(data: Any) -> bool:
+    """Whether there is anything in it but the addresses of objects."""
+    if isinstance(data, dict | list):
+        held = cast("dict[str, Any] | list[Any]", data)
+        return any(map(_says_more, held.values() if isinstance(held, dict) else held))
+    return not (isinstance(data, str) and _ADDRESS.fullmatch(data))
 
 
 def _cut(value: Any, left: int) -> Any:

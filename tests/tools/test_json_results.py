@@ -105,6 +105,7 @@ KEPT: dict[str, Any] = {
     "huge": 10**4299,
     "zero": -0.0,
     "deep": nested(98),
+    "object": Nameless(),
     1: "a number as a key",
 }
 REFUSED: list[tuple[Any, str]] = [
@@ -116,7 +117,7 @@ REFUSED: list[tuple[Any, str]] = [
     (nested(150), "nested deeper than 100"),
     (10**4300, "4300 digits"),
     (Nameless(), "Nameless"),
-    ([{"at": lambda: 1}], "function"),
+    ([{"at": lambda: 1}, Nameless()], "function"),
 ]
 
 
@@ -212,7 +213,7 @@ async def test_what_callbacks_put_in_the_place_of_a_result_is_made_json_too() ->
 async def test_a_long_running_tools_report_obeys_the_same_law() -> None:
     def begin() -> Any:
         """Begin."""
-        return {"rate": math.nan, "job": Nameless()}
+        return {"job": Nameless()}
 
     [error] = results(
         await Chat(agent("root", call("begin"), "done", tools=[LongRunningFunctionTool(begin)])).say("go")
