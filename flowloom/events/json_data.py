@@ -1,7 +1,7 @@
 """What user code and models give, as the JSON data that the log holds: made once, before anything sees it.
 
 JSON has no NaN and no infinities: they become the texts "NaN", "Infinity" and "-Infinity", which a number's validator
-reads back. Half of a surrogate pair in a text becomes U+FFFD; bytes are base64; what else has no form in JSON is its `str()`.
+reads back. Half of a surrogate pair in a text becomes U+FFFD; bytes are base64; what else has no form is its `str()`.
 """
 
 # pyright: reportUnknownVariableType=false
