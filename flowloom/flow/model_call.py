@@ -17,7 +17,6 @@ from flowloom.events.ids import CLIENT_CALL_PREFIX
 from flowloom.events.json_data import json_arguments
 from flowloom.events.response import LlmResponse
 from flowloom.events.wire import shallow_copy
-from flowloom.models.contents import SharedContents
 from flowloom.models.request import LlmRequest
 from flowloom.processors.model_choice import model_of
 from flowloom.telemetry import ModelSpan, Recorder
@@ -89,9 +88,7 @@ class ModelCall:
         return call_next(self._request)
 
     def _call(self, request: LlmRequest) -> AsyncIterator[LlmResponse]:
-        if isinstance(request.contents, SharedContents):
-            # the model only reads: it gets the history itself, and no list that copies what is looked at
-            vars(request)["contents"] = request.contents.plain()
+        request.hand_over()
         for observer in self._ctx.run.observers:
             observer.model_asked(self._ctx, self._model, request)
         responses = self._ctx.effects.call_model(self._ctx, self._model, request, self._ctx.run.streaming)

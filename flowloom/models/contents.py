@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any, SupportsIndex, overload
+from typing import Any, NamedTuple, SupportsIndex, overload
 
 from google.genai import types
 
@@ -161,6 +161,25 @@ class SharedContents(list[types.Content]):
 
     def copy(self) -> list[types.Content]:
         return self[:]
+
+
+class UnreadContents(NamedTuple):
+    """The contents of a history as it is now, before a request makes a list of them.
+
+    `contents` and `special` (see `SharedContents`) only grow, so that their lengths of now say which are meant.
+    """
+
+    contents: list[types.Content]
+    length: int
+    special: list[int]
+    special_length: int
+    plain: bool = False
+    """Whether they are only read, so that nothing has to be copied."""
+
+    def read(self) -> list[types.Content]:
+        """The list."""
+        contents = self.contents[: self.length]
+        return contents if self.plain else SharedContents(contents, self.special[: self.special_length])
 
 
 def special_contents(contents: list[types.Content]) -> Iterator[tuple[int, types.Content]]:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Protocol, Self, cast
+from typing import TYPE_CHECKING, Any, Protocol, Self, cast
 
 from google.genai import types
 from pydantic import BaseModel, ConfigDict, Field
 
 from flowloom.errors import DuplicateToolError
 from flowloom.events.wire import shallow_copy
+from flowloom.models.contents import SharedContents, UnreadContents
 
 EMPTY_CONFIG = types.GenerateContentConfig.model_construct()
 """A config without settings, to be copied; made without building its validator, which costs 10 ms."""
@@ -49,8 +50,16 @@ def _duplicate(name: str, first: object, second: object) -> DuplicateToolError:
     )
 
 
+_values: Any = vars(BaseModel)["__dict__"]  # the slot, which knows nothing of contents that are to be read
+_getattr: Any = vars(BaseModel)["__getattr__"]
+
+
 class LlmRequest(BaseModel):
-    """One model call: model name, contents, generation config, and the tools behind the declarations."""
+    """One model call: model name, contents, generation config, and the tools behind the declarations.
+
+    The contents of a history (`show`) become a list when they are looked at first: until then a request costs the same
+    however long the history is.
+    """
 
     model_config = ConfigDict(arbitrary_types_allowed=True, defer_build=True, protected_namespaces=())
 
@@ -67,6 +76,43 @@ class LlmRequest(BaseModel):
     service_tier: str | None = None
     dynamic_instructions: list[str] = Field(default_factory=list[str], exclude=True)
     """Instructions that belong with the contents, because the agent's static instruction is the system's."""
+
+    __slots__ = ("_unread",)  # beside the fields: where `contents` come from, while those are no list yet
+
+    def show(self, history: UnreadContents) -> None:
+        """Make the contents those of a history."""
+        _values.__get__(self).pop("contents", None)
+        object.__setattr__(self, "_unread", history)
+
+    @property
+    def shows_words_only(self) -> bool:
+        """Whether the contents hold nothing but words, calls and results, as far as is known without a look."""
+        contents = _values.__get__(self).get("contents")
+        if contents is None:
+            return not _unread_of(self).special_length
+        return isinstance(contents, SharedContents) and not contents.places()
+
+    def hand_over(self) -> None:
+        """Give the contents to a model, which only reads: as an ordinary list, that copies nothing looked at."""
+        values = _values.__get__(self)
+        contents = values.get("contents")
+        if contents is None:
+            object.__setattr__(self, "_unread", _unread_of(self)._replace(plain=True))
+        elif isinstance(contents, SharedContents):
+            values["contents"] = contents.plain()
+
+    def __getattr__(self, name: str) -> Any:
+        return vars(self)[name] if name == "contents" else _getattr(self, name)
+
+    def _whole(self) -> dict[str, Any]:
+        """The field values, all of them: whatever reads, copies or serialises a request asks for its `__dict__`."""
+        values: dict[str, Any] = _values.__get__(self)
+        if "contents" not in values and hasattr(self, "_unread"):
+            values["contents"] = _unread_of(self).read()
+        return values
+
+    if not TYPE_CHECKING:
+        __dict__ = property(_whole, _values.__set__)
 
     @classmethod
     def empty(cls, model: str | None) -> Self:
@@ -140,6 +186,10 @@ def http_options_of(request: LlmRequest) -> types.HttpOptions:
     if isinstance(options, Mapping):
         return types.HttpOptions.model_validate(options)
     return types.HttpOptions() if options is None else shallow_copy(cast(types.HttpOptions, options))
+
+
+def _unread_of(request: LlmRequest) -> UnreadContents:
+    return request._unread  # type: ignore[attr-defined] # pyright: ignore
 
 
 _TOOL = types.Tool.model_construct()

@@ -9,7 +9,7 @@ from google.genai import types
 from flowloom.context import InvocationContext
 from flowloom.context.protocols import AnyLlmAgent
 from flowloom.events.parts import content_of, text_part
-from flowloom.models.contents import SharedContents
+from flowloom.models.contents import SharedContents, UnreadContents
 from flowloom.models.request import LlmRequest
 from flowloom.processors.model_choice import model_of
 from flowloom.sessions.history import Viewer, Visible, visible
@@ -55,7 +55,7 @@ class Contents:
         if ctx.isolation_scope:
             before.append(_task_input(ctx, agent))
         if not before:
-            vars(request)["contents"] = SharedContents(shown.contents, shown.special)
+            request.show(UnreadContents(shown.contents, len(shown.contents), shown.special, len(shown.special)))
         else:
             shift = len(before)
             request.contents = SharedContents(before + shown.contents, [index + shift for index in shown.special])

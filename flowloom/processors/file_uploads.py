@@ -5,7 +5,7 @@ from __future__ import annotations
 from google.genai import types
 
 from flowloom.context import InvocationContext
-from flowloom.models.contents import SharedContents, own_content, special_contents
+from flowloom.models.contents import own_content, special_contents
 from flowloom.models.request import LlmRequest
 from flowloom.processors.model_choice import model_of
 
@@ -17,10 +17,9 @@ def file_uploads(ctx: InvocationContext, request: LlmRequest) -> None:
     Writes: `contents[i].parts[j].inline_data.display_name` and `.file_data.display_name`.
     Must come after: everything that writes contents.
     """
-    contents = request.contents
-    if ctx.llm_agent is None or (isinstance(contents, SharedContents) and not contents.places()):
+    if ctx.llm_agent is None or request.shows_words_only:
         return
-    named = [index for index, content in special_contents(contents) if _named(content)]
+    named = [index for index, content in special_contents(request.contents) if _named(content)]
     if named and model_of(ctx).backend == "gemini_api":
         for index in named:
             _clear_names(own_content(request.contents, index))

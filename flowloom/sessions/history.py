@@ -105,13 +105,17 @@ class History:
 
 @dataclass(slots=True)
 class Projection:
-    """Contents in the order a model is given them."""
+    """Contents in the order a model is given them; its lists only grow."""
 
     contents: list[types.Content] = field(default_factory=list[types.Content])
     special: list[int] = field(default_factory=list[int])
     """Indices of the contents that hold more than words, calls and results (see `is_special`)."""
     orphans: list[str] = field(default_factory=list[str])
     """Ids of function responses that answer no call."""
+
+    def before(self, index: int) -> Projection:
+        """The same without what stands at `index` and behind: new lists, for requests go on with those that are."""
+        return Projection(self.contents[:index], [at for at in self.special if at < index], self.orphans)
 
 
 def project(events: Sequence[Event], viewer: Viewer, rule: Visible = visible) -> Projection:
@@ -170,9 +174,7 @@ class _View:
             return self.rebuild(events, log)
         self._revision = log.revision
         if self._held is not None:
-            del self.projection.contents[self._shown :]
-            while self.projection.special and self.projection.special[-1] >= self._shown:
-                self.projection.special.pop()
+            self.projection = self.projection.before(self._shown)
         rewound = count - len(log.kept(events))
         for index in range(done, count):
             if not self._append(events[index], index - rewound):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
@@ -10,6 +10,7 @@ from flowloom.errors import InputValidationError
 from flowloom.events.clock import now
 from flowloom.events.event import Event
 from flowloom.events.ids import new_id
+from flowloom.events.shared_list import SharedList
 from flowloom.sessions.history import History
 from flowloom.sessions.service import (
     BaseSessionService,
@@ -202,7 +203,7 @@ class InMemorySessionService(BaseSessionService):
 
     def _snapshot(self, key: _Key, stored: _Stored, config: GetSessionConfig | None = None) -> Session:
         app_name, user_id, session_id = key
-        events = stored.events.copy()
+        events: Sequence[Event] = SharedList(stored.events)
         if config is not None:
             if config.num_recent_events is not None:
                 events = events[-config.num_recent_events :] if config.num_recent_events else []

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from pydantic import ConfigDict, Field
+from pydantic import ConfigDict, Field, SerializerFunctionWrapHandler, field_serializer, field_validator
 
 from flowloom.events.event import Event
+from flowloom.events.shared_list import SharedList
 from flowloom.events.wire import WireModel
 from flowloom.sessions.history import History
 
@@ -24,10 +25,20 @@ class Session(WireModel):
     user_id: str = ""
     state: dict[str, Any] = Field(default_factory=dict)
     events: list[Event] = Field(default_factory=list[Event])
+    """A list, or what reads and changes as one and shares its beginning with the store (`SharedList`)."""
     last_update_time: float = 0.0
     """Epoch seconds of the latest event."""
 
     __slots__ = ("_history",)  # beside the fields: not part of the session's data, and quick to get at
+
+    @field_validator("events", mode="before")
+    @classmethod
+    def _read_shared(cls, events: Any) -> Any:
+        return list(events) if isinstance(events, SharedList) else events  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
+
+    @field_serializer("events", mode="wrap")
+    def _dump_shared(self, events: Any, handler: SerializerFunctionWrapHandler) -> Any:
+        return handler(list(events))
 
     @property
     def history(self) -> History:

@@ -9,6 +9,7 @@ from collections import OrderedDict
 from collections.abc import Sequence
 
 from flowloom.events.event import Event
+from flowloom.events.shared_list import SharedList
 from flowloom.sessions.history import History
 from flowloom.sessions.leases import Key
 
@@ -40,7 +41,7 @@ class SessionCache:
             found = self._seen.get(key)
             return (0, 0) if found is None else (found.log, len(found.events))
 
-    def merge(self, key: Key, log: int, after: int, new: Sequence[Event]) -> tuple[list[Event], History] | None:
+    def merge(self, key: Key, log: int, after: int, new: Sequence[Event]) -> tuple[Sequence[Event], History] | None:
         """Take in the events of a log after `after`; all of its events, and the history that is shared in this loop.
 
         None if what came before is not known any more.
@@ -57,7 +58,7 @@ class SessionCache:
             end = after + len(new)
             fresh = new[len(found.events) - after :]
             found.events.extend(fresh)
-            events = found.events[:end]
+            events = SharedList(found.events, end)
             history = self._history(found)
             self._seen.move_to_end(key)
             self._grow(len(fresh))

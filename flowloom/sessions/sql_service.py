@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from flowloom.errors import InputValidationError
@@ -314,7 +314,7 @@ class SqlSessionService(BaseSessionService):
                 self._fresh.pop(key, None)
 
 
-def _session(key: Key, events: list[Event], state: dict[str, Any], updated: float, history: History | None) -> Session:
+def _session(key: Key, events: Sequence[Event], state: dict[str, Any], updated: float, history: History | None) -> Session:
     session = Session.unvalidated(
         {
             "id": key[2],
