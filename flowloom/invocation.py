@@ -7,6 +7,7 @@ import math
 from collections import deque
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from inspect import isawaitable
+from itertools import chain
 from typing import Any, Literal, Protocol
 
 from google.genai import types
@@ -29,7 +30,6 @@ from flowloom.events.parts import content_of, response_part
 from flowloom.events.requests import CONFIRMATION_CALL
 from flowloom.events.run_stream import RunStreamEvent, RunStreamMapper
 from flowloom.flow import settle_end, settle_failure
-from flowloom.flow.delegation import open_task_scope
 from flowloom.flow.frame import error_event
 from flowloom.log.answers import check_answers, decision_part
 from flowloom.message import Message, content_of_message
@@ -113,6 +113,8 @@ class Invocation:
         self._yield_user_message = yield_user_message
         self._abort_signal = abort_signal
         self._runs: list[Run] = []
+        self._begun_at = 0
+        """How long the log was when the latest run began."""
         self._decided: set[str] = set()
         """The requests that `confirm` was asked about: what it has left open is a person's."""
         self._left: float = math.inf
@@ -221,7 +223,7 @@ class Invocation:
                     if later and not (run.stopped or self._aborted):
                         message = later.popleft()
                     elif host.confirm is not None and not (run.stopped or self._aborted):
-                        message = await _decisions(host.confirm, run, self._decided)
+                        message = await _decisions(host.confirm, self._pending(), self._decided)
                     if message is None and run.progress is not None and not (run.stopped or self._aborted):
                         invocation_id = self._with_decisions_left(run)
                 except asyncio.CancelledError:  # while plugins are told that it is over, or somebody decides
@@ -250,7 +252,7 @@ class Invocation:
             progress = Progress(_events_of(session, invocation_id), interrupted=True)
             answered = _answered_before(session, progress)
         ctx = self._host.make_context(session, message, self._run_config, invocation_id, answered, progress)
-        run = ctx.run
+        run, self._begun_at = ctx.run, len(session.events)
         if self._answers:
             run.keyring.hold(self._answers)
         run.stop = self._wish
@@ -308,7 +310,7 @@ class Invocation:
                 message = await self._host.save_blobs(ctx, message)
             run.user_content = message
         if scope is None and self._host.has_tasks:
-            scope = open_task_scope(run.session.events)
+            scope = run.session.history.open_calls(run.session.events).latest_scope
         values: dict[str, Any] = {"author": "user", "branch": branch, "content": message, "isolation_scope": scope}
         if state_delta:
             actions = EventActions.unvalidated({"state_delta": dict(state_delta)})
@@ -337,8 +339,14 @@ class Invocation:
             totals = self._runs[-1].totals
             result.usage = totals.usage
             result.model_calls, result.tool_calls = totals.model_calls, totals.tool_calls
-            result.pending = pending_calls(self._runs[-1].session.events, self.invocation_id)
+            result.pending = self._pending()
         return result
+
+    def _pending(self) -> list[PendingCall]:
+        """What the invocation waits for: what its log said when the latest run began, and what came since."""
+        run = self._runs[-1]
+        before = run.progress.events if run.progress is not None else ()
+        return pending_calls(chain(before, run.session.events[self._begun_at :]), run.invocation_id)
 
     @property
     def status(self) -> RunStatus:
@@ -425,10 +433,10 @@ def _cancelled(ctx: InvocationContext) -> Event:
     return error_event(ctx, error, "cancelled")
 
 
-async def _decisions(confirm: Confirm, run: Run, decided: set[str]) -> types.Content | None:
+async def _decisions(confirm: Confirm, waiting: Sequence[PendingCall], decided: set[str]) -> types.Content | None:
     """The message of what `confirm` decides about the calls that wait; None if there is nothing to go on with."""
     parts: list[types.Part] = []
-    for pending in pending_calls(run.session.events, run.invocation_id):
+    for pending in waiting:
         if pending.kind != "confirmation" or pending.id in decided:
             continue
         decided.add(pending.id)

@@ -46,18 +46,15 @@ def unresolved_tasks(ctx: InvocationContext) -> list[types.FunctionCall]:
     names = delegates_of(ctx.agent)
     if not names:
         return []
-    open_calls: dict[str, types.FunctionCall] = {}
-    for event in ctx.session.events:
-        for call in event.get_function_calls():
-            own = event.author == ctx.agent.name and event.isolation_scope == ctx.isolation_scope
-            child = as_llm_agent(names[call.name]) if call.name in names else None
-            # a task goes on over many messages; a single turn belongs to its invocation, which is gone on with as such
-            now = child is not None and (child.mode == "task" or event.invocation_id == ctx.invocation_id)
-            if own and now and call.id:
-                open_calls[call.id] = call
-        for response in event.get_function_responses():
-            open_calls.pop(response.id or "", None)
-    return list(open_calls.values())
+    found: dict[str, types.FunctionCall] = {}
+    for event, call in ctx.session.history.open_calls(ctx.session.events):
+        child = as_llm_agent(names[call.name]) if call.name in names else None
+        if child is None or event.author != ctx.agent.name or event.isolation_scope != ctx.isolation_scope:
+            continue
+        # a task goes on over many messages; a single turn belongs to its invocation, which is gone on with as such
+        if child.mode == "task" or event.invocation_id == ctx.invocation_id:
+            found[call.id or ""] = call
+    return list(found.values())
 
 
 def delegated_context(ctx: InvocationContext, call: types.FunctionCall) -> InvocationContext:
@@ -117,16 +114,3 @@ def close_task(ctx: InvocationContext, frame: Frame) -> Event | None:
 def _answer(ctx: InvocationContext, call: types.FunctionCall, author: str, response: dict[str, Any]) -> Event:
     part = response_part(call.id, call.name, response)
     return ctx.new_event({"author": author, "content": content_of("user", [part])})
-
-
-def open_task_scope(events: Sequence[Event]) -> str | None:
-    """The scope of the latest task that has not finished: the user's next message belongs to it (spec §18.4)."""
-    closed: set[str] = set()
-    for event in reversed(events):
-        for response in event.get_function_responses():
-            if response.id:
-                closed.add(response.id)
-        scope = event.isolation_scope
-        if scope and scope not in closed:
-            return scope
-    return None

@@ -66,11 +66,10 @@ class Contents:
 def _task_input(ctx: InvocationContext, agent: AnyLlmAgent) -> types.Content:
     """What the delegating agent asked for (spec §9.10)."""
     parts: list[types.Part] = []
-    for event in ctx.session.events:
-        for call in event.get_function_calls():
-            if call.id == ctx.isolation_scope and call.args:
-                parts = [text_part(json.dumps(call.args, ensure_ascii=False))]
-    if not parts and ctx.user_content is not None:
+    call = ctx.session.history.open_calls(ctx.session.events).call(ctx.isolation_scope or "")
+    if call is not None and call.args:
+        parts = [text_part(json.dumps(call.args, ensure_ascii=False))]
+    elif ctx.user_content is not None:
         parts = list(ctx.user_content.parts or ())
     if agent.mode == "single_turn":
         parts.append(text_part(_NO_REPLIES))

@@ -22,6 +22,7 @@ from flowloom.events.parts import content_of, text_part
 from flowloom.events.wire import shallow_copy
 from flowloom.models.contents import is_special
 from flowloom.sessions.effective_log import EffectiveLog
+from flowloom.sessions.open_calls import OpenCalls
 from flowloom.sessions.rearrange import HistoryItem, rearrange
 
 _log = logging.getLogger("flowloom.history")
@@ -71,13 +72,18 @@ class History:
 
     MAX_VIEWS = 64
 
-    __slots__ = ("_reported", "_views", "log")
+    __slots__ = ("_open_calls", "_reported", "_views", "log")
 
     def __init__(self) -> None:
         self.log = EffectiveLog()
         """What counts of the session's log."""
         self._views: dict[tuple[Viewer, Visible], _View] = {}
         self._reported: set[str] = set()
+        self._open_calls = OpenCalls()
+
+    def open_calls(self, events: Sequence[Event]) -> OpenCalls:
+        """The calls in `events` that have no result yet; work is proportional to the events not yet seen."""
+        return self._open_calls.read(events)
 
     def contents(self, events: Sequence[Event], viewer: Viewer, rule: Visible = visible) -> Projection:
         """What `viewer` is shown of `events`; work is proportional to the events not yet seen.

@@ -314,7 +314,9 @@ class SqlSessionService(BaseSessionService):
                 self._fresh.pop(key, None)
 
 
-def _session(key: Key, events: Sequence[Event], state: dict[str, Any], updated: float, history: History | None) -> Session:
+def _session(
+    key: Key, events: Sequence[Event], state: dict[str, Any], updated: float, history: History | None
+) -> Session:
     session = Session.unvalidated(
         {
             "id": key[2],

@@ -72,7 +72,8 @@ class AgentTool(BaseTool):
         if self.skip_summarization:
             tool_context.actions.skip_summarization = True
         call_id = tool_context.function_call_id or ""
-        kept = kept_events(tool_context.session.events, call_id)
+        resumed = tool_context.invocation_context.run.progress is not None  # only then it may have begun before
+        kept = kept_events(tool_context.session.events, call_id) if resumed else []
         ctx = self._context(self._message(args), tool_context, kept)
         hooks = ctx.run.hooks
         content = None

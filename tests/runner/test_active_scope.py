@@ -7,8 +7,8 @@ from google.genai import types
 from kit import event, named_call, result, user
 
 from flowloom import Event
-from flowloom.flow.delegation import open_task_scope
 from flowloom.routing import answered_calls
+from flowloom.sessions.open_calls import OpenCalls
 
 
 def opens(scope: str) -> list[Event]:
@@ -37,7 +37,7 @@ LOGS: list[tuple[str, list[Event], str | None]] = [
 
 @pytest.mark.parametrize(("log", "scope"), [each[1:] for each in LOGS], ids=[each[0] for each in LOGS])
 def test_the_scope_that_is_open(log: list[Event], scope: str | None) -> None:
-    assert open_task_scope(log) == scope
+    assert OpenCalls().read(log).latest_scope == scope
 
 
 LOG = [
