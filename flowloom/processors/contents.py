@@ -79,9 +79,8 @@ def _task_input(ctx: InvocationContext, agent: AnyLlmAgent) -> types.Content:
 def _insert_before_latest_input(request: LlmRequest, text: str) -> None:
     """Instructions that change with the turn stand before the latest input, so that what is older stays the same."""
     contents = request.contents
-    plain = contents.plain() if isinstance(contents, SharedContents) else contents
-    at = len(plain)
-    while at and plain[at - 1].role == "user" and not _answers_calls(plain[at - 1]):
+    at, plain = len(contents), super(SharedContents, contents) if isinstance(contents, SharedContents) else contents
+    while at and (latest := plain.__getitem__(at - 1)).role == "user" and not _answers_calls(latest):
         at -= 1
     contents.insert(at, content_of("user", [text_part(text)]))
 
