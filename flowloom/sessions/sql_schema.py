@@ -5,7 +5,7 @@ log lies together and is read in order; `seq` runs from 1 without gaps. A fork's
 its parent's and shares what is before, in the parent's rows; a log without session stays as long as forks need it.
 
 A log's `made` is the id of the write that made it, by which a write that is repeated knows its own. A session's
-`epoch` counts those who took it over (see `sql_leases`), and a lease's `holder` says which process has it, if it is known.
+`epoch` counts those who took it over (see `sql_leases`); a lease's `holder` says which process has it, if known.
 
 Of the state, `flowloom_state` has the current values of a session, `flowloom_base` those that its log began with,
 `flowloom_changes` which event set which key, and `flowloom_shared_state` what belongs to a user, or with an empty
