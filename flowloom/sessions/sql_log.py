@@ -4,22 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
-
-import pydantic_core
+from typing import Any, Literal, NamedTuple
 
 from flowloom.events.event import Event
 from flowloom.sessions.codec import decode_events, decode_value, encode_event, encode_value
 from flowloom.sessions.leases import Key
-from flowloom.sessions.service import already_exists, no_such_event, session_not_found
+from flowloom.sessions.service import already_exists, session_not_found
 from flowloom.sessions.sql_schema import PLACES
 from flowloom.sessions.state import split_by_scope
 from flowloom.sql import Connection, Dialect
 
-_WHERE = "app_name = ? AND user_id = ? AND session_id = ?"
-_HEAD = (
+WHERE = "app_name = ? AND user_id = ? AND session_id = ?"
+HEAD = (
     "SELECT s.log, s.last_seq, s.updated, l.parent FROM flowloom_sessions s JOIN flowloom_logs l ON l.log = s.log "
-    f"WHERE {_WHERE}"
+    f"WHERE {WHERE}"
 )
 _SET_STATE = (
     "INSERT INTO flowloom_state (log, key, value) VALUES (?, ?, ?) ON CONFLICT (log, key) DO UPDATE SET value = "
@@ -30,7 +28,7 @@ _SET_SHARED = (
     "ON CONFLICT (app_name, user_id, key) DO UPDATE SET value = excluded.value"
 )
 _ADD_EVENT = "INSERT INTO flowloom_events (place, log, id, timestamp, event) VALUES (?, ?, ?, ?, ?)"
-_CHAIN = """WITH RECURSIVE chain (log, parent, parent_seq) AS (
+CHAIN = """WITH RECURSIVE chain (log, parent, parent_seq) AS (
     SELECT log, parent, parent_seq FROM flowloom_logs WHERE log = ?
     UNION ALL SELECT l.log, l.parent, l.parent_seq FROM flowloom_logs l JOIN chain ON l.log = chain.parent
 ) SELECT log, parent, parent_seq FROM chain"""
@@ -105,20 +103,12 @@ class Loaded:
     state: dict[str, Any]
 
 
-class Forked(NamedTuple):
-    """A log, the log that was forked from it, and up to which seq they are one."""
-
-    source: int
-    log: int
-    upto: int
-
-
 # -- heads and segments --------------------------------------------------------------------------------
 
 
 def find(connection: Connection, key: Key, dialect: Dialect, *, lock: bool) -> Head | None:
     """The row of a session; `lock` keeps other writers off until the transaction ends."""
-    sql = _HEAD + " FOR UPDATE OF s" if lock and dialect == "postgres" else _HEAD
+    sql = HEAD + " FOR UPDATE OF s" if lock and dialect == "postgres" else HEAD
     row = connection.execute(sql, key).fetchone()
     return None if row is None else Head(*row)
 
@@ -137,7 +127,7 @@ def segments(connection: Connection, head: Head) -> list[Segment]:
         return [Segment(head.log, 0, head.last_seq)]
     result: list[Segment] = []
     upto = head.last_seq
-    for log, parent, parent_seq in connection.execute(_CHAIN, (head.log,)).fetchall():
+    for log, parent, parent_seq in connection.execute(CHAIN, (head.log,)).fetchall():
         after = 0 if parent is None else parent_seq
         if upto > after:
             result.append(Segment(log, after, upto))
@@ -146,7 +136,8 @@ def segments(connection: Connection, head: Head) -> list[Segment]:
     return result
 
 
-def _seq_of(connection: Connection, stretches: Sequence[Segment], event_id: str) -> int | None:
+def seq_of(connection: Connection, stretches: Sequence[Segment], event_id: str) -> int | None:
+    """The seq of an event in a log; None if it is not there."""
     for log, after, upto in stretches:
         sql = "SELECT place FROM flowloom_events WHERE log = ? AND id = ?"
         row = connection.execute(sql, (log, event_id)).fetchone()
@@ -171,7 +162,7 @@ def load(
 
     None if there is none, or if more than `most` events would have to be read.
     """
-    row = connection.execute(_HEAD, key).fetchone()
+    row = connection.execute(HEAD, key).fetchone()
     if row is None:
         return None
     head = Head(*row)
@@ -256,14 +247,14 @@ def create(
 
     `made` is an id of this write: a session that has it is what an earlier attempt has made, whose answer was lost.
     """
-    log = _add_session(connection, key, dialect, Head(0, 0, updated, None), None, made)
+    log = add_session(connection, key, dialect, Head(0, 0, updated, None), None, made)
     if log is None:
-        log = _made_by(connection, key, made)
+        log = made_by(connection, key, made)
         if log is None:
             raise already_exists(*key)
     else:
-        _write_own(connection, log, "base", state.own)
-        _write_own(connection, log, "state", state.own)
+        write_own(connection, log, "base", state.own)
+        write_own(connection, log, "state", state.own)
         _write_shared(connection, key, state)
     return log, state_of(connection, key, log)
 
@@ -296,7 +287,7 @@ def append(
 def _append(connection: Connection, key: Key, head: Head, row: EventRow) -> Appended:
     if head.parent is not None:
         stretches = segments(connection, head)
-        seq = _seq_of(connection, stretches, row.id)
+        seq = seq_of(connection, stretches, row.id)
         if seq is not None:
             return _stored(connection, head, stretches, seq)
     seq = head.last_seq + 1
@@ -306,11 +297,11 @@ def _append(connection: Connection, key: Key, head: Head, row: EventRow) -> Appe
     )
     if added.rowcount < 1:
         stretches = [Segment(head.log, 0, head.last_seq)]
-        seq = _seq_of(connection, stretches, row.id)
+        seq = seq_of(connection, stretches, row.id)
         assert seq is not None
         return _stored(connection, head, stretches, seq)
     if row.state is not _NO_STATE:
-        _write_own(connection, head.log, "state", row.state.own)
+        write_own(connection, head.log, "state", row.state.own)
         _write_shared(connection, key, row.state)
         if row.state.own:
             _write_changes(connection, head.log, ((name, seq) for name, _ in row.state.own))
@@ -324,18 +315,18 @@ def _stored(connection: Connection, head: Head, stretches: Sequence[Segment], se
 
 
 def _set_end(connection: Connection, key: Key, seq: int, updated: float) -> None:
-    sql = f"UPDATE flowloom_sessions SET last_seq = ?, updated = ? WHERE {_WHERE}"
+    sql = f"UPDATE flowloom_sessions SET last_seq = ?, updated = ? WHERE {WHERE}"
     connection.execute(sql, (seq, updated, *key))
 
 
-def _made_by(connection: Connection, key: Key, made: str) -> int | None:
+def made_by(connection: Connection, key: Key, made: str) -> int | None:
     """The log of a session, if it is the write `made` that has made it."""
-    sql = f"SELECT l.log, l.made FROM flowloom_sessions s JOIN flowloom_logs l ON l.log = s.log WHERE {_WHERE}"
+    sql = f"SELECT l.log, l.made FROM flowloom_sessions s JOIN flowloom_logs l ON l.log = s.log WHERE {WHERE}"
     row = connection.execute(sql, key).fetchone()
     return row[0] if row is not None and row[1] == made else None
 
 
-def _add_session(
+def add_session(
     connection: Connection,
     key: Key,
     dialect: Dialect,
@@ -361,7 +352,10 @@ def _add_session(
     return log
 
 
-def _write_own(connection: Connection, log: int, table: str, rows: Sequence[tuple[str, str]]) -> None:
+def write_own(
+    connection: Connection, log: int, table: Literal["state", "base"], rows: Sequence[tuple[str, str]]
+) -> None:
+    """Set values of a session's own state, or of what its log began with."""
     if rows:
         sql = _SET_STATE if table == "state" else _SET_STATE.replace("flowloom_state", "flowloom_base")
         connection.executemany(sql, [(log, name, value) for name, value in rows])
@@ -391,18 +385,18 @@ def import_events(
     """Put events at the end of a session as they are, the session created if need be, and set its state."""
     head = find(connection, key, dialect, lock=True)
     if head is None:
-        log = _add_session(connection, key, dialect, Head(0, 0, updated, None), None)
+        log = add_session(connection, key, dialect, Head(0, 0, updated, None), None)
         if log is None:  # somebody was quicker
             raise already_exists(*key)
         head = Head(log, 0, updated, None)
-        _write_own(connection, head.log, "base", initial.own)
+        write_own(connection, head.log, "base", initial.own)
     numbered = list(enumerate(rows, head.last_seq + 1))
     base = head.log * PLACES
     connection.executemany(
         _ADD_EVENT, [(base + seq, head.log, row.id, row.timestamp, row.text) for seq, row in numbered]
     )
     _write_changes(connection, head.log, ((name, seq) for seq, row in numbered for name, _ in row.state.own))
-    _write_own(connection, head.log, "state", state.own)
+    write_own(connection, head.log, "state", state.own)
     _write_shared(connection, key, state)
     _set_end(connection, key, head.last_seq + len(rows), updated)
 
@@ -414,103 +408,3 @@ def event_ids(connection: Connection, head: Head) -> list[str]:
     for log, after, upto in segments(connection, head):
         ids += [row[0] for row in connection.execute(sql, (log * PLACES + after, log * PLACES + upto)).fetchall()]
     return ids
-
-
-# -- forks, and what they need ----------------------------------------------------------------------------
-
-
-def initial_state(connection: Connection, key: Key) -> dict[str, Any]:
-    """A session's own state before its first event. Raises `SessionNotFoundError`."""
-    row = connection.execute(_HEAD, key).fetchone()
-    if row is None:
-        raise session_not_found(*key)
-    root = connection.execute(_CHAIN, (row[0],)).fetchall()[-1][0]
-    return {name: decode_value(value) for name, value in _base(connection, root)}
-
-
-def _base(connection: Connection, log: int) -> list[tuple[str, str]]:
-    return connection.execute("SELECT key, value FROM flowloom_base WHERE log = ?", (log,)).fetchall()
-
-
-def fork(
-    connection: Connection, key: Key, dialect: Dialect, new_id: str, event_id: str | None, made: str
-) -> Forked | None:
-    """Create a session that shares the log of another up to an event. Work does not depend on the log's length.
-
-    None if an earlier attempt of the write `made` has done so. Raises `AlreadyExistsError`.
-    """
-    new_key = (*key[:2], new_id)
-    if _made_by(connection, new_key, made) is not None:
-        return None
-    source = found(connection, key, dialect)
-    stretches = segments(connection, source)
-    seq: int | None = source.last_seq
-    if event_id is not None:
-        seq = _seq_of(connection, stretches, event_id)
-        if seq is None:
-            raise no_such_event(key[2], event_id)
-    shared = next((stretch for stretch in stretches if stretch.after < seq <= stretch.upto), None)
-    parent = (source.log, 0) if shared is None else (shared.log, seq)
-    if seq == source.last_seq:
-        updated = source.updated
-        sql = "SELECT key, value FROM flowloom_state WHERE log = ?"
-        own: list[tuple[str, str]] = connection.execute(sql, (source.log,)).fetchall()
-    else:
-        sql = "SELECT timestamp FROM flowloom_events WHERE place = ?"
-        updated = connection.execute(sql, (parent[0] * PLACES + seq,)).fetchone()[0]
-        own = _state_at(connection, parent[0], seq)
-    log = _add_session(connection, new_key, dialect, Head(0, seq, updated, None), parent, made)
-    if log is None:
-        raise already_exists(*new_key)
-    _write_own(connection, log, "base", own)
-    _write_own(connection, log, "state", own)
-    return Forked(source.log, log, seq)
-
-
-def _state_at(connection: Connection, log: int, seq: int) -> list[tuple[str, str]]:
-    """A log's own state after one of its events: what it began with, and the last change of each key since."""
-    values = dict(_base(connection, log))
-    setters: dict[int, list[str]] = {}
-    for (name,) in connection.execute("SELECT key FROM flowloom_state WHERE log = ?", (log,)).fetchall():
-        sql = "SELECT max(seq) FROM flowloom_changes WHERE log = ? AND key = ? AND seq <= ?"
-        setter = connection.execute(sql, (log, name, seq)).fetchone()[0]
-        if setter is not None:
-            setters.setdefault(setter, []).append(name)
-    for setter, names in setters.items():
-        sql = "SELECT event FROM flowloom_events WHERE place = ?"
-        text = connection.execute(sql, (log * PLACES + setter,)).fetchone()[0]
-        delta = pydantic_core.from_json(text)["actions"]["stateDelta"]
-        values.update((name, encode_value(delta[name])) for name in names)
-    return list(values.items())
-
-
-def delete(connection: Connection, key: Key, dialect: Dialect, meant: set[int]) -> None:
-    """Delete a session; of its log, what no fork needs.
-
-    `meant` has the log that an earlier attempt of this write has found: a session that was made since stays.
-    """
-    head = find(connection, key, dialect, lock=True)
-    if head is not None and (not meant or head.log in meant):
-        meant.add(head.log)
-        connection.execute(f"DELETE FROM flowloom_sessions WHERE {_WHERE}", key)
-        _drop(connection, head.log)
-
-
-def _drop(connection: Connection, log: int | None) -> None:
-    while log is not None:
-        sql = "SELECT max(parent_seq) FROM flowloom_logs WHERE parent = ?"
-        needed: int | None = connection.execute(sql, (log,)).fetchone()[0]
-        connection.execute(
-            "DELETE FROM flowloom_events WHERE place > ? AND place < ?",
-            (log * PLACES + (needed or 0), (log + 1) * PLACES),
-        )
-        if needed is not None:
-            return
-        row = connection.execute("SELECT parent FROM flowloom_logs WHERE log = ?", (log,)).fetchone()
-        for table in ("flowloom_state", "flowloom_base", "flowloom_changes", "flowloom_logs"):
-            connection.execute(f"DELETE FROM {table} WHERE log = ?", (log,))
-        log = row[0] if row is not None else None
-        if log is not None:
-            used = connection.execute("SELECT 1 FROM flowloom_sessions WHERE log = ?", (log,)).fetchone()
-            if used is not None:
-                return

@@ -10,7 +10,7 @@ from flowloom.errors import InputValidationError
 from flowloom.events.clock import now
 from flowloom.events.event import Event
 from flowloom.events.ids import new_id
-from flowloom.sessions import sql_log
+from flowloom.sessions import sql_forks, sql_log
 from flowloom.sessions.codec import decode_event
 from flowloom.sessions.history import History
 from flowloom.sessions.leases import Key, SessionLease
@@ -128,7 +128,7 @@ class SqlSessionService(BaseSessionService):
         await self._ready(key)
         self._outdate(key)
         meant: set[int] = set()
-        await self.database.write(lambda connection: sql_log.delete(connection, key, dialect, meant), lane=key)
+        await self.database.write(lambda connection: sql_forks.delete(connection, key, dialect, meant), lane=key)
         self._cache.forget(key)
 
     async def get_user_state(self, *, app_name: str, user_id: str) -> dict[str, Any]:
@@ -140,7 +140,7 @@ class SqlSessionService(BaseSessionService):
     async def initial_state(self, *, app_name: str, user_id: str, session_id: str) -> dict[str, Any]:
         key = (app_name, user_id, session_id)
         await self._ready(key)
-        return await self.database.read(lambda connection: sql_log.initial_state(connection, key))
+        return await self.database.read(lambda connection: sql_forks.initial_state(connection, key))
 
     # -- events --------------------------------------------------------------------------------------
 
@@ -252,7 +252,7 @@ class SqlSessionService(BaseSessionService):
         made = new_id()
         await self._ready(key)
         forked = await self.database.write(
-            lambda connection: sql_log.fork(connection, key, dialect, new_key[2], up_to_event_id, made), lane=new_key
+            lambda connection: sql_forks.fork(connection, key, dialect, new_key[2], up_to_event_id, made), lane=new_key
         )
         if forked is not None:
             self._cache.share(key, forked.source, new_key, forked.log, forked.upto)
