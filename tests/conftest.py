@@ -8,10 +8,11 @@ from collections.abc import Iterator
 
 import pytest
 from hypothesis import settings
+from kit import examples
 from postgres_server import PostgresServer, running_server
 
 # the same examples on every machine: a failure that one run shows, the next one shows too
-settings.register_profile("fixed", derandomize=True, deadline=None)
+settings.register_profile("fixed", derandomize=True, deadline=None, max_examples=examples(100))
 settings.load_profile("fixed")
 
 pytest_plugins = ["pytester"]

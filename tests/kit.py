@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import AsyncIterable, Callable, Iterable, Sequence
 from typing import Any
 
@@ -23,6 +24,11 @@ from flowloom.testing import Answer, ScriptedModel, call
 
 STREAMED = RunConfig(streaming_mode=StreamingMode.SSE)
 WHERE: dict[str, str] = {"user_id": "ann", "session_id": "s1"}
+
+
+def examples(count: int) -> int:
+    """How many examples of a law are tried: `count` by `make soak`, and a fifth of them by `make test`."""
+    return count if os.environ.get("FLOWLOOM_LONG") else max(count // 5, 10)
 
 
 def model(*answers: Answer | list[Any], **fields: Any) -> ScriptedModel:

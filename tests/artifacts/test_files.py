@@ -18,6 +18,7 @@ import pytest
 from google.genai import types
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
+from kit import examples
 
 from flowloom.artifacts.files import FileArtifactService
 from flowloom.errors import InputValidationError, StorageError
@@ -152,7 +153,7 @@ def acceptable(name: str) -> bool:
     return bool(name.removeprefix("user:").strip())
 
 
-@settings(max_examples=25)
+@settings(max_examples=examples(25))
 @given(st.lists(NAMES.filter(acceptable), min_size=1, max_size=6, unique=True))
 @example(["A", "a", "user:a", "user:A", "a%b", "a_b"])
 @example(["con", "CON", "con.txt", "x" * 300, "x" * 301])
@@ -176,7 +177,7 @@ def test_any_names_are_told_apart_and_stay_in_the_directory(names: list[str]) ->
         st.one_of(ODD, st.sampled_from(["/", "../..", "a/b", "a\\b"]), st.text(min_size=1)), max_size=4, unique=True
     )
 )
-@settings(max_examples=12)
+@settings(max_examples=examples(12))
 def test_any_owners_are_told_apart_and_stay_in_the_directory(owners: list[str]) -> None:
     async def story(directory: Path) -> None:
         service = FileArtifactService(directory)

@@ -10,6 +10,7 @@ import pytest
 from google.genai import types
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from kit import examples
 
 from flowloom.artifacts import ArtifactVersion, BaseArtifactService, InMemoryArtifactService
 from flowloom.artifacts.files import FileArtifactService
@@ -302,7 +303,7 @@ def test_a_version_travels_in_camel_case() -> None:
 
 
 @given(steps=st.lists(st.one_of(st.just(None), st.integers(0, 6)), max_size=20))
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @pytest.mark.parametrize("kind", ["memory", "files"])
 def test_versions_only_ever_grow(kind: str, steps: list[int | None]) -> None:
     """Whatever is saved (None) and deleted (a version): numbers are never reused, contents never mixed up."""

@@ -7,6 +7,8 @@ import pytest
 from benchmarks.adapters import AIM, PAIRS, Answering, Pair, read, run_adapter, text
 from benchmarks.rounds import Plan
 
+pytestmark = pytest.mark.soak
+
 
 @pytest.mark.parametrize("pair", PAIRS, ids=lambda pair: pair.name)
 async def test_both_read_what_was_written(pair: Pair) -> None:

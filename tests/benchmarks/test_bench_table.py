@@ -16,6 +16,8 @@ from benchmarks.engines import BARE, CUT, FLOWLOOM, ROOT, Installed
 from benchmarks.rounds import Fleet, Plan
 from benchmarks.table import run_case, run_memory, run_startup, run_unobserved
 
+pytestmark = pytest.mark.soak
+
 ENGINES = [Installed(BARE, sys.executable), Installed(FLOWLOOM, sys.executable)]
 BROKEN = Installed(replace(BARE, name="broken", module="not_there", imports="import not_there"), sys.executable)
 TINY = Plan(rounds=1, seconds=0.0005, limit=60)

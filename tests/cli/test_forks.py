@@ -18,6 +18,8 @@ MIRROR = """
 import __main__, atexit, gc, json, locale, os, random, signal, sys, threading, time, warnings
 from flowloom import LlmAgent
 
+pytestmark = pytest.mark.soak
+
 def of(stream):
     raw = getattr(stream.buffer, "raw", stream.buffer)
     kinds = type(stream.buffer).__name__, type(raw).__name__, raw.name

@@ -9,7 +9,7 @@ from typing import Any
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from kit import event, named_call, result, said
+from kit import event, examples, named_call, result, said
 
 from compaction.logs import Tally, shown_words
 from flowloom import (
@@ -111,7 +111,7 @@ def told(contents: list[Any]) -> list[str]:
     return re.findall(r"w\d+", " ".join(shown_words(contents)))
 
 
-@settings(max_examples=250, deadline=None)
+@settings(max_examples=examples(250), deadline=None)
 @given(data=st.data())
 def test_a_model_is_told_of_everything_once_and_of_nothing_else(data: st.DataObject) -> None:
     """Whatever was summarised, rewound or appended meanwhile: in words, all is as if nothing had been summarised."""
@@ -138,7 +138,7 @@ async def _tell(data: st.DataObject) -> None:
             assert sorted(shown) == sorted(told(project(plain, viewer).contents)), viewer
 
 
-@settings(max_examples=250, deadline=None)
+@settings(max_examples=examples(250), deadline=None)
 @given(data=st.data())
 def test_the_history_as_it_grows_is_the_one_built_at_once(data: st.DataObject) -> None:
     """With calls that wait, summaries made here and elsewhere, and rewinds; each call is answered right behind it."""
@@ -189,7 +189,7 @@ def _check(history: History, session: Session) -> None:
             called = {part.function_call.id or "" for part in parts if part.function_call is not None}
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(data=st.data())
 def test_a_summary_never_makes_an_orphan(data: st.DataObject) -> None:
     """No result that has a call without summaries has none with them."""

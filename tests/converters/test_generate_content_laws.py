@@ -21,6 +21,7 @@ from generate_content_kit import (
 from google.genai import types
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from kit import examples
 from pydantic import TypeAdapter
 from pydantic.alias_generators import to_camel
 
@@ -151,7 +152,7 @@ def test_a_response_of_any_model_comes_back_with_what_an_answer_has_a_place_for(
 
 
 @given(ANSWERS)
-@settings(max_examples=50)
+@settings(max_examples=examples(50))
 def test_an_answer_in_snake_case_with_nulls_is_read_as_the_canonical_one(answer: types.GenerateContentResponse) -> None:
     body = answer.model_dump(mode="json", exclude={"sdk_http_response", "parsed", "automatic_function_calling_history"})
     assert response_to_json(response_from_json(body)) == written(answer)

@@ -36,8 +36,8 @@ def test_it_reads_as_a_list(count: int, appended: list[int], index: int, part: s
     else:
         with pytest.raises(IndexError):
             mine[index]
-    assert mine + [1] == plain + [1]
-    assert [1] + mine == [1] + plain
+    assert mine + [1] == plain + [1]  # noqa: RUF005 - what is tried is the operator
+    assert [1] + mine == [1] + plain  # noqa: RUF005
     for copied in (copy.copy(mine), copy.deepcopy(mine), pickle.loads(pickle.dumps(mine)), mine.copy()):
         assert copied == plain
         assert type(copied) is list

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from kit import examples
 from stream_kit import json_objects, json_values, look_at, parsed, wire, wires, words
 
 from flowloom import ConfigurationError, Event, EventStreamReader, ParsedEvent, create_event_handler
@@ -30,7 +31,7 @@ def read(kind: str, data: Any, mode: Any = "auto") -> ParsedEvent:
 # -- laws ------------------------------------------------------------------------------------------
 
 
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 @given(data=wires)
 def test_canonical_to_legacy_and_back_loses_nothing(data: dict[str, Any]) -> None:
     event = Event.model_validate(data)
@@ -94,7 +95,7 @@ payloads = st.one_of(
 )
 
 
-@settings(max_examples=400)
+@settings(max_examples=examples(400))
 @given(given_payloads=st.lists(payloads, max_size=4), mode=st.sampled_from(MODES))
 def test_nothing_that_comes_breaks_a_handler(given_payloads: list[str | bytes], mode: Any) -> None:
     handler = create_event_handler(mode)

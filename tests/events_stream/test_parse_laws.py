@@ -13,6 +13,7 @@ from typing import Any
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from kit import examples
 from stream_kit import TYPICAL, json_values, look_at, parsed, wire, wires
 
 from flowloom import Event, parse_event_sse
@@ -63,7 +64,7 @@ payloads = st.one_of(
 )
 
 
-@settings(max_examples=600)
+@settings(max_examples=examples(600))
 @given(data=payloads, validate=st.booleans())
 def test_nothing_that_comes_breaks_the_caller(data: str | bytes, validate: bool) -> None:
     found = parse_event_sse(data, validate=validate)

@@ -13,6 +13,7 @@ import kit
 from google.genai import types
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from kit import examples
 from run_stream_kit import call_piece, mapped, piece, thought, whole
 
 from flowloom import Event, NodeInfo
@@ -202,7 +203,7 @@ def check_calls(stream: Sequence[RunStreamEvent]) -> None:
                 finished.add(event.call_id)
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=examples(400), deadline=None)
 @given(events=st.lists(any_event, max_size=14), status=statuses)
 def test_whatever_comes_the_stream_is_well_formed(events: list[Event], status: Any) -> None:
     stream = mapped(events, status)
@@ -292,14 +293,14 @@ def plain(stream: Iterable[RunStreamEvent]) -> list[Any]:
     return kept
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(run=runs())
 def test_stored_events_say_the_same_as_the_live_run(run: tuple[list[Event], list[Event]]) -> None:
     live, stored = run
     assert plain(run_stream_of(live)) == plain(run_stream_of(stored))
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(data=st.data())
 def test_interleaved_branches_say_what_each_says_alone(data: st.DataObject) -> None:
     alone = {branch: data.draw(runs(branch=branch)) for branch in ("p.x", "p.y", "p.z")}

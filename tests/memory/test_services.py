@@ -12,6 +12,7 @@ import pytest
 from google.genai import types
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from kit import examples
 from postgres_server import PostgresServer
 
 from flowloom.errors import InputValidationError
@@ -357,7 +358,7 @@ def found_alike(mine: SearchMemoryResponse, theirs: SearchMemoryResponse) -> boo
     return mine.memories == theirs.memories
 
 
-@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(60), suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(steps=st.lists(STEPS, max_size=8), queries=st.lists(TEXTS, min_size=1, max_size=4))
 def test_every_service_finds_what_the_one_in_memory_finds(
     other: SqlMemoryService, steps: list[tuple[str, Any, Any]], queries: list[str]
@@ -376,7 +377,7 @@ def test_every_service_finds_what_the_one_in_memory_finds(
     asyncio.run(story())
 
 
-@settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(40), suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(texts=st.lists(st.text("ab ", max_size=6), max_size=8), cuts=st.lists(st.integers(0, 8), max_size=4))
 def test_adding_a_growing_session_bit_by_bit_is_adding_it_once(
     other: SqlMemoryService, texts: list[str], cuts: list[int]

@@ -10,7 +10,7 @@ import pytest
 from google.genai import types
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from kit import STREAMED, Chat, approve, call, collect, open_calls, pending, requests_of, story, user
+from kit import STREAMED, Chat, approve, call, collect, examples, open_calls, pending, requests_of, story, user
 from kit import agent as scripted
 from pydantic import BaseModel, Field
 
@@ -121,7 +121,7 @@ async def conversation(given_tools: list[Declared], said: list[str], **options: 
     return told, most
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=examples(60), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(tools(), st.lists(messages, min_size=1, max_size=3))
 def test_any_agent_comes_to_an_end(given_tools: list[Declared], said: list[str]) -> None:
     """A turn takes at most as many model calls as there are tools, and two more."""
@@ -129,7 +129,7 @@ def test_any_agent_comes_to_an_end(given_tools: list[Declared], said: list[str])
     assert most <= len(given_tools) + 2
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=examples(40), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(tools(), st.lists(messages, min_size=1, max_size=2))
 def test_the_same_again_and_the_same_streamed(given_tools: list[Declared], said: list[str]) -> None:
     """There is no chance in it, and streaming changes nothing but the pieces."""
@@ -138,7 +138,7 @@ def test_the_same_again_and_the_same_streamed(given_tools: list[Declared], said:
     assert asyncio.run(conversation(given_tools, said, config=STREAMED)) == first
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=examples(40), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.lists(messages, min_size=1, max_size=3))
 def test_agents_that_can_hand_over_in_a_circle_come_to_an_end(said: list[str]) -> None:
     """Each agent gets the conversation once in a turn at most."""

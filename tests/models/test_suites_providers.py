@@ -95,6 +95,7 @@ class TestChatCompletions(OverSdk):
         return OpenAIModel(model="gpt-5", dialect="openai", **self.fields(url, patient=patient))
 
 
+@pytest.mark.soak
 class TestResponses(OverSdk):
     speaks = ResponsesServer
     lacks = NOT_GEMINI | {"call_without_id"}
@@ -103,6 +104,7 @@ class TestResponses(OverSdk):
         return OpenAIModel(model="gpt-5", api="responses", **self.fields(url, patient=patient))
 
 
+@pytest.mark.soak
 class TestAnthropic(OverSdk):
     speaks = MessagesServer
     lacks = NOT_GEMINI | {"call_without_id", "logprobs"}
@@ -118,7 +120,6 @@ class OmittingServer(MessagesServer):
     omits = True
 
 
-@pytest.mark.soak
 class TestNewerClaude(TestAnthropic):
     speaks = OmittingServer
     model = "claude-sonnet-5-5"

@@ -10,6 +10,7 @@ import pytest
 from google.genai import types
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from kit import examples
 from window_logs import complaint, lines, logs, request_of, requests_at
 
 from flowloom import DropToolPayloads, Event, KeepTurns, TokenWindow
@@ -22,7 +23,7 @@ WINDOWS: dict[str, Any] = {
     "payloads": lambda size: DropToolPayloads(keep_last=1 + size % 3, max_chars=size % 300),
 }
 each_window = pytest.mark.parametrize("kind", WINDOWS)
-few = settings(max_examples=60, deadline=None)
+few = settings(max_examples=examples(60), deadline=None)
 
 
 def asked(log: list[Event], *processors: Any) -> list[types.Content]:

@@ -8,7 +8,7 @@ from typing import Any
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from kit import STREAMED, WHERE, Chat, requests_of
+from kit import STREAMED, WHERE, Chat, examples, requests_of
 
 from flowloom import Event, InMemorySessionService, LlmAgent, LlmRequest, RunConfig, ToolContext
 from flowloom.testing import ScriptedModel, call
@@ -63,7 +63,7 @@ STEPS = st.lists(st.integers(0, 3), min_size=2, max_size=4)
 ORDER = st.lists(st.integers(0, 3), max_size=30)
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=examples(80), deadline=None)
 @given(steps=STEPS, order=ORDER, streamed=st.booleans())
 def test_any_interleaving_of_runs_loses_nothing(steps: list[int], order: list[int], streamed: bool) -> None:
     """Every complete event is stored once, in its run's order; all state is there; the next turn goes on from all."""
@@ -87,7 +87,7 @@ def test_any_interleaving_of_runs_loses_nothing(steps: list[int], order: list[in
     asyncio.run(check())
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(steps=STEPS, order=ORDER)
 def test_what_each_run_is_shown_while_others_write_is_legal(steps: list[int], order: list[int]) -> None:
     """A call of another run that has no answer yet is not shown."""

@@ -7,7 +7,7 @@ from typing import Any
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from kit import STREAMED, Chat, agent, hand_to, text
+from kit import STREAMED, Chat, agent, examples, hand_to, text
 
 from flowloom import InMemoryRunner, LlmAgent, ParallelAgent, SequentialAgent, ToolContext
 from flowloom.testing import ScriptedModel, assert_symmetric, call
@@ -46,7 +46,7 @@ def tree(kind: str) -> Any:
     return agent("root", sub_agents=[worker("helper")])
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(kind=st.sampled_from(["single", "sequence", "transfer"]), steps=st.lists(STEPS, max_size=3), answer=WORDS)
 def test_a_streamed_run_ends_in_the_same_history_and_state(kind: str, steps: list[Any], answer: str) -> None:
     """For any tools, thoughts, errors and transfers."""
@@ -56,7 +56,7 @@ def test_a_streamed_run_ends_in_the_same_history_and_state(kind: str, steps: lis
     assert events[-1].text == answer
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(runs=st.lists(st.lists(st.integers(0, 3), min_size=1, max_size=4), min_size=2, max_size=4))
 def test_no_interleaving_of_runs_on_one_session_loses_an_event(runs: list[list[int]]) -> None:
     """Each run waits as it likes before its steps; all that was yielded is stored, once, in each run's order."""

@@ -7,7 +7,7 @@ from typing import Any
 from google.genai import types
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from kit import result, text
+from kit import examples, result, text
 
 from flowloom import Event, EventActions, EventCompaction, Viewer
 from flowloom.sessions.history import History, project
@@ -87,7 +87,7 @@ VIEWERS = st.builds(
 )
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=examples(400), deadline=None)
 @given(log=logs(), viewer=VIEWERS, steps=st.lists(st.integers(1, 4), max_size=12))
 def test_the_history_as_it_grows_is_the_one_built_at_once(log: list[Event], viewer: Viewer, steps: list[int]) -> None:
     """Looking at a log after any of its events changes nothing about what is seen later."""
@@ -100,7 +100,7 @@ def test_the_history_as_it_grows_is_the_one_built_at_once(log: list[Event], view
         assert grown.orphans == whole.orphans
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(log=logs(), viewer=VIEWERS)
 def test_what_a_model_is_shown_has_every_call_answered_right_behind_it(log: list[Event], viewer: Viewer) -> None:
     """Each response stands behind the content that called; a call without one waits for a long-running tool."""
@@ -116,7 +116,7 @@ def test_what_a_model_is_shown_has_every_call_answered_right_behind_it(log: list
         called = {call_id for call_id in asked if call_id}
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(log=logs(), viewer=VIEWERS)
 def test_looking_changes_no_event(log: list[Event], viewer: Viewer) -> None:
     """The history belongs to the session: what is shown is made beside it."""

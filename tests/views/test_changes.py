@@ -10,7 +10,7 @@ from google.genai import types
 from hierarchies import HIERARCHIES, STATE
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from kit import event, hand_to, named_call, result, said, text, user
+from kit import event, examples, hand_to, named_call, result, said, text, user
 
 from flowloom import LlmRequest, PipelineError, explain
 from flowloom.views.changes import apply, changes_between
@@ -54,7 +54,7 @@ REQUEST = st.builds(
 )
 
 
-@settings(max_examples=150)
+@settings(max_examples=examples(150))
 @given(name=st.sampled_from(sorted(HIERARCHIES)), history=st.lists(EVENT, max_size=6), message=PARTS)
 def test_the_changes_of_all_processors_rebuild_the_request(name: str, history: list[Any], message: Any) -> None:
     """Applied in order to an empty request, over random agents and histories."""
@@ -75,7 +75,7 @@ def test_the_changes_between_two_values_make_the_second_of_the_first(old: Any, n
     assert bool(changes) == (_copy(old) != new or _types(old) != _types(new))
 
 
-@settings(max_examples=200)
+@settings(max_examples=examples(200))
 @given(REQUEST, REQUEST)
 def test_the_changes_between_two_requests_make_the_second_of_the_first(old: LlmRequest, new: LlmRequest) -> None:
     before, after = tree_of(old), tree_of(new)

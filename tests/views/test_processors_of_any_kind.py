@@ -11,7 +11,7 @@ from google.genai import types
 from hierarchies import add, search, talk
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from kit import said, user
+from kit import examples, said, user
 
 from flowloom import Flow, LlmAgent, LlmRequest
 from flowloom.explanation import explain
@@ -135,7 +135,7 @@ def processor(write: Write, number: int, place: int) -> Any:
     return writes
 
 
-@settings(max_examples=250)
+@settings(max_examples=examples(250))
 @given(steps=STEPS, early=st.booleans())
 def test_whatever_processors_do_can_be_followed(steps: list[tuple[Write, int]], early: bool) -> None:
     """Rebuilt from the changes, written and read back, as data, as text and as a page."""

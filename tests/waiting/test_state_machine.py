@@ -13,6 +13,7 @@ from google.genai import types
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+from kit import examples
 
 from flowloom import Event, InMemorySessionService, Runner, Session
 from flowloom.context.progress import is_from_agent_tool
@@ -319,11 +320,6 @@ def is_final(event: Event, answer: types.FunctionResponse) -> bool:
     return "waits for a person" not in str(response.get("error"))
 
 
-class TestPeople(People.TestCase):
-    settings = settings(max_examples=20, stateful_step_count=10, deadline=None, derandomize=True)
-
-
-@pytest.mark.soak
 @pytest.mark.timeout(1800)
-class TestPeopleForLong(People.TestCase):
-    settings = settings(max_examples=1000, stateful_step_count=10, deadline=None, derandomize=True)
+class TestPeople(People.TestCase):
+    settings = settings(max_examples=examples(400), stateful_step_count=10, deadline=None, derandomize=True)
