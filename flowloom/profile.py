@@ -25,6 +25,7 @@ from flowloom.flow import Flow
 from flowloom.flow.assembly import ModelReached, Recording, RehearsalEffects, was_reached
 from flowloom.message import Message
 from flowloom.models import BaseLlm, LlmRequest
+from flowloom.notebook import count, line, quoted, table
 from flowloom.plugins import BasePlugin
 from flowloom.sessions import InMemorySessionService, Session
 
@@ -134,6 +135,18 @@ class ProcessorProfile:
             raise InputValidationError(f"`{path}` holds no JSON: {error}.") from error
         return cls.from_dict(data)
 
+    def __repr__(self) -> str:
+        processors = count(len(self.processors), "processor")
+        return line([f"ProcessorProfile of {quoted(self.agent)}:", f"{processors}, {_us(self.total)} a turn"])
+
+    def _repr_html_(self) -> str:
+        rows = [
+            (each.name, str(each.count), _us(each.median), _us(each.p95), f"{each.share:.1%}", _kilobytes(each))
+            for each in self.processors
+        ]
+        title = f"{self.agent}: {_us(self.turn)} a turn, {_us(self.total)} of it in processors"
+        return table(title, rows, ("processor", "count", "median", "p95", "share", "memory"))
+
     def __str__(self) -> str:
         width = max([len("processor"), *(len(each.name) for each in self.processors)])
         highest = max((each.share for each in self.processors), default=1.0)
@@ -143,7 +156,7 @@ class ProcessorProfile:
         ]
         for each in self.processors:
             bar = "█" * round(_BAR * each.share / highest) if highest else ""
-            memory = "" if each.allocated is None else f"{each.allocated / 1024:.1f} KB"
+            memory = _kilobytes(each)
             times = _us(each.median), _us(each.p95), _us(each.first)
             lines.append(_row(each.name.ljust(width), str(each.count), times, f"{each.share:.1%}", memory, bar))
         return "\n".join(lines)
@@ -152,6 +165,10 @@ class ProcessorProfile:
 def _row(name: str, count: str, times: tuple[str, str, str], share: str, memory: str, bar: str = "") -> str:
     cells = "  ".join(time.rjust(10) for time in times)
     return f"  {name}  {count:>6}  {cells}  {share:>6}  {memory:>8}  {bar}".rstrip()
+
+
+def _kilobytes(cost: ProcessorCost) -> str:
+    return "" if cost.allocated is None else f"{cost.allocated / 1024:.1f} KB"
 
 
 def _us(seconds: float) -> str:

@@ -9,6 +9,8 @@ from typing_extensions import TypeVar
 
 from flowloom.context import Usage
 from flowloom.events import Event
+from flowloom.events.shown import table_of_all
+from flowloom.notebook import count, line, quoted
 from flowloom.pending import PendingCall
 
 OutputT = TypeVar("OutputT", default=Any)
@@ -44,8 +46,31 @@ class RunResult(Generic[OutputT]):
     """What waits for an answer."""
     error: BaseException | None = None
 
+    def __repr__(self) -> str:
+        error = None if self.error is None else type(self.error).__name__
+        told = self.text and quoted(self.text), error, *_amounts(self)
+        return line([f"RunResult {self.status}:", ", ".join(each for each in told if each)])
+
+    def _repr_html_(self) -> str:
+        facts = [("status", self.status)]
+        if self.error is not None:
+            facts.append(("error", f"{type(self.error).__name__}: {self.error}"))
+        if self.output is not None and self.output != self.text:
+            facts.append(("output", repr(self.output)))
+        facts += [("waits", f"{each.kind} of {each.name}") for each in self.pending]
+        facts.append(("took", ", ".join([*_amounts(self), count(self.usage.total_tokens, "token")])))
+        return table_of_all(f"RunResult of {self.invocation_id}", facts, self.events)
+
     def raise_for_status(self) -> Self:
         """This result; raises the error of a run that failed or reached a limit that raises."""
         if self.error is not None:
             raise self.error
         return self
+
+
+def _amounts(result: RunResult[Any]) -> list[str]:
+    return [
+        count(len(result.events), "event"),
+        count(result.model_calls, "model call"),
+        count(result.tool_calls, "tool call"),
+    ]

@@ -16,7 +16,7 @@ PACKAGE = Path(flowloom.__file__).parent
 
 # From the ground up; a module may import its own room and the rooms on lower floors.
 FLOORS: list[set[str]] = [
-    {"errors", "observer", "service"},
+    {"errors", "notebook", "observer", "service"},
     {"guard"},
     {"events"},
     {"sql", "auth"},
@@ -100,7 +100,9 @@ NO_ENGINE = (
     "events/session_events.py",
     "events/sse_decoder.py",
     "events/store_records.py",
+    "events/shown.py",
     "guard",
+    "notebook",
     "pytest_plugin",
 )
 NO_CODE = (tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER)

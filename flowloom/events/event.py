@@ -12,6 +12,7 @@ from flowloom.events.actions import EventActions
 from flowloom.events.clock import now
 from flowloom.events.ids import new_id
 from flowloom.events.response import LlmResponse
+from flowloom.events.shown import line_of, table_of
 from flowloom.events.wire import WireModel
 
 _EARLIEST = -62135596800.0  # 0001-01-01
@@ -61,6 +62,12 @@ class Event(LlmResponse):
     def new_id() -> str:
         """A fresh event id (a UUID, version 4)."""
         return new_id()
+
+    def __repr__(self) -> str:
+        return line_of(self)
+
+    def _repr_html_(self) -> str:
+        return table_of(self)
 
     def is_final_response(self) -> bool:
         """Whether this event ends its agent's turn (spec §0.7). A multi-agent run may hold several."""

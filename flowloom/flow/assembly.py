@@ -18,6 +18,7 @@ from flowloom.events.event import Event
 from flowloom.events.response import LlmResponse
 from flowloom.models.base_llm import BaseLlm
 from flowloom.models.request import LlmRequest
+from flowloom.notebook import count, framed, line, quoted
 from flowloom.observer import Observer, ProcessorCall
 from flowloom.views.canonical import canonical_at
 from flowloom.views.changes import Change, apply, changes_between
@@ -62,7 +63,11 @@ class Assembly:
     """Tools that a real run would have executed on the way, because the message confirms them."""
 
     def __repr__(self) -> str:
-        return f"<Assembly of `{self.agent}`: {len(self.sections)} sections after {len(self.steps)} steps>"
+        amounts = count(len(self.sections), "section"), count(len(self.steps), "processor")
+        return line([f"Assembly of {quoted(self.agent)}:", " by ".join(amounts)])
+
+    def _repr_html_(self) -> str:
+        return framed(self.to_html())
 
     @property
     def events(self) -> list[Event]:

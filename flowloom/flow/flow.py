@@ -13,6 +13,7 @@ from flowloom.events.event import Event
 from flowloom.flow.assembly import Assembly, Recording, rehearsal_of, rehearse
 from flowloom.flow.drive import drive, recorded
 from flowloom.flow.pipeline import Processor, Step, compile_steps, find_step, name_of
+from flowloom.notebook import count, line, table
 from flowloom.processors import REQUEST_PROCESSORS, RESPONSE_PROCESSORS
 
 
@@ -122,7 +123,7 @@ class Flow:
         lines = ["Flow"]
         width = max((len(step.name) for step in (*self._request_steps, *self._response_steps)), default=0)
         number = 0
-        for title, steps in (("request", self._request_steps), ("response", self._response_steps)):
+        for title, steps in self._sides():
             for step in steps:
                 number += 1
                 lines.append(f"{number:>4}  {step.name:<{width}}  {_first_line(step.run)}".rstrip())
@@ -137,7 +138,15 @@ class Flow:
         given = [f"{hook} × {count}" for hook, count in hooks.items() if count]
         return "\n".join([*lines, *([f"      callbacks: {', '.join(given)}"] if given else [])])
 
-    __repr__ = __str__
+    def __repr__(self) -> str:
+        return line(["Flow of", " and ".join(count(len(steps), f"{side} processor") for side, steps in self._sides())])
+
+    def _repr_html_(self) -> str:
+        rows = [(side, step.name, _first_line(step.run)) for side, steps in self._sides() for step in steps]
+        return table("Flow", rows, ("side", "processor", "what it does"))
+
+    def _sides(self) -> tuple[tuple[str, tuple[Step, ...]], ...]:
+        return ("request", self._request_steps), ("response", self._response_steps)
 
     # -- running -----------------------------------------------------------------------------------
 
