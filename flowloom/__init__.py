@@ -64,7 +64,7 @@ _HOMES = {
     "models.offline": "OfflineModel",
     "models.openai": "OpenAIModel",
     "models.retry": "RetryOptions",
-    "plugins": "BasePlugin ModelOverride PluginManager",
+    "plugins": "BasePlugin LoggingPlugin ModelOverride PluginManager",
     "processors": "Contents Template inject_session_state",
     "processors.code_executors": "BaseCodeExecutor BuiltInCodeExecutor CodeExecutionInput CodeExecutionResult "
     "File LocalCodeExecutor",

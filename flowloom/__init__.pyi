@@ -159,7 +159,7 @@ from flowloom.models.offline import OfflineModel
 from flowloom.models.openai import OpenAIModel
 from flowloom.models.retry import RetryOptions
 from flowloom.pending import PendingCall, answers, pending_calls
-from flowloom.plugins import BasePlugin, ModelOverride, PluginManager
+from flowloom.plugins import BasePlugin, LoggingPlugin, ModelOverride, PluginManager
 from flowloom.processors import Contents, Template, inject_session_state
 from flowloom.processors.code_executors import (
     BaseCodeExecutor,
@@ -344,6 +344,7 @@ __all__ = [
     "LlmRequest",
     "LlmResponse",
     "LlmService",
+    "LoggingPlugin",
     "LoadArtifactsTool",
     "LoadMemoryTool",
     "LocalCodeExecutor",

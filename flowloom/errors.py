@@ -37,6 +37,8 @@ def error_text(error: BaseException) -> str:
         message = str(error)
     except Exception:  # a message that cannot be made hides no error
         message = ""
+    if message == "None":
+        message = ""
     if kind.__str__ is not KeyError.__str__ and any(map(str.isalpha, message)):
         return message
     return f"{kind.__name__}: {message}" if message else kind.__name__

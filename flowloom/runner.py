@@ -42,6 +42,7 @@ from flowloom.run_handle import RunHandle
 from flowloom.run_result import RunResult
 from flowloom.sessions import BaseSessionService, InMemorySessionService, Session
 from flowloom.sync import iterate_sync, run_sync
+from flowloom.telemetry import step_logs
 from flowloom.tools.agent_tool import AgentTool
 
 
@@ -356,7 +357,7 @@ class Runner:
             effects=self.effects,
             progress=progress,
             extra_steps=self._extra,
-            observers=observers_of_all() + self.observers,
+            observers=observers_of_all() + self.observers + step_logs(),
         )
         events: Sequence[Event] = session.events
         if progress is not None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import sys
 from importlib.metadata import version
 from pathlib import Path
@@ -92,6 +93,7 @@ def run(
     ] = None,
     store: StoreName = None,
     user: User = USER_ID,
+    debug: Annotated[bool, typer.Option("--debug", help="Log each step on stderr.")] = False,
 ) -> None:
     """Chat with an agent in the terminal.
 
@@ -104,6 +106,9 @@ def run(
     Ctrl-C stops an answer; Ctrl-C or Ctrl-D at the prompt leaves.
     """
     display = Display(sys.stdout, sys.stderr)
+    if debug:
+        logging.basicConfig(format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+        logging.getLogger("flowloom").setLevel(logging.DEBUG)
     try:
         loaded = load_app(path)
         choice = ModelChoice.of(loaded.agent, model, watched=display.is_terminal)

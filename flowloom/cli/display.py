@@ -153,7 +153,9 @@ class Display:
             self._step(event.author, f"hands over to {event.actions.transfer_to_agent}")
         if event.error_code:
             self.failed = True
-            self._write(self._out, f"{event.author}: {event.error_code}: {event.error_message or ''}\n", "red")
+            self._write(
+                self._out, ": ".join(filter(None, (event.author, event.error_code, event.error_message))) + "\n", "red"
+            )
 
     def _speak(self, speaker: Speaker, text: str, *, thought: bool) -> None:
         if self._live is not None and self._thinking != thought:

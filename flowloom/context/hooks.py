@@ -8,6 +8,8 @@ from dataclasses import dataclass, fields
 from inspect import isawaitable
 from typing import Any
 
+from flowloom.context.origin import note_callback
+
 _log = logging.getLogger("flowloom.plugins")
 
 Callback = Callable[..., Any]
@@ -77,9 +79,13 @@ def as_callbacks(value: Callback | Sequence[Callback] | None) -> Callbacks:
 async def first_answer(callbacks: Iterable[Callback], **arguments: Any) -> Any:
     """Ask `callbacks`, sync or async, until one answers something other than None."""
     for callback in callbacks:
-        answer = callback(**arguments)
-        if isawaitable(answer):
-            answer = await answer
+        try:
+            answer = callback(**arguments)
+            if isawaitable(answer):
+                answer = await answer
+        except Exception as error:
+            note_callback(error, callback, arguments)
+            raise
         if answer is not None:
             return answer
     return None
@@ -88,9 +94,13 @@ async def first_answer(callbacks: Iterable[Callback], **arguments: Any) -> Any:
 async def tell_all(callbacks: Iterable[Callable[..., Awaitable[None] | None]], **arguments: Any) -> None:
     """Tell every callback, whatever it answers."""
     for callback in callbacks:
-        answer = callback(**arguments)
-        if answer is not None:
-            await answer
+        try:
+            answer = callback(**arguments)
+            if answer is not None:
+                await answer
+        except Exception as error:
+            note_callback(error, callback, arguments)
+            raise
 
 
 async def tell_of_error(callbacks: Iterable[Callable[..., Awaitable[None] | None]], **arguments: Any) -> None:

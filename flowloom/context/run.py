@@ -12,6 +12,7 @@ from google.genai import types
 from flowloom.auth.keyring import Keyring
 from flowloom.context.effects import DIRECT_EFFECTS, Effects
 from flowloom.context.hooks import NO_HOOKS, Callbacks, Hooks, first_answer
+from flowloom.context.origin import note_origin
 from flowloom.context.run_config import RunConfig, StreamingMode
 from flowloom.context.threads import Threads
 from flowloom.context.totals import Totals
@@ -206,8 +207,7 @@ class Run:
                 event = replaced
                 keep_json(event)
         if event.partial:
-            for observer in self.observers:
-                observer.event_recorded(ctx, event)
+            self._tell_observers(ctx, event)
             return event
         try:
             service = self.session_service
@@ -222,9 +222,16 @@ class Run:
             self.unsettled = event
             raise
         self.follow(stored)
-        for observer in self.observers:
-            observer.event_recorded(ctx, stored)
+        self._tell_observers(ctx, stored)
         return stored
+
+    def _tell_observers(self, ctx: InvocationContext, event: Event) -> None:
+        for observer in self.observers:
+            try:
+                observer.event_recorded(ctx, event)
+            except Exception as error:
+                note_origin(error, ctx, f"observer `{type(observer).__qualname__}`")
+                raise
 
     def follow(self, event: Event) -> None:
         """Keep account of which calls are open after an event of this run."""
@@ -324,8 +331,7 @@ class Run:
             for response in event.get_function_responses():
                 self.open_calls.pop(response.id or "", None)
             stored = await self.session_service.append_event(self.session, event)
-            for observer in self.observers:
-                observer.event_recorded(ctx, stored)
+            self._tell_observers(ctx, stored)
             events.append(stored)
         return events
 

@@ -210,7 +210,8 @@ def _raise_error(response: LlmResponse, model: str) -> None:
     if response.error is None and (code is None or code in _FINISH or code in types.FinishReason.__members__):
         return
     raise ModelResponseError(
-        f"The model `{model}` reported an error ({code or 'no code'}): {response.error_message or response.error}",
+        f"The model `{model}` reported an error ({code or 'no code'}): "
+        f"{response.error_message or response.error or 'no reason was given'}",
         model=model,
         code=code,
     ) from response.error

@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING
 from flowloom.context import Context, InvocationContext
 from flowloom.context.hooks import tell_of_error
 from flowloom.context.run import INTERRUPTED
-from flowloom.errors import LimitExceededError
+from flowloom.errors import LimitExceededError, error_text
 from flowloom.events.event import Event
 from flowloom.flow.delegation import close_task, delegated_context
 from flowloom.flow.frame import Frame, error_event
 from flowloom.flow.limits import land
 from flowloom.flow.model_call import ModelCall
-from flowloom.flow.pipeline import events_of
+from flowloom.flow.pipeline import events_of, explain
 from flowloom.flow.resuming import frames_of
 from flowloom.flow.step import answer_aloud, build_request, build_request_plainly, take_results
 from flowloom.models.request import LlmRequest
@@ -60,7 +60,7 @@ async def _record_all(ctx: InvocationContext, start: Callable[[InvocationContext
 async def settle_failure(ctx: InvocationContext, error: Exception) -> list[Event]:
     """Make the history legal after an error, store the one event that tells of it (decision 31), tell the plugins."""
     run = ctx.run
-    events = await run.answer_open_calls(ctx, f"The run failed before this call gave a result: {error}")
+    events = await run.answer_open_calls(ctx, f"The run failed before this call gave a result: {error_text(error)}")
     failed = run.failed_context or ctx
     run.failed_context = None
     ended = "limit" if isinstance(error, LimitExceededError) else "failed"
@@ -153,7 +153,11 @@ async def drive(ctx: InvocationContext, flow: Flow | None = None, *, single_step
                             await call.begin()
                             while (response := await call.next()) is not None:
                                 for step in response_steps:
-                                    produced = step.run(frame.ctx, request, response)
+                                    try:
+                                        produced = step.run(frame.ctx, request, response)
+                                    except Exception as error:
+                                        explain(error, frame.ctx, step)
+                                        raise
                                     if produced is not None:
                                         async with aclosing(events_of(produced, frame.ctx, step)) as made:
                                             async for event in made:

@@ -11,7 +11,8 @@ from google.genai import types
 
 from flowloom.context import Context, InvocationContext
 from flowloom.context.hooks import Callbacks
-from flowloom.errors import CallbackError
+from flowloom.context.origin import note_callback, note_origin
+from flowloom.errors import CallbackError, quoted_list
 from flowloom.events.event import Event
 from flowloom.events.ids import CLIENT_CALL_PREFIX
 from flowloom.events.json_data import json_arguments
@@ -78,7 +79,11 @@ class ModelCall:
         if self._ready is None:
             if self._counts:
                 self._ctx.run.totals.count_model_call(self._ctx.llm_agent)
-            self._responses = self._start()
+            try:
+                self._responses = self._start()
+            except Exception as error:
+                self._note_model(error)
+                raise
 
     def _start(self) -> AsyncIterator[LlmResponse]:
         """The model's responses, through the wrappers."""
@@ -112,6 +117,7 @@ class ModelCall:
                 return None
             response = LlmResponse()  # a model that says nothing at all is heard, too (decision 3)
         except Exception as error:
+            self._note_model(error)
             await self.close()
             response = await self._recover(error)
         self._given = True
@@ -136,6 +142,11 @@ class ModelCall:
             if self._span is not None:
                 self._span.end()
 
+    def _note_model(self, error: Exception) -> None:
+        wrappers = quoted_list(getattr(each, "__qualname__", repr(each)) for each in self._ctx.callbacks.around_model)
+        around = "" if wrappers == "none" else f" (around it: {wrappers})"
+        note_origin(error, self._ctx, f"model `{self._model.model}`{around}")
+
     async def _recover(self, error: Exception) -> LlmResponse:
         """Ask the on-error callbacks for a response in the error's place; without one, the error is raised."""
         callbacks = (*self._ctx.run.hooks.on_model_error, *self._ctx.callbacks.on_model_error)
@@ -145,10 +156,15 @@ class ModelCall:
         return answer
 
     async def _ask(self, hook: str, callbacks: Callbacks, **arguments: Any) -> LlmResponse | None:
+        arguments["callback_context"] = self.context
         for callback in callbacks:
-            answer = callback(callback_context=self.context, **arguments)
-            if isawaitable(answer):
-                answer = await answer
+            try:
+                answer = callback(**arguments)
+                if isawaitable(answer):
+                    answer = await answer
+            except Exception as error:
+                note_callback(error, callback, arguments)
+                raise
             if isinstance(answer, LlmResponse):
                 return answer
             if answer is not None:

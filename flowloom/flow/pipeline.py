@@ -12,6 +12,7 @@ from inspect import isawaitable
 from typing import Any, cast
 
 from flowloom.context import InvocationContext
+from flowloom.context.origin import note_origin
 from flowloom.errors import Halt, PipelineError, ProcessorError, closest_first, quoted_list
 from flowloom.events.event import Event
 from flowloom.events.json_data import keep_json
@@ -66,9 +67,7 @@ def explain(error: BaseException, ctx: InvocationContext, step: Step) -> None:
     if isinstance(error, Halt):
         error.processor = error.processor or step.name
         return
-    note = f"in processor `{step.name}`, step {ctx.step} of agent `{ctx.agent.name}`"
-    if note not in getattr(error, "__notes__", ()):
-        error.add_note(note)
+    note_origin(error, ctx, f"processor `{step.name}`")
 
 
 async def events_of(produced: Any, ctx: InvocationContext, step: Step) -> AsyncGenerator[Event, None]:

@@ -19,6 +19,7 @@ from flowloom.events.parts import content_of, text_part
 from flowloom.events.response import LlmResponse
 from flowloom.events.wire import shallow_copy
 from flowloom.models.contents import own_content, special_contents
+from flowloom.models.failures import named
 from flowloom.models.request import LlmRequest
 from flowloom.processors.code_executors import (
     BaseCodeExecutor,
@@ -264,7 +265,7 @@ class _RunCode(BaseTool):
         except Exception as error:
             kind = type(executor).__name__
             _log.warning("%s of agent `%s` failed.", kind, ctx.agent.name, exc_info=True)
-            result = CodeExecutionResult(stderr=f"{type(error).__name__}: {error}")
+            result = CodeExecutionResult(stderr=named(error))
         said = [result.stdout.rstrip("\n"), result.stderr.rstrip("\n"), _ending(result, executor)]
         said += await _save(result.output_files, tool_context)
         output = "\n".join(text for text in said if text) or "The code ran to its end and printed nothing."

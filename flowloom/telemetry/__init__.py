@@ -15,6 +15,7 @@ from flowloom.telemetry.content import content_captured, reread_settings
 from flowloom.telemetry.metrics import ProcessorTimes
 from flowloom.telemetry.model_span import ModelSpan
 from flowloom.telemetry.recorder import Recorder, recorder
+from flowloom.telemetry.step_log import step_logs
 from flowloom.telemetry.tool_spans import ToolSpans
 
 if TYPE_CHECKING:
@@ -30,6 +31,7 @@ __all__ = [
     "content_captured",
     "recorder",
     "reread_settings",
+    "step_logs",
 ]
 
 

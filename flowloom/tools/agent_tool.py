@@ -177,7 +177,8 @@ class AgentTool(BaseTool):
         if last is None:
             return ""
         if last.error_code and last.content is None:
-            raise ToolError(f"Agent `{self.agent.name}` failed ({last.error_code}): {last.error_message}")
+            why = f": {last.error_message}" if last.error_message else "."
+            raise ToolError(f"Agent `{self.agent.name}` failed ({last.error_code}){why}")
         text = "\n".join(p.text for p in (last.content and last.content.parts) or () if p.text and not p.thought)
         llm_agent = as_llm_agent(self.agent)
         if llm_agent is None or llm_agent.output_schema is None or not text:

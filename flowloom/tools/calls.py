@@ -18,6 +18,7 @@ from google.genai import types
 
 from flowloom.context import Context, InvocationContext
 from flowloom.context.hooks import Callbacks
+from flowloom.context.origin import note_callback, note_origin
 from flowloom.context.protocols import RunnableTool, as_llm_agent
 from flowloom.errors import (
     ConfirmationRejectedError,
@@ -253,9 +254,19 @@ async def _answer(
             )
             error.__cause__ = unfit
     if error is not None:
+        _report(ctx, tool, call, error)
         part = response_part(call.id, call.name, {"error": as_json(error_text(error))})
         return _Answer(part, actions, error if _raises(ctx, error) else None, error)
     return _Answer(response_part(call.id, call.name, as_object(result, "result")), actions, display=context.display)
+
+
+def _report(ctx: InvocationContext, tool: RunnableTool, call: types.FunctionCall, error: Exception) -> None:
+    """Log a tool that failed, with its traceback; what is a model's or a person's doing is a line without its text."""
+    where = (tool.name, call.id, ctx.step, ctx.agent.name)
+    if isinstance(error, _NOT_RETRIED) or (type(error) is ToolError and error.__traceback__ is None):
+        _log.debug("Tool `%s` (call %s, step %d of agent `%s`) gave %s.", *where, type(error).__name__)
+    else:
+        _log.warning("Tool `%s` (call %s, step %d of agent `%s`) failed.", *where, exc_info=error)
 
 
 def _settled(context: Context) -> tuple[EventActions, Exception | None]:
@@ -329,6 +340,7 @@ async def _call_tool(
         except Suspended:
             raise
         except Exception as raised:
+            note_origin(raised, ctx, f"tool `{tool.name}`")
             error = raised
     if error is not None:
         result, error = await _on_error(ctx, tool, args, context, error)
@@ -366,6 +378,7 @@ async def _ask(callbacks: Callbacks, **arguments: Any) -> tuple[Any, Exception |
             if isawaitable(answer):
                 answer = await answer
         except Exception as error:
+            note_callback(error, callback, arguments)
             return None, error
         if answer is not None:
             return answer, None
@@ -408,7 +421,7 @@ async def _attempts(ctx: InvocationContext, tool: RunnableTool, args: dict[str, 
         except Exception as error:
             if attempt == tool.retries or error is ctx.run.totals.reached:
                 raise
-            _log.info("Tool `%s` failed (%s); attempt %d follows.", tool.name, error, attempt + 2)
+            _log.info("Tool `%s` failed (%s); attempt %d follows.", tool.name, error_text(error), attempt + 2)
             await ctx.effects.sleep(ctx, delay)
             delay *= 2
     raise ToolError(f"Tool `{tool.name}` was not tried.")
