@@ -26,7 +26,8 @@ _HOMES = {
     "context": "CallbackContext Context DirectEffects EffectKey Effects InvocationContext Limits Observer "
     "ProcessorCall ReadonlyContext RunConfig StreamingMode ToolContext ToolThreadPoolConfig Usage observing",
     "context.hooks": "FlowCallbacks",
-    "errors": "AgentNameError AgentNotFoundError AlreadyExistsError AnswerError ArtifactNotFoundError CallbackError "
+    "errors": "AgentNameError AgentNotFoundError AlreadyAnsweredError AlreadyExistsError AnswerError "
+    "ArtifactNotFoundError CallbackError "
     "ChatMessageError ConfigurationError ConfirmationRejectedError ConfirmationRequiredError ContextError "
     "CredentialError "
     "DuplicateAgentError DuplicateToolError EventParseError EventStreamError FlowloomError Halt "

@@ -58,6 +58,7 @@ from flowloom.converters.protobuf import request_from_proto, request_to_proto, r
 from flowloom.errors import (
     AgentNameError,
     AgentNotFoundError,
+    AlreadyAnsweredError,
     AlreadyExistsError,
     AnswerError,
     ArtifactNotFoundError,
@@ -234,6 +235,7 @@ __all__ = [
     "AgentStarted",
     "AgentTool",
     "AgentTransferred",
+    "AlreadyAnsweredError",
     "AlreadyExistsError",
     "AnswerError",
     "AnthropicModel",

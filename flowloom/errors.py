@@ -131,6 +131,17 @@ class ChatMessageError(InputValidationError):
         self.index = index
 
 
+class AlreadyAnsweredError(InputValidationError):
+    """A decision was made already, and this is another one. Nothing of the message is stored.
+
+    Attribute: `call_id` (the id of the request, or of the call that has its result).
+    """
+
+    def __init__(self, message: str, *, call_id: str) -> None:
+        super().__init__(message)
+        self.call_id = call_id
+
+
 class UnreadableAnswerError(InputValidationError):
     """An answer to a request to a person cannot be read. Nothing of the message is stored, and the request waits on.
 

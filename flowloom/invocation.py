@@ -5,8 +5,7 @@ from __future__ import annotations
 import asyncio
 import math
 from collections import deque
-from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
-from inspect import isawaitable
+from collections.abc import AsyncGenerator, Sequence
 from itertools import chain
 from typing import Any, Literal, Protocol
 
@@ -15,31 +14,26 @@ from google.genai import types
 from flowloom.agents import BaseAgent
 from flowloom.auth.answers import AuthAnswer, redact_message
 from flowloom.context import InvocationContext, Run, RunConfig, StreamingMode
-from flowloom.context.hooks import first_answer, tell_all
-from flowloom.context.progress import Progress
+from flowloom.context.hooks import NO_HOOKS, first_answer, tell_all
+from flowloom.context.progress import Progress, events_of, is_left_behind, without_others
 from flowloom.context.run import AGENT_ENDED
 from flowloom.errors import (
-    CallbackError,
+    AlreadyAnsweredError,
     FlowloomError,
-    InvocationNotFoundError,
     LimitExceededError,
 )
-from flowloom.events import Event, EventActions, ToolConfirmation
+from flowloom.events import Event, EventActions
 from flowloom.events.json_data import keep_json_actions
-from flowloom.events.parts import content_of, response_part
-from flowloom.events.requests import CONFIRMATION_CALL
 from flowloom.events.run_stream import RunStreamEvent, RunStreamMapper
 from flowloom.flow import settle_end, settle_failure
 from flowloom.flow.frame import error_event
-from flowloom.log.answers import check_answers, decision_part
+from flowloom.log.answers import check_answers
+from flowloom.log.claims import without_repeated
 from flowloom.message import Message, content_of_message
-from flowloom.pending import PendingCall, pending_calls
+from flowloom.pending import Confirm, PendingCall, decisions_of, pending_calls
 from flowloom.routing import answered_calls, messages_of
 from flowloom.run_result import RunResult, RunStatus
 from flowloom.sessions import BaseSessionService, Session
-
-Confirm = Callable[[PendingCall], "bool | ToolConfirmation | Awaitable[bool | ToolConfirmation | None] | None"]
-"""Decides about a tool call in the process itself; None leaves it open."""
 
 
 class RunCancelledError(FlowloomError):
@@ -115,6 +109,12 @@ class Invocation:
         self._runs: list[Run] = []
         self._begun_at = 0
         """How long the log was when the latest run began."""
+        self._later: deque[types.Content] = deque()
+        """Answers that other agents go on with, when the agents before them are done."""
+        self._answered: set[str] = set()
+        """The events that hold the answers of this run."""
+        self._left_to_others: tuple[str, list[PendingCall]] | None = None
+        """The invocation whose decisions the message has only repeated, and what waits in it."""
         self._decided: set[str] = set()
         """The requests that `confirm` was asked about: what it has left open is a person's."""
         self._left: float = math.inf
@@ -123,7 +123,9 @@ class Invocation:
     @property
     def invocation_id(self) -> str:
         """The id of the invocation; empty before it has begun."""
-        return self._runs[-1].invocation_id if self._runs else self._invocation_id or ""
+        if self._runs:
+            return self._runs[-1].invocation_id
+        return self._invocation_id or (self._left_to_others[0] if self._left_to_others is not None else "")
 
     @property
     def error(self) -> BaseException | None:
@@ -148,7 +150,7 @@ class Invocation:
     async def events(self) -> AsyncGenerator[Event, None]:
         """Run it; yields events as they happen, each stored before it is seen."""
         host = self._host
-        lease = None
+        lease, over = None, None
         if host.concurrency != "allow":
             lease = await host.session_service.acquire_lease(
                 app_name=host.app_name,
@@ -160,12 +162,20 @@ class Invocation:
         try:
             session = await host.open_session(self._user_id, self._session_id, self._run_config)
             message, state_delta, invocation_id = self._message, self._state_delta, self._invocation_id
-            later: deque[types.Content] = deque()
+            later = self._later
             while True:
                 answers = message is not None and _answers(message)
-                if message is not None and answers:  # each agent goes on with those that are its own
-                    message, *others = messages_of(host.agent, session.events, message)
-                    later.extendleft(reversed(others))
+                if message is not None and answers:
+                    message, left = self._first_of(session, message, alone=lease is not None)
+                    if message is None and left is None:  # there is nothing to do
+                        if not later:
+                            break
+                        message = later.popleft()
+                        continue
+                    if message is None:
+                        answers, state_delta, invocation_id = False, None, left
+                    if lease is None:
+                        session = without_others(session, self._answered)
                 ctx, branch, scope = self._begin(session, message, invocation_id, answers)
                 run, hooks = ctx.run, ctx.run.hooks
                 if later:
@@ -182,6 +192,11 @@ class Invocation:
                         ended = False
                         if message is not None or state_delta:
                             stored = await self._take_message(ctx, message, state_delta, branch, scope)
+                            if stored is None:  # another run has stored its answer first
+                                session = await host.open_session(self._user_id, self._session_id, self._run_config)
+                                hooks, settled = NO_HOOKS, True
+                                self._runs.pop()
+                                continue
                             if self._yield_user_message:
                                 yield stored
                         if hooks.before_run:
@@ -223,20 +238,41 @@ class Invocation:
                     if later and not (run.stopped or self._aborted):
                         message = later.popleft()
                     elif host.confirm is not None and not (run.stopped or self._aborted):
-                        message = await _decisions(host.confirm, self._pending(), self._decided)
+                        message = await decisions_of(host.confirm, self._pending(), self._decided)
                     if message is None and run.progress is not None and not (run.stopped or self._aborted):
                         invocation_id = self._with_decisions_left(run)
                 except asyncio.CancelledError:  # while plugins are told that it is over, or somebody decides
                     message, invocation_id = None, None
                     for event in await self._cut_off(ctx, None):
                         yield event
+                over, state_delta = ctx, None
                 if message is None and invocation_id is None:
                     break
-                state_delta = None
         finally:
             if lease is not None:
                 await lease.release()
-        host.after_run(ctx)
+        if over is not None:
+            host.after_run(over)
+
+    def _first_of(
+        self, session: Session, message: types.Content, *, alone: bool
+    ) -> tuple[types.Content | None, str | None]:
+        """What a message of answers decides first, each agent going on with what is its own; the rest comes later.
+
+        Decisions that the session has already are left out. If nothing else is there, the run goes on with the
+        invocation whose decision was not carried out, or does nothing: only one that is `alone` knows that no other is
+        about to. Raises `AlreadyAnsweredError` for a decision that is to be changed.
+        """
+        news, repeated = without_repeated(session.events, message)
+        if news is not None:
+            first, *others = messages_of(self._host.agent, session.events, news)
+            self._later.extendleft(reversed(others))
+            return first, None
+        invocation_id = repeated[0].asked.invocation_id
+        if alone and any(is_left_behind(session.events, decision) for decision in repeated):
+            return None, invocation_id
+        self._left_to_others = invocation_id, pending_calls(session.events, invocation_id)
+        return None, None
 
     def _begin(
         self, session: Session, message: types.Content | None, invocation_id: str | None, answers: bool
@@ -249,7 +285,7 @@ class Invocation:
             progress = Progress([e for e in session.events if e.invocation_id == own], interrupted=False)
             progress.answers(message)
         elif message is None and invocation_id is not None:
-            progress = Progress(_events_of(session, invocation_id), interrupted=True)
+            progress = Progress(events_of(session, invocation_id), interrupted=True)
             answered = _answered_before(session, progress)
         ctx = self._host.make_context(session, message, self._run_config, invocation_id, answered, progress)
         run, self._begun_at = ctx.run, len(session.events)
@@ -296,8 +332,11 @@ class Invocation:
         state_delta: dict[str, Any] | None,
         branch: str | None,
         scope: str | None,
-    ) -> Event:
-        """Store the user's message (spec §18.4); one that answers a call belongs to that call's branch."""
+    ) -> Event | None:
+        """Store the user's message (spec §18.4); one that answers a call belongs to that call's branch.
+
+        None if another run has decided meanwhile what it decides: nothing of it was stored.
+        """
         run = ctx.run
         if message is not None:
             if run.hooks.on_user_message:
@@ -317,7 +356,12 @@ class Invocation:
             keep_json_actions(actions)
             values["actions"] = actions
         if _answers(message):
-            return await run.record(ctx, ctx.new_event(values), hooks=())
+            event = ctx.new_event(values)
+            self._answered.add(event.id)
+            try:
+                return await run.record(ctx, event, hooks=(), answers=True)
+            except AlreadyAnsweredError:
+                return None
         event = await run.record(ctx, ctx.new_event(values), hooks=(), soon=not self._yield_user_message)
         if run.progress is None:
             run.message_seen = len(run.session.events), None
@@ -340,6 +384,8 @@ class Invocation:
             result.usage = totals.usage
             result.model_calls, result.tool_calls = totals.model_calls, totals.tool_calls
             result.pending = self._pending()
+        if self._left_to_others is not None:
+            result.pending = self._left_to_others[1]
         return result
 
     def _pending(self) -> list[PendingCall]:
@@ -360,6 +406,8 @@ class Invocation:
             return "cancelled"
         if run is not None and run.stopped and run.stop is not None:
             return run.stop
+        if self._left_to_others is not None:
+            return "paused" if self._left_to_others[1] else "final"
         if run is not None and run.waiting_calls:
             return "paused"
         if self._last is not None and AGENT_ENDED in (self._last.custom_metadata or ()):
@@ -431,51 +479,6 @@ def _cancelled(ctx: InvocationContext) -> Event:
         f"result by then is in the history."
     )
     return error_event(ctx, error, "cancelled")
-
-
-async def _decisions(confirm: Confirm, waiting: Sequence[PendingCall], decided: set[str]) -> types.Content | None:
-    """The message of what `confirm` decides about the calls that wait; None if there is nothing to go on with."""
-    parts: list[types.Part] = []
-    for pending in waiting:
-        if pending.kind != "confirmation" or pending.id in decided:
-            continue
-        decided.add(pending.id)
-        answer: Any = confirm(pending)
-        if isawaitable(answer):
-            answer = await answer
-        if isinstance(answer, ToolConfirmation):
-            parts.append(decision_part(pending.id, answer))
-        elif isinstance(answer, bool):
-            parts.append(response_part(pending.id, CONFIRMATION_CALL, {"confirmed": answer}))
-        elif answer is not None:  # a text that says no would count as a yes
-            raise CallbackError(
-                f"The runner's `confirm` answered {type(answer).__name__} about the call of `{pending.name}`. It may "
-                f"answer True, False, a ToolConfirmation, or None to leave it open."
-            )
-    return content_of("user", parts) if parts else None
-
-
-def _events_of(session: Session, invocation_id: str) -> list[Event]:
-    """The events of an invocation that were not rewound. Raises `InvocationNotFoundError`."""
-    found: list[Event] = []
-    earlier: set[str] = set()
-    gone: set[str] = set()
-    for event in session.events:
-        target = event.actions.rewind_before_invocation_id
-        if target is not None and target in earlier:
-            order = list(dict.fromkeys(e.invocation_id for e in session.events))
-            gone.update(order[order.index(target) : order.index(event.invocation_id)])
-        earlier.add(event.invocation_id)
-        if event.invocation_id == invocation_id:
-            found.append(event)
-    if not found or invocation_id in gone:
-        what = "was rewound" if found else "is not there"
-        raise InvocationNotFoundError(
-            f"Session `{session.id}` cannot go on with invocation `{invocation_id}`, which {what}. Give the id of "
-            f"one of its events, or a message to begin a new one.",
-            invocation_id=invocation_id,
-        )
-    return found
 
 
 def _answered_before(session: Session, progress: Progress) -> list[Event]:

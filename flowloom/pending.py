@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass, field
+from inspect import isawaitable
 from typing import Any, Literal
 
 from google.genai import types
 
-from flowloom.context.run import HOST_CALLS
-from flowloom.errors import InputValidationError
-from flowloom.events import Event
+from flowloom.errors import CallbackError, InputValidationError
+from flowloom.events import Event, ToolConfirmation
 from flowloom.events.parts import as_object, content_of, response_part
 from flowloom.events.requests import CONFIRMATION_CALL, CREDENTIAL_CALL, INPUT_CALL, RESERVED_CALLS, RequestKind
-from flowloom.log.answers import answers_request, subject_call_id
+from flowloom.log.answers import answers_request, decision_part, subject_call_id
+from flowloom.log.marks import HOST_CALLS
 from flowloom.tools.pending import read_call
 
 Kind = RequestKind | Literal["tool"]
@@ -92,6 +93,10 @@ class PendingCall:
             raise InputValidationError(f"`{self.name}` waits for {self.kind}, and not for a {kind}.")
 
 
+Confirm = Callable[[PendingCall], "bool | ToolConfirmation | Awaitable[bool | ToolConfirmation | None] | None"]
+"""Decides about a tool call in the process itself; None leaves it open."""
+
+
 def pending_calls(events: Iterable[Event], invocation_id: str | None = None) -> list[PendingCall]:
     """What the log says to be waiting, in the order asked; of one invocation, if it is named.
 
@@ -158,3 +163,25 @@ def _pending(call: types.FunctionCall, event: Event) -> PendingCall:
         pending.message, pending.payload = str(args.get("message") or ""), args.get("payload")
         pending.response_schema = args.get("response_schema")
     return pending
+
+
+async def decisions_of(confirm: Confirm, waiting: Iterable[PendingCall], decided: set[str]) -> types.Content | None:
+    """The message of what `confirm` decides about calls that wait, and that it was not asked about; None for none."""
+    parts: list[types.Part] = []
+    for pending in waiting:
+        if pending.kind != "confirmation" or pending.id in decided:
+            continue
+        decided.add(pending.id)
+        answer: Any = confirm(pending)
+        if isawaitable(answer):
+            answer = await answer
+        if isinstance(answer, ToolConfirmation):
+            parts.append(decision_part(pending.id, answer))
+        elif isinstance(answer, bool):
+            parts.append(response_part(pending.id, CONFIRMATION_CALL, {"confirmed": answer}))
+        elif answer is not None:  # a text that says no would count as a yes
+            raise CallbackError(
+                f"The runner's `confirm` answered {type(answer).__name__} about the call of `{pending.name}`. It may "
+                f"answer True, False, a ToolConfirmation, or None to leave it open."
+            )
+    return answers(*parts) if parts else None

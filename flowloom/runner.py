@@ -28,11 +28,12 @@ from flowloom.events import Event, new_id
 from flowloom.events.parts import content_of, text_part
 from flowloom.events.run_stream import RunStreamEvent
 from flowloom.flow.pipeline import Processor, Step, compile_steps
-from flowloom.invocation import Confirm, Invocation, refusal, result_of, typed_events
+from flowloom.invocation import Invocation, refusal, result_of, typed_events
 from flowloom.memory import BaseMemoryService, InMemoryMemoryService
 from flowloom.message import Message
 from flowloom.observer import Observer
 from flowloom.observer import observers as observers_of_all
+from flowloom.pending import Confirm
 from flowloom.plugins import BasePlugin, PluginManager
 from flowloom.processors.compaction import Compaction
 from flowloom.processors.context_cache import ContextCaching

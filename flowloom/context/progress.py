@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from google.genai import types
 
-from flowloom.context.run import AGENT_ENDED, AGENT_TOOL_CALL, RUN_ENDED
+from flowloom.context.run import AGENT_ENDED, RUN_ENDED
+from flowloom.errors import InvocationNotFoundError
 from flowloom.events.event import Event
+from flowloom.events.parts import content_of
+from flowloom.events.requests import CREDENTIAL_CALL
+from flowloom.events.wire import shallow_copy
 from flowloom.log.answers import answers_request, readable_answers, says_nothing, subject_call_id
+from flowloom.log.claims import Decision, is_decided_once
+from flowloom.log.marks import AGENT_TOOL_CALL
 
 if TYPE_CHECKING:
     from flowloom.context.invocation import InvocationContext
+    from flowloom.sessions import Session
 
 
 class Progress:
@@ -142,6 +149,67 @@ def _decisions_left(events: Sequence[Event]) -> dict[str, int]:
             if call.id and subject_call_id(call):
                 asked[call.id] = call, {subject_call_id(call)} | around.get(event.isolation_scope, set())
     return {request_id: index for request_id, index in given.items() if request_id in asked}
+
+
+def events_of(session: Session, invocation_id: str) -> list[Event]:
+    """The events of an invocation that were not rewound. Raises `InvocationNotFoundError`."""
+    found: list[Event] = []
+    earlier: set[str] = set()
+    gone: set[str] = set()
+    for event in session.events:
+        target = event.actions.rewind_before_invocation_id
+        if target is not None and target in earlier:
+            order = list(dict.fromkeys(e.invocation_id for e in session.events))
+            gone.update(order[order.index(target) : order.index(event.invocation_id)])
+        earlier.add(event.invocation_id)
+        if event.invocation_id == invocation_id:
+            found.append(event)
+    if not found or invocation_id in gone:
+        what = "was rewound" if found else "is not there"
+        raise InvocationNotFoundError(
+            f"Session `{session.id}` cannot go on with invocation `{invocation_id}`, which {what}. Give the id of "
+            f"one of its events, or a message to begin a new one.",
+            invocation_id=invocation_id,
+        )
+    return found
+
+
+def is_left_behind(events: Sequence[Event], decision: Decision) -> bool:
+    """Whether a run was cut off before it carried out a decision that the log has."""
+    own = [event for event in events if event.invocation_id == decision.asked.invocation_id]
+    if decision.request.name == CREDENTIAL_CALL:
+        return own[-1] is decision.answered
+    return decision.request.id in _decisions_left(own)
+
+
+def without_others(session: Session, own: Collection[str]) -> Session:
+    """A session as a run has to see it that is not alone in it: without what the messages of others have decided and
+    what they are about to carry out. `own` are the ids of its own messages."""
+    events, calls = session.events, dict[str | None, Event]()
+    left, latest = _decisions_left(events), dict[str, int]()
+    for index, event in enumerate(events):
+        calls.update((call.id, event) for call in event.get_function_calls() if is_decided_once(call, event))
+        if event.author != "user":
+            latest[event.invocation_id] = index
+
+    def is_at_work(index: int, part: types.Part) -> bool:
+        answer, event = part.function_response, events[index]
+        if answer is None or answer.id not in calls or event.id in own or is_from_agent_tool(event):
+            return False
+        return answer.id in left or index > latest[calls[answer.id].invocation_id]
+
+    seen: list[Event] = []
+    for index, event in enumerate(events):
+        parts = (event.content.parts if event.content is not None and event.author == "user" else None) or []
+        kept = [part for part in parts if not is_at_work(index, part)]
+        if len(kept) == len(parts):
+            seen.append(event)
+        elif kept:
+            seen.append(shallow_copy(event))
+            vars(seen[-1])["content"] = content_of("user", kept)
+    if seen == events:  # the same objects
+        return session
+    return session.model_copy(update={"events": seen})
 
 
 def path_of(event: Event) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
@@ -16,13 +17,14 @@ from flowloom.context.origin import note_origin
 from flowloom.context.run_config import RunConfig, StreamingMode
 from flowloom.context.threads import Threads
 from flowloom.context.totals import Totals
-from flowloom.errors import StorageError
+from flowloom.errors import AlreadyAnsweredError, StorageError
 from flowloom.events.actions import EventActions
 from flowloom.events.event import Event
 from flowloom.events.json_data import keep_json
 from flowloom.events.parts import content_of, response_part
 from flowloom.events.wire import shallow_copy
 from flowloom.log.answers import answers_request, says_nothing, subject_call_id
+from flowloom.log.marks import AGENT_TOOL_CALL, HOST_CALLS
 from flowloom.observer import Observer, observers
 
 if TYPE_CHECKING:
@@ -40,11 +42,6 @@ RUN_ENDED = "run_ended"
 """The key of an event's `custom_metadata` that says how its run has ended: `failed`, `limit` or `cancelled`."""
 AGENT_ENDED = "agent_ended"
 """The key of an event's `custom_metadata` that says that a `limit` of its agent has ended the agent's turn."""
-HOST_CALLS = "host_calls"
-"""The key of an event's `custom_metadata` that says that the run stopped before its calls, which are the host's to
-answer (`RunConfig.pause_on_tool_calls`) or else run when it goes on; it names those that wait for no other reason."""
-AGENT_TOOL_CALL = "agent_tool_call_id"
-"""The key of an event's `custom_metadata` that marks the events of agents that run as tools."""
 
 
 @dataclass(slots=True)
@@ -180,12 +177,19 @@ class Run:
             self.streaming = self.config.streaming_mode is StreamingMode.SSE
 
     async def record(
-        self, ctx: InvocationContext, event: Event, hooks: Callbacks | None = None, *, soon: bool = False
+        self,
+        ctx: InvocationContext,
+        event: Event,
+        hooks: Callbacks | None = None,
+        *,
+        soon: bool = False,
+        answers: bool = False,
     ) -> Event:
         """Take an event into the session, and return it as the consumer is to see it (spec §18.8).
 
         Plugins may replace it (`hooks`: those asked; not for the user's message); it is stored unless it is partial;
-        `temp:` state goes no further. One that is shown to nobody may become durable together with the next (`soon`).
+        `temp:` state goes no further. One that is shown to nobody may become durable together with the next (`soon`);
+        one that `answers` calls is stored unless they were answered. Raises `AlreadyAnsweredError` then.
         """
         if not event.author:
             event.author = ctx.agent.name
@@ -215,7 +219,7 @@ class Run:
                 stored = await service.append_soon(self.session, event)
                 self.unflushed = True
             else:
-                stored = await service.append_event(self.session, event)
+                stored = await (service.append_answer if answers else service.append_event)(self.session, event)
                 if self.unflushed:
                     self.unflushed = False
         except (asyncio.CancelledError, StorageError):
@@ -316,7 +320,10 @@ class Run:
         events: list[Event] = []
         if self.unsettled is not None:  # appending an event that is stored already changes nothing
             event, self.unsettled = self.unsettled, None
-            self.follow(await self.session_service.append_event(self.session, event))
+            service = self.session_service
+            with contextlib.suppress(AlreadyAnsweredError):
+                append = service.append_answer if event.author == "user" else service.append_event
+                self.follow(await append(self.session, event))
         while self.owed:
             event = self.owed.pop(next(iter(self.owed)))
             events.append(await self.session_service.append_event(self.session, event))

@@ -10,12 +10,13 @@ from google.genai import types
 from flowloom.context import InvocationContext
 from flowloom.context.progress import at_place, is_from_agent_tool, tells_of_end
 from flowloom.context.protocols import RunnableTool
-from flowloom.context.run import HOST_CALLS, OpenCall
+from flowloom.context.run import OpenCall
 from flowloom.events.actions import EventActions
 from flowloom.events.event import UNFIT_OUTPUT, Event
 from flowloom.events.parts import content_of, response_part
 from flowloom.events.requests import CREDENTIAL_CALL
 from flowloom.log.answers import subject_call_id
+from flowloom.log.marks import HOST_CALLS
 from flowloom.processors.output_schema import refusal_in, retry_event
 from flowloom.sessions.history import is_hidden
 from flowloom.tools.calls import CallResults

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
@@ -11,6 +12,7 @@ from flowloom.events.clock import now
 from flowloom.events.event import Event
 from flowloom.events.ids import new_id
 from flowloom.events.shared_list import SharedList
+from flowloom.log.claims import check_undecided
 from flowloom.sessions.history import History
 from flowloom.sessions.service import (
     BaseSessionService,
@@ -52,6 +54,7 @@ class InMemorySessionService(BaseSessionService):
         self._sessions: dict[_Key, _Stored] = {}
         self._app_state: dict[str, dict[str, Any]] = {}
         self._user_state: dict[tuple[str, str], dict[str, Any]] = {}
+        self._deciding_lock = threading.Lock()
 
     async def create_session(
         self, *, app_name: str, user_id: str, state: dict[str, Any] | None = None, session_id: str | None = None
@@ -176,7 +179,15 @@ class InMemorySessionService(BaseSessionService):
             {name: own_value(value) for name, value in own.items() if name not in changed},
         )
 
+    async def append_answer(self, session: Session, event: Event) -> Event:
+        with self._deciding_lock:  # loops of several threads may share the service
+            check_undecided(self._found((session.app_name, session.user_id, session.id)).events, event)
+            return self._append(session, event)
+
     async def append_event(self, session: Session, event: Event) -> Event:
+        return self._append(session, event)
+
+    def _append(self, session: Session, event: Event) -> Event:
         if event.partial:
             return event
         stored = self._sessions.get((session.app_name, session.user_id, session.id))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -13,6 +14,7 @@ from flowloom.events.actions import EventActions
 from flowloom.events.event import Event
 from flowloom.events.ids import new_id
 from flowloom.events.wire import WireModel, shallow_copy
+from flowloom.log.claims import check_undecided
 from flowloom.service import Service
 from flowloom.sessions.leases import LeaseQueue, SessionLease
 from flowloom.sessions.session import Session
@@ -44,6 +46,7 @@ class BaseSessionService(Service, ABC):
     """
 
     _leases: LeaseQueue | None = None
+    _deciding: LeaseQueue | None = None
 
     @abstractmethod
     async def create_session(
@@ -74,6 +77,19 @@ class BaseSessionService(Service, ABC):
         """
 
     # -- what has a default, so that a service needs the methods above only ---------------------------
+
+    async def append_answer(self, session: Session, event: Event) -> Event:
+        """`append_event` for a message that answers calls: each decision is made once, whoever makes it.
+
+        The default holds among the users of this service; stores that several processes share look and store in one
+        step. Raises `AlreadyAnsweredError`, and stores nothing, if the log has an answer to what is decided here.
+        """
+        key = (session.app_name, session.user_id, session.id)
+        if self._deciding is None:
+            self._deciding = LeaseQueue()
+        async with await self._deciding.acquire(key, wait=True, seconds=math.inf):
+            check_undecided((await self._whole(*key)).events, event)
+            return await self.append_event(session, event)
 
     async def append_soon(self, session: Session, event: Event) -> Event:
         """`append_event`, but it may return before the event is durable.

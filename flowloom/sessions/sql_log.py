@@ -284,6 +284,18 @@ def append(
     return done
 
 
+def events_since(connection: Connection, key: Key, dialect: Dialect, event_id: str | None) -> list[Event]:
+    """What a session has after one of its events, or all if that is not there; other writers are kept off.
+
+    Raises `SessionNotFoundError`.
+    """
+    head = found(connection, key, dialect)
+    stretches = segments(connection, head)
+    seen = seq_of(connection, stretches, event_id) if event_id is not None else None
+    after = seen or 0
+    return [event for each in stretches if each.upto > after for event in _events(connection, each, after, None)]
+
+
 def _append(connection: Connection, key: Key, head: Head, row: EventRow) -> Appended:
     if head.parent is not None:
         stretches = segments(connection, head)

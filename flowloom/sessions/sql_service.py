@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from flowloom.errors import InputValidationError
 from flowloom.events.clock import now
 from flowloom.events.event import Event
 from flowloom.events.ids import new_id
+from flowloom.log.claims import check_undecided
 from flowloom.sessions import sql_forks, sql_log
 from flowloom.sessions.codec import decode_event
 from flowloom.sessions.history import History
@@ -145,22 +146,38 @@ class SqlSessionService(BaseSessionService):
     # -- events --------------------------------------------------------------------------------------
 
     async def append_event(self, session: Session, event: Event) -> Event:
-        if event.partial:
-            return event
+        return event if event.partial else await self._append(session, event)
+
+    async def append_answer(self, session: Session, event: Event) -> Event:
+        key, known, dialect = (session.app_name, session.user_id, session.id), session.events, self.database.dialect
+        last = known[-1].id if known else None
+
+        def check(connection: Connection) -> None:
+            since = sql_log.events_since(connection, key, dialect, last)
+            check_undecided([*known, *since] if since else known, event)
+
+        return await self._append(session, event, check)
+
+    async def _append(self, session: Session, event: Event, check: Callable[[Connection], None] | None = None) -> Event:
+        """Write an event in one transaction with those that were appended soon; after `check`, by itself."""
         key, kept = (session.app_name, session.user_id, session.id), without_temp_state(event)
         row, dialect = EventRow.of(kept), self.database.dialect
         await SESSIONS.ensure(self.database)
         self._outdate(key, row.state)
-        earlier = self._soon.pop(key, ())
+        earlier = self._soon.pop(key, ()) if check is None else ()
         mine = [
             each for each in earlier if each.job is not None and self.database.withdraw(each.job)
         ]  # they come with this one
         rows = [*(each.row for each in mine), row]
         attempted: set[str] = set()
+
+        def work(connection: Connection) -> list[Appended]:
+            if check is not None:
+                check(connection)
+            return sql_log.append(connection, key, dialect, rows, attempted)
+
         try:
-            *before, done = await self.database.write(
-                lambda c: sql_log.append(c, key, dialect, rows, attempted), lane=key
-            )
+            *before, done = await self.database.write(work, lane=key)
         except BaseException:
             self._cache.forget(key)
             self._unsettled[event.id] = None

@@ -12,11 +12,11 @@ from flowloom.context import Context, InvocationContext, Run
 from flowloom.context.hooks import NO_HOOKS, first_answer, tell_all
 from flowloom.context.progress import Progress, is_from_agent_tool
 from flowloom.context.protocols import AnyAgent, as_llm_agent
-from flowloom.context.run import AGENT_TOOL_CALL
 from flowloom.errors import ToolError
 from flowloom.events.event import Event
 from flowloom.events.parts import content_of, text_part
 from flowloom.events.wire import shallow_copy
+from flowloom.log.marks import AGENT_TOOL_CALL
 from flowloom.sessions.in_memory import InMemorySessionService
 from flowloom.sessions.session import Session
 from flowloom.sessions.state import State

@@ -38,6 +38,11 @@ class LosesInitialState(JsonStore):
         return await super().create_session(**{**fields, "state": None})
 
 
+class TakesEveryAnswer(JsonStore):
+    async def append_answer(self, session: Session, event: Event) -> Event:
+        return await self.append_event(session, event)
+
+
 class GivesAnEmptyId(JsonStore):
     async def create_session(self, **fields: Any) -> Session:
         session = await super().create_session(**fields)
@@ -339,12 +344,15 @@ BROKEN: dict[str, type[JsonStore]] = {
     "state_at_hand_is_the_callers_own": Lends,
     "stored_state_is_the_stores_own": KeepsWhatItIsGiven,
     "a_users_state_can_be_asked_for": LendsUserState,
+    "a_decision_is_made_once": TakesEveryAnswer,
+    "a_fork_has_the_decisions_from_before_it": TakesEveryAnswer,
     **BROKEN_LOGS,
     **BROKEN_LEASES,
 }
 REOPENED_WRONGLY: dict[str, Callable[[JsonStore], JsonStore]] = {
     "what_is_stored_outlives_the_service": lambda service: JsonStore(),
     "two_services_on_one_store_lose_no_event": lambda service: JsonStore(deepcopy(service.data)),
+    "two_services_on_one_store_make_a_decision_once": lambda service: TakesEveryAnswer(service.data),
 }
 
 

@@ -10,6 +10,7 @@ from google.genai import types
 
 from flowloom import (
     AgentTool,
+    AlreadyAnsweredError,
     BaseAgent,
     Event,
     LlmAgent,
@@ -56,8 +57,11 @@ async def test_a_decision_that_was_made_is_not_unmade(world: World) -> None:
     await it.say("Pay.")
     pending = await it.only()
     await it.answer(pending.reject("no"))
-    await it.answer(pending.approve())
-    assert world.ran == []
+    before = await it.events()
+    with pytest.raises(AlreadyAnsweredError, match=pending.id) as caught:
+        await it.answer(pending.approve())
+    assert caught.value.call_id == pending.id
+    assert (world.ran, await it.events()) == ([], before)
 
 
 @pytest.mark.parametrize("parts", [(True, True), (True, False), (True, True, True)])
@@ -221,7 +225,10 @@ async def test_two_processes_that_answer_two_calls_at_once_run_each_once(world: 
         async for _ in it.another_runner().run_async(**WHERE, new_message=message):
             pass
 
-    await asyncio.gather(run(one.approve()), run(two.approve()), run(one.approve()), run(two.reject()))
+    parts = one.approve(), two.approve(), one.approve(), two.reject()
+    *others, refused = await asyncio.gather(*map(run, parts), return_exceptions=True)
+    assert others == [None] * 3
+    assert isinstance(refused, AlreadyAnsweredError)
     assert world.ran == ["pay 1 bob", "pay 2 bob"]
     assert await it.waiting() == []
 

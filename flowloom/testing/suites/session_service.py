@@ -7,6 +7,7 @@ import asyncio
 from flowloom.errors import AlreadyExistsError, FlowloomError
 from flowloom.sessions import Session
 from flowloom.testing.suites.loop import in_loop
+from flowloom.testing.suites.session_answers import AnswerRules
 from flowloom.testing.suites.session_events import EventRules
 from flowloom.testing.suites.session_leases import LeaseRules
 from flowloom.testing.suites.session_logs import LogRules
@@ -36,7 +37,7 @@ ODD_NAMES = (
 """Names that a store has to take as they are, and tell apart."""
 
 
-class SessionServiceSuite(EventRules, StateRules, LogRules, LeaseRules):
+class SessionServiceSuite(EventRules, AnswerRules, StateRules, LogRules, LeaseRules):
     """The rules of session services. Subclass it in a test module, and make your service:
 
     ```python
