@@ -28,7 +28,6 @@ from flowloom import (
     App,
     BaseAgent,
     BasePlugin,
-    ConfigurationError,
     Event,
     InMemoryArtifactService,
     InMemoryRunner,
@@ -265,11 +264,6 @@ def test_a_synchronous_program_runs_turn_after_turn() -> None:
     runner = InMemoryRunner(agent("root", "one", "two"))
     for words in ("one", "two"):
         assert [e.text for e in runner.run(user_id="u", session_id="s", new_message="go")] == [words]
-
-
-async def test_run_says_where_it_cannot_be_called() -> None:
-    with pytest.raises(ConfigurationError, match="run_async"):
-        next(iter(InMemoryRunner(agent("root", "x")).run(user_id="u", session_id="s", new_message="go")))
 
 
 def test_live_runs_say_that_they_are_not_there_yet() -> None:
