@@ -77,6 +77,8 @@ class InvocationContext:
     """Whether this place was reached by an earlier run of the invocation, which this one goes on with."""
     node_info: NodeInfo | None = None
     """`node_path` as the events carry it."""
+    answer_id: str | None = None
+    """The id of the events of the answer that is being streamed: its complete event has it, too."""
     _callbacks: FlowCallbacks | None = None
     _path: str | None = None
 
@@ -240,6 +242,7 @@ class InvocationContext:
         new._enter(agent)
         new.lineage = lineage
         new.end_invocation = new.escalated = new.branch_ended = new.taken_up = False
+        new.answer_id = None
         return new
 
     def below(self, agent: AnyAgent) -> Self:
@@ -290,7 +293,7 @@ class InvocationContext:
         """An event of this agent, here and now; `values` are its fields, not validated."""
         return Event.unvalidated(self._here_and_now(), values)
 
-    def _here_and_now(self) -> dict[str, Any]:
+    def _here_and_now(self, event_id: str | None = None) -> dict[str, Any]:
         run = self.run
         effects = run.effects
         return {
@@ -299,16 +302,18 @@ class InvocationContext:
             "author": self.agent.name,
             "branch": self.branch,
             "isolation_scope": self.isolation_scope,
-            "id": effects.new_id(self),
+            "id": event_id or effects.new_id(self),
             "timestamp": effects.now(self),
         }
 
     def response_event(self, response: LlmResponse, values: dict[str, Any]) -> Event:
-        """An event of this agent that carries a model's response."""
+        """An event of this agent that carries a model's response; the partial ones and the complete one share an id."""
         given = vars(response)
         if type(response) is not LlmResponse:  # fields of a subclass are none of an event's
             given = {name: given[name] for name in LlmResponse.model_fields}
-        return Event.unvalidated(given, self._here_and_now(), values)
+        here = self._here_and_now(self.answer_id)
+        self.answer_id = here["id"] if response.partial else None
+        return Event.unvalidated(given, here, values)
 
     async def start(self) -> Event | None:
         """Append the user's message to the session, as a runner does before an agent runs."""

@@ -20,6 +20,7 @@ from flowloom.context.totals import Totals
 from flowloom.errors import AlreadyAnsweredError, StorageError
 from flowloom.events.actions import EventActions
 from flowloom.events.event import Event
+from flowloom.events.ids import INPUT_ID_PREFIX
 from flowloom.events.json_data import keep_json
 from flowloom.events.parts import content_of, response_part
 from flowloom.events.wire import shallow_copy
@@ -115,6 +116,8 @@ class Run:
     """The structured answers of the run's agents, by the id of the event: what each makes of its output schema."""
     inputs: dict[str, list[Any]] = field(default_factory=_dict, init=False)
     """What people have answered to the tools that asked for input, by call id."""
+    caller: Run | None = field(default=None, repr=False)
+    """The run of which this one is a tool."""
     own_keyring: Keyring | None = field(default=None, repr=False)
     """What the run knows of credentials, in memory only."""
     stop: Literal["paused", "cancelled", "limit"] | None = field(default=None, init=False)
@@ -145,6 +148,14 @@ class Run:
         if self.own_keyring is None:
             self.own_keyring = Keyring()
         return self.own_keyring
+
+    def claim_call_id(self, call_id: str) -> bool:
+        """Whether a call may have this id: no other one has it, in the session or in an agent that runs as a tool."""
+        run = self
+        while run.caller is not None:
+            run = run.caller
+        session = run.session
+        return not call_id.startswith(INPUT_ID_PREFIX) and session.history.call_ids.claim(session.events, call_id)
 
     def answering_message(self) -> int | None:
         """Where in the session's log the user's latest message is, if it answers calls; nothing is read twice.
@@ -187,7 +198,8 @@ class Run:
     ) -> Event:
         """Take an event into the session, and return it as the consumer is to see it (spec §18.8).
 
-        Plugins may replace it (`hooks`: those asked; not for the user's message); it is stored unless it is partial;
+        Plugins may replace it (`hooks`: those asked; not for the user's message), but not its id, which spans and
+        partial events have, too; it is stored unless it is partial;
         `temp:` state goes no further. One that is shown to nobody may become durable together with the next (`soon`);
         one that `answers` calls is stored unless they were answered. Raises `AlreadyAnsweredError` then.
         """
@@ -208,8 +220,8 @@ class Run:
         if hooks:
             replaced = await first_answer(hooks, invocation_context=ctx, event=event)
             if replaced is not None:
-                event = replaced
-                keep_json(event)
+                keep_json(replaced)
+                event = _with_id(replaced, event.id)
         if event.partial:
             self._tell_observers(ctx, event)
             return event
@@ -367,3 +379,12 @@ class Run:
         place = (ctx.agent.name, ctx.branch, ctx.isolation_scope)
         mine = [call for call in self.open_calls.values() if call.place == place]
         return [self.refusal(ctx, mine[0], reason)] if mine else []
+
+
+def _with_id(event: Event, event_id: str) -> Event:
+    """The event under that id."""
+    if event.id == event_id:
+        return event
+    own = shallow_copy(event)
+    vars(own)["id"] = event_id
+    return own

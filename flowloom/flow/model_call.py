@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Collection
 from inspect import isawaitable
 from typing import Any
 
@@ -39,6 +39,8 @@ class ModelCall:
         "_counts",
         "_ctx",
         "_given",
+        "_growing",
+        "_ids",
         "_minted",
         "_model",
         "_ready",
@@ -56,7 +58,9 @@ class ModelCall:
         self._model = model_of(ctx)
         self._request = request
         self._context: Context | None = None
-        self._minted: list[tuple[str, str]] = []
+        self._minted: list[tuple[str, str]] = []  # for calls without an id: what they say, and their ids
+        self._ids: dict[str, list[str]] = {}  # for the others: the ids that the calls of a model's id have here
+        self._growing: set[str] = set()  # the models' ids of calls whose arguments are still streaming
         self._after: Callbacks = (*ctx.run.hooks.after_model, *ctx.callbacks.after_model)
         self._ready: LlmResponse | None = None
         self._responses: AsyncIterator[LlmResponse] | None = None
@@ -73,6 +77,7 @@ class ModelCall:
 
     async def begin(self) -> None:
         """Ask the callbacks before the call; without an answer, start the call. Raises when a limit forbids it."""
+        self._ctx.answer_id = None
         before = (*self._ctx.run.hooks.before_model, *self._ctx.callbacks.before_model)
         if before:
             self._ready = await self._ask("before_model", before, llm_request=self._request)
@@ -128,7 +133,7 @@ class ModelCall:
                 if response.partial and answer.partial is None:
                     answer = shallow_copy(answer)
                     answer.partial = True
-                response = self._with_ids(answer)
+                response = self._with_ids(answer, [call.id for call in response.get_function_calls()])
         return response
 
     async def close(self) -> None:
@@ -174,10 +179,12 @@ class ModelCall:
                 )
         return None
 
-    def _with_ids(self, response: LlmResponse) -> LlmResponse:
-        """The response with an id on every function call; the same call has the same id in partials and at the end.
+    def _with_ids(self, response: LlmResponse, own: Collection[str | None] = ()) -> LlmResponse:
+        """The response with an id on every function call that no other call of the session has.
 
-        Arguments are made JSON here, before anybody else sees them (`json_arguments`).
+        A model's id stays, unless an earlier call has it. The same call has the same id in partials and at the end,
+        and in what a callback makes of a response whose calls had the ids `own`. Arguments are made JSON here, before
+        anybody else sees them (`json_arguments`).
         """
         content = response.content
         if not response.partial:
@@ -185,22 +192,33 @@ class ModelCall:
         if content is None or not content.parts:
             return response
         for part in content.parts:
-            call = part.function_call
-            if call is not None and (not call.id or json_arguments(call.args) is not call.args):
+            if part.function_call is not None:
                 break
         else:
             return response
-        known = None if response.partial else self._minted.copy()
+        unused, known = set(own), None if response.partial else self._minted.copy()
         parts: list[types.Part] = []
+        changed = False
         for part in content.parts:
             call = part.function_call
             if call is not None:
-                named = shallow_copy(call)
-                vars(named)["args"] = json_arguments(call.args)
-                vars(named)["id"] = call.id or self._id_for(named, known)
-                part = shallow_copy(part)
-                vars(part)["function_call"] = named
+                args = json_arguments(call.args)
+                if call.id in unused:
+                    unused.discard(call.id)
+                    call_id = call.id
+                elif call.id in own:
+                    call_id = self._new_call_id()
+                else:
+                    call_id = self._id_for(call, args, known)
+                if call_id != call.id or args is not call.args:
+                    changed = True
+                    named = shallow_copy(call)
+                    vars(named).update(id=call_id, args=args)
+                    part = shallow_copy(part)
+                    vars(part)["function_call"] = named
             parts.append(part)
+        if not changed:
+            return response
         if response.partial:
             response = shallow_copy(response)
         new = shallow_copy(content)
@@ -208,18 +226,40 @@ class ModelCall:
         vars(response)["content"] = new
         return response
 
-    def _id_for(self, call: types.FunctionCall, known: list[tuple[str, str]] | None) -> str:
+    def _id_for(self, call: types.FunctionCall, args: Any, known: list[tuple[str, str]] | None) -> str:
+        """The id of a call; `known` are those of the partial responses, None if it is in one itself."""
+        given = call.id
+        if not given:
+            return self._minted_id(call.name, args, known)
+        shown = self._ids.get(given)
+        if known is not None:
+            if shown:
+                return shown.pop(0)
+            return given if self._ctx.run.claim_call_id(given) else self._new_call_id()
+        grows = call.partial_args or call.will_continue is not None or not call.name or given in self._growing
+        (self._growing.add if call.will_continue else self._growing.discard)(given)
+        if shown and grows:
+            return shown[-1]
+        call_id = given if not shown and self._ctx.run.claim_call_id(given) else self._new_call_id()
+        self._ids.setdefault(given, []).append(call_id)
+        return call_id
+
+    def _minted_id(self, name: str | None, args: Any, known: list[tuple[str, str]] | None) -> str:
+        """The id of a call to which the model gave none."""
         if not self._ctx.run.streaming:
-            return CLIENT_CALL_PREFIX + self._ctx.effects.new_id(self._ctx)
-        mark = json.dumps([call.name, call.args], sort_keys=True)
+            return self._new_call_id()
+        mark = json.dumps([name, args], sort_keys=True)
         if known is not None:
             for index, (seen, call_id) in enumerate(known):
                 if seen == mark:
                     del known[index]
                     return call_id
-        call_id = CLIENT_CALL_PREFIX + self._ctx.effects.new_id(self._ctx)
+        call_id = self._new_call_id()
         self._minted.append((mark, call_id))
         return call_id
+
+    def _new_call_id(self) -> str:
+        return CLIENT_CALL_PREFIX + self._ctx.effects.new_id(self._ctx)
 
     def event(self, response: LlmResponse) -> Event:
         """The event of a response (spec §13); what callbacks wrote goes onto the complete one."""

@@ -8,7 +8,7 @@ Synchronous, one per model call, and used by every adapter that streams:
     complete = aggregator.close()              # the one to store, and to execute tools from
 
 The complete response repeats the content of the partial ones: runs of text joined, thoughts and answer apart,
-streamed function calls put together, each call under the id that its partials had.
+streamed function calls put together, each call under the id that its partials had, which no other call has.
 """
 
 from __future__ import annotations
@@ -59,6 +59,8 @@ class StreamingAggregator:
         # A signature that came in a part of its own, and belongs to the next call as well.
         self._signature: bytes | None = None
         self._call: _StreamedCall | None = None
+        # The ids of the calls so far: a model may give one twice.
+        self._ids: set[str] = set()
         # Calls that another one interrupted, by the model's ids: their further pieces may still come.
         self._interrupted: dict[str, _StreamedCall] = {}
 
@@ -254,7 +256,7 @@ class StreamingAggregator:
             if not call.partial_args and not call.will_continue:
                 return self._take_whole_call(part, call)
             self._end_run()
-            pending = self._call = _StreamedCall(len(self._parts), call.id or self._mint_id())
+            pending = self._call = _StreamedCall(len(self._parts), self._id_for(call))
             self._parts.append(None)
         pending.take(part, call)
         if not call.will_continue:
@@ -265,7 +267,7 @@ class StreamingAggregator:
         if not call.name:
             return part  # only ends a streamed call, and that one has ended
         self._end_run()
-        shown = _with_call_id(part, call, call.id or self._mint_id())
+        shown = _with_call_id(part, call, self._id_for(call))
         # Callbacks may edit what they are shown, on the partial response and again on the complete one.
         mine = shallow_copy(shown)
         mine_call = shallow_copy(cast(types.FunctionCall, shown.function_call))
@@ -294,8 +296,13 @@ class StreamingAggregator:
         self._signature = None
         self._parts[pending.place] = types.Part(**fields)
 
-    def _mint_id(self) -> str:
-        return CLIENT_CALL_PREFIX + self._new_id()
+    def _id_for(self, call: types.FunctionCall) -> str:
+        """The id of a call that begins: the model's, unless there is none or an earlier call of the answer has it."""
+        call_id = call.id
+        if not call_id or call_id in self._ids:
+            call_id = CLIENT_CALL_PREFIX + self._new_id()
+        self._ids.add(call_id)
+        return call_id
 
 
 class _StreamedCall:

@@ -20,6 +20,7 @@ from flowloom.events.event import UNFIT_OUTPUT, Event
 from flowloom.events.ids import CLIENT_CALL_PREFIX, INPUT_ID_PREFIX
 from flowloom.events.parts import content_of, text_part
 from flowloom.events.wire import shallow_copy
+from flowloom.log.call_ids import CallIds
 from flowloom.models.contents import is_special
 from flowloom.sessions.effective_log import EffectiveLog
 from flowloom.sessions.open_calls import OpenCalls
@@ -72,11 +73,12 @@ class History:
 
     MAX_VIEWS = 64
 
-    __slots__ = ("_open_calls", "_reported", "_views", "log")
+    __slots__ = ("_open_calls", "_reported", "_views", "call_ids", "log")
 
     def __init__(self) -> None:
         self.log = EffectiveLog()
         """What counts of the session's log."""
+        self.call_ids = CallIds()
         self._views: dict[tuple[Viewer, Visible], _View] = {}
         self._reported: set[str] = set()
         self._open_calls = OpenCalls()

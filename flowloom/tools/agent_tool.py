@@ -141,6 +141,7 @@ class AgentTool(BaseTool):
             streaming=outer.streaming and outer.config.forward_agent_tool_events,
             observers=outer.observers,
             rehearsal=outer.rehearsal,
+            caller=outer,
             own_keyring=outer.keyring,
         )
         ctx = InvocationContext(agent=self.agent, run=run, lineage=())
