@@ -112,8 +112,8 @@ class SessionEvents:
             return True
         key = event.id
         if event.partial:
-            # some servers give one id to all partial events of an answer: those are told apart by what they say
-            said = f"{parsed.text_content}\0{parsed.thought_content}".encode("utf-8", "surrogatepass")
+            # all partial events of an answer may have one id: those are told apart by their time and what they say
+            said = f"{event.timestamp}\0{parsed.text_content}\0{parsed.thought_content}".encode("utf-8", "surrogatepass")
             key += f"~{zlib.crc32(said):x}"
         half = "content" if event.content is not None else "actions"
         before = self._seen.get(key)

@@ -344,11 +344,12 @@ def test_a_replay_in_the_middle_of_a_message_repeats_nothing() -> None:
 
 
 def test_partial_events_that_share_an_id_are_different_events() -> None:
-    """As some servers write them; the complete event has the id too."""
+    """Also those that say the same; the complete event has the id too."""
     told = Told()
-    told.partial("a", id="same")
-    told.partial("b", id="same")
-    assert texts(told.tell("ab", id="same")) == [("root", "ab", "complete")]
+    for number, piece in enumerate("abb"):
+        told.partial(piece, id="same", timestamp=number)
+    assert texts(told.store.session()) == [("root", "abb", "streaming")]
+    assert texts(told.tell("abb", id="same")) == [("root", "abb", "complete")]
 
 
 def test_an_event_that_the_server_sends_in_two_halves_is_one() -> None:
