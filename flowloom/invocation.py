@@ -15,7 +15,7 @@ from flowloom.agents import BaseAgent
 from flowloom.auth.answers import AuthAnswer, redact_message
 from flowloom.context import InvocationContext, Run, RunConfig, StreamingMode
 from flowloom.context.hooks import NO_HOOKS, first_answer, tell_all
-from flowloom.context.progress import Progress, events_of, is_left_behind, without_others
+from flowloom.context.progress import Progress, events_of, is_from_agent_tool, is_left_behind, without_others
 from flowloom.context.run import AGENT_ENDED
 from flowloom.errors import (
     AlreadyAnsweredError,
@@ -25,7 +25,7 @@ from flowloom.errors import (
 from flowloom.events import Event, EventActions
 from flowloom.events.json_data import keep_json_actions
 from flowloom.events.run_stream import RunStreamEvent, RunStreamMapper
-from flowloom.flow import settle_end, settle_failure
+from flowloom.flow import record_end, settle_end, settle_failure
 from flowloom.flow.frame import error_event
 from flowloom.log.answers import check_answers
 from flowloom.log.claims import without_repeated
@@ -214,13 +214,14 @@ class Invocation:
                                 if self._abort_signal is not None and self._abort_signal.is_set():
                                     self._aborted = True
                                     break
-                        last = await settle_end(ctx, agen)
+                        last = await settle_end(ctx, agen, whole=not self._aborted)
                         settled = True
                         for event in last:
                             if not self._aborted:
                                 yield event
                         if run.stop == "cancelled" and run.stopped:
-                            yield await self._tell_of_cancellation(ctx)
+                            for event in await self._tell_of_cancellation(ctx):
+                                yield event
                     except Exception as error:
                         self._error = error
                         for event in await settle_failure(ctx, error):
@@ -316,14 +317,14 @@ class Invocation:
         task = asyncio.current_task()
         if task is not None:
             task.uncancel()  # it is taken care of here
-        events = await settle_end(ctx, agen)
+        events = await settle_end(ctx, agen, whole=True)
         if not self._told:
-            events.append(await self._tell_of_cancellation(ctx))
+            events += await self._tell_of_cancellation(ctx)
         return events
 
-    async def _tell_of_cancellation(self, ctx: InvocationContext) -> Event:
+    async def _tell_of_cancellation(self, ctx: InvocationContext) -> list[Event]:
         self._told = True
-        return await ctx.run.record(ctx, _cancelled(ctx))
+        return await record_end(ctx, _cancelled(ctx))
 
     async def _take_message(
         self,
@@ -375,7 +376,8 @@ class Invocation:
             state.update(event.actions.state_delta)
         error = None if isinstance(self._error, asyncio.CancelledError) else self._error
         result = RunResult(self.invocation_id, self.status, events=complete, state_delta=state, error=error)
-        final = next((e for e in reversed(complete) if e.is_final_response() and e.text.strip()), None)
+        own = (event for event in reversed(complete) if not is_from_agent_tool(event))
+        final = next((event for event in own if event.is_final_response() and event.text.strip()), None)
         if final is not None:
             result.text = final.text
         result.output = self._output_of(complete)
@@ -418,6 +420,8 @@ class Invocation:
         """The latest answer as data. What an after-agent callback adds to one is none."""
         outputs = {event_id: made for run in self._runs for event_id, made in run.outputs.items()}
         for event in reversed(events):
+            if event.interrupted:
+                return None
             if event.id in outputs:
                 return outputs[event.id]()
             if event.is_final_response() and event.text.strip() and not event.actions.end_of_agent:

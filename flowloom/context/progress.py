@@ -87,7 +87,8 @@ class Progress:
             yield index, self.events[index]
 
     def own(self, ctx: InvocationContext, start: int = 0) -> tuple[list[Event], list[Event]]:
-        """The events of `ctx.agent` at its place in the run: before the latest message of the user, and after it.
+        """The events of `ctx.agent` at its place in the run: before the latest message of the user, and after it. What
+        was cut off is none of them: it is to be done again.
 
         `start` is where in the log its turn has begun.
         """
@@ -95,7 +96,11 @@ class Progress:
         after: list[Event] = []
         for index in range(start, len(self.events)):
             event = self.events[index]
-            if event.author == ctx.agent.name and at_place(event, ctx) and not tells_of_end(event):
+            if (
+                event.author == ctx.agent.name
+                and at_place(event, ctx)
+                and not (tells_of_end(event) or event.interrupted)
+            ):
                 (before if index <= self._message else after).append(event)
         return before, after
 

@@ -15,6 +15,7 @@ from flowloom.context.effects import DIRECT_EFFECTS, Effects
 from flowloom.context.hooks import NO_HOOKS, Callbacks, Hooks, first_answer
 from flowloom.context.origin import note_origin
 from flowloom.context.run_config import RunConfig, StreamingMode
+from flowloom.context.streamed import Streamed
 from flowloom.context.threads import Threads
 from flowloom.context.totals import Totals
 from flowloom.errors import AlreadyAnsweredError, StorageError
@@ -130,6 +131,8 @@ class Run:
     """How much of the log was looked through for the user's latest message, and where it is if it answers calls."""
     owed: dict[str, Event] | None = field(default=None, init=False)
     """What agents have left that ran as tools and wait, by event id, until it is stored."""
+    streamed: Streamed | None = field(default=None, init=False)
+    """What the consumer has seen of answers that are not complete yet; None until something is streamed."""
     unsettled: Event | None = field(default=None, init=False)
     """The event whose storing was cut off: nobody knows whether it was stored."""
     failed_context: InvocationContext | None = field(default=None, init=False)
@@ -216,6 +219,12 @@ class Run:
         ):
             event = shallow_copy(event)
             event.output = None
+        if event.partial:
+            if self.streamed is None:
+                self.streamed = Streamed()
+            self.streamed.add(event)
+        elif self.streamed is not None:
+            event = self.streamed.completed(event)
         hooks = self.hooks.on_event if hooks is None else hooks
         if hooks:
             replaced = await first_answer(hooks, invocation_context=ctx, event=event)
@@ -237,6 +246,8 @@ class Run:
         except (asyncio.CancelledError, StorageError):
             self.unsettled = event
             raise
+        if self.streamed is not None:
+            self.streamed.end(stored)
         self.follow(stored)
         self._tell_observers(ctx, stored)
         return stored
@@ -336,6 +347,8 @@ class Run:
             with contextlib.suppress(AlreadyAnsweredError):
                 append = service.append_answer if event.author == "user" else service.append_event
                 self.follow(await append(self.session, event))
+            if self.streamed is not None:
+                self.streamed.end(event)
         while self.owed:
             event = self.owed.pop(next(iter(self.owed)))
             events.append(await self.session_service.append_event(self.session, event))

@@ -342,6 +342,8 @@ class RunStreamMapper:
         author, branch, _, parent = speaker
         message = self._open.pop(speaker, None)
         text, thoughts = _words_of(parts)
+        if message is not None and event.interrupted:
+            thoughts = thoughts or "".join(message.thoughts)  # they are not kept
         shown_text, shown_thoughts = 0, 0
         if message is not None:
             shown_text = _shown(message.texts, text)
@@ -375,8 +377,11 @@ class RunStreamMapper:
                 others.append(_plain_part(part))
         if text or thoughts or others or (message is not None and (message.texts or message.thoughts)):
             message = message or self._new_message(event, speaker)
+            interrupted, kept = bool(event.interrupted), others or None
             out.append(
-                MessageCompleted(message.id, text, thoughts, author, event.id or None, branch, parent, others or None)
+                MessageCompleted(
+                    message.id, text, thoughts, author, event.id or None, branch, parent, kept, interrupted=interrupted
+                )
             )
         for known in made:
             self._calls.complete(known, out)

@@ -10,13 +10,12 @@ from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
 from typing import TYPE_CHECKING
 
-from flowloom.context import Context, InvocationContext
-from flowloom.context.hooks import tell_of_error
-from flowloom.context.run import INTERRUPTED
-from flowloom.errors import LimitExceededError, error_text
+from flowloom.context import InvocationContext
+from flowloom.errors import LimitExceededError
 from flowloom.events.event import Event
 from flowloom.flow.delegation import close_task, delegated_context
-from flowloom.flow.frame import Frame, error_event
+from flowloom.flow.ending import settle_end, settle_failure
+from flowloom.flow.frame import Frame
 from flowloom.flow.limits import land
 from flowloom.flow.model_call import ModelCall
 from flowloom.flow.pipeline import events_of, explain
@@ -46,55 +45,17 @@ def recorded(ctx: InvocationContext, start: Callable[[InvocationContext], Events
 async def _record_all(ctx: InvocationContext, start: Callable[[InvocationContext], Events]) -> Events:
     ctx = ctx.model_copy(update={"recorded": True})
     events = start(ctx)
+    whole = False
     try:
         async for event in events:
             yield await ctx.run.record(ctx, event)
+        whole = True
     except Exception as error:
         for event in await settle_failure(ctx, error):
             yield event
         raise
     finally:
-        await settle_end(ctx, events)
-
-
-async def settle_failure(ctx: InvocationContext, error: Exception) -> list[Event]:
-    """Make the history legal after an error, store the one event that tells of it (decision 31), tell the plugins."""
-    run = ctx.run
-    events = await run.answer_open_calls(ctx, f"The run failed before this call gave a result: {error_text(error)}")
-    failed = run.failed_context or ctx
-    run.failed_context = None
-    ended = "limit" if isinstance(error, LimitExceededError) else "failed"
-    events.append(await run.record(failed, error_event(failed, error, ended)))
-    await tell_of_error(run.hooks.on_agent_error, agent=failed.agent, callback_context=Context(failed), error=error)
-    await tell_of_error(run.hooks.on_run_error, invocation_context=ctx, error=error)
-    return events
-
-
-async def settle_end(ctx: InvocationContext, events: Events | None) -> list[Event]:
-    """Leave nothing behind: close the stream, answer what was cut off, wait for threads (decision 22).
-
-    Returns the events that answer.
-    """
-    run = ctx.run
-    try:
-        if events is not None:
-            await events.aclose()
-        if run.progress is not None and run.progress.interrupted:  # agents that were cut off, and that nobody reached
-            waiting = run.waiting_calls
-            own = [call for call in waiting.values() if call.suspended and call.isolation_scope not in waiting]
-            run.open_calls |= {call.id: call for call in own if run.may_go_on(call.id)}
-        if run.stop == "paused" and run.stopped:
-            run.open_calls.clear()  # who goes on with the run answers them
-        settled: list[Event] = []
-        if run.open_calls or run.owed or run.unsettled is not None:
-            settled = await run.answer_open_calls(ctx, INTERRUPTED)
-        if run.unflushed:
-            run.unflushed = False
-            await run.session_service.flush()
-        return settled
-    finally:
-        if run.own_threads is not None:
-            await run.own_threads.close()
+        await settle_end(ctx, events, whole=whole)
 
 
 async def drive(ctx: InvocationContext, flow: Flow | None = None, *, single_step: bool = False) -> Events:

@@ -35,6 +35,7 @@ class ModelCall:
 
     __slots__ = (
         "_after",
+        "_asked",
         "_context",
         "_counts",
         "_ctx",
@@ -65,6 +66,7 @@ class ModelCall:
         self._ready: LlmResponse | None = None
         self._responses: AsyncIterator[LlmResponse] | None = None
         self._given = False
+        self._asked = False
         self._spans = spans
         self._span: ModelSpan | None = None
 
@@ -99,6 +101,9 @@ class ModelCall:
 
     def _call(self, request: LlmRequest) -> AsyncIterator[LlmResponse]:
         request.hand_over()
+        if self._asked and self._ctx.answer_id is not None and self._ctx.run.streamed is not None:
+            self._ctx.run.streamed.restart(self._ctx.answer_id)  # a wrapper asks again
+        self._asked = True
         for observer in self._ctx.run.observers:
             observer.model_asked(self._ctx, self._model, request)
         responses = self._ctx.effects.call_model(self._ctx, self._model, request, self._ctx.run.streaming)

@@ -16,7 +16,7 @@ from flowloom.errors import ToolError
 from flowloom.events.event import Event
 from flowloom.events.parts import content_of, text_part
 from flowloom.events.wire import shallow_copy
-from flowloom.log.marks import AGENT_TOOL_CALL
+from flowloom.log.marks import AGENT_TOOL_CALL, AGENT_TOOL_PARTIAL
 from flowloom.sessions.in_memory import InMemorySessionService
 from flowloom.sessions.session import Session
 from flowloom.sessions.state import State
@@ -24,9 +24,6 @@ from flowloom.tools.base_tool import BaseTool
 from flowloom.tools.calls import Suspended
 from flowloom.tools.delegation import call_declaration, input_schema_of
 from flowloom.tools.output import OutputSchema, validated_arguments
-
-PARTIAL = "agent_tool_partial"
-"""The key of a forwarded event's `custom_metadata` that says whether it was partial before it was forwarded."""
 
 
 class AgentTool(BaseTool):
@@ -169,7 +166,10 @@ class AgentTool(BaseTool):
         outbox = tool_context.invocation_context.outbox
         if outbox is not None:
             shown = shallow_copy(event)
-            own: dict[str, Any] = {AGENT_TOOL_CALL: tool_context.function_call_id, PARTIAL: bool(event.partial)}
+            own: dict[str, Any] = {
+                AGENT_TOOL_CALL: tool_context.function_call_id,
+                AGENT_TOOL_PARTIAL: bool(event.partial),
+            }
             shown.custom_metadata = own | (event.custom_metadata or {})
             shown.partial = True
             outbox.put_nowait(shown)

@@ -1,0 +1,87 @@
+"""The end of a run that did not come to its own: the history is made legal, and keeps what was streamed."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator
+from typing import Any
+
+from flowloom.context import Context, InvocationContext
+from flowloom.context.hooks import tell_of_error
+from flowloom.context.run import INTERRUPTED, RUN_ENDED
+from flowloom.context.streamed import speaker_of
+from flowloom.errors import LimitExceededError, error_text
+from flowloom.events.event import Event
+from flowloom.flow.frame import error_event
+from flowloom.log.marks import AGENT_TOOL_CALL
+
+Events = AsyncGenerator[Event, None]
+
+
+async def record_end(
+    ctx: InvocationContext, end: Event | None = None, speaker: tuple[Any, ...] | None = None
+) -> list[Event]:
+    """Store the event that tells of the end of a run, and before it the texts of answers that were cut off with it.
+
+    The text of `speaker`, or of the agent that spoke last, is in the end itself, which has its id and place then. If
+    nobody waits for an end (the consumer has gone, say), only such a text tells of it.
+    """
+    run = ctx.run
+    events = [] if run.streamed is None else run.streamed.cut_off()
+    own = [each for each in events if AGENT_TOOL_CALL not in (each.custom_metadata or ())]
+    last = next((each for each in reversed(own) if speaker is None or speaker_of(each) == speaker), None)
+    if last is not None:
+        events.remove(last)
+        told = {RUN_ENDED: "cancelled"} if end is None else end.custom_metadata
+        vars(last)["custom_metadata"] = told
+        if end is not None:
+            vars(last).update(error_code=end.error_code, error_message=end.error_message, error=end.error)
+        end = last
+    if end is not None:
+        events.append(end)
+    for event in events:
+        vars(event)["timestamp"] = run.effects.now(ctx)
+    return [await run.record(ctx, event) for event in events]
+
+
+async def settle_failure(ctx: InvocationContext, error: Exception) -> list[Event]:
+    """Make the history legal after an error, store the one event that tells of it (decision 31), tell the plugins."""
+    run = ctx.run
+    events = await run.answer_open_calls(ctx, f"The run failed before this call gave a result: {error_text(error)}")
+    failed = run.failed_context or ctx
+    run.failed_context = None
+    ended = "limit" if isinstance(error, LimitExceededError) else "failed"
+    end = error_event(failed, error, ended)
+    events += await record_end(failed, end, speaker_of(end))
+    await tell_of_error(run.hooks.on_agent_error, agent=failed.agent, callback_context=Context(failed), error=error)
+    await tell_of_error(run.hooks.on_run_error, invocation_context=ctx, error=error)
+    return events
+
+
+async def settle_end(ctx: InvocationContext, events: Events | None, *, whole: bool = False) -> list[Event]:
+    """Leave nothing behind: close the stream, answer what was cut off, wait for threads (decision 22).
+
+    Unless the run is over as a `whole`, or its end is told by another event, what was streamed is kept. Returns the
+    events that answer and keep.
+    """
+    run = ctx.run
+    try:
+        if events is not None:
+            await events.aclose()
+        if run.progress is not None and run.progress.interrupted:  # agents that were cut off, and that nobody reached
+            waiting = run.waiting_calls
+            own = [call for call in waiting.values() if call.suspended and call.isolation_scope not in waiting]
+            run.open_calls |= {call.id: call for call in own if run.may_go_on(call.id)}
+        if run.stop == "paused" and run.stopped:
+            run.open_calls.clear()  # who goes on with the run answers them
+        settled: list[Event] = []
+        if run.open_calls or run.owed or run.unsettled is not None:
+            settled = await run.answer_open_calls(ctx, INTERRUPTED)
+        if not whole:
+            settled += await record_end(ctx)
+        if run.unflushed:
+            run.unflushed = False
+            await run.session_service.flush()
+        return settled
+    finally:
+        if run.own_threads is not None:
+            await run.own_threads.close()
