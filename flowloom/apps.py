@@ -3,27 +3,29 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import Field
 
 from flowloom.agents import BaseAgent
+from flowloom.agents.base_agent import OutputT, TypedByOutput
 from flowloom.compaction.config import EventsCompactionConfig
-from flowloom.errors import ConfigurationError, bad_fields
+from flowloom.errors import ConfigurationError
 from flowloom.models.context_cache import ContextCacheConfig
 from flowloom.plugins import BasePlugin
+from flowloom.settings import Settings
 
 _NAME = re.compile(r"[\w-]+")
 
 
-class ResumabilityConfig(BaseModel):
+class ResumabilityConfig(Settings):
     """Whether invocations can be gone on with; in this engine all of them can."""
-
-    model_config = ConfigDict(extra="forbid", defer_build=True)
 
     is_resumable: bool = False
 
 
-class App(BaseModel):
+class App(TypedByOutput[OutputT]):
     """An application: a name under which sessions are kept, the root agent, and what holds for all of its runs.
 
     `events_compaction_config` has long conversations summed up, within runs and after them; `context_cache_config` has
@@ -33,20 +35,18 @@ class App(BaseModel):
     Raises `ConfigurationError` for a name that is not of letters, digits, `_` and `-`, or is `user`.
     """
 
-    model_config = ConfigDict(arbitrary_types_allowed=True, extra="forbid", defer_build=True)
-
     name: str
-    root_agent: BaseAgent
-    plugins: list[BasePlugin] = Field(default_factory=list[BasePlugin])
+    root_agent: BaseAgent[OutputT]
+    if TYPE_CHECKING:  # given as any sequence, read as a list
+        plugins: list[BasePlugin] = Field(init=False)
+        _plugins: Sequence[BasePlugin] = Field(default=(), alias="plugins")
+    else:
+        plugins: list[BasePlugin] = Field(default_factory=list)
     events_compaction_config: EventsCompactionConfig | None = None
     context_cache_config: ContextCacheConfig | None = None
     resumability_config: ResumabilityConfig | None = None
 
-    def __init__(self, **fields: object) -> None:
-        try:
-            super().__init__(**fields)
-        except ValidationError as error:
-            raise bad_fields(f"App `{fields.get('name', '')}`", type(self).model_fields, error) from error
+    def _when_made(self) -> None:
         if not _NAME.fullmatch(self.name) or self.name == "user":
             raise ConfigurationError(
                 f"`{self.name}` is no name for an app: use letters, digits, `_` and `-`, and not `user`."

@@ -7,10 +7,10 @@ All derive from `FlowloomError`. Where the standard library has a fitting class 
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable
-from typing import Any, Literal
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, Literal, get_args
 
-from pydantic import ValidationError
+from pydantic import BaseModel, ValidationError
 
 
 def closest_first(name: str, available: Iterable[str]) -> list[str]:
@@ -55,16 +55,38 @@ class ConfigurationError(FlowloomError, ValueError):
     """Something was put together in a way that cannot run. Raised when it is built, not when it runs."""
 
 
-def bad_fields(what: str, names: Iterable[str], error: ValidationError) -> ConfigurationError:
-    """The error for values that a pydantic model refused: which field of `what`, why, and what was probably meant."""
+def bad_fields(kind: type[BaseModel], given: Mapping[str, Any], error: ValidationError) -> ConfigurationError:
+    """The error for values `given` to a pydantic model that refused them: which field, why, what was probably meant."""
+    name = given.get("name")
+    what = f"{kind.__name__} `{name}`" if isinstance(name, str) else kind.__name__
     problems: list[str] = []
     for problem in error.errors(include_url=False, include_context=False, include_input=False):
         place = ".".join(map(str, problem["loc"]))
         if problem["type"] == "extra_forbidden":
-            problems.append(f"`{place}` is no field; the closest is `{closest_first(place, names)[0]}`")
+            names = _fields_at(kind, problem["loc"][:-1])
+            close = difflib.get_close_matches(str(problem["loc"][-1]), names, n=1, cutoff=0.5)
+            meant = f"the closest is `{close[0]}`" if close else f"the fields are {quoted_list(names)}"
+            problems.append(f"`{place}` is no field; {meant}")
         else:
-            problems.append(f"`{place}`: {problem['msg']}")
+            problems.append(f"`{place}`: {problem['msg'].removeprefix('Value error, ').rstrip('.')}")
     return ConfigurationError(f"{what} cannot be made: {'; '.join(problems)}.")
+
+
+def _fields_at(kind: type[BaseModel], place: Sequence[int | str]) -> list[str]:
+    """The fields of the object at a place within a model. Keys, indices and names of types lead no deeper."""
+    kinds = [kind]
+    for step in place:
+        held = [each.model_fields[step].annotation for each in kinds if step in each.model_fields]  # type: ignore[index]
+        kinds = [model for annotation in held for model in _models_in(annotation)] or kinds
+    own = [(*each.model_fields, *(getattr(each.__init__, "__kwdefaults__", None) or ())) for each in kinds]
+    return sorted({name for names in own for name in names})
+
+
+def _models_in(annotation: Any) -> Iterator[type[BaseModel]]:
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        yield annotation
+    for part in get_args(annotation):
+        yield from _models_in(part)
 
 
 class AgentNameError(ConfigurationError):

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator
-from typing import Literal, Self
+from typing import Generic, Literal, Self
 
+from flowloom.agents.base_agent import OutputT
 from flowloom.errors import ConfigurationError
 from flowloom.events import Event
 from flowloom.events.run_stream import RunStreamEvent
@@ -16,7 +17,7 @@ _running: set[asyncio.Task[None]] = set()
 """The runs that are under way: an event loop alone does not keep a task that nobody holds."""
 
 
-class RunHandle:
+class RunHandle(Generic[OutputT]):
     """A run that goes on by itself, in a task that ends with it: an async iterator of its events, to be read once.
 
     `stream` gives them as typed events. `async with` the handle to have the run cancelled when the block is left before
@@ -129,7 +130,7 @@ class RunHandle:
         if not self._task.done():
             self._invocation.stop("paused")
 
-    async def result(self) -> RunResult:
+    async def result(self) -> RunResult[OutputT]:
         """What came of the run, when it is over. It never raises what ended the run: see `RunResult.raise_for_status`.
 
         Cancelling who waits for it does not cancel the run.

@@ -5,16 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, Generic, Literal, Self
 
-from typing_extensions import TypeVar
-
+from flowloom.agents.base_agent import OutputT
 from flowloom.context import Usage
 from flowloom.events import Event
 from flowloom.events.shown import table_of_all
 from flowloom.notebook import count, line, quoted
 from flowloom.pending import PendingCall
-
-OutputT = TypeVar("OutputT", default=Any)
-"""What the output of an agent is: an instance of its `output_schema`."""
 
 RunStatus = Literal["final", "paused", "limit", "cancelled", "failed"]
 

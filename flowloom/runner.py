@@ -5,11 +5,12 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, Generator, Sequence
 from copy import copy
-from typing import Any, Literal, Required, Self, TypedDict, Unpack
+from typing import Any, Generic, Literal, Required, Self, TypedDict, Unpack
 
 from google.genai import types
 
 from flowloom.agents import BaseAgent, LlmAgent, RunConfig
+from flowloom.agents.base_agent import OutputT
 from flowloom.apps import App
 from flowloom.artifacts import BaseArtifactService, InMemoryArtifactService
 from flowloom.auth.service import BaseCredentialService, InMemoryCredentialService
@@ -58,7 +59,7 @@ class RunArguments(TypedDict, total=False):
     run_config: RunConfig | None
 
 
-class Runner:
+class Runner(Generic[OutputT]):
     """Runs an agent, or an `App`, on the sessions of a service.
 
     Each run takes one message of a user, stores it, lets the agent answer, and stores every event before it is
@@ -70,15 +71,17 @@ class Runner:
     session of its run for `lease_seconds`. `confirm` decides in the process itself about tool calls that need a
     person's approval: True, False, a `ToolConfirmation`, or None to leave it open.
 
+    Type checkers know a runner by what its agent's `output_schema` makes: `Runner[City]` gives a `RunResult[City]`.
+
     Raises `ConfigurationError` without an agent or app name, `DuplicateAgentError` for two agents of one name.
     """
 
     def __init__(
         self,
         *,
-        app: App | None = None,
+        app: App[OutputT] | None = None,
         app_name: str | None = None,
-        agent: BaseAgent | None = None,
+        agent: BaseAgent[OutputT] | None = None,
         plugins: Sequence[BasePlugin] | None = None,
         session_service: BaseSessionService,
         artifact_service: BaseArtifactService | None = None,
@@ -101,7 +104,7 @@ class Runner:
         check_tree(agent)
         self.has_tasks = any(isinstance(each, LlmAgent) and each.mode == "task" for each in agents_of(agent))
         self.app_name = app_name
-        self.agent = agent
+        self.agent: BaseAgent[OutputT] = agent
         self.session_service = session_service
         self.artifact_service = artifact_service
         self.memory_service = memory_service
@@ -144,7 +147,7 @@ class Runner:
                 if hasattr(tool, "close"):
                     toolsets[id(tool)] = tool
                 elif isinstance(tool, AgentTool) and isinstance(tool.agent, BaseAgent):
-                    todo.extend(agents_of(tool.agent))
+                    todo.extend(agents_of(tool.agent))  # pyright: ignore[reportUnknownArgumentType, reportUnknownMemberType]
         if self._compaction is not None:
             await self._compaction.aclose()
         await self.plugin_manager.close(toolsets.values())
@@ -185,11 +188,11 @@ class Runner:
             abort_signal=abort_signal,
         ).events()
 
-    def start(self, **arguments: Unpack[RunArguments]) -> RunHandle:
+    def start(self, **arguments: Unpack[RunArguments]) -> RunHandle[OutputT]:
         """`run_async` as a thing one holds: it runs by itself, and can be read, paused, cancelled and waited for."""
         return RunHandle(Invocation(self, **arguments))
 
-    async def run_to_result(self, **arguments: Unpack[RunArguments]) -> RunResult:
+    async def run_to_result(self, **arguments: Unpack[RunArguments]) -> RunResult[OutputT]:
         """Answer a message, and say what came of it. Raises as `run_async` does."""
         return await result_of(Invocation(self, **arguments))
 
@@ -200,7 +203,7 @@ class Runner:
         user_id: str = "user",
         state: dict[str, Any] | None = None,
         run_config: RunConfig | None = None,
-    ) -> RunResult:
+    ) -> RunResult[OutputT]:
         """Answer a message in a session of its own, of which nothing is kept: neither state, files nor memories.
 
         Raises as `run_async` does.
@@ -253,7 +256,7 @@ class Runner:
         )
         return iterate_sync(events)
 
-    def run_to_result_sync(self, **arguments: Unpack[RunArguments]) -> RunResult:
+    def run_to_result_sync(self, **arguments: Unpack[RunArguments]) -> RunResult[OutputT]:
         """`run_to_result` for synchronous code (see `run`)."""
         return run_sync(self.run_to_result(**arguments))
 
@@ -264,7 +267,7 @@ class Runner:
         user_id: str = "user",
         state: dict[str, Any] | None = None,
         run_config: RunConfig | None = None,
-    ) -> RunResult:
+    ) -> RunResult[OutputT]:
         """`run_stateless` for synchronous code (see `run`)."""
         return run_sync(self.run_stateless(message, user_id=user_id, state=state, run_config=run_config))
 
@@ -402,16 +405,16 @@ class Runner:
             self._compaction.after_run(ctx.session, ctx.session_service, model)
 
 
-class InMemoryRunner(Runner):
+class InMemoryRunner(Runner[OutputT]):
     """A runner with services in memory, which makes sessions as they are named."""
 
     def __init__(
         self,
-        agent: BaseAgent | None = None,
+        agent: BaseAgent[OutputT] | None = None,
         *,
         app_name: str | None = None,
         plugins: Sequence[BasePlugin] | None = None,
-        app: App | None = None,
+        app: App[OutputT] | None = None,
         plugin_close_timeout: float = 5.0,
         effects: Effects | None = None,
         observers: Sequence[Observer] = (),

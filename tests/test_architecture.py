@@ -17,7 +17,7 @@ PACKAGE = Path(flowloom.__file__).parent
 # From the ground up; a module may import its own room and the rooms on lower floors.
 FLOORS: list[set[str]] = [
     {"errors", "notebook", "observer", "service"},
-    {"guard"},
+    {"guard", "settings"},
     {"events"},
     {"sql", "auth"},
     {"models"},

@@ -3,31 +3,48 @@
 from __future__ import annotations
 
 import re
-from collections.abc import AsyncGenerator, Callable, Mapping
-from typing import Any, ClassVar, Self, TypeVar
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Self
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import Field
+from typing_extensions import TypeVar
 
 from flowloom.context import InvocationContext
 from flowloom.context.hooks import Callbacks, as_callbacks
-from flowloom.errors import AgentNameError, ConfigurationError, DuplicateAgentError, NotSupportedError, bad_fields
+from flowloom.errors import AgentNameError, ConfigurationError, DuplicateAgentError, NotSupportedError
 from flowloom.events.event import Event
 from flowloom.flow import run_agent
+from flowloom.settings import Settings
 
 _NAME = re.compile(r"[\w-]+")
 _T = TypeVar("_T")
 _edits = [0]
 """How often a field of an agent was set: what was derived before is out of date."""
 
+OutputT = TypeVar("OutputT", default=Any)
+"""What the structured answer of an agent is: an instance of its `output_schema`."""
+
 AgentCallback = Callable[..., Any]
 """`(callback_context) -> Content | None`, sync or async."""
+if TYPE_CHECKING:
+    AgentCallbacks = AgentCallback | Sequence[AgentCallback] | None
+else:
+    AgentCallbacks = AgentCallback | list[AgentCallback] | None
 
 
-def _no_agents() -> list[BaseAgent]:
-    return []
+if TYPE_CHECKING:
+
+    class TypedByOutput(Settings, Generic[OutputT]):
+        """What type checkers know the output of."""
+
+else:
+
+    class TypedByOutput(Settings):
+        def __class_getitem__(cls, output):
+            return cls
 
 
-class BaseAgent(BaseModel):
+class BaseAgent(TypedByOutput[OutputT]):
     """An agent: a value that says how to behave. Running does not change it.
 
     The same agent may run in many sessions at once and may appear in several trees. Its place in a tree belongs
@@ -37,28 +54,29 @@ class BaseAgent(BaseModel):
     `DuplicateAgentError` for a sub-agent that is listed twice, or two of one name.
     """
 
-    model_config = ConfigDict(arbitrary_types_allowed=True, extra="forbid", protected_namespaces=(), defer_build=True)
-
     is_llm_agent: ClassVar[bool] = False
 
     name: str
     description: str = ""
     """What the agent is for, in a sentence: other agents decide by it."""
-    sub_agents: list[BaseAgent] = Field(default_factory=_no_agents)
-    before_agent_callback: AgentCallback | list[AgentCallback] | None = None
-    after_agent_callback: AgentCallback | list[AgentCallback] | None = None
+    if TYPE_CHECKING:  # given as any sequence, read as a list
+        sub_agents: list[BaseAgent] = Field(init=False)
+        _sub_agents: Sequence[BaseAgent] = Field(default=(), alias="sub_agents")
+    else:
+        sub_agents: list[BaseAgent] = Field(default_factory=list)
+    before_agent_callback: AgentCallbacks = None
+    after_agent_callback: AgentCallbacks = None
 
     __slots__ = ("_derived", "_parent")  # beside the fields, because runs read them at every step
 
-    def __init__(self, **fields: Any) -> None:
-        object.__setattr__(self, "_derived", dict[Any, tuple[Any, Any]]())
-        object.__setattr__(self, "_parent", None)
-        try:
+    if not TYPE_CHECKING:
+
+        def __init__(self, **fields: Any) -> None:
+            object.__setattr__(self, "_derived", dict[Any, tuple[Any, Any]]())
+            object.__setattr__(self, "_parent", None)
             super().__init__(**fields)
-        except ValidationError as error:
-            what = f"{type(self).__name__} `{fields.get('name', '')}`"
-            raise bad_fields(what, type(self).model_fields, error) from error
-        # checked here and not in validators: pydantic would wrap the errors
+
+    def _when_made(self) -> None:
         self._check_name()
         self._adopt_sub_agents()
 

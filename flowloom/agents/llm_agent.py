@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from types import UnionType
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 from google.genai import types
-from pydantic import Field, PlainValidator, PrivateAttr
+from pydantic import Field, PrivateAttr
 
-from flowloom.agents.base_agent import BaseAgent
+from flowloom.agents.base_agent import AgentCallbacks, BaseAgent, OutputT
 from flowloom.context import Limits, ReadonlyContext
 from flowloom.context.hooks import FlowCallbacks, as_callbacks
 from flowloom.context.protocols import RunnableTool, RunnableToolset
@@ -23,6 +24,7 @@ from flowloom.processors.output_schema import schema_of
 from flowloom.processors.planners import BasePlanner
 from flowloom.processors.template import BraceTemplate
 from flowloom.processors.tools import is_toolset
+from flowloom.settings import ReadBy
 from flowloom.tools.agent_tool import AgentTool
 from flowloom.tools.base_tool import BaseTool
 from flowloom.tools.base_toolset import BaseToolset
@@ -32,28 +34,21 @@ from flowloom.tools.function_tool import FunctionTool
 InstructionProvider = Callable[[ReadonlyContext], Any]
 """Gives an instruction from a read-only context; sync or async; what it returns is used verbatim."""
 
-Callback = Callable[..., Any]
-Callbacks = Callback | list[Callback] | None
+Tool = Annotated[Callable[..., Any] | BaseTool | BaseToolset | BaseAgent, ReadBy()]
+"""What an agent can be given as a tool; looked at when the tools are made, with words of our own."""
 
 
 def _read_config(value: Any) -> types.GenerateContentConfig | None:
-    """A generation config, or what makes one. Its schema stays out of the agents' own: building it takes 20 ms."""
+    """A generation config, or what makes one."""
     if value is None or isinstance(value, types.GenerateContentConfig):
         return value
     return types.GenerateContentConfig.model_validate(value)
 
 
 def _read_limits(value: Any) -> Limits | None:
-    """Limits, or the fields of some. The fields' own schema is built only for the latter."""
+    """Limits, or the fields of some."""
     return value if value is None or isinstance(value, Limits) else Limits(**value)
 
-
-if TYPE_CHECKING:
-    _Config = types.GenerateContentConfig | None
-    _Limits = Limits | None
-else:
-    _Config = Annotated[Any, PlainValidator(_read_config)]
-    _Limits = Annotated[Any, PlainValidator(_read_limits)]
 
 _DEFAULT_FLOW = Flow()
 _OWN_FIELDS_OF_CONFIG = {
@@ -64,7 +59,7 @@ _OWN_FIELDS_OF_CONFIG = {
 }
 
 
-class LlmAgent(BaseAgent):
+class LlmAgent(BaseAgent[OutputT]):
     """An agent that a model speaks for.
 
     `model` is a model's name, or a `BaseLlm`; without one it is that of the nearest agent above. `instruction` may
@@ -90,14 +85,18 @@ class LlmAgent(BaseAgent):
     cache what comes before it."""
     on_missing: Literal["error", "empty", "keep"] = "error"
     """What an instruction does with a variable that is not there."""
-    tools: list[Any] = Field(default_factory=list)
-    generate_content_config: _Config = None
+    if TYPE_CHECKING:  # given as any sequence, read as a list
+        tools: list[Tool] = Field(init=False)
+        _tools: Sequence[Tool] = Field(default=(), alias="tools")
+    else:
+        tools: list[Tool] = Field(default_factory=list)
+    generate_content_config: Annotated[types.GenerateContentConfig | None, ReadBy(_read_config)] = None
     mode: Literal["chat", "task", "single_turn"] | None = None
     disallow_transfer_to_parent: bool = False
     disallow_transfer_to_peers: bool = False
     include_contents: Literal["default", "none"] = "default"
-    input_schema: Any | None = None
-    output_schema: Any | None = None
+    input_schema: Annotated[type | dict[str, Any] | types.Schema | UnionType | None, ReadBy()] = None
+    output_schema: Annotated[type[OutputT] | dict[str, Any] | types.Schema | UnionType | None, ReadBy()] = None
     output_key: str | None = None
     output_retries: int = Field(default=2, ge=0)
     """How often the model is asked again, in one turn, for an answer that fits `output_schema`."""
@@ -105,22 +104,28 @@ class LlmAgent(BaseAgent):
     code_executor: BaseCodeExecutor | None = None
     tool_errors: Literal["return", "raise"] | None = None
     """Whether a tool that raises gives the model an error result or ends the run; by default as the run says."""
-    limits: _Limits = None
+    limits: Annotated[Limits | None, ReadBy(_read_limits)] = None
     """What this agent may use in one run."""
-    before_model_callback: Callbacks = None
-    after_model_callback: Callbacks = None
-    on_model_error_callback: Callbacks = None
-    before_tool_callback: Callbacks = None
-    after_tool_callback: Callbacks = None
-    on_tool_error_callback: Callbacks = None
-    around_model: Callbacks = None
-    around_tool: Callbacks = None
+    before_model_callback: AgentCallbacks = None
+    after_model_callback: AgentCallbacks = None
+    on_model_error_callback: AgentCallbacks = None
+    before_tool_callback: AgentCallbacks = None
+    after_tool_callback: AgentCallbacks = None
+    on_tool_error_callback: AgentCallbacks = None
+    around_model: AgentCallbacks = None
+    around_tool: AgentCallbacks = None
 
-    _given_flow: Flow | None = PrivateAttr(default=None)
+    if TYPE_CHECKING:
+        _given_flow: Flow | None = Field(default=None, alias="flow")
+    else:
+        _given_flow: Flow | None = PrivateAttr(default=None)
 
-    def __init__(self, *, flow: Flow | None = None, **fields: Any) -> None:
-        super().__init__(**fields)
-        self._given_flow = flow
+        def __init__(self, *, flow: Flow | None = None, **fields: Any) -> None:
+            super().__init__(**fields)
+            self._given_flow = flow
+
+    def _when_made(self) -> None:
+        super()._when_made()
         self._check_config()
         for text in (self.instruction, self.global_instruction):
             if isinstance(text, str) and "{" in text:
@@ -211,7 +216,7 @@ class LlmAgent(BaseAgent):
         if isinstance(tool, BaseTool | BaseToolset):
             return tool
         if isinstance(tool, BaseAgent):
-            return AgentTool(tool)
+            return AgentTool(tool)  # pyright: ignore[reportUnknownArgumentType]
         if callable(tool):
             return FunctionTool(tool)
         raise ConfigurationError(

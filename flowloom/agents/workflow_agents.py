@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
-from typing import Any
 
 from flowloom.agents.base_agent import BaseAgent
 from flowloom.agents.parallel_agent import ParallelAgent
@@ -80,8 +79,8 @@ class LoopAgent(BaseAgent):
 
     max_iterations: int | None = None
 
-    def __init__(self, **fields: Any) -> None:
-        super().__init__(**fields)
+    def _when_made(self) -> None:
+        super()._when_made()
         if self.max_iterations is not None and self.max_iterations < 0:
             raise ConfigurationError(
                 f"Loop `{self.name}`: `max_iterations` is {self.max_iterations}; use None for no limit, or 0 or more."

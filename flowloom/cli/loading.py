@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import Any, cast
 
 from flowloom.agents import BaseAgent
 from flowloom.apps import App
@@ -125,7 +125,8 @@ def _check_origin(module: ModuleType, target: Path, path: Path) -> None:
 def _app_in(module: ModuleType, name: str, path: Path) -> Loaded | None:
     app, agent = getattr(module, "app", None), getattr(module, "root_agent", None)
     if isinstance(app, App):
-        return Loaded(app.name, app.root_agent, app)
+        found = cast(App, app)
+        return Loaded(found.name, found.root_agent, found)
     if agent is None:
         return None
     if not isinstance(agent, BaseAgent):
@@ -133,7 +134,7 @@ def _app_in(module: ModuleType, name: str, path: Path) -> Loaded | None:
             f"`root_agent` in `{path}` is a `{type(agent).__module__}.{type(agent).__qualname__}`, and no flowloom "
             f"agent. Make it an `LlmAgent` or another agent of `flowloom`."
         )
-    return Loaded(name, agent)
+    return Loaded(name, cast(BaseAgent, agent))
 
 
 def _nothing_found(modules: list[ModuleType], path: Path) -> str:

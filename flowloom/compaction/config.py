@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import Field
 
 from flowloom.compaction.summarizer import BaseEventsSummarizer
-from flowloom.errors import ConfigurationError, bad_fields
+from flowloom.errors import ConfigurationError
+from flowloom.settings import Settings
 
 
-class EventsCompactionConfig(BaseModel):
+class EventsCompactionConfig(Settings):
     """When a conversation is summarised, and how much of it stays as it was.
 
     Four things set it off, each alone; at least one has to be given: `compaction_interval` (by turns),
@@ -19,8 +18,6 @@ class EventsCompactionConfig(BaseModel):
 
     Raises `ConfigurationError` for values that do not fit, or fields that mean nothing without another.
     """
-
-    model_config = ConfigDict(arbitrary_types_allowed=True, extra="forbid", defer_build=True)
 
     summarizer: BaseEventsSummarizer | None = None
     """Who writes the summary; None for the agent's own model."""
@@ -37,11 +34,7 @@ class EventsCompactionConfig(BaseModel):
     event_retention_size: int | None = Field(default=None, ge=0)
     """How many of the latest events stay as they are, where tokens or events set it off; 10 by default."""
 
-    def __init__(self, **fields: Any) -> None:
-        try:
-            super().__init__(**fields)
-        except ValidationError as error:
-            raise bad_fields("EventsCompactionConfig", type(self).model_fields, error) from error
+    def _when_made(self) -> None:
         if self.compaction_interval is None and self.overlap_size is not None:
             raise ConfigurationError(
                 "`overlap_size` counts turns before those of a `compaction_interval`. Set that, too, or leave it out."

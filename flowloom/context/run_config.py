@@ -6,11 +6,11 @@ from enum import Enum
 from typing import Any, Literal
 
 from google.genai import types
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import ConfigDict, Field
 
-from flowloom.errors import bad_fields
 from flowloom.events.wire import shallow_copy
 from flowloom.sessions.service import GetSessionConfig
+from flowloom.settings import Settings
 
 
 class StreamingMode(Enum):
@@ -21,7 +21,7 @@ class StreamingMode(Enum):
     BIDI = "bidi"
 
 
-class Limits(BaseModel):
+class Limits(Settings):
     """What one run may use, all of its agents and agent tools together, or one agent by itself; None means no limit.
 
     `tools` says how often each tool may be called in the run: a call too many is answered with an error that the model
@@ -32,7 +32,7 @@ class Limits(BaseModel):
     more, without tools, from what it has. The history is kept, and the next message goes on from there.
     """
 
-    model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
+    model_config = ConfigDict(frozen=True)
 
     model_calls: int | None = Field(default=None, ge=0)
     tool_calls: int | None = Field(default=None, ge=0)
@@ -42,28 +42,18 @@ class Limits(BaseModel):
     agents: dict[str, Limits] = Field(default_factory=dict)
     on_limit: Literal["raise", "stop", "summarise"] = "raise"
 
-    def __init__(self, **fields: Any) -> None:
-        try:
-            super().__init__(**fields)
-        except ValidationError as error:
-            raise bad_fields("Limits", type(self).model_fields, error) from error
-
 
 NO_LIMITS = Limits.model_construct()
 
 
-class ToolThreadPoolConfig(BaseModel):
+class ToolThreadPoolConfig(Settings):
     """How many blocking tools of one run may work at once."""
-
-    model_config = ConfigDict(extra="forbid", defer_build=True)
 
     max_workers: int = Field(default=32, ge=1)
 
 
-class RunConfig(BaseModel):
+class RunConfig(Settings):
     """Settings of one run. Raises `ConfigurationError` for a field that is not there, or a value that does not fit."""
-
-    model_config = ConfigDict(extra="forbid", arbitrary_types_allowed=True, defer_build=True)
 
     streaming_mode: StreamingMode = StreamingMode.NONE
     max_llm_calls: int = 500
@@ -90,12 +80,6 @@ class RunConfig(BaseModel):
     response_modalities: list[str] | None = None
     speech_config: types.SpeechConfig | None = None
     support_cfc: bool = False
-
-    def __init__(self, **fields: Any) -> None:
-        try:
-            super().__init__(**fields)
-        except ValidationError as error:
-            raise bad_fields("RunConfig", type(self).model_fields, error) from error
 
 
 _DEFAULT = RunConfig.model_construct()

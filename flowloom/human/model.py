@@ -36,8 +36,8 @@ class HumanModel(BaseLlm):
 
     _queue: RequestQueue = PrivateAttr(default_factory=RequestQueue)
 
-    def __init__(self, **fields: Any) -> None:
-        super().__init__(**fields)
+    def _when_made(self) -> None:
+        super()._when_made()
         if self.timeout is not None and not self.timeout > 0:
             raise ConfigurationError(f"Nobody can answer within {self.timeout:g} seconds; give a `timeout` above 0.")
 

@@ -8,18 +8,19 @@ from collections.abc import AsyncGenerator
 from typing import Any, ClassVar, Literal, Self
 from urllib.parse import urlsplit
 
-from pydantic import BaseModel, ConfigDict, PrivateAttr, ValidationError
+from pydantic import ConfigDict, PrivateAttr
 
-from flowloom.errors import NotSupportedError, bad_fields
+from flowloom.errors import NotSupportedError
 from flowloom.events.response import LlmResponse
 from flowloom.models.request import LlmRequest
+from flowloom.settings import Settings
 
 _log = logging.getLogger("flowloom.models")
 _LOOPBACK = ("localhost", "127.0.0.1", "::1")
 Backend = Literal["gemini_api", "vertex_ai"]
 
 
-class BaseLlm(BaseModel):
+class BaseLlm(Settings):
     """A model that answers `LlmRequest`s.
 
     Subclasses implement `generate_content_async`. With `stream=True` it yields partial responses
@@ -27,7 +28,7 @@ class BaseLlm(BaseModel):
     only. It must not change the request's contents: they are the session's history.
     """
 
-    model_config = ConfigDict(arbitrary_types_allowed=True, protected_namespaces=(), defer_build=True)
+    model_config = ConfigDict(extra="ignore")
 
     model: str
     """The model's name, as the provider knows it."""
@@ -36,13 +37,6 @@ class BaseLlm(BaseModel):
 
     keeps_call_ids: ClassVar[bool] = False
     """Whether ids of function calls that were minted here (`adk-...`) are sent to this model (decision 16)."""
-
-    def __init__(self, **fields: Any) -> None:
-        """A model of these fields. Raises `ConfigurationError` for those that do not fit."""
-        try:
-            super().__init__(**fields)
-        except ValidationError as error:
-            raise bad_fields(f"A `{type(self).__name__}`", type(self).model_fields, error) from error
 
     @classmethod
     def supported_models(cls) -> list[str]:

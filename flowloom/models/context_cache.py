@@ -7,21 +7,19 @@ from typing import Any, Self
 from google.genai import types
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
-from flowloom.errors import bad_fields
 from flowloom.events.clock import now
+from flowloom.settings import Settings
 
 _SOON = 120.0  # seconds
 
 
-class ContextCacheConfig(BaseModel):
+class ContextCacheConfig(Settings):
     """How the beginning of an agent's requests is cached: system instruction, tools, and the older contents.
 
     Only `Gemini` does it, other models leave it alone. A cache is made by the second request that has the same
     beginning, and is billed by the provider for as long as it lives. Raises `ConfigurationError` for a field that is
     not there, or a value that does not fit.
     """
-
-    model_config = ConfigDict(extra="forbid", defer_build=True)
 
     cache_intervals: int = Field(default=10, ge=1, le=100)
     """In how many invocations one cache is used, before another takes its place that holds what has come since."""
@@ -31,12 +29,6 @@ class ContextCacheConfig(BaseModel):
     """Tokens that the prompt before must have had. What the model asks for at least is held to in any case."""
     create_http_options: types.HttpOptions | None = None
     """google-genai's HTTP options for the call that makes a cache, such as a `timeout` in milliseconds."""
-
-    def __init__(self, **fields: Any) -> None:
-        try:
-            super().__init__(**fields)
-        except ValidationError as error:
-            raise bad_fields("ContextCacheConfig", type(self).model_fields, error) from error
 
     @property
     def ttl_string(self) -> str:

@@ -77,9 +77,9 @@ class Gemini(BaseLlm):
     _http: AnswerTakingClient | None = PrivateAttr(default=None)
     _caches: ContextCaches = PrivateAttr(default_factory=ContextCaches)
 
-    def __init__(self, **fields: Any) -> None:
+    def _when_made(self) -> None:
         """Connect now, so that nothing is left for the first request; unless the credentials must be looked for."""
-        super().__init__(**fields)
+        super()._when_made()
         if (self.project or self.location) and not self._is_vertex():
             raise ConfigurationError(
                 "`project` and `location` are settings of Vertex AI: pass `vertexai=True` as well."

@@ -51,9 +51,9 @@ class SdkModel(BaseLlm):
     _client_settings: Any = PrivateAttr(default=None)
     _http: LoopClient = PrivateAttr(default_factory=LoopClient)
 
-    def __init__(self, **fields: Any) -> None:
+    def _when_made(self) -> None:
         """Connect now, so that nothing is left for the first request; unless there are no credentials yet."""
-        super().__init__(**fields)
+        super()._when_made()
         if self.api_key is not None:
             self.api_key = self.api_key.strip()  # one that was read from a file ends with its line
         for name, value in self.headers.items():

@@ -7,7 +7,7 @@ from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, 
 from dataclasses import dataclass
 from inspect import isawaitable
 from itertools import pairwise
-from typing import Any, cast
+from typing import Any, TypedDict, Unpack, cast
 
 from google.genai import types
 from pydantic import PrivateAttr
@@ -176,6 +176,14 @@ def _faulty_steps(faulty: FaultyAnswer, *, stream: bool, chunked: bool, size: in
 # -- models ----------------------------------------------------------------------------------------
 
 
+class AnsweringFields(TypedDict, total=False):
+    """The fields of an `AnsweringModel`."""
+
+    model: str
+    stream_chunks: bool
+    chunk_size: int
+
+
 class AnsweringModel(BaseLlm):
     """What the models for tests share: a subclass says what is answered to a request, this says how it comes.
 
@@ -232,7 +240,7 @@ class ScriptedModel(AnsweringModel):
 
     _answers: list[Any] = PrivateAttr(default_factory=list)
 
-    def __init__(self, answers: Iterable[Answer | list[LlmResponse]] = (), **fields: Any) -> None:
+    def __init__(self, answers: Iterable[Answer | list[LlmResponse]] = (), **fields: Unpack[AnsweringFields]) -> None:
         super().__init__(**fields)
         self._answers = list(answers)
 
@@ -261,7 +269,7 @@ class FunctionModel(AnsweringModel):
     model: str = "function"
     function: Callable[[LlmRequest], Answer | Awaitable[Answer] | AsyncIterator[LlmResponse]]
 
-    def __init__(self, function: Callable[[LlmRequest], Any], **fields: Any) -> None:
+    def __init__(self, function: Callable[[LlmRequest], Any], **fields: Unpack[AnsweringFields]) -> None:
         super().__init__(function=function, **fields)  # type: ignore[call-arg]
 
     def answer_to(self, request: LlmRequest) -> Any:

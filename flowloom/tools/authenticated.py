@@ -6,11 +6,11 @@ import copy
 import inspect
 from collections.abc import Callable
 from functools import partial
-from typing import Any
+from typing import Any, Unpack
 
 from flowloom.auth.config import AuthConfig
 from flowloom.context import Context
-from flowloom.tools.function_tool import FunctionTool
+from flowloom.tools.function_tool import FunctionTool, FunctionToolOptions
 
 PENDING = "Waiting for the user to give access. It has not run yet; its result will be given to you."
 """What the model is told of a call whose credential is asked for."""
@@ -32,7 +32,7 @@ class AuthenticatedFunctionTool(FunctionTool):
         *,
         auth_config: AuthConfig,
         response_for_auth_required: dict[str, Any] | str | None = None,
-        **options: Any,
+        **options: Unpack[FunctionToolOptions],
     ) -> None:
         self._takes_credential = "credential" in inspect.signature(func).parameters
         super().__init__(partial(func, credential=None) if self._takes_credential else func, **options)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypedDict, Unpack
 
 from google.genai import types
 
@@ -17,6 +17,18 @@ _LONG_RUNNING_NOTE = (
     "This is a long-running operation: when it has reported that it is pending, do not call it again for the same "
     "purpose; its result will be given to you when it is there."
 )
+
+
+class FunctionToolOptions(TypedDict, total=False):
+    """What a `FunctionTool` can be given beside the function."""
+
+    name: str | None
+    description: str | None
+    require_confirmation: bool | Callable[..., Any]
+    custom_metadata: dict[str, Any] | None
+    timeout: float | None
+    retries: int
+    idempotent: bool
 
 
 class FunctionTool(BaseTool):
@@ -124,7 +136,7 @@ class LongRunningFunctionTool(FunctionTool):
     The final result is given later, as a function response of the user's.
     """
 
-    def __init__(self, func: Callable[..., Any], **options: Any) -> None:
+    def __init__(self, func: Callable[..., Any], **options: Unpack[FunctionToolOptions]) -> None:
         super().__init__(func, is_long_running=True, **options)
 
 

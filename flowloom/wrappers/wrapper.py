@@ -17,7 +17,7 @@ class WrapperModel(BaseLlm):
 
     def __init__(self, model: BaseLlm | str, **fields: Any) -> None:
         inner = resolved(model)
-        super().__init__(model=inner.model, inner=inner, **fields)
+        super().__init__(model=inner.model, inner=inner, **fields)  # pyright: ignore[reportCallIssue]
 
     @property
     def backend(self) -> Backend | None:

@@ -4,11 +4,14 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator
+from typing import assert_type
 
 from google.genai import types
+from pydantic import BaseModel
 
 from flowloom import (
     Agent,
+    App,
     BaseAgent,
     BaseLlm,
     BasePlugin,
@@ -18,12 +21,17 @@ from flowloom import (
     Event,
     Flow,
     FunctionTool,
+    Gemini,
     InMemoryRunner,
     InvocationContext,
+    Limits,
     LlmAgent,
     LlmRequest,
     LlmResponse,
     RunConfig,
+    RunHandle,
+    Runner,
+    RunResult,
     SequentialAgent,
     StreamingMode,
     Template,
@@ -102,3 +110,66 @@ async def main() -> list[str]:
         texts.append(event.text)
         texts.extend(asked.name or "" for asked in event.get_function_calls())
     return texts
+
+
+# -- constructors of users' own classes
+
+
+class Counting(BaseAgent):
+    rounds: int
+    label: str = "x"
+
+
+class Careful(LlmAgent):
+    care: float = 0.5
+
+
+tools = [get_weather]
+members = [weather, Careful(name="careful", care=1, tools=tools)]
+counting = Counting(name="counting", rounds=3, sub_agents=members)
+counting.sub_agents.append(weather)
+weather.tools.append(get_weather)
+limited = RunConfig(limits=Limits(model_calls=3, agents={"a": Limits(seconds=2)}), labels={"a": "b"})
+app = App(name="app", root_agent=counting, plugins=[Logging("log")])
+model = Gemini(model="gemini-2.5-flash", api_key="k")
+guarded = LlmAgent(
+    name="guarded",
+    model=model,
+    mode="single_turn",
+    sub_agents=(weather,),
+    generate_content_config=types.GenerateContentConfig(temperature=0),
+    before_model_callback=[before_model],
+    output_schema={"type": "object"},
+    limits=Limits(tool_calls=1),
+    output_retries=1,
+)
+
+
+# -- structured answers
+
+
+class City(BaseModel):
+    name: str
+
+
+capital = LlmAgent(name="capital", output_schema=City)
+cities = LlmAgent(name="cities", output_schema=list[City])
+
+
+class Geographer(LlmAgent[City]):
+    continent: str
+
+
+async def outputs() -> str:
+    runner = InMemoryRunner(capital)
+    result = await runner.run_to_result(user_id="u", session_id="s", new_message="hi")
+    assert_type(result, RunResult[City])
+    assert_type(result.output, City | None)
+    handle: RunHandle[City] = Runner(
+        app=App(name="app", root_agent=Geographer(name="g", continent="x")), session_service=runner.session_service
+    ).start(user_id="u", session_id="s")
+    assert_type((await handle.result()).raise_for_status().output, City | None)
+    assert_type((await InMemoryRunner(cities).run_stateless("hi")).output, list[City] | None)
+    assert_type(InMemoryRunner(capital).run_stateless_sync("hi"), RunResult[City])
+    plain: RunResult = await InMemoryRunner(weather).run_stateless("hi")
+    return result.output.name if result.output is not None else plain.text

@@ -1,0 +1,64 @@
+"""`Settings`: the models whose constructors users call, checked when they are made, known to type checkers and editors.
+
+pydantic tells type checkers which fields a model takes, unless the class has an `__init__` that they see. What a class
+does besides when it is made therefore stands in `_when_made`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic_core import core_schema
+
+from flowloom.errors import bad_fields
+
+
+class _Signature:
+    """The signature that `inspect` and editors are shown: pydantic makes it with the schema, when it is asked for."""
+
+    def __get__(self, instance: object, owner: Any) -> Any:
+        if instance is not None or "__signature__" not in vars(owner):
+            raise AttributeError("__signature__")
+        del owner.__signature__
+        owner.model_rebuild(force=True, raise_errors=False)
+        return owner.__signature__
+
+
+class Settings(BaseModel):
+    """Values that users put together. Raises `ConfigurationError` for a field that is not there, or does not fit."""
+
+    model_config = ConfigDict(arbitrary_types_allowed=True, extra="forbid", protected_namespaces=(), defer_build=True)
+
+    if not TYPE_CHECKING:
+
+        def __init_subclass__(cls, **options: Any) -> None:
+            super().__init_subclass__(**options)
+            cls.__signature__ = _Signature()
+
+        def __init__(self, **fields: Any) -> None:
+            try:
+                super().__init__(**fields)
+            except ValidationError as error:
+                raise bad_fields(type(self), fields, error) from error
+            self._when_made()
+
+    def _when_made(self) -> None:
+        """What a class does, and checks, when the fields are set."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReadBy:
+    """Marks the type of a field whose values a function reads; without one they are taken as they are.
+
+    The schema of the type itself is not built: that of Google's types takes 20 ms.
+    """
+
+    read: Callable[[Any], Any] | None = None
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: Any) -> core_schema.CoreSchema:
+        if self.read is None:
+            return core_schema.any_schema()
+        return core_schema.no_info_plain_validator_function(self.read)
