@@ -32,23 +32,20 @@ class SharedList(MutableSequence[T]):
     @overload
     def __getitem__(self, index: slice) -> list[T]: ...
     def __getitem__(self, index: SupportsIndex | slice) -> T | list[T]:
-        count = self._count
+        count, own = self._count, self._own
         if isinstance(index, slice):
-            start, stop, step = index.indices(len(self))
+            start, stop, step = index.indices(count + len(own))
             if step != 1:
                 return list(self)[index]
-            if stop <= count:
-                return self._shared[start:stop]
-            own = self._own[max(start - count, 0) : stop - count]
-            return own if start >= count else self._shared[start:count] + own
+            if start >= count:
+                return own[start - count : stop - count]
+            return self._shared[start : min(stop, count)] + own[: max(stop - count, 0)]
         position = index.__index__()
         if position < 0:
-            position += len(self)
-        if 0 <= position < count:
-            return self._shared[position]
-        if position < 0:
-            raise IndexError("list index out of range")
-        return self._own[position - count]
+            position += count + len(own)
+            if position < 0:
+                raise IndexError("list index out of range")
+        return self._shared[position] if position < count else own[position - count]
 
     def __iter__(self) -> Iterator[T]:
         return chain(islice(self._shared, self._count), self._own)

@@ -121,15 +121,15 @@ class EffectiveLog:
         if done == count:
             return
         if self._plain:
-            for index in range(done, count):
-                actions = events[index].actions
+            for event in events[done:]:
+                actions = event.actions
                 if actions.rewind_before_invocation_id is not None or actions.compaction is not None:
                     self._plain = False
                     done = 0
                     break
         if not self._plain:
-            for index in range(done, count):
-                self._take(events[index])
+            for event in events[done:]:
+                self._take(event)
         self._read = count
         self._first, self._last = events[0], events[-1]
 

@@ -184,8 +184,8 @@ class _View:
         if self._held is not None:
             self.projection = self.projection.before(self._shown)
         rewound = count - len(log.kept(events))
-        for index in range(done, count):
-            if not self._append(events[index], index - rewound):
+        for place, event in enumerate(events[done:], done - rewound):
+            if not self._append(event, place):
                 return self.rebuild(events, log)
         if self._held is not None:
             self._shown = len(self.projection.contents)

@@ -33,8 +33,8 @@ class OpenCalls:
         if done > count or (done and (events[done - 1] is not self._last or events[0] is not self._first)):
             self._reset()
             done = 0
-        for index in range(done, count):
-            self._take(events[index])
+        for event in events[done:]:
+            self._take(event)
         if done < count:
             self._read, self._first, self._last = count, events[0], events[count - 1]
         return self
