@@ -33,19 +33,16 @@ class _Sums:
     def __init__(self) -> None:
         self.by_place: dict[Place, int] = {}
         self._counted = 0
-        self._revision = 0
-        self._last: Event | None = None
+        self._read = (0, 0)  # generation and revision of the log
 
     def follow(self, events: Sequence[Event], log: EffectiveLog) -> None:
-        done = self._counted
-        fresh = done <= len(events) and (not done or events[done - 1] is self._last) and self._revision == log.revision
-        if not fresh:
+        read = (log.generation, log.revision)
+        if self._read != read:
             self.by_place.clear()
-        for event in events[done:] if fresh else log.shown(events):
+        for event in events[self._counted :] if self._read == read else log.shown(events):
             place = place_of(event)
             self.by_place[place] = self.by_place.get(place, 0) + characters(event)
-        self._counted, self._revision = len(events), log.revision
-        self._last = events[-1] if events else None
+        self._counted, self._read = len(events), read
 
 
 _sums: WeakKeyDictionary[EffectiveLog, _Sums] = WeakKeyDictionary()

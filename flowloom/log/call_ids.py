@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from flowloom.events.event import Event
+from flowloom.log.cursor import LogCursor
 
 
 class CallIds:
@@ -14,25 +15,20 @@ class CallIds:
     of its own.
     """
 
-    __slots__ = ("_known", "_last", "_read")
+    __slots__ = ("_cursor", "_known")
 
     def __init__(self) -> None:
         self._known: set[str] = set()
-        self._read = 0
-        self._last: Event | None = None
+        self._cursor = LogCursor()
 
     def claim(self, events: Sequence[Event], call_id: str) -> bool:
         """Take an id for a new call. False if a call has it, rewound or not; work is proportional to the new events."""
-        done = self._read
-        if done > len(events) or (done and events[done - 1] is not self._last):
-            done = 0
-        for index in range(done, len(events)):
-            content = events[index].content
+        new = self._cursor.advance(events)
+        for event in events if new is None else new:
+            content = event.content
             for part in (content.parts if content is not None else None) or ():
                 if part.function_call is not None and part.function_call.id:
                     self._known.add(part.function_call.id)
-        self._read = len(events)
-        self._last = events[-1] if events else None
         if call_id in self._known:
             return False
         self._known.add(call_id)

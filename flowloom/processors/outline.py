@@ -15,6 +15,7 @@ from google.genai import types
 
 from flowloom.context import InvocationContext
 from flowloom.events.event import Event
+from flowloom.log.cursor import LogCursor
 from flowloom.models.contents import SharedContents
 from flowloom.models.request import LlmRequest
 from flowloom.processors.token_count import Calibration
@@ -120,33 +121,26 @@ class LogReader:
     def __init__(self, agent: str, branch: str | None, scope: str | None) -> None:
         self._agent = agent
         self._place = branch, scope
+        self._cursor = LogCursor()
         self._reset()
 
     def _reset(self) -> None:
         self.calibration = Calibration()
-        self._seen = 0
-        self._first: Event | None = None
-        self._last: Event | None = None
         self._objects: dict[int, object] = {}  # what pinned events are made of, by id
         self._told: set[str] = set()  # how they are told to other agents
 
     def advance(self, events: Sequence[Event], *, measure: bool) -> None:
         """Read the events that are new; with `measure`, look at the counts of tokens as well."""
-        seen = self._seen
-        if seen > len(events) or (seen and (events[seen - 1] is not self._last or events[0] is not self._first)):
+        new = self._cursor.advance(events)
+        if new is None:
             self._reset()
-            seen = 0
-        for index in range(seen, len(events)):
-            event = events[index]
+        for event in events if new is None else new:
             if event.custom_metadata is not None and event.custom_metadata.get(PIN):
                 self._pin(event.author, event.content)
             if event.actions.compaction is not None:
                 self._pin("user", event.actions.compaction.compacted_content)
             if measure and event.branch in (None, self._place[0]) and event.isolation_scope == self._place[1]:
                 self.calibration.see(event, event.author == self._agent)
-        self._seen = len(events)
-        if events:
-            self._first, self._last = events[0], events[-1]
 
     def _pin(self, author: str, content: types.Content | None) -> None:
         for part in (content.parts if content is not None else None) or ():

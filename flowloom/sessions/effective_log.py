@@ -17,6 +17,7 @@ from typing import Any, NamedTuple, cast
 
 from flowloom.events.event import Event
 from flowloom.events.wire import shallow_copy
+from flowloom.log.cursor import LogCursor
 
 SPAN_KEY = "flowloom.compaction"
 """Where a summary made here keeps the ids of the first and the last event that it stands for."""
@@ -76,29 +77,28 @@ class EffectiveLog:
     __slots__ = (
         "__weakref__",
         "_changes",
+        "_cursor",
         "_entries",
-        "_first",
         "_gone",
         "_hidden_calls",
         "_in_time",
         "_kept",
-        "_last",
         "_places",
         "_plain",
-        "_read",
         "_restored",
         "_starts",
+        "generation",
         "revision",
     )
 
     def __init__(self) -> None:
+        self._cursor = LogCursor()
+        self.generation = 0
+        """How often all was read anew."""
         self._reset()
 
     def _reset(self) -> None:
         self.revision = 0
-        self._read = 0
-        self._first: Event | None = None
-        self._last: Event | None = None
         self._plain = True  # nothing was rewound or summarised so far, and the log is what counts
         self._kept: list[Event] = []  # without what was rewound
         self._places: dict[str, int] = {}  # of the kept events, by id
@@ -114,24 +114,21 @@ class EffectiveLog:
 
     def read(self, events: Sequence[Event]) -> None:
         """Come up to date with the log."""
-        count, done = len(events), self._read
-        if done > count or (done and (events[done - 1] is not self._last or events[0] is not self._first)):
+        new = self._cursor.advance(events)
+        if new is None:
             self._reset()
-            done = 0
-        if done == count:
-            return
+            self.generation += 1
+            new = events
         if self._plain:
-            for event in events[done:]:
+            for event in new:
                 actions = event.actions
                 if actions.rewind_before_invocation_id is not None or actions.compaction is not None:
                     self._plain = False
-                    done = 0
+                    new = events
                     break
         if not self._plain:
-            for event in events[done:]:
+            for event in new:
                 self._take(event)
-        self._read = count
-        self._first, self._last = events[0], events[-1]
 
     def kept(self, events: Sequence[Event]) -> Sequence[Event]:
         """The log without what was rewound; `events` is the log that was read."""

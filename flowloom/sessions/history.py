@@ -139,10 +139,9 @@ class _View:
 
     __slots__ = (
         "_consumed",
-        "_first",
         "_foreign_calls",
+        "_generation",
         "_held",
-        "_last",
         "_open_calls",
         "_rebuild_next",
         "_revision",
@@ -161,8 +160,7 @@ class _View:
     def _reset(self) -> None:
         self.projection = Projection()
         self._consumed = 0
-        self._first: Event | None = None
-        self._last: Event | None = None
+        self._generation = 0
         self._foreign_calls: set[str] = set()  # ids of other agents' calls
         self._open_calls: list[str] | None = None  # ids of the calls in the latest item, if it was a call
         self._held: HistoryItem | None = None  # the latest item, while calls in it are without an answer
@@ -174,7 +172,7 @@ class _View:
     def advance(self, events: Sequence[Event], log: EffectiveLog) -> None:
         """Bring the projection up to date with `events`, which `log` has read."""
         count, done = len(events), self._consumed
-        if done > count or (done and (events[done - 1] is not self._last or events[0] is not self._first)):
+        if self._generation != log.generation:
             return self.rebuild(events, log)
         if done == count:
             return None
@@ -192,13 +190,8 @@ class _View:
             answered = self._held.without_calls(self._held.unanswered)
             if answered is not None:
                 self._emit(answered.content)
-        self._mark(events)
+        self._consumed = count
         return None
-
-    def _mark(self, events: Sequence[Event]) -> None:
-        self._consumed = len(events)
-        if events:
-            self._first, self._last = events[0], events[-1]
 
     def _is_changed(self, log: EffectiveLog) -> bool:
         """Whether what was added to the log since is not all that is new to this view."""
@@ -270,7 +263,7 @@ class _View:
             rest = last.without_calls(last.unanswered)
             emitted = rest is not None and _for_model(rest.content, self._viewer.keeps_call_ids) is not None
             self._shown = len(self.projection.contents) - emitted
-        self._mark(events)
+        self._consumed, self._generation = len(events), log.generation
 
     def _items_of(self, events: Sequence[Event]) -> list[HistoryItem]:
         found = (self._item_of(event) for event in events)

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from google.genai import types
 
 from flowloom.events.event import Event
+from flowloom.log.cursor import LogCursor
 
 
 class OpenCalls:
@@ -15,28 +16,23 @@ class OpenCalls:
     It belongs to a session's history, and reads new events only.
     """
 
-    __slots__ = ("_calls", "_first", "_last", "_read", "_scopes")
+    __slots__ = ("_calls", "_cursor", "_scopes")
 
     def __init__(self) -> None:
+        self._cursor = LogCursor()
         self._reset()
 
     def _reset(self) -> None:
-        self._read = 0
-        self._first: Event | None = None
-        self._last: Event | None = None
         self._calls: dict[str, list[tuple[Event, types.FunctionCall]]] = {}  # of one id, all that were made
         self._scopes: dict[str, None] = {}  # the latest one last
 
     def read(self, events: Sequence[Event]) -> OpenCalls:
         """Come up to date with the log."""
-        count, done = len(events), self._read
-        if done > count or (done and (events[done - 1] is not self._last or events[0] is not self._first)):
+        new = self._cursor.advance(events)
+        if new is None:
             self._reset()
-            done = 0
-        for event in events[done:]:
+        for event in events if new is None else new:
             self._take(event)
-        if done < count:
-            self._read, self._first, self._last = count, events[0], events[count - 1]
         return self
 
     def _take(self, event: Event) -> None:
