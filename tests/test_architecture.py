@@ -65,6 +65,7 @@ NO_ENGINE = (
     "sessions/leases.py",
     "sessions/postgres.py",
     "sessions/session_cache.py",
+    "sessions/shared_list.py",
     "sessions/sql",
     "processors/auth.py",
     "processors/code_executors.py",

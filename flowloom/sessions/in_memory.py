@@ -11,7 +11,6 @@ from flowloom.errors import InputValidationError
 from flowloom.events.clock import now
 from flowloom.events.event import Event
 from flowloom.events.ids import new_id
-from flowloom.events.shared_list import SharedList
 from flowloom.log.claims import check_undecided
 from flowloom.sessions.history import History
 from flowloom.sessions.service import (
@@ -28,6 +27,7 @@ from flowloom.sessions.service import (
     without_temp_state,
 )
 from flowloom.sessions.session import Session
+from flowloom.sessions.shared_list import SharedList
 from flowloom.sessions.state import merge_scopes, own_value, split_by_scope
 
 _Key = tuple[str, str, str]

@@ -7,9 +7,9 @@ from typing import Any
 from pydantic import ConfigDict, Field, SerializerFunctionWrapHandler, field_serializer, field_validator
 
 from flowloom.events.event import Event
-from flowloom.events.shared_list import SharedList
 from flowloom.events.wire import WireModel
 from flowloom.sessions.history import History
+from flowloom.sessions.shared_list import SharedList
 
 
 class Session(WireModel):

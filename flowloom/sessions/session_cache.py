@@ -9,9 +9,9 @@ from collections import OrderedDict
 from collections.abc import Sequence
 
 from flowloom.events.event import Event
-from flowloom.events.shared_list import SharedList
 from flowloom.sessions.history import History
 from flowloom.sessions.leases import Key
+from flowloom.sessions.shared_list import SharedList
 
 
 class _Seen:

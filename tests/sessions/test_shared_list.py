@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from flowloom.events.shared_list import SharedList
+from flowloom.sessions.shared_list import SharedList
 
 SHARED = [10, 11, 12, 13, 14]
 NUMBERS = st.integers(-7, 7)
@@ -36,8 +36,8 @@ def test_it_reads_as_a_list(count: int, appended: list[int], index: int, part: s
     else:
         with pytest.raises(IndexError):
             mine[index]
-    assert mine + [1] == plain + [1]  # noqa: RUF005 - what is tried is the operator
-    assert [1] + mine == [1] + plain  # noqa: RUF005
+    assert mine + [1] == [*plain, 1]  # noqa: RUF005 - the operator is what is checked
+    assert [1] + mine == [1, *plain]  # noqa: RUF005
     for copied in (copy.copy(mine), copy.deepcopy(mine), pickle.loads(pickle.dumps(mine)), mine.copy()):
         assert copied == plain
         assert type(copied) is list
