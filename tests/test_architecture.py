@@ -98,6 +98,7 @@ NO_ENGINE = (
     "events/legacy.py",
     "events/event_json.py",
     "events/json_reader.py",
+    "events/json_schema",
     "events/session_events.py",
     "events/sse_decoder.py",
     "events/store_records.py",

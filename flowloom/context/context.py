@@ -14,6 +14,7 @@ from flowloom.errors import ContextError, InputRequiredError
 from flowloom.events.actions import EventActions, InputRequest, ToolConfirmation
 from flowloom.events.event import Event
 from flowloom.events.json_data import as_json, keep_json_actions
+from flowloom.events.json_schema import validator_of
 from flowloom.memory import BaseMemoryService, MemoryEntry, SearchMemoryResponse
 from flowloom.sessions.session import Session
 from flowloom.sessions.state import State
@@ -239,7 +240,7 @@ class Context(ReadonlyContext):
         The second time the answer is returned. A tool that asks several times gets the earlier answers first, so it
         should do nothing that counts before its last question. `response_schema` is a JSON schema that the answer has
         to fit, or the person is asked again. Raises `ContextError` outside a tool, `JsonDataError` for a `payload` that
-        JSON cannot hold, and what stops the tool until then.
+        JSON cannot hold, `ConfigurationError` for a schema that cannot be checked, and what stops the tool until then.
         """
         call_id = self.function_call_id
         if not call_id:
@@ -248,8 +249,11 @@ class Context(ReadonlyContext):
         if self._asked < len(given):
             self._asked += 1
             return given[self._asked - 1]
+        schema = as_json(response_schema)
+        if schema:
+            validator_of(schema)
         self._actions.requested_inputs = {
-            call_id: InputRequest(message=message, payload=as_json(payload), response_schema=as_json(response_schema))
+            call_id: InputRequest(message=message, payload=as_json(payload), response_schema=schema)
         }
         self._actions.skip_summarization = True
         raise InputRequiredError(f"The call waits for a person's answer to: {message}")

@@ -11,12 +11,11 @@ from typing import Any, NoReturn, cast
 
 from google.genai import types
 from pydantic import JsonValue, ValidationError
-from pydantic_core import SchemaError, SchemaValidator
 
 from flowloom.errors import ConfigurationError, ToolArgumentsError, UnfitAnswerError
+from flowloom.events.json_schema import JsonValidator, validator_of
 from flowloom.models.request import LlmRequest
 from flowloom.models.sdk_request import calling_mode, json_schema_of
-from flowloom.tools.json_schema import validator_of
 from flowloom.tools.validation import read_again
 from flowloom.views.report import parameters_of
 
@@ -67,7 +66,7 @@ class FormField:
         fit(self._validator, {self.name: value}, f"`{self.name}` cannot be that:")
 
     @cached_property
-    def _validator(self) -> SchemaValidator | None:
+    def _validator(self) -> JsonValidator | None:
         held = {"type": "object", "properties": {self.name: self.schema}, "$defs": self.schema.get("$defs", {})}
         return _compiled(held)
 
@@ -99,7 +98,7 @@ class ToolForm:
         fit(self._validator, dict(args), f"The arguments do not fit the parameters of `{self.name}`:", tool=self.name)
 
     @cached_property
-    def _validator(self) -> SchemaValidator | None:
+    def _validator(self) -> JsonValidator | None:
         return _compiled(self.schema)
 
     def to_dict(self) -> dict[str, JsonValue]:
@@ -166,7 +165,7 @@ def _choices(schema: Mapping[str, Any], definitions: Mapping[str, Any]) -> list[
     return _choices(several[0], definitions) if len(several) == 1 else list(schema.get("enum") or ())
 
 
-def fit(validator: SchemaValidator | None, data: Any, heading: str, *, tool: str | None = None) -> None:
+def fit(validator: JsonValidator | None, data: Any, heading: str, *, tool: str | None = None) -> None:
     """Raise `UnfitAnswerError` if data does not fit; without a validator everything does."""
     if validator is None:
         return
@@ -185,11 +184,11 @@ def unfit(error: ToolArgumentsError, tool: str | None = None) -> UnfitAnswerErro
     return UnfitAnswerError(str(error), tool=tool, field=place[1] if place else None)
 
 
-def _compiled(schema: Mapping[str, Any]) -> SchemaValidator | None:
+def _compiled(schema: Mapping[str, Any]) -> JsonValidator | None:
     """What checks data of a schema; None for one that cannot be checked here, since the tool looks at it again."""
     try:
         return validator_of(schema)
-    except (ConfigurationError, SchemaError):
+    except ConfigurationError:
         return None
 
 

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import re
+import reprlib
 from typing import Any, cast
 
 from google.genai import types
 from pydantic import TypeAdapter, ValidationError
-from pydantic_core import SchemaValidator, from_json
+from pydantic_core import from_json
 
 from flowloom.context import Context
 from flowloom.errors import ConfigurationError, ToolArgumentsError
+from flowloom.events.json_schema import JsonValidator, validator_of
 from flowloom.tools.base_tool import BaseTool
-from flowloom.tools.json_schema import validator_of
 from flowloom.tools.validation import read_again
 
 SET_MODEL_RESPONSE = "set_model_response"
@@ -31,7 +32,7 @@ class OutputSchema:
 
     def __init__(self, schema: Any) -> None:
         self.source = schema
-        self._validator: TypeAdapter[Any] | SchemaValidator
+        self._validator: TypeAdapter[Any] | JsonValidator
         try:
             if isinstance(schema, types.Schema):
                 schema = schema.json_schema.model_dump(mode="json", by_alias=True, exclude_none=True)
@@ -41,10 +42,12 @@ class OutputSchema:
             else:
                 self._validator = TypeAdapter[Any](schema)
                 self.json_schema = self._validator.json_schema()
+        except ConfigurationError:
+            raise
         except Exception as error:
             raise ConfigurationError(
-                f"The output schema {schema!r} cannot be described as JSON schema: {error}. Use a pydantic model, "
-                f"a type that pydantic knows, a JSON schema dict or a `types.Schema`."
+                f"The output schema {reprlib.repr(self.source)} cannot be described as JSON schema: {error}. Use a "
+                f"pydantic model, a type that pydantic knows, a JSON schema dict or a `types.Schema`."
             ) from error
 
     @property
@@ -69,7 +72,7 @@ class OutputSchema:
         Defaults are filled in, None is left out; by aliases, with None, or as it was given, if that would not do.
         """
         validator, value = self._validator, self.read(data)
-        if isinstance(validator, SchemaValidator):
+        if isinstance(validator, JsonValidator):
             return data
         for aliases, bare in ((False, True), (True, True), (True, False)):
             try:

@@ -14,7 +14,7 @@ from typing import Any
 from google.genai import types
 
 from flowloom.context.progress import is_from_agent_tool
-from flowloom.errors import ToolArgumentsError
+from flowloom.errors import ConfigurationError, ToolArgumentsError
 from flowloom.events.actions import InputRequest, ToolConfirmation
 from flowloom.events.event import Event
 from flowloom.events.ids import INPUT_ID_PREFIX
@@ -128,6 +128,8 @@ def _take(item: Decided, record: _Record, message: Event) -> None:
                 item.question = request.message if item.question is None else item.question
                 item.misfit = request.model_copy(update={"message": f"{item.question}\n{error}"})
                 return
+            except ConfigurationError as error:  # of a log that was made elsewhere: requests are checked when made
+                _log.warning("The answer to `%s` is taken as it is: %s", record.request.id, error)
         item.misfit = item.question = None
         item.inputs.append(value)
         return

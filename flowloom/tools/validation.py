@@ -7,9 +7,10 @@ from collections.abc import Iterator
 from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
-from pydantic_core import ErrorDetails, SchemaValidator
+from pydantic_core import ErrorDetails
 
 from flowloom.errors import ToolArgumentsError
+from flowloom.events.json_schema import JsonValidator
 
 MAX_PROBLEMS = 20
 """How many problems one `ToolArgumentsError` spells out."""
@@ -17,7 +18,7 @@ MAX_PROBLEMS = 20
 _EXPECTATIONS = {"missing": "is missing", "extra_forbidden": "is not allowed here"}
 
 
-def read_again(validator: TypeAdapter[Any] | SchemaValidator, data: Any, refusal: ValidationError, heading: str) -> Any:
+def read_again(validator: TypeAdapter[Any] | JsonValidator, data: Any, refusal: ValidationError, heading: str) -> Any:
     """`data`, which was refused as Python objects, read as JSON: strict models take a date, say, from there only.
 
     Raises `ToolArgumentsError`: the heading, and one line for each place where something is wrong.
@@ -26,7 +27,7 @@ def read_again(validator: TypeAdapter[Any] | SchemaValidator, data: Any, refusal
         return validator.validate_json(json.dumps(data))
     except ValidationError as error:
         refusal = error  # it speaks of arrays and objects, not of Python's types
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, RecursionError):
         pass  # not JSON, so there is nothing more to find out
     lines = _problem_lines(data, refusal)
     if len(lines) > MAX_PROBLEMS:
@@ -65,5 +66,9 @@ def _place(data: Any, problem: ErrorDetails) -> Iterator[str | int]:
 
 
 def _short(value: Any) -> str:
-    text = json.dumps(value, ensure_ascii=False, default=repr)
-    return text if len(text) <= 60 else text[:59] + "…"
+    text = ""
+    for piece in json.JSONEncoder(ensure_ascii=False, default=repr).iterencode(value):  # no more than is shown
+        text += piece
+        if len(text) > 60:
+            return text[:59] + "…"
+    return text

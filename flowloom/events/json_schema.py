@@ -1,0 +1,254 @@
+"""JSON schemas, and Gemini's dialect of them, as validators (spec §10.7).
+
+Schemas and data may come from anywhere, and neither can stop the process: references that lead back to themselves
+without going into the data are refused when the schema is given, patterns are matched without backtracking, and each
+part of the data is held against each part of the schema once.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, TypeVar, cast
+from urllib.parse import unquote
+
+from pydantic_core import InitErrorDetails, SchemaError, SchemaValidator, ValidationError
+from pydantic_core import core_schema as core
+
+from flowloom.errors import ConfigurationError
+from flowloom.events.json_schema_parts import TOO_DEEP, ListPart, ObjectPart, Part, Seen
+
+MAX_SCHEMA_DEPTH = 100
+"""How deep a schema may be nested; what it refers to counts anew."""
+_STRICT = core.CoreConfig(strict=True)
+_OBJECT_KEYS = ("properties", "patternProperties", "propertyNames")
+_HeldT = TypeVar("_HeldT")
+
+
+def validator_of(schema: Mapping[str, Any]) -> JsonValidator:
+    """A strict validator of JSON data: nothing is converted, and a property that the schema does not name is wrong.
+
+    Type names are read in any case. A `$ref` names a place in the same schema. Raises `ConfigurationError`, which names
+    the place: for an unknown type, a reference that leads nowhere, elsewhere, or back to itself, a pattern that cannot
+    be matched without backtracking, and for nesting of more than `MAX_SCHEMA_DEPTH`.
+    """
+    return JsonValidator(_Reader(schema).root)
+
+
+class JsonValidator:
+    """Checks JSON data against a schema. `validator_of` makes it."""
+
+    def __init__(self, root: Part) -> None:
+        self._root = root
+
+    def validate_python(self, data: Any, *, strict: bool = True) -> Any:
+        """The data itself; raises pydantic's `ValidationError`, which tells each problem with its place."""
+        seen: Seen = {}
+        try:
+            if self._root.fits(data, seen, 0):
+                return data
+            problems = list(self._root.problems(data, seen, (), set()))
+        except RecursionError:
+            problems = [InitErrorDetails(type=TOO_DEEP, input=data)]
+        raise ValidationError.from_exception_data("JSON", problems, input_type="json")
+
+    def validate_json(self, text: str) -> Any:
+        """The same for data in JSON text."""
+        return self.validate_python(json.loads(text))
+
+
+class _Reader:
+    """Reads a schema into parts; each place that a reference names once."""
+
+    def __init__(self, schema: Mapping[str, Any]) -> None:
+        self._schema = schema
+        self._places: dict[str, Part] = {}
+        self._parts: list[Part] = []
+        self._leaves: dict[Any, Callable[[Any], Any]] = {}
+        self._left: list[tuple[Part, Any]] = []
+        """References that were met, and what stands at their places: that is read later, and not deeper."""
+        try:
+            self.root = self._part(schema, "#", 0)
+            while self._left:
+                part, found = self._left.pop()
+                part.refer_to(self._part(found, part.where, 0))
+        except (SchemaError, RecursionError) as error:
+            raise ConfigurationError(f"The JSON schema cannot be read: {error}") from error
+        self._check_references()
+
+    def _part(self, schema: Any, where: str, depth: int) -> Part:
+        """What a schema says. `where` is its place, for errors."""
+        part = Part(where)
+        self._parts.append(part)
+        if depth >= MAX_SCHEMA_DEPTH:
+            raise ConfigurationError(f"The JSON schema is nested {depth} levels deep, at `{where[:200]}…`.")
+        if schema is True:
+            part.leaf = _anything
+        elif schema is False:
+            part.choices = []
+        elif isinstance(schema, Mapping):
+            self._read(part, cast(Mapping[str, Any], schema), where, depth + 1)
+        else:
+            raise ConfigurationError(f"The JSON schema has {schema!r:.60} at `{where}`, where a schema is expected.")
+        return part
+
+    def _read(self, part: Part, schema: Mapping[str, Any], where: str, depth: int) -> None:
+        if "$ref" in schema:
+            part.refer_to(self._referred(schema["$ref"], where))
+            return
+        for key in ("anyOf", "oneOf", "allOf"):
+            members = enumerate(_held(schema, key, list[Any], where) or ())
+            parts = [self._part(each, f"{where}/{key}/{index}", depth) for index, each in members]
+            part.same += parts
+            if parts and part.choices is None and key != "allOf":
+                part.choices = parts
+        named: Any = schema.get("type") or ("object" if any(key in schema for key in _OBJECT_KEYS) else "any")
+        kinds = {str(kind).lower() for kind in ([named] if isinstance(named, str) else named)}
+        part.nullable = bool(schema.get("nullable")) or "null" in kinds
+        if part.choices is not None:
+            return
+        if "enum" in schema or "const" in schema:
+            values = _held(schema, "enum", list[Any], where) if "enum" in schema else [schema["const"]]
+            part.leaf = SchemaValidator(core.literal_schema(values or []), _STRICT).validate_python
+            return
+        if "object" in kinds:
+            part.object = self._object(schema, where, depth)
+        if "array" in kinds:
+            items = self._part(schema.get("items", True), f"{where}/items", depth)
+            low, high = (_held(schema, key, int, where) for key in ("minItems", "maxItems"))
+            part.list = ListPart(items, low, high)
+        plain = tuple(sorted(kinds - {"object", "array"}))
+        if plain:
+            part.leaf = _anything if "any" in plain else self._leaf(plain, schema, where)
+
+    def _object(self, schema: Mapping[str, Any], where: str, depth: int) -> ObjectPart:
+        held = _held(schema, "properties", dict[str, Any], where) or {}
+        properties = {name: self._part(each, f"{where}/properties/{name}", depth) for name, each in held.items()}
+        patterns: list[tuple[Callable[[str], bool], Part]] = []
+        for pattern, each in (_held(schema, "patternProperties", dict[str, Any], where) or {}).items():
+            place = f"{where}/patternProperties/{pattern}"
+            matches = SchemaValidator(_pattern(pattern, place)).isinstance_python
+            patterns.append((matches, self._part(each, place, depth)))
+        names = schema.get("propertyNames")
+        required = _held(schema, "required", list[str], where) or []
+        anything = self._part(True, where, depth)
+        for name in required:
+            properties.setdefault(name, anything)
+        extra = schema.get("additionalProperties", not properties)
+        return ObjectPart(
+            properties,
+            required,
+            patterns,
+            None if names is None else self._part(names, f"{where}/propertyNames", depth),
+            None if extra is False else self._part(extra, f"{where}/additionalProperties", depth),
+        )
+
+    def _leaf(self, kinds: tuple[str, ...], schema: Mapping[str, Any], where: str) -> Callable[[Any], Any]:
+        """What checks values that hold no others, made once for all places that ask for the same."""
+        bounds = tuple(map(schema.get, ("minLength", "maxLength", "pattern", "minimum", "maximum")))
+        key = (kinds, repr(bounds))
+        if key not in self._leaves:
+            found = core.union_schema([_kind(kind, schema, where) for kind in kinds])
+            self._leaves[key] = SchemaValidator(found, _STRICT).validate_python
+        return self._leaves[key]
+
+    def _referred(self, reference: Any, where: str) -> Part:
+        """The part at the place that a reference names."""
+        if not isinstance(reference, str) or not (reference == "#" or reference.startswith("#/")):
+            raise ConfigurationError(
+                f"The JSON schema refers to {reference!r:.200} at `{where}`. Only places within the schema itself are "
+                f"looked up, such as `#/$defs/city`: put there what is referred to."
+            )
+        if reference not in self._places:
+            part = self._places[reference] = Part(reference)
+            self._parts.append(part)
+            self._left.append((part, self._found(reference, where)))
+        return self._places[reference]
+
+    def _found(self, reference: str, where: str) -> Any:
+        """What stands at a place, a JSON pointer behind `#`."""
+        found: Any = self._schema
+        for step in reference.split("/")[1:]:
+            step = unquote(step).replace("~1", "/").replace("~0", "~")
+            try:
+                found = cast(Any, found[int(step)] if isinstance(found, list) else found[step])
+            except (LookupError, TypeError, ValueError):
+                raise ConfigurationError(
+                    f"The JSON schema refers to `{reference[:200]}` at `{where}`, where nothing is."
+                ) from None
+        return found
+
+    def _check_references(self) -> None:
+        """Raise `ConfigurationError` for parts that come back to themselves on the same data."""
+        done: set[int] = set()
+        for start in self._parts:
+            if id(start) in done:
+                continue
+            trail: dict[int, tuple[Part, Iterator[Part]]] = {id(start): (start, iter(start.same))}
+            while trail:
+                part, rest = next(reversed(trail.values()))
+                following = next(rest, None)
+                if following is None:
+                    del trail[id(part)]
+                    done.add(id(part))
+                elif id(following) in trail:
+                    raise _goes_round([each.where for each, _ in trail.values()], following.where)
+                elif id(following) not in done:
+                    trail[id(following)] = (following, iter(following.same))
+
+
+def _goes_round(trail: list[str], again: str) -> ConfigurationError:
+    steps = list(dict.fromkeys(trail[trail.index(again) :]))
+    shown = [*steps[:10], *(["…"] if len(steps) > 10 else []), again]
+    return ConfigurationError(
+        f"The JSON schema refers back to itself without going into the data: "
+        f"{' -> '.join(f'`{step}`' for step in shown)}. Let the reference stand below `properties` or `items`."
+    )
+
+
+def _held(schema: Mapping[str, Any], key: str, kind: type[_HeldT], where: str) -> _HeldT | None:
+    """What a schema has under a keyword. Raises `ConfigurationError` if it is of another kind."""
+    held = schema.get(key)
+    if held is not None and not isinstance(held, getattr(kind, "__origin__", kind)):
+        raise ConfigurationError(f"The JSON schema has {held!r:.60} for `{key}` at `{where}`.")
+    return held
+
+
+# `strict` stands on each kind by itself: inside of a union the config's is not heeded.
+
+
+def _kind(kind: str, schema: Mapping[str, Any], where: str) -> core.CoreSchema:
+    """What checks one kind of value that holds no others."""
+    if kind == "string":
+        low, high, pattern = (_held(schema, key, of, where) for key, of in _OF_STRINGS)
+        texts = core.str_schema(min_length=low, max_length=high, strict=True)
+        return texts if pattern is None else core.chain_schema([texts, _pattern(pattern, where)])
+    if kind in ("integer", "number"):  # 2.0 is an integer too
+        step = 1 if kind == "integer" else None
+        return core.float_schema(multiple_of=step, ge=schema.get("minimum"), le=schema.get("maximum"), strict=True)
+    if kind == "boolean":
+        return core.bool_schema(strict=True)
+    if kind == "null":
+        return core.none_schema()
+    raise ConfigurationError(f"The JSON schema names the unknown type `{kind}` at `{where}`.")
+
+
+_OF_STRINGS: list[tuple[str, type[Any]]] = [("minLength", int), ("maxLength", int), ("pattern", str)]
+
+
+def _pattern(pattern: str, where: str) -> core.CoreSchema:
+    """A text with a match of the pattern, which is found in time that is proportional to the text."""
+    made = core.str_schema(pattern=pattern, regex_engine="rust-regex", strict=True)
+    try:
+        SchemaValidator(made)
+    except SchemaError as error:
+        raise ConfigurationError(
+            f"The JSON schema has the pattern `{pattern[:200]}` at `{where}`, which is not supported: patterns are "
+            f"matched without backtracking, so that no text takes for ever, and cannot look around or refer back. "
+            f"({str(error).strip().splitlines()[-1].strip()})"
+        ) from error
+    return made
+
+
+def _anything(data: Any) -> None:
+    """Every value fits."""
