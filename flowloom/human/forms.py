@@ -156,13 +156,14 @@ def _form_of(declared: types.FunctionDeclaration, model: str) -> ToolForm:
 def _choices(schema: Mapping[str, Any], definitions: Mapping[str, Any]) -> list[JsonValue]:
     """The values that a schema names, also behind a reference or beside null."""
     for _ in range(_MAX_REFERENCES):
-        if "$ref" not in schema:
+        several: list[Any] = [each for each in schema.get("anyOf", ()) if each.get("type") != "null"]
+        if "$ref" in schema:
+            schema = definitions.get(str(schema["$ref"]).rpartition("/")[2], {})
+        elif len(several) == 1:
+            schema = several[0]
+        else:
             break
-        schema = definitions.get(str(schema["$ref"]).rpartition("/")[2], {})
-    if "const" in schema:
-        return [schema["const"]]
-    several: list[Any] = [each for each in schema.get("anyOf", ()) if each.get("type") != "null"]
-    return _choices(several[0], definitions) if len(several) == 1 else list(schema.get("enum") or ())
+    return [schema["const"]] if "const" in schema else list(schema.get("enum") or ())
 
 
 def fit(validator: JsonValidator | None, data: Any, heading: str, *, tool: str | None = None) -> None:

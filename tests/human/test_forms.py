@@ -172,3 +172,15 @@ async def test_a_form_is_data_for_a_page() -> None:
             "schema": {"type": "string", "default": "sea"},
         }
     ]
+
+
+async def test_a_declaration_that_refers_back_to_itself_gives_a_form() -> None:
+    """What cannot be followed has no choices, and is not checked: the tool looks at it again."""
+    schema = {
+        "type": "object",
+        "properties": {"x": {"$ref": "#/$defs/a"}},
+        "$defs": {"a": {"anyOf": [{"$ref": "#/$defs/a"}]}},
+    }
+    form = await form_of(schema)
+    assert form.fields[0].enum == []
+    form.check({"x": "anything"})
