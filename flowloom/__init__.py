@@ -36,7 +36,8 @@ _HOMES = {
     "LlmCallsLimitExceededError MissingVariableError ModelError ModelNotConfiguredError "
     "ModelNotFoundError ModelRateLimitError ModelRequestError ModelResponseError ModelStreamError "
     "ModelUnavailableError NotSupportedError PipelineError PlaceholderError ProcessorError "
-    "RequestNotFoundError RequestOverError SessionBusyError SessionNotFoundError StorageError TemplateError "
+    "RequestNotFoundError RequestOverError RunLostError SessionBusyError SessionNotFoundError StorageError "
+    "TemplateError "
     "ToolArgumentsError "
     "ToolError ToolNotFoundError ToolResultError ToolSignatureError ToolTimeoutError UnfitAnswerError "
     "UnreadableAnswerError UnsupportedFeatureError",

@@ -380,6 +380,15 @@ class SessionBusyError(FlowloomError):
         self.retry_after = retry_after
 
 
+class RunLostError(SessionBusyError):
+    """The session has gone to another run while this one slept: its process was stopped, or its event loop blocked.
+
+    It ends the run that was replaced, which stores nothing more and starts no tool. The other run is not touched: go on
+    from what it has stored, instead of sending the message again. Attributes as of `SessionBusyError`; `retry_after` is
+    for how long a lease lasts.
+    """
+
+
 class StorageError(FlowloomError):
     """A store could not be opened, read or written: the file, the server, or what is in it."""
 

@@ -21,6 +21,7 @@ from flowloom.errors import (
     AlreadyAnsweredError,
     FlowloomError,
     LimitExceededError,
+    RunLostError,
 )
 from flowloom.events import Event, EventActions
 from flowloom.events.json_data import keep_json_actions
@@ -161,6 +162,7 @@ class Invocation:
             )
         try:
             session = await host.open_session(self._user_id, self._session_id, self._run_config)
+            session.guard(None if lease is None else lease.fence)
             message, state_delta, invocation_id = self._message, self._state_delta, self._invocation_id
             later = self._later
             while True:
@@ -249,6 +251,11 @@ class Invocation:
                 over, state_delta = ctx, None
                 if message is None and invocation_id is None:
                     break
+            if session.fence is not None and session.fence.refused:
+                raise session.fence.error()
+        except RunLostError as lost:
+            self._error = lost
+            raise
         finally:
             if lease is not None:
                 await lease.release()

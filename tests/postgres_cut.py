@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import AsyncGenerator, Awaitable, Callable
+import threading
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine
 from contextlib import asynccontextmanager, suppress
+from typing import Any, TypeVar
+
+T = TypeVar("T")
 
 COMMIT = b"COMMIT\x00"
 
@@ -53,24 +57,33 @@ class LossyWay:
                 await meanwhile()
         writer.close()
 
-    @property
-    def busy(self) -> bool:
-        return bool(self._open)
-
-    def hang_up(self) -> None:
-        for writer in self._open:
-            writer.close()
+    async def end(self, server: asyncio.Server) -> None:
+        """Hang up on everyone."""
+        server.close()
+        while self._open:
+            for writer in self._open:
+                writer.close()
+            await asyncio.sleep(0.001)
 
 
 @asynccontextmanager
 async def lossy_way(dsn: str) -> AsyncGenerator[tuple[str, LossyWay]]:
-    """The DSN of the same database through a `LossyWay`."""
+    """The DSN of the same database through a `LossyWay`, which has a loop and a thread of its own."""
     found = re.search(r":(\d+)/", dsn)
     assert found is not None
     way = LossyWay(int(found[1]))
-    async with await asyncio.start_server(way.serve, "127.0.0.1", 0) as server:
-        port = server.sockets[0].getsockname()[1]
-        yield dsn.replace(f":{found[1]}/", f":{port}/"), way
-        while way.busy:
-            way.hang_up()
-            await asyncio.sleep(0.001)
+    loop = asyncio.new_event_loop()
+    thread = threading.Thread(target=loop.run_forever)
+    thread.start()
+    try:
+        server = await _there(loop, asyncio.start_server(way.serve, "127.0.0.1", 0))
+        yield dsn.replace(f":{found[1]}/", f":{server.sockets[0].getsockname()[1]}/"), way
+        await _there(loop, way.end(server))
+    finally:
+        loop.call_soon_threadsafe(loop.stop)
+        thread.join()
+        loop.close()
+
+
+async def _there(loop: asyncio.AbstractEventLoop, work: Coroutine[Any, Any, T]) -> T:
+    return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(work, loop))

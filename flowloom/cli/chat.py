@@ -21,7 +21,7 @@ from flowloom.cli.stores import MEMORY, USER_ID, opened, session_name
 from flowloom.cli.transcript import are_words, show_events
 from flowloom.cli.usage_error import UsageError
 from flowloom.context import RunConfig, StreamingMode
-from flowloom.errors import AlreadyExistsError, SessionBusyError
+from flowloom.errors import AlreadyExistsError, RunLostError, SessionBusyError
 from flowloom.events import Event, new_id
 from flowloom.events.parts import content_of
 from flowloom.human import HumanObserver
@@ -243,7 +243,7 @@ class Chat:
             try:
                 await self._show_events(message, invocation_id, "reject")
             except SessionBusyError as busy:
-                if busy.session_id != self._session_id:
+                if busy.session_id != self._session_id or isinstance(busy, RunLostError):
                     raise
                 seconds = math.ceil(busy.retry_after or _LEASE_SECONDS)
                 self._display.notice(

@@ -18,7 +18,7 @@ from flowloom.context.run_config import RunConfig, StreamingMode
 from flowloom.context.streamed import Streamed
 from flowloom.context.threads import Threads
 from flowloom.context.totals import Totals
-from flowloom.errors import AlreadyAnsweredError, StorageError
+from flowloom.errors import AlreadyAnsweredError, RunLostError, StorageError
 from flowloom.events.actions import EventActions
 from flowloom.events.event import Event
 from flowloom.events.ids import INPUT_ID_PREFIX
@@ -159,6 +159,24 @@ class Run:
             run = run.caller
         session = run.session
         return not call_id.startswith(INPUT_ID_PREFIX) and session.history.call_ids.claim(session.events, call_id)
+
+    @property
+    def lost(self) -> bool:
+        """Whether another run is known to have taken the session over."""
+        return self.session.fence is not None and self.session.fence.lost
+
+    async def check_lease(self) -> None:
+        """Before something is done to the world: raises `RunLostError` if another run has taken the session over."""
+        fence = self.session.fence
+        if fence is not None:
+            await fence.check()
+
+    def note_loss(self, error: RunLostError) -> None:
+        """Something of the run was not stored when nobody could be told; it is told at its end."""
+        fence = self.session.fence
+        if fence is None:
+            raise error
+        fence.refused = True
 
     def answering_message(self) -> int | None:
         """Where in the session's log the user's latest message is, if it answers calls; nothing is read twice.

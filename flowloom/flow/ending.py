@@ -9,7 +9,7 @@ from flowloom.context import Context, InvocationContext
 from flowloom.context.hooks import tell_of_error
 from flowloom.context.run import INTERRUPTED, RUN_ENDED
 from flowloom.context.streamed import speaker_of
-from flowloom.errors import LimitExceededError, error_text
+from flowloom.errors import LimitExceededError, RunLostError, error_text
 from flowloom.events.event import Event
 from flowloom.flow.frame import error_event
 from flowloom.log.marks import AGENT_TOOL_CALL
@@ -46,12 +46,14 @@ async def record_end(
 async def settle_failure(ctx: InvocationContext, error: Exception) -> list[Event]:
     """Make the history legal after an error, store the one event that tells of it (decision 31), tell the plugins."""
     run = ctx.run
-    events = await run.answer_open_calls(ctx, f"The run failed before this call gave a result: {error_text(error)}")
     failed = run.failed_context or ctx
     run.failed_context = None
-    ended = "limit" if isinstance(error, LimitExceededError) else "failed"
-    end = error_event(failed, error, ended)
-    events += await record_end(failed, end, speaker_of(end))
+    events: list[Event] = []
+    if not (isinstance(error, RunLostError) and run.lost):  # no error of the run, which another process goes on with
+        events = await run.answer_open_calls(ctx, f"The run failed before this call gave a result: {error_text(error)}")
+        ended = "limit" if isinstance(error, LimitExceededError) else "failed"
+        end = error_event(failed, error, ended)
+        events += await record_end(failed, end, speaker_of(end))
     await tell_of_error(run.hooks.on_agent_error, agent=failed.agent, callback_context=Context(failed), error=error)
     await tell_of_error(run.hooks.on_run_error, invocation_context=ctx, error=error)
     return events
@@ -74,10 +76,13 @@ async def settle_end(ctx: InvocationContext, events: Events | None, *, whole: bo
         if run.stop == "paused" and run.stopped:
             run.open_calls.clear()  # who goes on with the run answers them
         settled: list[Event] = []
-        if run.open_calls or run.owed or run.unsettled is not None:
-            settled = await run.answer_open_calls(ctx, INTERRUPTED)
-        if not whole:
-            settled += await record_end(ctx)
+        try:
+            if run.open_calls or run.owed or run.unsettled is not None:
+                settled = await run.answer_open_calls(ctx, INTERRUPTED)
+            if not whole:
+                settled += await record_end(ctx)
+        except RunLostError as lost:  # whoever has the session now does that
+            run.note_loss(lost)
         if run.unflushed:
             run.unflushed = False
             await run.session_service.flush()

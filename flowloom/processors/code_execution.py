@@ -273,6 +273,7 @@ class _RunCode(BaseTool):
 
 
 async def _execute(ctx: InvocationContext, executor: BaseCodeExecutor, task: CodeExecutionInput) -> CodeExecutionResult:
+    await ctx.run.check_lease()
     if iscoroutinefunction(executor.execute_code):
         return await executor.execute_code(ctx, task)
     blocking: Callable[..., Any] = executor.execute_code

@@ -6,15 +6,72 @@ import asyncio
 import threading
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from functools import partial
 from types import TracebackType
 from typing import Self
 
-from flowloom.errors import SessionBusyError
+from flowloom.errors import RunLostError, SessionBusyError
 
+_CLOCK = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 Key = tuple[str, str, str]
 """App, user and session."""
+
+
+def uptime() -> float:
+    """Seconds on a clock that goes on while the process is stopped and, where that can be had, the machine asleep."""
+    return time.clock_gettime(_CLOCK)
+
+
+class Fence:
+    """Whether a run still has its session: what its lease is worth to those who write, and to those who start tools.
+
+    Sessions that are read under a lease have its fence. A store that can lose leases sets it, and refuses to append
+    for a session behind a fence that is `lost`.
+    """
+
+    __slots__ = ("confirm", "held", "lost", "over", "owner", "refused", "renewed", "seconds", "session_id")
+
+    def __init__(self, session_id: str, owner: str, seconds: float, renewed: float) -> None:
+        self.session_id = session_id
+        self.owner = owner
+        """The id of the lease in the store."""
+        self.seconds = seconds
+        self.renewed = renewed
+        """When the store was last known to have the lease for `seconds` more, by `uptime`."""
+        self.held: tuple[int, int] | None = None
+        """Which log is held, at which epoch: whoever takes it over raises that. None until there is a session."""
+        self.lost = False
+        """Whether another run has taken the session over."""
+        self.refused = False
+        """Whether an event was not stored for that whose storing nobody waited for."""
+        self.over = False
+        """Whether the lease was given back: what is appended then is no run's."""
+        self.confirm: Callable[[], Awaitable[None]] | None = None
+        """Renews the lease in the store. Raises `RunLostError`."""
+
+    async def check(self) -> None:
+        """Make sure that the session is still the run's; asks the store only if it was not renewed for half its time.
+
+        Raises `RunLostError`.
+        """
+        if self.over:
+            return
+        if self.lost:
+            raise self.error()
+        if self.confirm is not None and uptime() - self.renewed > self.seconds / 2:
+            await self.confirm()
+
+    def error(self) -> RunLostError:
+        """What a run is told that has lost its session; it has from now on."""
+        self.lost = True
+        return RunLostError(
+            f"Another run has taken over session `{self.session_id}`, because this one was not heard of for "
+            f"{self.seconds:g} seconds: its process was stopped, or its event loop blocked. This run ends, and stores "
+            f"nothing more; what the other one stores counts.",
+            session_id=self.session_id,
+            retry_after=self.seconds,
+        )
 
 
 class SessionLease:
@@ -23,10 +80,12 @@ class SessionLease:
     An asynchronous context manager.
     """
 
-    __slots__ = ("__weakref__", "_give_back", "session_id")
+    __slots__ = ("__weakref__", "_give_back", "fence", "session_id")
 
-    def __init__(self, session_id: str, give_back: Callable[[], None]) -> None:
+    def __init__(self, session_id: str, give_back: Callable[[], None], fence: Fence | None = None) -> None:
         self.session_id = session_id
+        self.fence = fence
+        """Tells whether another run has taken the session over; None in a store that cannot lose leases."""
         self._give_back: Callable[[], None] | None = give_back
 
     async def release(self) -> None:
@@ -51,13 +110,15 @@ class SessionLease:
 class Place:
     """A place in the line of a session; the first has the session."""
 
-    __slots__ = ("behind", "expires", "future", "loop")
+    __slots__ = ("behind", "expires", "fence", "future", "loop")
 
     def __init__(self, expires: float) -> None:
         self.loop: asyncio.AbstractEventLoop | None = None
         self.future: asyncio.Future[None] | None = None
         self.behind: deque[Place] | None = None
         """Those that wait, if this is the first."""
+        self.fence: Fence | None = None
+        """Of the lease that the first one has."""
         self.expires = expires
         """On the monotonic clock: when others may take over, if they do not hear of this process any more."""
 
@@ -111,6 +172,11 @@ class LeaseQueue:
             raise
         place.expires = time.monotonic() + seconds
         return place
+
+    def fence_of(self, key: Key) -> Fence | None:
+        """The fence of whoever has a session in this process."""
+        first = self._first.get(key)
+        return None if first is None else first.fence
 
     def leave(self, key: Key, place: Place) -> None:
         """Give up a place. Who has left already may leave again."""

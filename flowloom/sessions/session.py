@@ -9,6 +9,7 @@ from pydantic import ConfigDict, Field, SerializerFunctionWrapHandler, field_ser
 from flowloom.events.event import Event
 from flowloom.events.wire import WireModel
 from flowloom.sessions.history import History
+from flowloom.sessions.leases import Fence
 from flowloom.sessions.shared_list import SharedList
 
 
@@ -29,7 +30,7 @@ class Session(WireModel):
     last_update_time: float = 0.0
     """Epoch seconds of the latest event."""
 
-    __slots__ = ("_history",)  # beside the fields: not part of the session's data, and quick to get at
+    __slots__ = ("_fence", "_history")  # beside the fields: not part of the session's data, and quick to get at
 
     @field_validator("events", mode="before")
     @classmethod
@@ -48,6 +49,18 @@ class Session(WireModel):
         except AttributeError:
             self.share_history(History())
             return self._history
+
+    @property
+    def fence(self) -> Fence | None:
+        """What keeps a run from writing that has lost the session; None for what belongs to no run."""
+        try:
+            return self._fence
+        except AttributeError:
+            return None
+
+    def guard(self, fence: Fence | None) -> None:
+        """Append for the run that has this fence, or for no run."""
+        object.__setattr__(self, "_fence", fence)
 
     def share_history(self, history: History) -> None:
         """Go on with the projections of another snapshot of the same session."""

@@ -1,7 +1,12 @@
 """Leases that several processes share: a line of tickets in the database, the lowest of which has the session.
 
 A process first lines up its own runs, so that one of each process waits in the database. Tickets expire; who has one
-renews it. Traffic of leases is not synced to the disk: after a crash of the machine, all who held one are gone.
+renews it. A ticket of a process that is known to be gone counts no more. Traffic of leases is not synced to the disk:
+after a crash of the machine, all who held one are gone.
+
+Who takes a session raises the epoch in its row, which every append of a run compares with the one that its lease was
+given (`Fence`). So a run that slept past its lease writes nothing more. A ticket that the next run of the same process
+keeps, because nobody waits, keeps its epoch too.
 """
 
 from __future__ import annotations
@@ -13,18 +18,20 @@ import time
 import weakref
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from functools import partial
+from typing import Any, NamedTuple, TypeVar
 
 from flowloom.errors import StorageError
 from flowloom.events.ids import new_id
-from flowloom.sessions.leases import Key, LeaseQueue, Place, SessionLease, busy
+from flowloom.sessions.leases import Fence, Key, LeaseQueue, Place, SessionLease, busy, uptime
+from flowloom.sessions.sql_holders import is_gone, this_process
+from flowloom.sessions.sql_log import WHERE, Head, find, is_held, take_over
 from flowloom.sql import Connection, Database
 from flowloom.sql.database import Job
 
 T = TypeVar("T")
 WAITING = 5.0
 """Seconds after which a ticket of a process that waits expires, if it is not heard of."""
-_WHERE = "app_name = ? AND user_id = ? AND session_id = ?"
 _SHORTEST, _LONGEST = 0.004, 0.1  # between two looks at the line
 _MOST_LEFT = 1000
 
@@ -37,83 +44,123 @@ class SqlLeases:
         self._queue = LeaseQueue()
         self._left: dict[Key, _Left] = {}
 
+    def fence_of(self, key: Key) -> Fence | None:
+        """The fence of the run of this process that has a session, if one has."""
+        return self._queue.fence_of(key)
+
     async def acquire(
-        self, key: Key, *, wait: bool, seconds: float, also: Callable[[Connection], T]
+        self, key: Key, *, wait: bool, seconds: float, also: Callable[[Connection, Head | None], T]
     ) -> tuple[SessionLease, T]:
-        """The lease of a session (see `BaseSessionService.acquire_lease`), and what `also` gave in the same moment."""
+        """The lease of a session (see `BaseSessionService.acquire_lease`), and what `also` gave in the same moment.
+
+        `also` is given the session's row.
+        """
         place = await self._queue.enter(key, wait=wait, seconds=seconds)
-        owner = ""
+        fence = Fence(key[2], "", seconds, uptime())
         try:
             left = self._left.pop(key, None)
-            if left is not None and (kept := await self._keep(key, left, also, seconds)) is not None:
-                owner, taken, given = left.owner, left.taken, kept[0]
+            if left is not None and (kept := await self._keep(key, left, also, fence)) is not None:
+                given = kept[0]
             else:
-                owner, taken = new_id(), time.monotonic()
-                given = await self._stand_in_line(key, owner, also, wait=wait, seconds=seconds)
+                fence.owner = new_id()
+                given = await self._stand_in_line(key, fence, also, wait=wait)
         except BaseException:
-            self._give_back(key, owner, place)
+            self._give_back(key, fence.owner, place)
             raise
-        hold = _Hold(key, place, seconds, taken, lambda: self._renew(key, owner, seconds))
-        return SessionLease(key[2], lambda: self._release(hold, owner)), given
+        fence.confirm = partial(self._confirm, key, fence)
+        place.fence = fence
+        hold = _Hold(key, place, fence, lambda: self._renew(key, fence))
+        return SessionLease(key[2], lambda: self._release(hold), fence), given
 
-    async def _keep(self, key: Key, left: _Left, also: Callable[[Connection], T], seconds: float) -> tuple[T] | None:
+    async def _keep(
+        self, key: Key, left: _Left, also: Callable[[Connection, Head | None], T], fence: Fence
+    ) -> tuple[T] | None:
         """What `also` gives, if the ticket of the run before can be kept: not given back yet, and nobody waits."""
         database = self._database
-        if not left.may_be_kept(seconds) or not database.withdraw(left.giving_back):
+        if not left.may_be_kept(fence.seconds) or not database.withdraw(left.giving_back):
             return None
         kept = False
 
-        def look(connection: Connection) -> tuple[list[tuple[int, str, float]], T]:
-            return _line(connection, key), also(connection)
+        def look(connection: Connection) -> tuple[list[Ticket], Head | None, T]:
+            head = find(connection, key, database.dialect, lock=False)
+            return _line(connection, key), head, also(connection, head)
 
         try:
             seen = database.glance(look) or (await database.read(look),)
-            line, given = seen[0]
-            kept = len(line) == 1 and line[0][1] == left.owner
+            line, head, given = seen[0]
+            kept = len(line) == 1 and line[0].owner == left.fence.owner
         finally:
             if not kept:
-                self._give_back_ticket(key, left.owner)
-        return (given,) if kept else None
+                self._give_back_ticket(key, left.fence.owner)
+        if not kept:
+            return None
+        fence.owner, fence.renewed = left.fence.owner, left.fence.renewed
+        fence.held = None if head is None else (head.log, head.epoch)
+        return (given,)
 
     async def _stand_in_line(
-        self, key: Key, owner: str, also: Callable[[Connection], T], *, wait: bool, seconds: float
+        self, key: Key, fence: Fence, also: Callable[[Connection, Head | None], T], *, wait: bool
     ) -> T:
         database, pause, last_sign = self._database, _SHORTEST, 0.0
         given: list[T] = []
 
         def take(connection: Connection) -> tuple[int, float]:
-            ahead, rest = _take(connection, database, key, owner, wait, seconds)
-            given[:] = () if ahead else (also(connection),)
+            ahead, rest = _take(connection, database, key, fence, wait)
+            if not ahead:
+                head = take_over(connection, key)
+                fence.held = None if head is None else (head.log, head.epoch)
+                given[:] = (also(connection, head),)
             return ahead, rest
 
         while True:
-            now = time.monotonic()
+            now = uptime()
             if not last_sign or now - last_sign > WAITING / 3:
                 ahead, rest = await database.write(take, durable=False, lane=("lease", key))
                 last_sign = now
             else:
-                ahead, rest = await database.read(lambda c: _look(c, database, key, owner))
+                ahead, rest = await database.read(lambda c: _look(c, database, key, fence.owner))
                 if not ahead:
                     last_sign = 0.0
                     continue
             if not ahead:
+                fence.renewed = now
                 return given[0]
             if not wait:
                 raise busy(key[2], rest)
             await asyncio.sleep(pause * min(ahead, 4) * (0.5 + random.random()))
             pause = min(pause * 1.5, _LONGEST)
 
-    def _renew(self, key: Key, owner: str, seconds: float) -> None:
-        self._soon(lambda connection: _extend(connection, self._database, key, owner, seconds), key)
+    async def _confirm(self, key: Key, fence: Fence) -> None:
+        await self._database.write(self._renewal(key, fence), durable=False, lane=("lease", key))
+        if fence.lost:
+            raise fence.error()
 
-    def _release(self, hold: _Hold, owner: str) -> None:
+    def _renew(self, key: Key, fence: Fence) -> None:
+        self._soon(self._renewal(key, fence), key)
+
+    def _renewal(self, key: Key, fence: Fence) -> Callable[[Connection], None]:
+        began = uptime()
+
+        def renew(connection: Connection) -> None:
+            if _extend(connection, self._database, key, fence):
+                fence.renewed = began
+            else:
+                fence.lost = True
+
+        return renew
+
+    def _release(self, hold: _Hold) -> None:
         hold.end()
-        job = self._give_back(hold.key, owner, hold.place)
+        fence = hold.fence
+        job = self._give_back(hold.key, fence.owner, hold.place)
+        if fence.lost:
+            return
+        fence.over = True
         if job is None:
             return
         if len(self._left) >= _MOST_LEFT:
-            self._left = {key: left for key, left in self._left.items() if left.may_be_kept(left.seconds)}
-        self._left[hold.key] = _Left(owner, hold.taken, hold.seconds, job)
+            self._left = {key: left for key, left in self._left.items() if left.may_be_kept(left.fence.seconds)}
+        self._left[hold.key] = _Left(fence, job)
 
     def _give_back(self, key: Key, owner: str, place: Place) -> Job[Any] | None:
         self._left.pop(key, None)
@@ -122,7 +169,7 @@ class SqlLeases:
         return job
 
     def _give_back_ticket(self, key: Key, owner: str) -> Job[Any] | None:
-        sql = f"DELETE FROM flowloom_leases WHERE {_WHERE} AND owner = ?"
+        sql = f"DELETE FROM flowloom_leases WHERE {WHERE} AND owner = ?"
         return self._soon(lambda connection: connection.execute(sql, (*key, owner)), key)
 
     def _soon(self, work: Callable[[Connection], object], key: Key) -> Job[Any] | None:
@@ -135,39 +182,38 @@ class SqlLeases:
 class _Left:
     """The ticket of a run that is over, for as long as the database has not heard of it."""
 
-    owner: str
-    taken: float
-    seconds: float
+    fence: Fence
     giving_back: Job[Any]
 
     def may_be_kept(self, seconds: float) -> bool:
         """Whether the next run may have it, if nobody waits: it has to be renewed from time to time."""
-        return self.seconds == seconds and time.monotonic() - self.taken < seconds / 3
+        return self.fence.seconds == seconds and uptime() - self.fence.renewed < seconds / 3
 
 
 class _Hold:
     """Renews a lease while it is held, by the timers of the loop it was taken in."""
 
-    __slots__ = ("__weakref__", "_loop", "_renew", "_timer", "key", "place", "seconds", "taken")
+    __slots__ = ("__weakref__", "_loop", "_renew", "_timer", "fence", "key", "place")
 
-    def __init__(self, key: Key, place: Place, seconds: float, taken: float, renew: Callable[[], None]) -> None:
+    def __init__(self, key: Key, place: Place, fence: Fence, renew: Callable[[], None]) -> None:
         self.key = key
-        self.taken = taken
         self.place = place
-        self.seconds = seconds
+        self.fence = fence
         self._renew = renew
         self._loop = asyncio.get_running_loop()
         self._timer = self._next_tick()
 
     def tick(self) -> None:
-        """Renew, now and later again."""
+        """Renew, now and later again, unless there is nothing left to renew."""
+        if self.fence.lost:
+            return
         self._renew()
-        self.place.expires = time.monotonic() + self.seconds
+        self.place.expires = time.monotonic() + self.fence.seconds
         self._timer = self._next_tick()
 
     def _next_tick(self) -> asyncio.TimerHandle:
         held: weakref.ref[_Hold] = weakref.ref(self)
-        return self._loop.call_later(self.seconds / 3, _tick, held)
+        return self._loop.call_later(self.fence.seconds / 3, _tick, held)
 
     def end(self) -> None:
         """Renew no more."""
@@ -195,36 +241,47 @@ def _clock(connection: Connection, database: Database, key: Key) -> float:
     return connection.execute(sql, ("\x1f".join(key),)).fetchone()[1]
 
 
-def _line(connection: Connection, key: Key) -> list[tuple[int, str, float]]:
-    sql = f"SELECT ticket, owner, expires FROM flowloom_leases WHERE {_WHERE} ORDER BY ticket"
-    return connection.execute(sql, key).fetchall()
+class Ticket(NamedTuple):
+    """A place in the line of a session."""
+
+    number: int
+    owner: str
+    expires: float
+    holder: str | None
+
+    def counts(self, now: float) -> bool:
+        """Whether the one who has it is still to be heard of."""
+        return self.expires > now and not is_gone(self.holder)
 
 
-def _take(
-    connection: Connection, database: Database, key: Key, owner: str, wait: bool, seconds: float
-) -> tuple[int, float]:
+def _line(connection: Connection, key: Key) -> list[Ticket]:
+    sql = f"SELECT ticket, owner, expires, holder FROM flowloom_leases WHERE {WHERE} ORDER BY ticket"
+    return [Ticket(*row) for row in connection.execute(sql, key).fetchall()]
+
+
+def _take(connection: Connection, database: Database, key: Key, fence: Fence, wait: bool) -> tuple[int, float]:
     """Take a ticket, or renew the one that there is; how many are ahead, and when the first of them expires."""
-    now = _clock(connection, database, key)
+    now, owner, seconds = _clock(connection, database, key), fence.owner, fence.seconds
     line = _line(connection, key)
-    alive = [each for each in line if each[2] > now or each[1] == owner]
+    alive = [each for each in line if each.owner == owner or each.counts(now)]
     if len(alive) < len(line):
-        sql = f"DELETE FROM flowloom_leases WHERE {_WHERE} AND expires <= ? AND owner <> ?"
-        connection.execute(sql, (*key, now, owner))
-    ahead = next((place for place, each in enumerate(alive) if each[1] == owner), None)
+        sql = f"DELETE FROM flowloom_leases WHERE {WHERE} AND ticket = ?"
+        connection.executemany(sql, [(*key, each.number) for each in line if each not in alive])
+    ahead = next((place for place, each in enumerate(alive) if each.owner == owner), None)
     if ahead is None and alive and not wait:
-        return len(alive), alive[0][2] - now
+        return len(alive), alive[0].expires - now
     expires = now + (WAITING if ahead or (ahead is None and alive) else seconds)
     if ahead is None:
         ahead = len(alive)
         sql = (
-            "INSERT INTO flowloom_leases (app_name, user_id, session_id, ticket, owner, expires) "
-            "VALUES (?, ?, ?, ?, ?, ?)"
+            "INSERT INTO flowloom_leases (app_name, user_id, session_id, ticket, owner, expires, holder) "
+            "VALUES (?, ?, ?, ?, ?, ?, ?)"
         )
-        connection.execute(sql, (*key, alive[-1][0] + 1 if alive else 1, owner, expires))
+        connection.execute(sql, (*key, alive[-1].number + 1 if alive else 1, owner, expires, this_process()))
     else:
-        sql = f"UPDATE flowloom_leases SET expires = ? WHERE {_WHERE} AND owner = ?"
+        sql = f"UPDATE flowloom_leases SET expires = ? WHERE {WHERE} AND owner = ?"
         connection.execute(sql, (expires, *key, owner))
-    return ahead, alive[0][2] - now if alive else seconds
+    return ahead, alive[0].expires - now if alive else seconds
 
 
 def _look(connection: Connection, database: Database, key: Key, owner: str) -> tuple[int, float]:
@@ -233,12 +290,14 @@ def _look(connection: Connection, database: Database, key: Key, owner: str) -> t
         now = time.time()
     else:
         now = connection.execute("SELECT extract(epoch FROM clock_timestamp())::float8").fetchone()[0]
-    alive = [each for each in _line(connection, key) if each[2] > now or each[1] == owner]
-    ahead = next((place for place, each in enumerate(alive) if each[1] == owner), 0)
-    return ahead, alive[0][2] - now if alive else 0.0
+    alive = [each for each in _line(connection, key) if each.owner == owner or each.counts(now)]
+    ahead = next((place for place, each in enumerate(alive) if each.owner == owner), 0)
+    return ahead, alive[0].expires - now if alive else 0.0
 
 
-def _extend(connection: Connection, database: Database, key: Key, owner: str, seconds: float) -> None:
-    now = _clock(connection, database, key)
-    sql = f"UPDATE flowloom_leases SET expires = ? WHERE {_WHERE} AND owner = ?"
-    connection.execute(sql, (now + seconds, *key, owner))
+def _extend(connection: Connection, database: Database, key: Key, fence: Fence) -> bool:
+    """Renew a ticket, or take it anew if the database has lost it; whether the session is still held."""
+    _clock(connection, database, key)
+    if not is_held(connection, key, find(connection, key, database.dialect, lock=False), fence):
+        return False
+    return not _take(connection, database, key, fence, False)[0]

@@ -8,7 +8,7 @@ from typing import Any, Literal, NamedTuple
 
 from flowloom.events.event import Event
 from flowloom.sessions.codec import decode_events, decode_value, encode_event, encode_value
-from flowloom.sessions.leases import Key
+from flowloom.sessions.leases import Fence, Key
 from flowloom.sessions.service import already_exists, session_not_found
 from flowloom.sessions.sql_schema import PLACES
 from flowloom.sessions.state import split_by_scope
@@ -16,8 +16,12 @@ from flowloom.sql import Connection, Dialect
 
 WHERE = "app_name = ? AND user_id = ? AND session_id = ?"
 HEAD = (
-    "SELECT s.log, s.last_seq, s.updated, l.parent FROM flowloom_sessions s JOIN flowloom_logs l ON l.log = s.log "
-    f"WHERE {WHERE}"
+    "SELECT s.log, s.last_seq, s.updated, l.parent, s.epoch FROM flowloom_sessions s "
+    f"JOIN flowloom_logs l ON l.log = s.log WHERE {WHERE}"
+)
+_TAKE_OVER = (
+    f"UPDATE flowloom_sessions SET epoch = epoch + 1 WHERE {WHERE} RETURNING log, last_seq, updated, "
+    "(SELECT parent FROM flowloom_logs WHERE flowloom_logs.log = flowloom_sessions.log), epoch"
 )
 _SET_STATE = (
     "INSERT INTO flowloom_state (log, key, value) VALUES (?, ?, ?) ON CONFLICT (log, key) DO UPDATE SET value = "
@@ -41,6 +45,7 @@ class Head(NamedTuple):
     last_seq: int
     updated: float
     parent: int | None
+    epoch: int = 0
 
 
 class Segment(NamedTuple):
@@ -121,6 +126,24 @@ def found(connection: Connection, key: Key, dialect: Dialect) -> Head:
     return head
 
 
+def take_over(connection: Connection, key: Key) -> Head | None:
+    """The row of a session, whose epoch is raised: those who had it before append nothing any more."""
+    row = connection.execute(_TAKE_OVER, key).fetchone()
+    return None if row is None else Head(*row)
+
+
+def is_held(connection: Connection, key: Key, head: Head | None, fence: Fence) -> bool:
+    """Whether nobody has taken a session over since. Of one that was made since, the ticket tells."""
+    before, held = fence.held, None if head is None else (head.log, head.epoch)
+    if before is not None and held is not None and before[0] == held[0]:
+        return before == held
+    sql = f"SELECT 1 FROM flowloom_leases WHERE {WHERE} AND owner = ?"
+    if connection.execute(sql, (*key, fence.owner)).fetchone() is None:
+        return False
+    fence.held = held
+    return True
+
+
 def segments(connection: Connection, head: Head) -> list[Segment]:
     """Where the events of a session are, the first ones first."""
     if head.parent is None:
@@ -150,27 +173,34 @@ def seq_of(connection: Connection, stretches: Sequence[Segment], event_id: str) 
 
 
 def load(
-    connection: Connection,
-    key: Key,
-    seen: tuple[int, int],
-    recent: int | None = None,
-    since: float | None = None,
-    *,
-    most: int | None = None,
+    connection: Connection, key: Key, seen: tuple[int, int], recent: int | None = None, since: float | None = None
 ) -> Loaded | None:
     """A session without the events that were seen: (log, seq). Of those, the last `recent`, at or after `since`.
 
-    None if there is none, or if more than `most` events would have to be read.
+    None if there is none.
     """
     row = connection.execute(HEAD, key).fetchone()
     if row is None:
         return None
     head = Head(*row)
-    after = seen[1] if seen[0] == head.log and seen[1] <= head.last_seq else 0
+    after = _after(head, seen)
     if recent is not None:
         after = max(after, head.last_seq - recent)
-    if most is not None and head.last_seq - after > most:
+    return _loaded(connection, key, head, after, since)
+
+
+def load_few(connection: Connection, key: Key, head: Head | None, seen: tuple[int, int], most: int) -> Loaded | None:
+    """The session of a row without the events that were seen; None if there is none, or `most` are not enough."""
+    if head is None or head.last_seq - _after(head, seen) > most:
         return None
+    return _loaded(connection, key, head, _after(head, seen), None)
+
+
+def _after(head: Head, seen: tuple[int, int]) -> int:
+    return seen[1] if seen[0] == head.log and seen[1] <= head.last_seq else 0
+
+
+def _loaded(connection: Connection, key: Key, head: Head, after: int, since: float | None) -> Loaded:
     events: list[Event] = []
     if after < head.last_seq:
         for stretch in segments(connection, head):
@@ -260,14 +290,21 @@ def create(
 
 
 def append(
-    connection: Connection, key: Key, dialect: Dialect, rows: Sequence[EventRow], attempted: set[str]
+    connection: Connection,
+    key: Key,
+    dialect: Dialect,
+    rows: Sequence[EventRow],
+    attempted: set[str],
+    fence: Fence | None,
 ) -> list[Appended]:
-    """Append events, each unless one of its id is in the log. Raises `SessionNotFoundError`.
+    """Append events, each unless one of its id is in the log. Raises `SessionNotFoundError`, `RunLostError`.
 
     `attempted` has the ids of those that an earlier attempt of this write has added: if they are there, the write has
     succeeded, and its answer was lost.
     """
     head = found(connection, key, dialect)
+    if fence is not None and not is_held(connection, key, head, fence):
+        raise fence.error()
     done: list[Appended] = []
     added: list[str] = []
     for row in rows:

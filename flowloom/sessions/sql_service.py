@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from flowloom.errors import InputValidationError
+from flowloom.errors import InputValidationError, RunLostError
 from flowloom.events.clock import now
 from flowloom.events.event import Event
 from flowloom.events.ids import new_id
@@ -14,7 +14,7 @@ from flowloom.log.claims import check_undecided
 from flowloom.sessions import sql_forks, sql_log
 from flowloom.sessions.codec import decode_event
 from flowloom.sessions.history import History
-from flowloom.sessions.leases import Key, SessionLease
+from flowloom.sessions.leases import Fence, Key, SessionLease
 from flowloom.sessions.service import (
     BaseSessionService,
     GetSessionConfig,
@@ -43,11 +43,12 @@ _LATELY = 8  # how far back `append_soon` looks for an event that is there alrea
 class _Soon:
     """An event on its way into the database, and what came of it."""
 
-    __slots__ = ("done", "event", "job", "row")
+    __slots__ = ("done", "event", "fence", "job", "row")
 
-    def __init__(self, event: Event, row: EventRow) -> None:
+    def __init__(self, event: Event, row: EventRow, fence: Fence | None) -> None:
         self.event = event
         self.row = row
+        self.fence = fence
         self.job: Job[Any] | None = None
         self.done: Appended | None = None
 
@@ -84,7 +85,7 @@ class SqlSessionService(BaseSessionService):
             lambda connection: sql_log.create(connection, key, dialect, updated, rows, made), lane=key
         )
         merged = self._cache.merge(key, log, 0, ())
-        return _session(key, [], whole, updated, None if merged is None else merged[1])
+        return self._guarded(_session(key, [], whole, updated, None if merged is None else merged[1]))
 
     async def get_session(
         self, *, app_name: str, user_id: str, session_id: str, config: GetSessionConfig | None = None
@@ -94,7 +95,9 @@ class SqlSessionService(BaseSessionService):
         if config is not None and (config.num_recent_events is not None or config.after_timestamp is not None):
             recent, since = config.num_recent_events, config.after_timestamp
             part = await self.database.read(lambda connection: sql_log.load(connection, key, (0, 0), recent, since))
-            return None if part is None else _session(key, part.events, part.state, part.head.updated, None)
+            if part is None:
+                return None
+            return self._guarded(_session(key, part.events, part.state, part.head.updated, None))
         session = self._take_fresh(key)
         while session is None:
             seen = self._cache.seen(key)
@@ -103,6 +106,11 @@ class SqlSessionService(BaseSessionService):
                 self._cache.forget(key)
                 return None
             session = self._whole_session(key, loaded)
+        return self._guarded(session)
+
+    def _guarded(self, session: Session) -> Session:
+        """The session behind the fence of the run that has it in this process, if one has."""
+        session.guard(self._lines.fence_of((session.app_name, session.user_id, session.id)))
         return session
 
     def _whole_session(self, key: Key, loaded: Loaded) -> Session | None:
@@ -160,27 +168,31 @@ class SqlSessionService(BaseSessionService):
 
     async def _append(self, session: Session, event: Event, check: Callable[[Connection], None] | None = None) -> Event:
         """Write an event in one transaction with those that were appended soon; after `check`, by itself."""
+        fence = _fence_of(session)
         key, kept = (session.app_name, session.user_id, session.id), without_temp_state(event)
         row, dialect = EventRow.of(kept), self.database.dialect
         await SESSIONS.ensure(self.database)
         self._outdate(key, row.state)
         earlier = self._soon.pop(key, ()) if check is None else ()
-        mine = [
-            each for each in earlier if each.job is not None and self.database.withdraw(each.job)
-        ]  # they come with this one
+        mine = [  # they come with this one
+            each
+            for each in earlier
+            if each.fence is fence and each.job is not None and self.database.withdraw(each.job)
+        ]
         rows = [*(each.row for each in mine), row]
         attempted: set[str] = set()
 
         def work(connection: Connection) -> list[Appended]:
             if check is not None:
                 check(connection)
-            return sql_log.append(connection, key, dialect, rows, attempted)
+            return sql_log.append(connection, key, dialect, rows, attempted, fence)
 
         try:
             *before, done = await self.database.write(work, lane=key)
-        except BaseException:
+        except BaseException as error:
             self._cache.forget(key)
-            self._unsettled[event.id] = None
+            if not isinstance(error, RunLostError):
+                self._unsettled[event.id] = None
             raise
         self._outdate(key, row.state)
         for each, found in zip(mine, before, strict=True):
@@ -195,14 +207,19 @@ class SqlSessionService(BaseSessionService):
     async def append_soon(self, session: Session, event: Event) -> Event:
         if event.partial or any(each.id == event.id for each in session.events[-_LATELY:]):
             return event
+        fence = _fence_of(session)
         key, kept = (session.app_name, session.user_id, session.id), without_temp_state(event)
         row, dialect = EventRow.of(kept), self.database.dialect
         await SESSIONS.ensure(self.database)
-        soon = _Soon(kept, row)
+        soon = _Soon(kept, row, fence)
         attempted: set[str] = set()
 
         def work(connection: Connection) -> None:
-            soon.done = sql_log.append(connection, key, dialect, (row,), attempted)[0]
+            try:
+                soon.done = sql_log.append(connection, key, dialect, (row,), attempted, fence)[0]
+            except RunLostError:  # the run hears of it with its next event, or at its end
+                assert fence is not None
+                fence.refused = True
 
         self._outdate(key, row.state)
         soon.job = self.database.write_soon(work, lane=key)
@@ -308,7 +325,7 @@ class SqlSessionService(BaseSessionService):
             key,
             wait=wait,
             seconds=seconds,
-            also=lambda connection: sql_log.load(connection, key, seen, most=_FEW),
+            also=lambda connection, head: sql_log.load_few(connection, key, head, seen, _FEW),
         )
         self._fresh.pop(key, None)
         if fresh is not None:
@@ -329,6 +346,16 @@ class SqlSessionService(BaseSessionService):
                 self._fresh.clear()
             else:
                 self._fresh.pop(key, None)
+
+
+def _fence_of(session: Session) -> Fence | None:
+    """What an append for this session has to keep to. Raises `RunLostError` if it is known to be lost."""
+    fence = session.fence
+    if fence is None or fence.over:
+        return None
+    if fence.lost:
+        raise fence.error()
+    return fence
 
 
 def _session(

@@ -122,6 +122,7 @@ class AgentTool(BaseTool):
         service = InMemorySessionService()
         service.adopt(session)
         session.state = caller.session.state
+        session.guard(caller.session.fence)
         run = Run(
             invocation_id=outer.invocation_id,
             session=session,

@@ -27,6 +27,7 @@ from flowloom.errors import (
     InputRequiredError,
     JsonDataError,
     PlaceholderError,
+    RunLostError,
     ToolArgumentsError,
     ToolError,
     ToolNotFoundError,
@@ -123,13 +124,17 @@ async def run_calls(
             else:
                 answers = [await _recorded(ctx, calls[0], 0, tools, confirmation, refused[0], spans)]
         else:
-            async with asyncio.TaskGroup() as group:
-                tasks = [
-                    group.create_task(
-                        _recorded(ctx, call, index, tools, decided.get(call.id or ""), refused[index], spans)
-                    )
-                    for index, call in enumerate(calls)
-                ]
+            try:
+                async with asyncio.TaskGroup() as group:
+                    tasks = [
+                        group.create_task(
+                            _recorded(ctx, call, index, tools, decided.get(call.id or ""), refused[index], spans)
+                        )
+                        for index, call in enumerate(calls)
+                    ]
+            except BaseExceptionGroup as errors:
+                lost = errors.subgroup(RunLostError)
+                raise (errors if lost is None else lost.exceptions[0]) from None
             answers = [task.result() for task in tasks]
         for index, answer in enumerate(answers):
             if transfer_problem is not None and answer.actions.transfer_to_agent is not None:
@@ -335,11 +340,16 @@ async def _call_tool(
             result, error = await _ask(own.before_tool, tool=tool, args=args, tool_context=context)
     if result is None and error is None:
         try:
-            plain = tool.timeout is None and not tool.retries and not own.around_tool
-            result = await (ctx.effects.call_tool if plain else _run_tool)(ctx, tool, args, context)
+            if tool.timeout is None and not tool.retries and not own.around_tool:
+                await ctx.run.check_lease()
+                result = await ctx.effects.call_tool(ctx, tool, args, context)
+            else:
+                result = await _run_tool(ctx, tool, args, context)
         except Suspended:
             raise
         except Exception as raised:
+            if isinstance(raised, RunLostError) and ctx.run.lost:
+                raise
             note_origin(raised, ctx, f"tool `{tool.name}`")
             error = raised
     if error is not None:
@@ -413,13 +423,14 @@ async def _attempts(ctx: InvocationContext, tool: RunnableTool, args: dict[str, 
     delay = FIRST_RETRY_SECONDS
     for attempt in range(tool.retries + 1):
         try:
+            await ctx.run.check_lease()
             if tool.timeout is None:
                 return await ctx.effects.call_tool(ctx, tool, args, context)
             return await _timed(ctx, tool, args, context, tool.timeout)
         except (Suspended, *_NOT_RETRIED):
             raise
         except Exception as error:
-            if attempt == tool.retries or error is ctx.run.totals.reached:
+            if attempt == tool.retries or error is ctx.run.totals.reached or ctx.run.lost:
                 raise
             _log.info("Tool `%s` failed (%s); attempt %d follows.", tool.name, error_text(error), attempt + 2)
             await ctx.effects.sleep(ctx, delay)

@@ -3,14 +3,27 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import subprocess
+import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from kit import event
 
-from flowloom import InMemorySessionService, PostgresSessionService, SessionBusyError, SqliteSessionService
+from flowloom import (
+    InMemorySessionService,
+    PostgresSessionService,
+    RunLostError,
+    Session,
+    SessionBusyError,
+    SqliteSessionService,
+)
+from flowloom.sessions import SessionLease, sql_holders
 from flowloom.sessions.sql_service import SqlSessionService
+from flowloom.sql import Connection
 
 WHO: dict[str, Any] = {"app_name": "app", "user_id": "ann", "session_id": "s1"}
 
@@ -101,15 +114,133 @@ async def test_a_waiter_that_is_cancelled_gives_its_ticket_back(services: list[S
     await (await services[2].acquire_lease(**WHO, wait=True)).release()
 
 
-async def test_a_lease_that_was_lost_is_no_error(services: list[SqlSessionService]) -> None:
-    """A run whose process was stopped for too long goes on, and gives back nothing of another's."""
+async def taken_over(service: SqlSessionService) -> SessionLease:
+    """The lease of the session, as another process gets it when the holder was not heard of for too long."""
+    await service.database.write(lambda connection: connection.execute("UPDATE flowloom_leases SET expires = 0"))
+    return await service.acquire_lease(**WHO, wait=False)
+
+
+async def get(service: SqlSessionService) -> Session:
+    found = await service.get_session(**WHO)
+    assert found is not None
+    return found
+
+
+async def texts(service: SqlSessionService) -> list[str]:
+    return [each.text for each in (await get(service)).events]
+
+
+async def test_a_lease_that_was_lost_gives_back_nothing(services: list[SqlSessionService]) -> None:
+    """Releasing it does nothing to the one who has it now."""
     lost = await services[0].acquire_lease(**WHO, wait=True)
-    await services[1].database.write(lambda connection: connection.execute("UPDATE flowloom_leases SET expires = 0"))
-    held = await services[1].acquire_lease(**WHO, wait=False)
+    held = await taken_over(services[1])
     await lost.release()
     await services[0].database.flush()
     with pytest.raises(SessionBusyError):
         await services[2].acquire_lease(**WHO, wait=False)
+    await held.release()
+
+
+async def test_whoever_takes_a_session_raises_its_epoch(services: list[SqlSessionService]) -> None:
+    """Each service does, one after the other."""
+    await services[0].create_session(**WHO)
+    sql = "SELECT epoch FROM flowloom_sessions"
+    for expected, service in enumerate(services, 1):
+        async with await service.acquire_lease(**WHO, wait=True):
+            found = await service.database.read(lambda connection: connection.execute(sql).fetchone()[0])
+            assert found == expected
+
+
+@pytest.mark.parametrize("there", [True, False], ids=["there", "made under the lease"])
+async def test_who_lost_the_session_appends_nothing_more(services: list[SqlSessionService], there: bool) -> None:
+    """Neither at once nor soon, whether the session was there when the lease was taken or not."""
+    if there:
+        await services[0].create_session(**WHO)
+    lost = await services[0].acquire_lease(**WHO, wait=True)
+    held = await taken_over(services[1])
+    if not there:
+        await services[1].create_session(**WHO)
+    stale, soon = await get(services[0]), await get(services[0])
+    mine = await get(services[1])
+    await services[1].append_event(mine, event("agent", "one"))
+    await services[0].append_soon(soon, event("agent", "soon"))
+    await services[0].flush()
+    for append in (services[0].append_event, services[0].append_soon):
+        for session in (stale, soon):
+            with pytest.raises(RunLostError) as raised:
+                await append(session, event("agent", "stale"))
+            assert isinstance(raised.value, SessionBusyError)
+            assert (raised.value.session_id, raised.value.retry_after) == ("s1", 30.0)
+    await services[1].append_event(mine, event("agent", "two"))
+    await held.release()
+    await lost.release()
+    with pytest.raises(RunLostError):
+        await services[0].append_event(stale, event("agent", "stale"))
+    assert await texts(services[2]) == ["one", "two"]
+    await services[0].append_event(await get(services[0]), event("user", "three"))  # for no run
+    assert await texts(services[2]) == ["one", "two", "three"]
+
+
+async def test_a_run_that_was_replaced_does_not_write_to_what_was_made_anew(services: list[SqlSessionService]) -> None:
+    """A session of the same name that another process has deleted, made and taken is another one."""
+    await services[0].create_session(**WHO)
+    lost = await services[0].acquire_lease(**WHO, wait=True)
+    stale = await get(services[0])
+    held = await taken_over(services[1])
+    await services[1].delete_session(**WHO)
+    await services[1].create_session(**WHO)
+    async with held:
+        with pytest.raises(RunLostError):
+            await services[0].append_event(stale, event("agent", "stale"))
+    await lost.release()
+    assert await texts(services[2]) == []
+
+
+async def test_a_run_may_make_its_session_anew(services: list[SqlSessionService]) -> None:
+    """As long as it has the lease, the session is its own, whoever has made it."""
+    for deleting in services[:2]:
+        await services[0].get_or_create_session(**WHO)
+        async with await services[0].acquire_lease(**WHO, wait=True):
+            session = await get(services[0])
+            await deleting.delete_session(**WHO)
+            await deleting.create_session(**WHO)
+            await services[0].append_event(session, event("agent", "new"))
+        assert await texts(services[2]) == ["new"]
+
+
+async def test_runs_of_one_process_keep_the_session(services: list[SqlSessionService]) -> None:
+    """However fast they follow each other; what is appended after a run belongs to none, and is stored."""
+    await services[0].create_session(**WHO)
+    sessions: list[Session] = []
+    for number in range(4):
+        async with await services[0].acquire_lease(**WHO, wait=True):
+            sessions.append(await get(services[0]))
+            await services[0].append_event(sessions[-1], event("agent", str(number)))
+    async with await services[1].acquire_lease(**WHO, wait=True):
+        await services[0].append_event(sessions[0], event("agent", "summary"))
+    assert await texts(services[2]) == ["0", "1", "2", "3", "summary"]
+
+
+async def test_a_holder_asks_for_its_session_only_when_it_was_not_renewed_for_long(
+    services: list[SqlSessionService],
+) -> None:
+    """`Fence.check` renews a lease that is past half its time, and raises if another has it."""
+    await services[0].create_session(**WHO)
+    lease = await services[0].acquire_lease(**WHO, wait=True)
+    assert lease.fence is not None
+    renewed = lease.fence.renewed
+    await lease.fence.check()
+    assert lease.fence.renewed == renewed
+    lease.fence.renewed -= 16
+    await lease.fence.check()
+    assert lease.fence.renewed >= renewed
+    held = await taken_over(services[1])
+    await lease.fence.check()
+    lease.fence.renewed -= 16
+    for _ in range(2):
+        with pytest.raises(RunLostError):
+            await lease.fence.check()
+    await lease.release()
     await held.release()
 
 
@@ -157,3 +288,94 @@ def test_a_waiter_whose_loop_has_ended_is_passed_over() -> None:
 
 async def _take_and_release(service: InMemorySessionService) -> None:
     await (await service.acquire_lease(**WHO, wait=False)).release()
+
+
+# -- processes that are gone -------------------------------------------------------------------------
+
+
+def gone() -> str:
+    """What a process called itself that has ended."""
+    process = subprocess.Popen([sys.executable, "-S", "-c", "input()"], stdin=subprocess.PIPE)
+    name = " ".join([*_myself()[:2], str(process.pid), started(process.pid)])
+    process.communicate()
+    return name
+
+
+def started(pid: int) -> str:
+    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[19]
+
+
+def _myself() -> list[str]:
+    mine = sql_holders.this_process()
+    assert mine is not None
+    return mine.split(" ")
+
+
+async def held_by(holder: str | None, service: SqlSessionService, tickets: int = 1) -> None:
+    """Leave tickets in the line of the session, as a process leaves them."""
+
+    def leave(connection: Connection) -> None:
+        for number in range(tickets):
+            values = (WHO["app_name"], WHO["user_id"], WHO["session_id"], number + 1, f"o{number}", 4e9, holder)
+            connection.execute("INSERT INTO flowloom_leases VALUES (?, ?, ?, ?, ?, ?, ?)", values)
+
+    await service.create_session(**WHO)
+    await service.database.write(leave)
+
+
+linux = pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells of processes")
+
+
+@linux
+async def test_the_lease_of_a_process_that_is_gone_is_free(services: list[SqlSessionService]) -> None:
+    """So is the place of each that waited; whether one is to wait or not."""
+    await held_by(gone(), services[0], 3)
+    await (await services[0].acquire_lease(**WHO, wait=False)).release()
+    await until(services[1], 0)
+
+
+@linux
+async def test_a_process_that_has_the_number_of_one_that_is_gone_holds_nothing(
+    services: list[SqlSessionService],
+) -> None:
+    """The time of its start tells them apart."""
+    *where, ticks = _myself()
+    await held_by(" ".join([*where, str(int(ticks) - 1)]), services[0])
+    await (await services[0].acquire_lease(**WHO, wait=False)).release()
+
+
+@linux
+async def test_what_is_not_known_to_be_gone_keeps_its_lease(services: list[SqlSessionService]) -> None:
+    """Of another boot or machine, another namespace, of nobody's name, or alive: only time tells."""
+    boot, namespace, pid, ticks = gone().split(" ")
+    me = _myself()
+    await held_by(None, services[0])
+    for holder in (
+        None,
+        "",
+        "what is this",
+        f"{boot[::-1]} {namespace} {pid} {ticks}",
+        f"{boot} pid:[1] {pid} {ticks}",
+        f"{boot} {namespace} x {ticks}",
+        " ".join(me),
+        " ".join([*me[:2], "1", started(1)]),
+    ):
+        sql = "UPDATE flowloom_leases SET holder = ?"
+        await services[0].database.write(lambda c, sql=sql, holder=holder: c.execute(sql, (holder,)))
+        with pytest.raises(SessionBusyError):
+            await services[0].acquire_lease(**WHO, wait=False)
+
+
+@linux
+def test_what_is_left_of_a_process_until_its_parent_asks_is_gone() -> None:
+    """It can do nothing any more."""
+    process = subprocess.Popen([sys.executable, "-S", "-c", "input()"], stdin=subprocess.PIPE)
+    try:
+        name = " ".join([*_myself()[:2], str(process.pid), started(process.pid)])
+        assert not sql_holders.is_gone(name)
+        process.kill()
+        os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
+        assert sql_holders.is_gone(name)
+    finally:
+        process.kill()
+        process.communicate()

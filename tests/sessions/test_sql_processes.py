@@ -34,7 +34,7 @@ async def write(service):
         print(made.id, flush=True)
 
 async def hold(service):
-    lease = await service.acquire_lease(**who, wait=True, seconds=1.0)
+    lease = await service.acquire_lease(**who, wait=True)
     print("ready", flush=True)
     await asyncio.sleep(60)
 
@@ -109,8 +109,9 @@ def test_a_killed_process_loses_nothing_that_was_stored(where: str) -> None:
         assert len(found) == len(set(found))
 
 
-def test_the_lease_of_a_killed_process_expires(where: str) -> None:
-    """Another process has the session then, and not before."""
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells of processes")
+def test_the_lease_of_a_killed_process_is_taken_over_at_once(where: str) -> None:
+    """Another process of the machine need not wait for its end; while the holder lives, it has to."""
     process = start("hold", where)
     assert process.stdout is not None
     assert process.stdout.readline().strip() == "ready"
@@ -119,17 +120,19 @@ def test_the_lease_of_a_killed_process_expires(where: str) -> None:
         service = service_at(where)
         with pytest.raises(SessionBusyError) as refused:
             await service.acquire_lease(**WHO, wait=False)
-        assert 0 < refused.value.retry_after <= 1.0
+        assert 5 < refused.value.retry_after <= 30
+        waiting = asyncio.create_task(service.acquire_lease(**WHO, wait=True))
+        await asyncio.sleep(0.01)
         process.kill()
         lines(process)
         began = time.monotonic()
-        lease = await service.acquire_lease(**WHO, wait=True)
+        lease = await waiting
         took = time.monotonic() - began
         await lease.release()
         await service.close()
         return took
 
-    assert 0.1 < asyncio.run(take_over()) < 10
+    assert asyncio.run(take_over()) < 5
 
 
 async def test_fifty_writers_on_one_postgres_session_lose_no_event(postgres_dsn: str) -> None:
