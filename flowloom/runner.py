@@ -67,9 +67,10 @@ class Runner(Generic[OutputT]):
 
     `auto_create_session` makes sessions that do not exist. `effects` replaces what the flow does to the world;
     `observers` see what it does. When a session has a run already, `concurrency` lets a second one wait (`queue`),
-    refuses it with a `SessionBusyError` (`reject`), or lets both go on (`allow`). A process that died blocks the
-    session of its run for `lease_seconds`. `confirm` decides in the process itself about tool calls that need a
-    person's approval: True, False, a `ToolConfirmation`, or None to leave it open.
+    refuses it with a `SessionBusyError` (`reject`), or lets both go on (`allow`). A process that died elsewhere blocks
+    the session of its run for `lease_seconds`; a run that was not heard of for so long may find its session taken over,
+    and ends with `RunLostError`. `confirm` decides in the process itself about tool calls that need a person's
+    approval: True, False, a `ToolConfirmation`, or None to leave it open.
 
     Type checkers know a runner by what its agent's `output_schema` makes: `Runner[City]` gives a `RunResult[City]`.
 
@@ -173,8 +174,9 @@ class Runner(Generic[OutputT]):
         used, calls that were under way are made again. `state_delta` is stored with the message. Without any of them
         the agent goes on from the history.
 
-        Raises `SessionNotFoundError`, `InvocationNotFoundError`, `SessionBusyError` (with `concurrency="reject"`), and
-        whatever ends the run, after one error event was stored; the history stays legal.
+        Raises `SessionNotFoundError`, `InvocationNotFoundError`, `SessionBusyError` (with `concurrency="reject"`),
+        `RunLostError` if another run has taken the session over (it stores nothing more), and whatever else ends the
+        run, after one error event was stored; the history stays legal.
         """
         return Invocation(
             self,

@@ -73,7 +73,8 @@ class BaseSessionService(Service, ABC):
         """Store `event`, bring `session` up to date, and return the event as it is stored.
 
         A partial event is not stored. `temp:` state reaches `session.state` and nothing else.
-        Raises `SessionNotFoundError` if the session is not in the store.
+        Raises `SessionNotFoundError` if the session is not in the store, `RunLostError` if it was read by a run that
+        another one has replaced since.
         """
 
     # -- what has a default, so that a service needs the methods above only ---------------------------
@@ -225,7 +226,9 @@ class BaseSessionService(Service, ABC):
         """The right to run on a session, which one run has at a time; runs that wait get it in order.
 
         Stores that serve several processes share it among them: a lease is renewed while its process lives, and
-        expires `seconds` after it died. Raises `SessionBusyError` at once if it is not to `wait`.
+        expires `seconds` after it died, or at once if it is known to have died. A store that can lose leases gives each
+        a `Fence`, puts it before the sessions that it reads meanwhile (`Session.guard`), and appends nothing for those
+        whose fence is lost. Raises `SessionBusyError` at once if it is not to `wait`.
         """
         if self._leases is None:  # made here because services need not call `super().__init__`
             self._leases = LeaseQueue()

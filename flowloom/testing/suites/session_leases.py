@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import gc
+import time
 
 import pytest
 
-from flowloom.errors import SessionBusyError
+from flowloom.errors import RunLostError, SessionBusyError
 from flowloom.sessions.leases import SessionLease
 from flowloom.testing.suites.loop import in_loop
-from flowloom.testing.suites.session_place import Place, SessionRules
+from flowloom.testing.suites.session_place import Place, SessionRules, texts_of
 
 _MOMENT = 0.02
 """How long a run that has to wait is watched, in seconds."""
@@ -138,6 +140,36 @@ class LeaseRules(SessionRules):
             await asyncio.sleep(_MOMENT)
         await expect_busy(other)
         await held.release()
+
+    @in_loop
+    async def test_who_lost_a_lease_appends_nothing_more(self) -> None:
+        """A run that was not heard of for longer than its lease gets `RunLostError` once another has the session."""
+        if not self.shares_leases:
+            pytest.skip("`shares_leases` is not set: leases cannot be lost")
+        place = await self.place()
+        await place.create("s1")
+        other = await self.reopened(place)
+        lost = await lease(place, seconds=0.03)
+        session, held = await place.get("s1"), None
+        for _ in range(200):
+            time.sleep(0.04)  # noqa: ASYNC251 - as if the whole process slept
+            with contextlib.suppress(SessionBusyError):
+                held = await lease(other, wait=False)
+                break
+        assert held is not None, "A lease that is not renewed does not expire."
+        await other.append(await other.get("s1"), "theirs")
+        for _ in range(2):
+            try:
+                await place.append(session, "stale")
+            except RunLostError:
+                continue
+            raise AssertionError("A run whose lease another one has could append; `RunLostError` was expected.")
+        await lost.release()
+        await expect_busy(other)
+        await other.append(await other.get("s1"), "theirs too")
+        await held.release()
+        found = texts_of(await other.get("s1"))
+        assert found == ["theirs", "theirs too"], f"Beside a run that has lost its lease, the log became {found}."
 
 
 async def lease(place: Place, session_id: str = "s1", *, wait: bool = True, seconds: float = 30.0) -> SessionLease:

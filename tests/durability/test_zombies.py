@@ -1,0 +1,356 @@
+"""A run that slept past its lease and wakes: it ends with `RunLostError`, and does nothing more to log and world."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from kit import STREAMED, agent
+from kit import event as said
+
+from flowloom import (
+    AgentTool,
+    BaseAgent,
+    BasePlugin,
+    Event,
+    FunctionTool,
+    LlmAgent,
+    ParallelAgent,
+    PostgresSessionService,
+    RunLostError,
+    Runner,
+    SequentialAgent,
+    SqliteSessionService,
+)
+from flowloom.sessions import SessionLease
+from flowloom.sessions.sql_service import SqlSessionService
+from flowloom.testing import ScriptedModel, call
+
+WHERE: dict[str, Any] = {"user_id": "ann", "session_id": "s1"}
+WHO = {"app_name": "app", **WHERE}
+
+
+@pytest.fixture
+async def stores(tmp_path: Path) -> AsyncIterator[list[SqlSessionService]]:
+    """Two services on one store, as two processes have them."""
+    opened: list[SqlSessionService] = [SqliteSessionService(tmp_path / "a.db") for _ in range(2)]
+    yield opened
+    for each in opened:
+        await each.close()
+
+
+class Sleep:
+    """What a run sleeps through: another process takes its session over, and writes to it."""
+
+    def __init__(self, stores: list[SqlSessionService]) -> None:
+        self.zombie, self.store = stores
+        self.began: list[str] = []
+        """The tools that were begun."""
+        self.lease: SessionLease | None = None
+
+    async def pass_by(self) -> None:
+        def expire(connection: Any) -> None:
+            connection.execute("UPDATE flowloom_leases SET expires = 0")
+
+        await self.store.database.write(expire)
+        self.lease = await self.store.acquire_lease(**WHO, wait=False)
+        session = await self.store.get_session(**WHO)
+        assert session is not None
+        await self.store.append_event(session, said("agent", "of the other"))
+
+    async def sleep_in_tool(self) -> str:
+        """A tool during which the process sleeps."""
+        self.began.append("sleep")
+        await self.pass_by()
+        return "slept"
+
+    async def before_tool(self, tool: Any, args: Any, tool_context: Any) -> None:
+        """A callback during which the process sleeps."""
+        if self.lease is None:
+            tool_context.session.fence.renewed -= 1000
+            await self.pass_by()
+
+    async def work(self) -> str:
+        """Work."""
+        self.began.append("work")
+        return "worked"
+
+    async def other_texts(self) -> list[str]:
+        """What the log has after the other's event, and whether it is legal up to there."""
+        session = await self.store.get_session(**WHO)
+        assert session is not None
+        texts = [each.text for each in session.events]
+        return texts[texts.index("of the other") + 1 :]
+
+    async def ends(self, root: BaseAgent, **arguments: Any) -> None:
+        """Check that a run of this agent is lost: its consumer is told, and nothing of it comes after the other's."""
+        runner = Runner(app_name="app", agent=root, session_service=self.zombie, auto_create_session=True)
+        tasks = asyncio.all_tasks()
+        with pytest.raises(RunLostError, match="taken over session `s1`"):
+            await runner.run_to_result(**WHERE, new_message="Go.", **arguments)
+        assert await self.other_texts() == []
+        assert asyncio.all_tasks() == tasks
+        names = {thread.name for thread in threading.enumerate() if not thread.name.startswith("flowloom-sqlite")}
+        assert names == {"MainThread"}
+        assert self.lease is not None
+        await self.lease.release()
+
+
+async def test_a_result_of_a_run_that_was_replaced_is_not_stored(stores: list[SqlSessionService]) -> None:
+    """Nor an error event, nor an answer to what was open."""
+    sleep = Sleep(stores)
+    await sleep.ends(agent("root", call("sleep_in_tool"), "Done.", tools=[sleep.sleep_in_tool]))
+
+
+async def test_a_streamed_run_is_told_too(stores: list[SqlSessionService]) -> None:
+    """As one that is not streamed."""
+    sleep = Sleep(stores)
+    await sleep.ends(agent("root", call("sleep_in_tool"), "Done.", tools=[sleep.sleep_in_tool]), run_config=STREAMED)
+
+
+@pytest.mark.parametrize("shape", [SequentialAgent, ParallelAgent])
+async def test_a_member_of_a_workflow_ends_the_whole(
+    stores: list[SqlSessionService], shape: Callable[..., Any]
+) -> None:
+    """No other member goes on."""
+    sleep = Sleep(stores)
+    first = agent("first", call("sleep_in_tool"), "Done.", tools=[sleep.sleep_in_tool])
+    await sleep.ends(shape(name="root", sub_agents=[first, agent("second", "Done too.")]))
+
+
+async def test_a_tool_that_fails_after_the_sleep_is_no_error_of_the_run(stores: list[SqlSessionService]) -> None:
+    """The run is lost, whatever its tool says; the tool's error is not stored."""
+    sleep = Sleep(stores)
+
+    async def sleep_and_fail() -> str:
+        """Sleep and fail."""
+        await sleep.pass_by()
+        raise OSError("too late")
+
+    root = agent("root", call("sleep_and_fail"), "Done.", tools=[sleep_and_fail], tool_errors="raise")
+    await sleep.ends(root)
+
+
+@pytest.mark.parametrize(
+    "calls", [[call("work")], [call("work"), call("work"), call("work")]], ids=["one call", "several"]
+)
+async def test_who_wakes_before_a_tool_does_not_begin_it(stores: list[SqlSessionService], calls: list[Any]) -> None:
+    """A holder that was not renewed for half its lease asks whether the session is still its own."""
+    sleep = Sleep(stores)
+    await sleep.ends(agent("root", calls, "Done.", tools=[sleep.work], before_tool_callback=sleep.before_tool))
+    assert sleep.began == []
+
+
+async def test_who_wakes_before_a_tool_of_an_agent_that_is_a_tool_does_not_begin_it(
+    stores: list[SqlSessionService],
+) -> None:
+    """The agent has a history of its own, and no lease of its own."""
+    sleep = Sleep(stores)
+    inner = agent("inner", call("work"), "Done.", tools=[sleep.work], before_tool_callback=sleep.before_tool)
+    await sleep.ends(agent("root", call("inner", request="Go."), "Done.", tools=[AgentTool(inner)]))
+    assert sleep.began == []
+
+
+async def test_who_wakes_before_another_attempt_does_not_begin_it(stores: list[SqlSessionService]) -> None:
+    """A tool that failed is not tried again by a run that was replaced."""
+    sleep = Sleep(stores)
+
+    async def fail(tool_context: Any) -> str:
+        """Fail."""
+        sleep.began.append("fail")
+        tool_context.session.fence.renewed -= 1000
+        await sleep.pass_by()
+        raise OSError("once more")
+
+    await sleep.ends(agent("root", call("fail"), "Done.", tools=[FunctionTool(fail, retries=3)]))
+    assert sleep.began == ["fail"]
+
+
+async def test_a_run_that_only_takes_a_message_is_told_at_its_end(stores: list[SqlSessionService]) -> None:
+    """Its message was to be stored with the next event, and there was none."""
+    sleep = Sleep(stores)
+
+    class Silent(BaseAgent):
+        async def _run_async_impl(self, ctx: Any) -> AsyncIterator[Event]:
+            return
+            yield
+
+    class SleepsFirst(BasePlugin):
+        async def on_user_message_callback(self, **_: Any) -> None:
+            await sleep.pass_by()
+
+    root = Silent(name="root")
+    runner = Runner(
+        app_name="app",
+        agent=root,
+        session_service=sleep.zombie,
+        auto_create_session=True,
+        plugins=[SleepsFirst(name="sleeps")],
+    )
+    with pytest.raises(RunLostError):
+        await runner.run_to_result(**WHERE, new_message="Go.")
+    assert await sleep.other_texts() == []
+
+
+async def test_plugins_are_told_and_the_handle_knows(stores: list[SqlSessionService]) -> None:
+    """`on_run_error`, `after_run`, and the result of a handle say what ended the run."""
+    sleep = Sleep(stores)
+    told: list[str] = []
+
+    class Told(BasePlugin):
+        async def on_run_error_callback(self, *, invocation_context: Any, error: Exception) -> None:
+            told.append(type(error).__name__)
+
+        async def after_run_callback(self, **_: Any) -> None:
+            told.append("over")
+
+    root = agent("root", call("sleep_in_tool"), "Done.", tools=[sleep.sleep_in_tool])
+    runner = Runner(
+        app_name="app", agent=root, session_service=sleep.zombie, auto_create_session=True, plugins=[Told(name="told")]
+    )
+    result = await runner.start(**WHERE, new_message="Go.").result()
+    assert (result.status, type(result.error)) == ("failed", RunLostError)
+    assert told == ["RunLostError", "over"]
+    assert await sleep.other_texts() == []
+
+
+async def test_a_run_that_was_replaced_can_be_cancelled(stores: list[SqlSessionService]) -> None:
+    """Cancelling it stores nothing either, and leaves nothing behind."""
+    sleep = Sleep(stores)
+    asleep = asyncio.Event()
+
+    async def wait() -> str:
+        """Wait."""
+        await sleep.pass_by()
+        asleep.set()
+        await asyncio.sleep(60)
+        return "never"
+
+    root = agent("root", call("wait"), "Done.", tools=[wait])
+    runner = Runner(app_name="app", agent=root, session_service=sleep.zombie, auto_create_session=True)
+    running = asyncio.create_task(runner.run_to_result(**WHERE, new_message="Go."))
+    await asleep.wait()
+    running.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await running
+    assert await sleep.other_texts() == []
+
+
+async def test_runs_that_share_a_session_have_no_fence(stores: list[SqlSessionService]) -> None:
+    """With `concurrency="allow"` nobody holds it, so that nobody can lose it, whoever else has a lease."""
+    sleep = Sleep(stores)
+    root = agent("root", call("sleep_in_tool"), "Done.", tools=[sleep.sleep_in_tool])
+    runner = Runner(
+        app_name="app", agent=root, session_service=sleep.zombie, auto_create_session=True, concurrency="allow"
+    )
+    await sleep.zombie.create_session(**WHO)
+    async with await sleep.zombie.acquire_lease(**WHO, wait=True):
+        assert (await runner.run_to_result(**WHERE, new_message="Go.")).text == "Done."
+    assert await sleep.other_texts() == ["", "Done."]
+
+
+async def test_a_lost_run_of_a_tool_is_an_error_of_that_tool(stores: list[SqlSessionService], tmp_path: Path) -> None:
+    """A run that a tool has begun on another session ends; the run of the tool goes on."""
+    sleep = Sleep(stores)
+    inner = Runner(
+        app_name="app",
+        agent=agent("inner", call("sleep_in_tool"), "Done.", tools=[sleep.sleep_in_tool]),
+        session_service=sleep.zombie,
+        auto_create_session=True,
+    )
+
+    async def ask() -> str | None:
+        """Ask."""
+        return (await inner.run_to_result(**WHERE, new_message="Go.")).text
+
+    service = SqliteSessionService(tmp_path / "outer.db")
+    root = agent("root", call("ask"), "It was lost.", tools=[ask])
+    runner = Runner(app_name="app", agent=root, session_service=service, auto_create_session=True)
+    result = await runner.run_to_result(**WHERE, new_message="Go.")
+    assert result.text == "It was lost."
+    assert "taken over" in str(result.events[1].get_function_responses()[0].response)
+    await service.close()
+    gc.collect()
+
+
+# -- a process that is stopped and woken --------------------------------------------------------------
+
+PROGRAM = """
+import asyncio, sys
+from flowloom import LlmAgent, PostgresSessionService, RunLostError, Runner, SqliteSessionService
+from flowloom.testing import ScriptedModel, call
+
+where = sys.argv[1]
+
+async def step(number: int) -> str:
+    "Take a step."
+    print("step", number, flush=True)
+    if number == 2:
+        await asyncio.sleep(0.05)
+    return f"zombie {number}"
+
+async def main():
+    service = (PostgresSessionService if "://" in where else SqliteSessionService)(where)
+    model = ScriptedModel([*(call("step", number=n) for n in (1, 2, 3)), "Zombie."])
+    agent = LlmAgent(name="agent", model=model, tools=[step])
+    runner = Runner(app_name="app", agent=agent, session_service=service, auto_create_session=True, lease_seconds=0.3)
+    try:
+        await runner.run_to_result(user_id="ann", session_id="s1", new_message="Go.")
+    except RunLostError:
+        print("lost", flush=True)
+    await service.close()
+
+asyncio.run(main())
+"""
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows cannot stop a process")
+@pytest.mark.parametrize("kind", ["sqlite", "postgres"])
+async def test_a_process_that_was_stopped_and_woken_changes_nothing(
+    kind: str, request: pytest.FixtureRequest, tmp_path: Path
+) -> None:
+    """The log is that of whoever resumed its run, and no tool is begun by the one that wakes."""
+    where = str(tmp_path / "a.db") if kind == "sqlite" else request.getfixturevalue("postgres_dsn")
+    process = subprocess.Popen([sys.executable, "-c", PROGRAM, where], stdout=subprocess.PIPE, text=True)  # noqa: ASYNC220
+    assert process.stdout is not None
+    try:
+        assert [process.stdout.readline() for _ in range(2)] == ["step 1\n", "step 2\n"]
+        os.kill(process.pid, signal.SIGSTOP)
+        service = PostgresSessionService(where) if kind == "postgres" else SqliteSessionService(where)
+
+        async def step(number: int) -> str:
+            """Take a step."""
+            return f"mine {number}"
+
+        model = ScriptedModel([call("step", number=3), "Mine."])
+        runner = Runner(
+            app_name="app",
+            agent=LlmAgent(name="agent", model=model, tools=[step]),
+            session_service=service,
+            lease_seconds=5,
+        )
+        session = await service.get_session(**WHO)
+        assert session is not None
+        result = await runner.run_to_result(**WHERE, invocation_id=session.events[0].invocation_id)
+        assert result.text == "Mine."
+        os.kill(process.pid, signal.SIGCONT)
+        assert process.stdout.read() == "lost\n"
+        assert process.wait() == 0
+        final = await service.get_session(**WHO)
+        assert final is not None
+        responses = [each.response for event in final.events for each in event.get_function_responses()]
+        assert responses == [{"result": "zombie 1"}, {"result": "mine 2"}, {"result": "mine 3"}]
+        assert [event.text for event in final.events if event.text] == ["Go.", "Mine."]
+        await service.close()
+    finally:
+        process.kill()
+        process.communicate()
