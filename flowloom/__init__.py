@@ -84,6 +84,7 @@ _HOMES = {
     "sessions.postgres": "PostgresSessionService",
     "sessions.sqlite": "SqliteSessionService",
     "telemetry": "ProcessorTimes configure_telemetry",
+    "testing.explained": "explain_run",
     "tools": "AgentTool BaseTool BaseToolset FunctionTool LoadArtifactsTool LoadMemoryTool LongRunningFunctionTool "
     "PreloadMemoryTool TransferToAgentTool exit_loop load_artifacts load_memory preload_memory transfer_to_agent",
     "tools.authenticated": "AuthenticatedFunctionTool",

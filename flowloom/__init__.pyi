@@ -193,6 +193,7 @@ from flowloom.sessions.adk_sqlite import AdkSqliteDatabase
 from flowloom.sessions.postgres import PostgresSessionService
 from flowloom.sessions.sqlite import SqliteSessionService
 from flowloom.telemetry import ProcessorTimes, configure_telemetry
+from flowloom.testing.explained import explain_run
 from flowloom.tools import (
     AgentTool,
     BaseTool,
@@ -467,6 +468,7 @@ __all__ = [
     "diff",
     "exit_loop",
     "explain",
+    "explain_run",
     "from_legacy",
     "inject_session_state",
     "is_valid_chat_message",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import AsyncGenerator, Iterable, Sequence
 from typing import Any, TypeGuard, cast
 
 from google.genai import types
@@ -14,7 +14,7 @@ from flowloom.context import InvocationContext, RunConfig
 from flowloom.errors import ConfigurationError, InputValidationError
 from flowloom.events import Event
 from flowloom.events.parts import content_of, text_part
-from flowloom.flow.assembly import Assembly, Recording, RehearsalEffects, rehearsal_of, rehearse
+from flowloom.flow.assembly import Assembly, Recording, RehearsalEffects, Tracing, rehearsal_of, rehearse
 from flowloom.memory import BaseMemoryService, InMemoryMemoryService
 from flowloom.message import Message, content_of_message
 from flowloom.plugins import BasePlugin
@@ -49,39 +49,53 @@ async def explain(
 
     Raises what a run would raise before it asks the model, and `InputValidationError` for a history that is none.
     """
-    app = agent if isinstance(agent, App) else None
-    if isinstance(agent, App):
-        if plugins is not None:
-            raise ConfigurationError("Give either an `App` or `plugins`: the app holds its own.")
-        agent, plugins = agent.root_agent, agent.plugins
-    copy = session_for(session, state, events_of_history(history or (), agent.name))
-    sessions = InMemorySessionService()
-    sessions.adopt(copy)
     recording = Recording()
-    runner = Rehearsal(
-        agent,
-        recording,
-        app,
-        app_name=copy.app_name,
-        plugins=plugins,
-        session_service=sessions,
-        artifact_service=artifact_service or InMemoryArtifactService(),
-        memory_service=memory_service or InMemoryMemoryService(),
-    )
-    events = runner.run_async(user_id=copy.user_id, session_id=copy.id, new_message=message, run_config=run_config)
-    await rehearse(events)
-    return recording.assembly(agent.name)
+    runner = Rehearsal(agent, recording, session, state, history, plugins, artifact_service, memory_service)
+    await rehearse(runner.answer(message, run_config))
+    return recording.assembly(runner.explained.name)
 
 
 class Rehearsal(Runner):
-    """A runner whose runs end where they would ask a model."""
+    """A runner whose runs are about a copy of a session, and end where they would ask a model."""
 
-    def __init__(self, agent: BaseAgent, recording: Recording, app: App | None = None, **options: Any) -> None:
-        super().__init__(agent=agent.root_agent, **options)
+    def __init__(
+        self,
+        agent: BaseAgent | App,
+        recording: Tracing,
+        session: Session | None,
+        state: dict[str, Any] | None,
+        history: Sequence[Said] | None,
+        plugins: Sequence[BasePlugin] | None,
+        artifact_service: BaseArtifactService | None,
+        memory_service: BaseMemoryService | None,
+    ) -> None:
+        app = agent if isinstance(agent, App) else None
+        if isinstance(agent, App):
+            if plugins is not None:
+                raise ConfigurationError("Give either an `App` or `plugins`: the app holds its own.")
+            agent, plugins = agent.root_agent, agent.plugins
+        self.start_session = session_for(session, state, events_of_history(history or (), agent.name))
+        """What runs begin with."""
+        sessions = InMemorySessionService()
+        sessions.adopt(self.start_session)
+        super().__init__(
+            agent=agent.root_agent,
+            app_name=self.start_session.app_name,
+            plugins=plugins,
+            session_service=sessions,
+            artifact_service=artifact_service or InMemoryArtifactService(),
+            memory_service=memory_service or InMemoryMemoryService(),
+        )
         if app is not None:
             self.take_settings(app)
-        self._explained = agent
+        self.explained = agent
+        """The agent that answers."""
         self._recording = recording
+
+    def answer(self, message: Message | None, run_config: RunConfig | None) -> AsyncGenerator[Event, None]:
+        """A run on the copy of the session."""
+        start = self.start_session
+        return self.run_async(user_id=start.user_id, session_id=start.id, new_message=message, run_config=run_config)
 
     def make_context(self, *args: Any, **kwargs: Any) -> InvocationContext:
         ctx = super().make_context(*args, **kwargs)
@@ -90,9 +104,9 @@ class Rehearsal(Runner):
         return ctx
 
     def _place(self, events: Sequence[Event], answered: Sequence[Event]) -> Place:
-        if self._explained is self.agent:
+        if self.explained is self.agent:
             return super()._place(events, answered)
-        place = place_of(self.agent, self._explained.name)
+        place = place_of(self.agent, self.explained.name)
         assert place is not None
         return place
 

@@ -20,7 +20,7 @@ from flowloom.context import InvocationContext, Observer, ProcessorCall, RunConf
 from flowloom.errors import ConfigurationError, InputValidationError, PipelineError, closest_first, quoted_list
 from flowloom.events import LlmResponse
 from flowloom.events.parts import content_of, text_part
-from flowloom.explanation import Rehearsal, Said, events_of_history, session_for
+from flowloom.explanation import Rehearsal, Said
 from flowloom.flow import Flow
 from flowloom.flow.assembly import ModelReached, Recording, RehearsalEffects, was_reached
 from flowloom.message import Message
@@ -200,11 +200,8 @@ async def measure(
         raise ConfigurationError(f"`repeat` is {repeat}: nothing can be measured in less than one turn.")
     if isinstance(agent_or_flow, Flow):
         agent_or_flow = LlmAgent(name="agent", model=_StandIn(), flow=agent_or_flow)
-    app = agent_or_flow if isinstance(agent_or_flow, App) else None
-    if isinstance(agent_or_flow, App):
-        agent_or_flow, plugins = agent_or_flow.root_agent, plugins or agent_or_flow.plugins
-    start = session_for(session, state, events_of_history(history or (), agent_or_flow.name))
-    bench = _Bench(agent_or_flow, app, start, message, run_config, list(plugins or ()))
+    bench = _Bench(agent_or_flow, Recording(), session, state, history, plugins, None, None)
+    bench.message, bench.run_config = message, run_config
     times, first = _Times(), _Times()
     turns: list[float] = []
     yardsticks: list[float] = []
@@ -221,7 +218,7 @@ async def measure(
             if not tracing:
                 tracemalloc.stop()
     return ProcessorProfile(
-        agent=times.agent or agent_or_flow.name,
+        agent=times.agent or bench.explained.name,
         turns=len(turns),
         processors=times.costs(first, memory.peaks),
         turn=statistics.median(turns),
@@ -265,36 +262,25 @@ class _OneStep(Observer):
 class _Bench(Rehearsal):
     """A runner whose models are stand-ins."""
 
-    def __init__(
-        self,
-        agent: BaseAgent,
-        app: App | None,
-        start: Session,
-        message: Message,
-        run_config: RunConfig | None,
-        plugins: list[BasePlugin],
-    ) -> None:
-        service = InMemorySessionService()
-        super().__init__(agent, Recording(), app, app_name=start.app_name, plugins=plugins, session_service=service)
-        self._start = start
-        self._message = message
-        self._config = run_config
-        self._observer = Observer()
+    message: Message
+    run_config: RunConfig | None
+    observer: Observer
 
     def make_context(self, *args: Any, **kwargs: Any) -> InvocationContext:
         ctx = super().make_context(*args, **kwargs)
-        ctx.run.observers = (_OneStep(), self._observer)
+        ctx.run.observers = (_OneStep(), self.observer)
         ctx.run.effects = _StandInEffects(self.effects, self._recording)
         return ctx
 
     async def converse(self, first: Observer, others: Observer, turns: int) -> list[float]:
         """A first turn of a new conversation and some others, with an observer each; returns the others' seconds."""
+        start = self.start_session
         service = InMemorySessionService()
-        service.adopt(self._start.model_copy(update={"events": list(self._start.events)}))
+        service.adopt(start.model_copy(update={"events": list(start.events)}))
         self.session_service = service
         seconds: list[float] = []
         for turn in range(turns + 1):
-            self._observer = others if turn else first
+            self.observer = others if turn else first
             started = perf_counter()
             await self._answer()
             if turn:
@@ -302,10 +288,7 @@ class _Bench(Rehearsal):
         return seconds
 
     async def _answer(self) -> None:
-        start = self._start
-        events = self.run_async(
-            user_id=start.user_id, session_id=start.id, new_message=self._message, run_config=self._config
-        )
+        events = self.answer(self.message, self.run_config)
         try:
             async with aclosing(events):
                 async for _ in events:

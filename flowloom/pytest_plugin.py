@@ -15,6 +15,7 @@ import pytest
 
 from flowloom.guard import ModelGuard
 from flowloom.guard import block_model_requests as forbid_model_requests
+from flowloom.observer import observing
 
 if TYPE_CHECKING:
     from flowloom.testing.capture import CapturedRun
@@ -66,14 +67,16 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
 
 
 @pytest.fixture
-def request_snapshot(snapshot: Any) -> Any:
+def request_snapshot(snapshot: Any) -> Generator[Any, None, None]:
     """Compares an `Assembly`, a request, or the steps of an assembly with what is stored:
     `assert assembly == request_snapshot`.
 
-    One file for each assertion; `pytest --snapshot-update` writes them. syrupy's `exclude`, `include` and `matcher` go
-    by the paths of the request.
+    The runs of the test are followed, so that requests have their authors, too. One file for each assertion; `pytest
+    --snapshot-update` writes them. syrupy's `exclude`, `include` and `matcher` go by the paths of the request.
     """
-    return snapshot.use_extension(import_module("flowloom.testing.snapshots").RequestSnapshotExtension)
+    tracing = import_module("flowloom.flow.assembly").Tracing()
+    with observing(tracing):
+        yield snapshot.use_extension(import_module("flowloom.testing.snapshots").RequestSnapshotExtension)
 
 
 @pytest.fixture

@@ -17,7 +17,7 @@ from flowloom.errors import Halt, PipelineError, closest_first, quoted_list
 from flowloom.events.event import Event
 from flowloom.events.response import LlmResponse
 from flowloom.models.base_llm import BaseLlm
-from flowloom.models.request import LlmRequest
+from flowloom.models.request import LlmRequest, Origin, origin_of, set_origin, snapshot
 from flowloom.notebook import count, framed, line, quoted
 from flowloom.observer import Observer, ProcessorCall
 from flowloom.views.canonical import canonical_at
@@ -61,6 +61,10 @@ class Assembly:
     """Whether the model would be asked; not if a processor halted, or a callback answered in its place."""
     tools_not_run: list[str] = field(default_factory=list[str])
     """Tools that a real run would have executed on the way, because the message confirms them."""
+    step: int = 0
+    """Which of the agent's steps in the invocation it is, counted from 0."""
+    sent: bool = False
+    """Whether the agent's model was asked, as in a run that was looked on at; `explain` asks none."""
 
     def __repr__(self) -> str:
         amounts = count(len(self.sections), "section"), count(len(self.steps), "processor")
@@ -117,6 +121,7 @@ class Assembly:
 
         return {
             "agent": self.agent,
+            "step": self.step,
             "request": view.data,
             "sections": [{"path": each.path, "by": each.by, "value": each.value} for each in self.sections],
             "steps": [
@@ -130,6 +135,7 @@ class Assembly:
             ],
             "halted_by": self.halted_by,
             "reaches_model": self.reaches_model,
+            "sent": self.sent,
             "tools_not_run": self.tools_not_run,
         }
 
@@ -138,7 +144,7 @@ class _Trace:
     """The making of one request."""
 
     def __init__(self, ctx: InvocationContext | None, request: LlmRequest) -> None:
-        self.ctx = ctx
+        self.agent, self.at = ("", 0) if ctx is None else (ctx.agent.name, ctx.step)
         self.request = request
         self.steps: list[AssemblyStep] = []
         self.halted_by: str | None = None
@@ -180,14 +186,20 @@ class ModelReached(BaseException):
     """Ends a rehearsal, where a real run would ask the model. No callback is to take it for an error."""
 
 
-class Recording(Observer):
-    """Follows how requests come about, and stops at the door of the first model."""
+class Tracing(Observer):
+    """Follows how requests come about, from processor to processor, to the model.
 
-    def __init__(self) -> None:
+    A request whose model is asked then has its `Assembly` with it (`assembly_of`), and so have copies of it. `sent`
+    says whether what is asked is the model that the agent has.
+    """
+
+    def __init__(self, *, sent: bool = True) -> None:
         self._traces: dict[int, _Trace] = {}
         self._latest: _Trace | None = None
-        self._reached: _Trace | None = None
+        self._sent = sent
         self.tools_not_run: list[str] = []
+        self.assemblies: list[Assembly] = []
+        """Those of the model calls so far, in order."""
 
     def processor_started(self, ctx: InvocationContext, call: ProcessorCall) -> None:
         if call.response is not None:
@@ -199,37 +211,71 @@ class Recording(Observer):
     def processor_finished(self, ctx: InvocationContext, call: ProcessorCall) -> None:
         if call.response is not None:
             return
-        trace = self._traces[id(ctx)]
+        trace = self._traces.get(id(ctx))
+        if trace is None:  # what it began with was not seen
+            return
         trace.step(call.name, call.seconds, call.events, call.request)
         if isinstance(call.error, Halt) or ctx.end_invocation:
             trace.halted_by = trace.halted_by or call.name
 
     def model_asked(self, ctx: InvocationContext, model: BaseLlm, request: LlmRequest) -> None:
+        trace = self._followed(ctx, request)
+        assembly = self._assembly(trace, trace.agent, reached=True)
+        assembly.request = snapshot(request)
+        self.assemblies.append(assembly)
+        set_origin(request, Origin(trace.agent, trace.at, assembly))
+
+    def _followed(self, ctx: InvocationContext, request: LlmRequest) -> _Trace:
+        """The trace of a request that is about to reach its model."""
+        trace = self._traces.pop(id(ctx), None) or _Trace(ctx, request)
+        before = ctx.run.hooks.before_model or ctx.callbacks.before_model or ctx.callbacks.around_model
+        trace.finish(request, bool(before))
+        if ctx.callbacks.around_model:  # which may ask again
+            self._traces[id(ctx)] = trace
+        return trace
+
+    def _assembly(self, trace: _Trace, agent: str, *, reached: bool) -> Assembly:
+        return Assembly(
+            agent=trace.agent or agent,
+            request=trace.request,
+            steps=list(trace.steps),
+            sections=trace.authors.sections(ordinals_of(trace.tree)),
+            halted_by=trace.halted_by,
+            reaches_model=reached,
+            tools_not_run=self.tools_not_run,
+            step=trace.at,
+            sent=reached and self._sent,
+        )
+
+
+class Recording(Tracing):
+    """Stops at the door of the first model."""
+
+    def __init__(self) -> None:
+        super().__init__(sent=False)
+        self._reached: _Trace | None = None
+
+    def model_asked(self, ctx: InvocationContext, model: BaseLlm, request: LlmRequest) -> None:
         if self._reached is None:
-            self._reached = self._traces[id(ctx)] if id(ctx) in self._traces else _Trace(ctx, request)
-            callbacks = ctx.callbacks
-            before = ctx.run.hooks.before_model or callbacks.before_model or callbacks.around_model
-            self._reached.finish(request, bool(before))
+            self._reached = self._followed(ctx, request)
         raise ModelReached
 
     def assembly(self, agent: str) -> Assembly:
         """What came of it; `agent` is whose run it was."""
         trace = self._reached or self._latest or _Trace(None, LlmRequest.empty(None))
-        return Assembly(
-            agent=agent if trace.ctx is None else trace.ctx.agent.name,
-            request=trace.request,
-            steps=trace.steps,
-            sections=trace.authors.sections(ordinals_of(trace.tree)),
-            halted_by=trace.halted_by,
-            reaches_model=self._reached is not None,
-            tools_not_run=self.tools_not_run,
-        )
+        return self._assembly(trace, agent, reached=self._reached is not None)
+
+
+def assembly_of(request: LlmRequest) -> Assembly | None:
+    """How a request came about that a model was asked with; None if nobody followed that."""
+    origin = origin_of(request)
+    return None if origin is None else origin.assembly
 
 
 class RehearsalEffects:
     """Effects that change nothing outside: no tool is run, nobody waits."""
 
-    def __init__(self, effects: Effects, recording: Recording) -> None:
+    def __init__(self, effects: Effects, recording: Tracing) -> None:
         self._effects = effects
         self._recording = recording
 
@@ -254,7 +300,7 @@ class RehearsalEffects:
         return
 
 
-def rehearsal_of(run: Run, recording: Recording) -> Run:
+def rehearsal_of(run: Run, recording: Tracing) -> Run:
     """The same run, which ends where a model would be asked; what it uses is not counted."""
     totals = Totals(run.config)
     totals.usage = replace(run.totals.usage)

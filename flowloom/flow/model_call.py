@@ -18,7 +18,7 @@ from flowloom.events.ids import CLIENT_CALL_PREFIX
 from flowloom.events.json_data import json_arguments
 from flowloom.events.response import LlmResponse
 from flowloom.events.wire import shallow_copy
-from flowloom.models.request import LlmRequest
+from flowloom.models.request import LlmRequest, Origin, set_origin
 from flowloom.processors.model_choice import model_of
 from flowloom.telemetry import ModelSpan, Recorder
 
@@ -104,6 +104,7 @@ class ModelCall:
         if self._asked and self._ctx.answer_id is not None and self._ctx.run.streamed is not None:
             self._ctx.run.streamed.restart(self._ctx.answer_id)  # a wrapper asks again
         self._asked = True
+        set_origin(request, Origin(self._ctx.agent.name, self._ctx.step))
         for observer in self._ctx.run.observers:
             observer.model_asked(self._ctx, self._model, request)
         responses = self._ctx.effects.call_model(self._ctx, self._model, request, self._ctx.run.streaming)

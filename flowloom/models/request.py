@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Protocol, Self, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, Self, cast
 
 from google.genai import types
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, PrivateAttr
 
 from flowloom.errors import DuplicateToolError
 from flowloom.events.wire import shallow_copy
@@ -14,6 +14,20 @@ from flowloom.models.contents import SharedContents, UnreadContents
 
 EMPTY_CONFIG = types.GenerateContentConfig.model_construct()
 """A config without settings, to be copied; made without building its validator, which costs 10 ms."""
+
+
+class Origin(NamedTuple):
+    """Whose request it is. Requests are compared without that."""
+
+    agent: str
+    step: int
+    assembly: Any = None
+    """How the request came about (an `Assembly`), if somebody has followed it."""
+
+    def __eq__(self, other: object) -> bool:
+        return True
+
+    __hash__ = None  # type: ignore[assignment]
 
 
 class DeclaredTool(Protocol):
@@ -76,6 +90,7 @@ class LlmRequest(BaseModel):
     service_tier: str | None = None
     dynamic_instructions: list[str] = Field(default_factory=list[str], exclude=True)
     """Instructions that belong with the contents, because the agent's static instruction is the system's."""
+    _origin: Origin | None = PrivateAttr(default=None)
 
     __slots__ = ("_unread",)  # beside the fields: where `contents` come from, while those are no list yet
 
@@ -129,6 +144,16 @@ class LlmRequest(BaseModel):
         fields["dynamic_instructions"] = []
         return new  # pyright: ignore[reportReturnType]
 
+    @property
+    def agent(self) -> str | None:
+        """The name of the agent whose request it is; None before its model is asked."""
+        return None if self._origin is None else self._origin.agent
+
+    @property
+    def step(self) -> int | None:
+        """Which of the agent's steps in the invocation it is of, counted from 0; None before its model is asked."""
+        return None if self._origin is None else self._origin.step
+
     def append_instructions(self, instructions: str | Iterable[str] | types.Content) -> None:
         """Append texts to the system instruction, a blank line between any two. Empty ones are left out."""
         if isinstance(instructions, str):
@@ -180,6 +205,27 @@ class LlmRequest(BaseModel):
         self.config.response_mime_type = "application/json"
 
 
+def set_origin(request: LlmRequest, origin: Origin) -> None:
+    """Note whose request it is. Copies share what is noted, so that it is never changed in place."""
+    private = request.__pydantic_private__
+    _set_private(request, {"_origin": origin} if not private else {**private, "_origin": origin})
+
+
+def origin_of(request: LlmRequest) -> Origin | None:
+    """Whose request it is; None before its model is asked."""
+    return request._origin  # pyright: ignore[reportPrivateUsage]
+
+
+def snapshot(request: LlmRequest) -> LlmRequest:
+    """The request as it is now: later changes of its lists and config do not reach the copy."""
+    copy = shallow_copy(request)
+    fields = vars(copy)
+    fields["contents"] = list(request.contents)
+    fields["config"] = shallow_copy(request.config)
+    fields["tools_dict"] = dict(request.tools_dict)
+    return copy
+
+
 def http_options_of(request: LlmRequest) -> types.HttpOptions:
     """A copy of the request's HTTP options, or fresh ones."""
     options: Any = request.config.http_options
@@ -192,6 +238,7 @@ def _unread_of(request: LlmRequest) -> UnreadContents:
     return request._unread  # type: ignore[attr-defined] # pyright: ignore
 
 
+_set_private: Any = vars(BaseModel)["__pydantic_private__"].__set__
 _TOOL = types.Tool.model_construct()
 _prototypes: dict[type[LlmRequest], LlmRequest] = {}
 

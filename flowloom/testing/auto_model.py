@@ -14,9 +14,10 @@ from pydantic import PrivateAttr
 from flowloom.errors import quoted_list
 from flowloom.events.parts import call_part
 from flowloom.models import LlmRequest
+from flowloom.models.request import snapshot
 from flowloom.sessions.history import LEAD_INS
 from flowloom.testing.arguments import arguments_for, value_for
-from flowloom.testing.scripted import AnsweringModel, snapshot
+from flowloom.testing.scripted import AnsweringModel
 from flowloom.tools.delegation import FINISH_TASK
 from flowloom.tools.load_artifacts import load_artifacts
 from flowloom.tools.output import SET_MODEL_RESPONSE
@@ -50,7 +51,7 @@ class AutoModel(AnsweringModel):
     exclude: Sequence[str] = ()
     arguments: dict[str, dict[str, Any]] = {}  # noqa: RUF012 - pydantic copies it
     requests: list[LlmRequest] = []  # noqa: RUF012
-    """The requests so far, as they were when the model was asked."""
+    """The requests so far, as they were when the model was asked; `agent` and `step` say whose each of them is."""
 
     _visited: dict[str, None] = PrivateAttr(default_factory=dict[str, None])
     _targets: dict[str, list[str]] = PrivateAttr(default_factory=dict[str, list[str]])

@@ -6,10 +6,12 @@ from collections.abc import Generator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
-from flowloom.context import InvocationContext, Observer, ProcessorCall, observing
+from flowloom.context import InvocationContext, ProcessorCall, observing
 from flowloom.events import Event
+from flowloom.flow import Assembly
+from flowloom.flow.assembly import Tracing
 from flowloom.models import BaseLlm, LlmRequest
-from flowloom.testing.scripted import snapshot
+from flowloom.models.request import snapshot
 
 
 @dataclass(slots=True)
@@ -20,6 +22,13 @@ class ModelCallRecord:
     model: str
     request: LlmRequest
     """As it was when the model was asked."""
+    assembly: Assembly
+    """How it came about, and who wrote what."""
+
+    @property
+    def step(self) -> int:
+        """Which of the agent's steps in the invocation it is, counted from 0."""
+        return self.assembly.step
 
 
 @dataclass(slots=True)
@@ -43,8 +52,13 @@ class CapturedRun:
 
     @property
     def requests(self) -> list[LlmRequest]:
-        """What the models were asked."""
+        """What the models were asked. Each knows its `agent` and `step`; in a snapshot, it has its authors."""
         return [call.request for call in self.calls]
+
+    @property
+    def assemblies(self) -> list[Assembly]:
+        """How the requests came about, as `explain` shows one."""
+        return [call.assembly for call in self.calls]
 
     def requests_of(self, agent: str) -> list[LlmRequest]:
         """What the model of one agent was asked."""
@@ -61,16 +75,19 @@ class CapturedRun:
         return next((each.text for each in reversed(self.events) if each.text and not each.partial), "")
 
 
-class _Capture(Observer):
+class _Capture(Tracing):
     def __init__(self, captured: CapturedRun) -> None:
+        super().__init__()
         self._captured = captured
 
     def processor_finished(self, ctx: InvocationContext, call: ProcessorCall) -> None:
+        super().processor_finished(ctx, call)
         self._captured.processors.append(ProcessorRecord(ctx.agent.name, call.name, call.seconds, call.error))
 
     def model_asked(self, ctx: InvocationContext, model: BaseLlm, request: LlmRequest) -> None:
-        record = ModelCallRecord(ctx.agent.name, request.model or model.model, snapshot(request))
-        self._captured.calls.append(record)
+        super().model_asked(ctx, model, request)
+        asked = ModelCallRecord(ctx.agent.name, request.model or model.model, snapshot(request), self.assemblies[-1])
+        self._captured.calls.append(asked)
 
     def event_recorded(self, ctx: InvocationContext, event: Event) -> None:
         self._captured.events.append(event)

@@ -15,8 +15,8 @@ from pydantic import PrivateAttr
 from flowloom.errors import ConfigurationError, FlowloomError, ModelStreamError
 from flowloom.events.clock import sleep
 from flowloom.events.parts import content_of, text_part
-from flowloom.events.wire import shallow_copy
 from flowloom.models import BaseLlm, LlmRequest, LlmResponse
+from flowloom.models.request import snapshot
 
 
 class ScriptExhaustedError(FlowloomError, AssertionError):
@@ -95,16 +95,6 @@ def response_of(answer: Answer) -> LlmResponse:
 def call(name: str, /, **args: Any) -> types.Part:
     """A part that calls the function `name`."""
     return types.Part(function_call=types.FunctionCall(name=name, args=args))
-
-
-def snapshot(request: LlmRequest) -> LlmRequest:
-    """The request as it is now: later changes of its lists and config do not reach the copy."""
-    copy = shallow_copy(request)
-    fields = vars(copy)
-    fields["contents"] = list(request.contents)
-    fields["config"] = shallow_copy(request.config)
-    fields["tools_dict"] = dict(request.tools_dict)
-    return copy
 
 
 # -- streaming -------------------------------------------------------------------------------------
@@ -236,7 +226,7 @@ class ScriptedModel(AnsweringModel):
 
     model: str = "scripted"
     requests: list[LlmRequest] = []  # noqa: RUF012 - pydantic copies it
-    """The requests so far, as they were when the model was asked."""
+    """The requests so far, as they were when the model was asked; `agent` and `step` say whose each of them is."""
 
     _answers: list[Any] = PrivateAttr(default_factory=list)
 

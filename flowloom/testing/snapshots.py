@@ -12,6 +12,7 @@ from syrupy.extensions.single_file import SingleFileSnapshotExtension, WriteMode
 from flowloom.errors import InputValidationError
 from flowloom.events import Event
 from flowloom.flow import Assembly, AssemblyStep
+from flowloom.flow.assembly import assembly_of
 from flowloom.models import LlmRequest
 from flowloom.views import EventsView, RequestView, Section, diff, write_sections
 from flowloom.views.canonical import Ordinals, canonical_at
@@ -60,8 +61,9 @@ class _TextSnapshotExtension(SingleFileSnapshotExtension):
 class RequestSnapshotExtension(_TextSnapshotExtension):
     """Snapshots of requests, for the fixture `request_snapshot`.
 
-    Takes an `Assembly` (each section with the processor that wrote it), an `LlmRequest` or `RequestView`, a list of any
-    of them, or the `steps` of an assembly: the chain of what each processor changed.
+    Takes an `Assembly` (each section with the processor that wrote it), an `LlmRequest` (likewise, if its run was
+    followed, as the fixture does) or `RequestView`, a list of any of them, or the `steps` of an assembly: the chain of
+    what each processor changed.
     """
 
     file_extension = "request.txt"
@@ -72,7 +74,8 @@ class RequestSnapshotExtension(_TextSnapshotExtension):
         if isinstance(data, Assembly):
             return data.sections
         if isinstance(data, LlmRequest):
-            return RequestView(data).sections
+            view, known = RequestView(data), assembly_of(data)
+            return known.sections if known is not None and known.view == view else view.sections
         if isinstance(data, RequestView):
             return data.sections
         if isinstance(data, list | tuple) and data:  # pyright: ignore[reportUnknownArgumentType]

@@ -216,9 +216,12 @@ def _fields_of(value: Data) -> Entry:
 def _title(data: Mapping[str, Data]) -> list[str]:
     request, steps = cast(Entry, data["request"]), cast(list[Entry], data["steps"])
     total = sum(step["microseconds"] for step in steps)
-    title = f"{data['agent']} asks {request.get('model') or 'no model'}"
+    at = f", step {data['step']}" if data.get("step") else ""
+    title = f"{data['agent']} asks {request.get('model') or 'no model'}{at}"
     made = f"Assembled by {len(steps)} processors in {total:,.0f} µs."
-    return [_underlined(title, "="), "", made + (" Nothing was sent." if data["reaches_model"] else "")]
+    if data["reaches_model"] and not data.get("sent"):
+        made += " Nothing was sent."
+    return [_underlined(title, "="), "", made]
 
 
 def _underlined(heading: str, rule: str) -> str:

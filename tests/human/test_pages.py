@@ -152,8 +152,8 @@ async def test_only_what_is_new_can_be_shown() -> None:
         model, seen = watched(call("add", a=1, b=2), "Three.")
         await chat(agent(model, instruction="Be brief.", tools=[add])).say("1 + 2?")
     assert seen[1].changes_since(seen[0]).splitlines() == [
-        "adder asks human",
-        "================",
+        "adder asks human, step 1",
+        "========================",
         "",
         "Waits since 1970-01-01 00:00:00 UTC.",
         "",

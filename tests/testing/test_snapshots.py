@@ -108,7 +108,7 @@ def test_each_snapshot_is_one_readable_file(run: Run, pytester: pytest.Pytester)
     events = files["test_events.events.txt"].read_text(encoding="utf-8").splitlines()
     assert events[0] == "events[0]  ← guide"
     requests = files["test_events.request.txt"].read_text(encoding="utf-8").splitlines()
-    assert requests[0] == 'requests[0].model = "scripted"'
+    assert requests[0] == 'requests[0].model = "scripted"  ← basic'
 
 
 def test_parts_can_be_left_out_and_matched(run: Run) -> None:
