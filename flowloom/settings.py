@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 from pydantic_core import core_schema
@@ -37,6 +37,14 @@ class Settings(BaseModel):
         def __init_subclass__(cls, **options: Any) -> None:
             super().__init_subclass__(**options)
             cls.__signature__ = _Signature()
+
+        def __new__(cls, *given: Any, **_: Any) -> Self:
+            if given:  # Python would speak of this class, and not of the one that was called
+                raise TypeError(
+                    f"{cls.__name__} takes its fields by name only, as "
+                    f"`{cls.__name__}({next(iter(cls.model_fields))}={given[0]!r})`."
+                )
+            return super().__new__(cls)
 
         def __init__(self, **fields: Any) -> None:
             try:

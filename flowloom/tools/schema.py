@@ -83,7 +83,7 @@ def describe_callable(
 
     `name` and `description` stand in for the function's own name and docstring. The context parameter and those that
     a `partial` fixes by keyword are neither shown to a model nor taken from it. A parameter's description comes from
-    `Field(description=...)`, or else from the docstring (Google style or reST).
+    `Field(description=...)`, or else from the docstring (Google, NumPy, reST or epydoc style).
 
     Raises `ToolSignatureError` for a parameter that cannot be described, or cannot be given by name.
     """

@@ -8,7 +8,16 @@ from collections.abc import AsyncGenerator
 
 import pytest
 
-from flowloom import BaseLlm, ConfigurationError, LlmAgent, LLMRegistry, LlmRequest, LlmResponse, ModelNotFoundError
+from flowloom import (
+    BaseLlm,
+    ConfigurationError,
+    LlmAgent,
+    LLMRegistry,
+    LlmRequest,
+    LlmResponse,
+    ModelNotFoundError,
+    OpenAIModel,
+)
 
 
 class House(BaseLlm):
@@ -85,3 +94,9 @@ def test_a_missing_sdk_is_named(name: str, extra: str) -> None:
     )
     run = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert f"flowloom[{extra}]" in run.stdout
+
+
+def test_a_model_that_is_given_its_name_without_the_keyword_says_how() -> None:
+    """The error speaks of the class that was called, and of no other."""
+    with pytest.raises(TypeError, match=r"^OpenAIModel takes its fields by name only, as `OpenAIModel\(model='gpt'\)`"):
+        OpenAIModel("gpt")  # type: ignore[misc] # pyright: ignore[reportCallIssue]

@@ -315,6 +315,59 @@ def test_rest_docstrings_describe_parameters() -> None:
     assert properties(f)["days"]["description"] == "How many days."
 
 
+def test_numpy_docstrings_describe_parameters() -> None:
+    """The sections of parameters go to them; what else is written stays the description."""
+
+    def f(city: str, x: int, y: int, when: str) -> None:
+        """Tell the weather.
+
+        It may be wrong.
+
+        Parameters
+        ----------
+        city : str
+            The city,
+            with its country.
+        x, y : int, optional
+            Where in it.
+
+        Other Parameters
+        ----------------
+        when
+            The first day.
+
+        Returns
+        -------
+        str
+            A report.
+        """
+
+    schema = describe_callable(f)
+    assert schema.description == "Tell the weather.\n\nIt may be wrong.\n\nReturns\n-------\nstr\n    A report."
+    assert {name: shown["description"] for name, shown in schema.parameters["properties"].items()} == {
+        "city": "The city, with its country.",
+        "x": "Where in it.",
+        "y": "Where in it.",
+        "when": "The first day.",
+    }
+
+
+def test_epydoc_docstrings_describe_parameters() -> None:
+    def f(city: str, days: int) -> None:
+        """Tell the weather.
+
+        @param city: The city,
+            with its country.
+        @type city: str
+        @param days: How many days.
+        @return: A report.
+        """
+
+    assert describe_callable(f).description == "Tell the weather.\n\n@return: A report."
+    assert properties(f)["city"]["description"] == "The city, with its country."
+    assert properties(f)["days"]["description"] == "How many days."
+
+
 def test_a_field_description_wins_over_the_docstring() -> None:
     def f(x: Annotated[int, Field(description="From the field.")]) -> None:
         """Do it.
@@ -347,7 +400,21 @@ def test_a_function_without_a_docstring_has_an_empty_description() -> None:
     assert describe_callable(f).description == ""
 
 
-@given(st.text(max_size=300))
+LINES = [
+    "",
+    "Do it.",
+    "Parameters",
+    "Returns",
+    "----------",
+    "-------",
+    "x : int",
+    "    The number.",
+    "  x",
+    ":param x: It.",
+]
+
+
+@given(st.text(max_size=300) | st.lists(st.sampled_from(LINES), max_size=12).map("\n".join))
 def test_any_docstring_can_be_read(text: str) -> None:
     def f(x: int) -> None: ...
 
