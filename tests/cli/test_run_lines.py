@@ -46,6 +46,16 @@ def test_unstreamed_shows_the_same() -> None:
     assert flowloom(*message).stdout == flowloom(*message, "--no-stream").stdout
 
 
+def test_debug_logs_each_step_without_content() -> None:
+    """`--debug` writes the lines of the loggers to stderr; what is said stays out of them."""
+    done = flowloom("run", DESK, "--message", "convert 10 EUR to USD", "--debug")
+    for name in ("flow", "models", "tools", "sessions"):
+        assert f"DEBUG flowloom.{name}: " in done.stderr
+    assert "convert 10" not in done.stderr
+    assert "10.90" in done.stdout
+    assert "DEBUG" not in done.stdout
+
+
 def test_the_stand_in_is_announced() -> None:
     """Without a key one line tells that the offline model answers."""
     done = flowloom("run", DESK, "--message", "hello", "--session", "mine")
