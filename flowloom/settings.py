@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Self
+from inspect import Parameter, Signature
+from typing import TYPE_CHECKING, Any
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 from pydantic_core import core_schema
@@ -24,6 +25,9 @@ class _Signature:
             raise AttributeError("__signature__")
         del owner.__signature__
         owner.model_rebuild(force=True, raise_errors=False)
+        made: Signature = owner.__signature__
+        fields = [each for each in made.parameters.values() if each.kind is not Parameter.VAR_POSITIONAL]
+        owner.__signature__ = made.replace(parameters=fields)
         return owner.__signature__
 
 
@@ -38,15 +42,10 @@ class Settings(BaseModel):
             super().__init_subclass__(**options)
             cls.__signature__ = _Signature()
 
-        def __new__(cls, *given: Any, **_: Any) -> Self:
+        def __init__(self, *given: Any, **fields: Any) -> None:
             if given:  # Python would speak of this class, and not of the one that was called
-                raise TypeError(
-                    f"{cls.__name__} takes its fields by name only, as "
-                    f"`{cls.__name__}({next(iter(cls.model_fields))}={given[0]!r})`."
-                )
-            return super().__new__(cls)
-
-        def __init__(self, **fields: Any) -> None:
+                name, first = type(self).__name__, next(iter(type(self).model_fields))
+                raise TypeError(f"{name} takes its fields by name only, as `{name}({first}={given[0]!r})`.")
             try:
                 super().__init__(**fields)
             except ValidationError as error:
