@@ -50,7 +50,7 @@ class Streamed:
         if pieces is None or event.content is not None or not event.error_code:
             return event
         new = shallow_copy(event)
-        vars(new).update(_text_of(pieces))
+        vars(new).update({name: value for name, value in _text_of(pieces).items() if getattr(event, name) is None})
         return new
 
     def cut_off(self) -> list[Event]:

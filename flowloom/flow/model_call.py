@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator, Collection
+from collections.abc import AsyncGenerator, AsyncIterator, Collection
 from inspect import isawaitable
 from typing import Any
 
@@ -18,6 +18,7 @@ from flowloom.events.ids import CLIENT_CALL_PREFIX
 from flowloom.events.json_data import json_arguments
 from flowloom.events.response import LlmResponse
 from flowloom.events.wire import shallow_copy
+from flowloom.flow.paid import Paid, with_paid
 from flowloom.models.request import LlmRequest, Origin, set_origin
 from flowloom.processors.model_choice import model_of
 from flowloom.telemetry import ModelSpan, Recorder
@@ -44,6 +45,7 @@ class ModelCall:
         "_ids",
         "_minted",
         "_model",
+        "_paid",
         "_ready",
         "_request",
         "_responses",
@@ -67,6 +69,7 @@ class ModelCall:
         self._responses: AsyncIterator[LlmResponse] | None = None
         self._given = False
         self._asked = False
+        self._paid = Paid()
         self._spans = spans
         self._span: ModelSpan | None = None
 
@@ -108,12 +111,22 @@ class ModelCall:
         for observer in self._ctx.run.observers:
             observer.model_asked(self._ctx, self._model, request)
         responses = self._ctx.effects.call_model(self._ctx, self._model, request, self._ctx.run.streaming)
-        if self._spans is None:
-            return responses
-        if self._span is not None:
-            self._span.end()  # a wrapper calls again
-        self._span = self._spans.start_model(self._ctx, self._model, request)
-        return self._span.watch(responses)
+        if self._spans is not None:
+            if self._span is not None:
+                self._span.end()  # a wrapper calls again
+            self._span = self._spans.start_model(self._ctx, self._model, request)
+            responses = self._span.watch(responses)
+        return self._noted(responses) if self._ctx.callbacks.around_model else responses
+
+    async def _noted(self, responses: AsyncIterator[LlmResponse]) -> AsyncGenerator[LlmResponse, None]:
+        """The responses as wrappers are given them, which may drop them: what they cost is noted before."""
+        try:
+            async for response in responses:
+                self._paid.note(response)
+                yield response
+        finally:
+            self._paid.break_off()
+            await _close(responses)
 
     async def next(self) -> LlmResponse | None:
         """The next response as the flow may use it; None at the end. Raises what nobody recovers from."""
@@ -122,16 +135,21 @@ class ModelCall:
             return None if response is None else mark_if_empty(self._with_ids(response))
         try:
             response = await self._responses.__anext__()
+            if (response.usage_metadata is not None or not response.partial) and not self._ctx.callbacks.around_model:
+                self._paid.note(response)
         except StopAsyncIteration:
-            await self.close()
+            await self._end()
             if self._given:
                 return None
             response = LlmResponse()  # a model that says nothing at all is heard, too (decision 3)
         except Exception as error:
             self._note_model(error)
-            await self.close()
+            await self._end()
+            self._paid.break_off()
             response = await self._recover(error)
         self._given = True
+        if not response.partial:
+            response = self._paid.told_by(response)
         response = mark_if_empty(self._with_ids(response))
         if self._after:
             answer = await self._ask("after_model", self._after, llm_response=response)
@@ -139,16 +157,23 @@ class ModelCall:
                 if response.partial and answer.partial is None:
                     answer = shallow_copy(answer)
                     answer.partial = True
-                response = self._with_ids(answer, [call.id for call in response.get_function_calls()])
+                response = self._with_ids(
+                    with_paid(answer, response), [call.id for call in response.get_function_calls()]
+                )
         return response
 
     async def close(self) -> None:
         """Close the model's stream, wherever it stands."""
+        try:
+            await self._end()
+        finally:
+            self._paid.count_rest(self._ctx.run.totals, self._ctx.llm_agent)
+
+    async def _end(self) -> None:
+        """Nothing more is asked of the model."""
         responses, self._responses = self._responses, None
         try:
-            close = getattr(responses, "aclose", None)
-            if close is not None:
-                await close()
+            await _close(responses)
         finally:
             if self._span is not None:
                 self._span.end()
@@ -298,6 +323,12 @@ class ModelCall:
     def _is_long_running(self, name: str | None) -> bool:
         tool = self._request.tools_dict.get(name)  # type: ignore[arg-type]
         return tool is not None and tool.is_long_running
+
+
+async def _close(responses: AsyncIterator[LlmResponse] | None) -> None:
+    close = getattr(responses, "aclose", None)
+    if close is not None:
+        await close()
 
 
 def _wrapped(wrapper: Any, call_next: Any, context: Context) -> Any:
