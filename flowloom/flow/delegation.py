@@ -13,7 +13,7 @@ from flowloom.errors import AgentNotFoundError, ToolArgumentsError
 from flowloom.events.event import Event
 from flowloom.events.parts import as_object, content_of, response_part
 from flowloom.processors.output_schema import schema_of
-from flowloom.tools.delegation import FINISH_TASK, DelegateTool
+from flowloom.tools.delegation import DelegateTool, task_result
 
 if TYPE_CHECKING:
     from flowloom.flow.frame import Frame
@@ -78,12 +78,16 @@ def finish_result(frame: Frame, event: Event) -> None:
     if agent is None or event.author != agent.name:
         return
     if agent.mode == "task":
-        if event.actions.set_model_response is not None and any(
-            response.name == FINISH_TASK for response in event.get_function_responses()
-        ):
-            frame.output = event.actions.set_model_response
+        result = task_result(event)
+        if result is not None:
+            frame.output = result
     elif event.is_final_response() and event.text.strip():
         frame.output = event.text
+
+
+def ends_turn(event: Event) -> bool:
+    """Whether an event is the last of its agent's turn: a final response, or the result of a task."""
+    return event.is_final_response() or task_result(event) is not None
 
 
 def close_task(ctx: InvocationContext, frame: Frame) -> Event | None:

@@ -25,7 +25,7 @@ from flowloom.errors import (
 from flowloom.events.event import UNFIT_OUTPUT, Event
 from flowloom.events.json_data import keep_json
 from flowloom.events.wire import shallow_copy
-from flowloom.flow.delegation import delegates_of, finish_result, unresolved_tasks
+from flowloom.flow.delegation import delegates_of, ends_turn, finish_result, unresolved_tasks
 from flowloom.flow.model_call import ONLY_THOUGHTS, is_thought_only
 from flowloom.flow.observed import observed
 from flowloom.flow.output import ask_again, give_up, keep_answer, note_answer
@@ -226,7 +226,7 @@ class Frame:
         behind = [call_id for call_id in waiting if run.waiting_calls[call_id].suspended]
         ready = any(map(run.may_go_on, behind))
         suspended = bool(behind) and not ready
-        if not after and not suspended and not own[-1].is_final_response():
+        if not after and not suspended and not ends_turn(own[-1]):
             return  # it was interrupted before the user answered somebody else
         if self.llm is None and not (after or before)[-1].is_final_response():
             return  # only the agent itself could tell how far it got
@@ -238,7 +238,7 @@ class Frame:
         if progress.interrupted:  # what was under way is done again
             cut_off = run.open_calls.keys() & calls.keys()
             ready = ready or any(calls[call_id].name not in delegates_of(self.agent) for call_id in cut_off)
-        if over or (not ready and (suspended or (bool(said) and said[-1].is_final_response()))):
+        if over or (not ready and (suspended or (bool(said) and ends_turn(said[-1])))):
             self.finished = True
             self.paused = bool(waiting)
             self.silent = bool(over) or self.paused or not progress.interrupted
@@ -424,7 +424,7 @@ class Frame:
             self.last = self.ctx.new_event({"error_code": ONLY_THOUGHTS, "error_message": told})
             return self.last
         self.thought_turns = 0
-        if last.is_final_response():
+        if ends_turn(last):
             self.finished = True
             self.paused = bool(last.long_running_tool_ids)
         return None

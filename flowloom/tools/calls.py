@@ -43,7 +43,7 @@ from flowloom.events.json_data import MAX_DEPTH, UNREADABLE, as_json, json_argum
 from flowloom.events.parts import as_object, content_of, response_part, text_part
 from flowloom.telemetry import ToolSpans, recorder
 from flowloom.tools.base_tool import BaseTool
-from flowloom.tools.delegation import DelegateTool
+from flowloom.tools.delegation import DelegateTool, task_result
 
 _log = logging.getLogger("flowloom.tools")
 
@@ -184,7 +184,9 @@ def _merged(ctx: InvocationContext, answers: list[_Answer]) -> CallResults:
             )
             or None
         )
-    return CallResults(ctx.new_event({"content": content_of("user", parts), "actions": actions}), error, waiting)
+    results = ctx.new_event({"content": content_of("user", parts), "actions": actions})
+    vars(results)["output"] = task_result(results)
+    return CallResults(results, error, waiting)
 
 
 def _changes(ctx: InvocationContext, answers: list[_Answer]) -> Event | None:

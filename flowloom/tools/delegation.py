@@ -8,6 +8,7 @@ from google.genai import types
 
 from flowloom.context import Context
 from flowloom.context.protocols import AnyAgent, as_llm_agent
+from flowloom.events.event import Event
 from flowloom.models.request import LlmRequest
 from flowloom.tools.base_tool import BaseTool
 from flowloom.tools.output import OutputSchema, arguments_schema, validated_arguments
@@ -72,7 +73,6 @@ class FinishTaskTool(BaseTool):
         if self._key:
             tool_context.state[self._key] = output
         tool_context.actions.set_model_response = output
-        tool_context.actions.skip_summarization = True
         return {"result": "The task is finished."}
 
     async def process_llm_request(self, *, tool_context: Context, llm_request: LlmRequest) -> None:
@@ -83,6 +83,14 @@ class FinishTaskTool(BaseTool):
                 f"ask the user when you need to know more. Call no other tool together with it."
             ]
         )
+
+
+def task_result(results: Event) -> Any:
+    """What a task came to, if these are the results of calls of which one has finished it; else None."""
+    output = results.actions.set_model_response
+    if output is None or all(response.name != FINISH_TASK for response in results.get_function_responses()):
+        return None
+    return output
 
 
 _REQUEST_SCHEMA = OutputSchema(_REQUEST)

@@ -293,6 +293,18 @@ async def test_a_tasks_output_is_the_result_of_its_call(schema: Any, args: dict[
     assert "result" in responses(events, "finish_task")[0]
 
 
+async def test_the_end_of_a_task_is_no_final_answer_and_has_its_output() -> None:
+    """Who takes the text of the first final event gets the answer; the result of `finish_task` holds the data."""
+    worker = task("worker", finish(city="Oslo", people=7), output_schema=Facts)
+    chat = Chat(agent("root", call("worker", request="count"), "seven live there", sub_agents=[worker]))
+    events = await chat.say("go")
+    assert [each.text for each in events if each.is_final_response()] == ["seven live there"]
+    [end] = [each for each in await chat.stored() if each.output is not None]
+    assert (end.author, end.output) == ("worker", {"city": "Oslo", "people": 7})
+    assert end.actions.skip_summarization is None
+    assert len(requests_of(worker)) == 1
+
+
 @pytest.mark.parametrize(
     ("schema", "args"),
     [(None, {}), (None, {"result": 3}), (Facts, {"city": "x"}), (int, {"result": "x"}), (int, {"value": 3})],
