@@ -26,7 +26,7 @@ from flowloom.models.sdk_request import (
     system_texts,
     unsupported,
 )
-from flowloom.models.turns import legal_contents
+from flowloom.models.turns import legal_contents, spoken_contents
 from flowloom.tools.function_tool import FunctionTool
 from flowloom.tools.placeholder import PlaceholderTool
 
@@ -254,12 +254,12 @@ def _check_settings(request: LlmRequest, model: str, remembers: bool, drop: Drop
 
 def _messages(request: LlmRequest, model: str, *, remembers: bool, drop: Drop) -> list[ChatMessage]:
     given = request.contents
-    plain = given.plain() if isinstance(given, SharedContents) else given
     system = "\n\n".join(system_texts(request, model))
     first: list[ChatMessage] = [{"role": "system", "content": system}] if system else []
     if remembers:
+        plain = given.plain() if isinstance(given, SharedContents) else given
         return [*first, *written_messages(plain, lambda _: None)]
-    written = written_messages(legal_contents(plain), drop, legal=True)
+    written = written_messages(legal_contents(spoken_contents(request)), drop, legal=True)
     return [*first, *filter(_says_something, map(_joined, written))]
 
 

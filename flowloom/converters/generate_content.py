@@ -26,13 +26,13 @@ from flowloom.converters.generate_content_places import (
 from flowloom.converters.generate_content_responses import WireResponse, response_from_json, response_to_json
 from flowloom.errors import InputValidationError, UnsupportedFeatureError
 from flowloom.models.contents import SharedContents
+from flowloom.models.model_names import model_name
 from flowloom.models.request import LlmRequest, ToolBlock
 from flowloom.tools import BaseTool, FunctionTool
 from flowloom.tools.placeholder import PlaceholderTool
 
 __all__ = ["WireResponse", "request_from_json", "request_to_json", "response_from_json", "response_to_json"]
 
-_MODELS = "models/"
 _CONTENTS = codec_of(list[types.Content])
 
 
@@ -57,7 +57,7 @@ def request_to_json(request: LlmRequest) -> dict[str, Any]:
         raise UnsupportedFeatureError(
             f"The request cannot be written as JSON: {misfit}.", field=misfit.place or "request", model=request.model
         ) from None
-    if "model" in body and request.model is not None and model_name(body["model"]) != request.model:
+    if "model" in body and request.model is not None and model_name(body["model"]) != model_name(request.model):
         body["model"] = model_path(request.model)
     return body
 
@@ -70,7 +70,8 @@ def request_from_json(
 ) -> LlmRequest:
     """The request of a `generateContent` body, as data or as text.
 
-    `model` is the name from the URL; it goes before a `model` in the body. `tools` are the real ones of the functions
+    `model` is the name from the URL; it goes before a `model` in the body. Either is kept as it is written, with a
+    `models/` in front or without. `tools` are the real ones of the functions
     that the body declares, by name; those that it does not declare are ignored. For a declared function without a
     real tool, `tools_dict` has a `PlaceholderTool`.
 
@@ -91,13 +92,7 @@ def request_from_json(
 
 def model_path(name: str) -> str:
     """A model as `models/<name>`, as Gemini's messages have it; a longer resource name is one already."""
-    return name if "/" in name else _MODELS + name
-
-
-def model_name(path: str) -> str:
-    """A model's name out of `models/<name>`; other resource names stay as they are."""
-    name = path.removeprefix(_MODELS)
-    return path if "/" in name else name
+    return name if "/" in name else f"models/{name}"
 
 
 def _contents(request: LlmRequest) -> dict[str, Any]:
@@ -144,7 +139,7 @@ def _read(body: Mapping[str, Any]) -> LlmRequest:
         raise misfit.within(place) from None
     request.config = CONFIG.made(settings, beside)
     if isinstance(unknown.get("model"), str):
-        request.model = model_name(unknown["model"])
+        request.model = unknown["model"]
     # that they were there, and empty
     unknown |= {"contents": []} if contents == [] else {}
     unknown |= {"generationConfig": {}} if generation == {} else {}

@@ -16,7 +16,6 @@ from typing import Any, cast
 
 from flowloom.converters.generate_content import (
     WireResponse,
-    model_name,
     model_path,
     request_from_json,
     request_to_json,
@@ -66,8 +65,8 @@ def request_from_proto(
     except Misfit as misfit:
         raise InputValidationError(f"This is no request for `generateContent`: {misfit}.") from None
     path: str = data.pop("model", "")
-    request = request_from_json(data, model=model_name(path) or None, tools=tools)
-    if path and model_path(model_name(path)) != path:
+    request = request_from_json(data, model=path or None, tools=tools)
+    if path and model_path(path) != path:
         keep_unknown(request, {**(request.model_extra or {}), "model": path})
     return request
 

@@ -29,7 +29,7 @@ from flowloom.models.sdk_request import (
     unsupported,
 )
 from flowloom.models.signatures import ANTHROPIC, ANTHROPIC_REDACTED, signature_of
-from flowloom.models.turns import CONTINUE
+from flowloom.models.turns import BEGIN, CONTINUE
 
 _CALL_ID = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 _IMAGES = ("image/jpeg", "image/png", "image/gif", "image/webp")
@@ -60,6 +60,9 @@ def messages_body(
     config = cast(Any, request.config)
     can = abilities_of(model)
     messages = _Messages(contents, model, drop, _CALL_ID).all()
+    messages = _Messages(contents, model, drop, _CALL_ID).all()
+    if not messages and request.config.system_instruction:
+        messages = [{"role": "user", "content": [_text(BEGIN)]}]
     if not messages:
         raise ModelRequestError(f"The request to the model `{model}` has no contents but blank ones.", model=model)
     body: Json = {"model": model, "max_tokens": config.max_output_tokens or max_tokens, "messages": messages}

@@ -25,7 +25,6 @@ from flowloom.events.response import LlmResponse
 from flowloom.events.wire import shallow_copy
 from flowloom.models.aggregator import StreamingAggregator
 from flowloom.models.base_llm import Backend, BaseLlm, is_loopback
-from flowloom.models.contents import SharedContents
 from flowloom.models.context_cache import ContextCacheConfig
 from flowloom.models.gemini_cache import CachePlan, ContextCaches
 from flowloom.models.gemini_call import GeminiCall
@@ -33,10 +32,10 @@ from flowloom.models.gemini_contents import contents_to_json
 from flowloom.models.gemini_errors import CREDENTIALS
 from flowloom.models.gemini_http import AnswerTakingClient
 from flowloom.models.http import default_tls, httpx, load_transport
-from flowloom.models.model_names import needs_schema_tool
+from flowloom.models.model_names import model_name, needs_schema_tool
 from flowloom.models.request import LlmRequest, http_options_of
 from flowloom.models.retry import RetryOptions
-from flowloom.models.turns import legal_contents
+from flowloom.models.turns import legal_contents, spoken_contents
 
 _LABEL = f"flowloom/{importlib.metadata.version('flowloom')} gl-python/{platform.python_version()}"
 _LABELLED = ("x-goog-api-client", "user-agent")
@@ -126,7 +125,7 @@ class Gemini(BaseLlm):
         `ModelStreamError`, the cause attached; `ConfigurationError` when there are no credentials.
         Closing the generator closes the connection.
         """
-        model = llm_request.model or self.model
+        model = model_name(llm_request.model or self.model)
         client = self._client or await self._connect_late()
         retry = self.retry_options.overridden_by(
             http_options_of(llm_request).retry_options, self.http_options and self.http_options.retry_options
@@ -244,8 +243,7 @@ class Gemini(BaseLlm):
 
     def _config_for(self, request: LlmRequest, model: str) -> types.GenerateContentConfig:
         """A private config for google-genai, with the contents as an addition to the body."""
-        contents = request.contents
-        plain = contents.plain() if isinstance(contents, SharedContents) else contents
+        plain = spoken_contents(request)
         if not plain:
             raise ModelRequestError(f"The request to the model `{model}` has no contents.", model=model)
         config = shallow_copy(request.config)

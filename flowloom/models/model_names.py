@@ -19,6 +19,12 @@ def base_name(name: str) -> str:
     return name.rpartition("/")[2].lower()
 
 
+def model_name(path: str) -> str:
+    """A model's name out of `models/<name>`, as Gemini's messages have it; other resource names stay as they are."""
+    name = path.removeprefix("models/")
+    return path if "/" in name else name
+
+
 def is_gemini(name: str) -> bool:
     """Whether the name is that of a Gemini model."""
     return base_name(name).startswith(_GEMINI)

@@ -10,6 +10,7 @@ from typing import Any, cast
 
 from flowloom.errors import ConfigurationError, ModelNotFoundError, quoted_list
 from flowloom.models.base_llm import BaseLlm
+from flowloom.models.model_names import model_name
 
 Factory = Callable[[str], BaseLlm]
 _MAKERS = {r"(gpt-|chatgpt-|o\d).*": "openai", r"claude-.*": "anthropic", r"(llama|qwen|mistral|phi|gemma).*": "ollama"}
@@ -55,11 +56,11 @@ class LLMRegistry:
 
     @classmethod
     def new_llm(cls, model: str) -> BaseLlm:
-        """The adapter for a model name. Raises `ModelNotFoundError` when none or several match.
+        """The adapter for a model name, also as `models/<name>`. Raises `ModelNotFoundError` if none or several match.
 
         `ConfigurationError` is raised for a provider whose extra is not installed.
         """
-        matches = [pattern for pattern in cls._factories if re.fullmatch(pattern, model)]
+        matches = cls._matches(model) or cls._matches(model_name(model))
         if len(matches) != 1:
             reason = "matches several patterns" if matches else "matches no registered pattern"
             raise ModelNotFoundError(
@@ -72,6 +73,10 @@ class LLMRegistry:
             made: Any = attrgetter(attribute)(importlib.import_module(module))
             factory = cast(type[BaseLlm], made).from_name if isinstance(made, type) else cast(Factory, made)
         return factory(model)
+
+    @classmethod
+    def _matches(cls, model: str) -> list[str]:
+        return [pattern for pattern in cls._factories if re.fullmatch(pattern, model)]
 
 
 def _hint(name: str) -> str:

@@ -12,13 +12,12 @@ from pydantic import Field, PrivateAttr
 from flowloom.errors import ConfigurationError, ModelRequestError
 from flowloom.events.response import LlmResponse
 from flowloom.models.base_llm import BaseLlm, is_loopback
-from flowloom.models.contents import SharedContents
 from flowloom.models.http import ADDRESS_ERRORS, LoopClient, httpx
 from flowloom.models.request import LlmRequest, http_options_of
 from flowloom.models.retry import RetryOptions
 from flowloom.models.sdk_call import AnswerReader, SdkCall
 from flowloom.models.sdk_request import Treatment, check_settings, to_json, unsupported
-from flowloom.models.turns import legal_contents
+from flowloom.models.turns import legal_contents, spoken_contents
 
 _RAW = {"X-Stainless-Raw-Response": "stream"}  # asks the SDK not to read the answer
 _UNUSED_HTTP = ("base_url", "base_url_resource_scope", "api_version", "client_args", "async_client_args")
@@ -156,8 +155,7 @@ class SdkModel(BaseLlm):
         client = self._client_now()
         if client is None:
             raise ConfigurationError(f"The model `{self.model}` has no credentials. {self.missing_credentials}")
-        contents = request.contents
-        plain = contents.plain() if isinstance(contents, SharedContents) else contents
+        plain = spoken_contents(request)
         if not plain:
             raise ModelRequestError(f"The request to the model `{model}` has no contents.", model=model)
         options = http_options_of(request)

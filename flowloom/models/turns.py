@@ -11,9 +11,13 @@ from google.genai import types
 
 from flowloom.events.parts import content_of, response_part, text_part
 from flowloom.events.wire import shallow_copy
+from flowloom.models.contents import SharedContents
+from flowloom.models.request import LlmRequest
 
 CONTINUE = "Please continue from where you stopped."
 """The user turn that is added to contents which end on the model's (decision 4)."""
+BEGIN = "Please do what your instructions say."
+"""The user turn of a request that has instructions and nothing else (decision 4)."""
 NO_RESULT = "This call has no result yet: it is still under way, or the run was interrupted before it was finished."
 """What the model reads as the error of a call that was never answered."""
 
@@ -28,6 +32,15 @@ def legal_contents(contents: list[types.Content]) -> list[types.Content]:
     if legal and legal[-1].role != "user":
         return [*legal, content_of("user", [text_part(CONTINUE)])]
     return legal
+
+
+def spoken_contents(request: LlmRequest) -> list[types.Content]:
+    """The contents of a request; a user turn, if it has nothing but a system instruction."""
+    given = request.contents
+    contents = given.plain() if isinstance(given, SharedContents) else given
+    if contents or not request.config.system_instruction:
+        return contents
+    return [content_of("user", [text_part(BEGIN)])]
 
 
 class CallIds:

@@ -52,8 +52,16 @@ def test_a_model_in_the_body_is_read_and_written_back() -> None:
     """Bodies of batches and of token counts have it."""
     body = {"model": "models/gemini-x", "contents": [{"parts": [{"text": "a"}]}]}
     request = request_from_json(body)
-    assert request.model == "gemini-x"
+    assert request.model == "models/gemini-x"
     assert request_to_json(request) == body
+
+
+@pytest.mark.parametrize("name", ["gemini-x", "models/gemini-x"])
+def test_a_models_name_is_kept_as_it_was_written(name: str) -> None:
+    """In the body or beside it, with `models/` in front or without."""
+    assert request_from_json({}, model=name).model == name
+    assert request_from_json({"model": name}).model == name
+    assert request_to_json(request_from_json({"model": name}, model="models/gemini-x"))["model"] == name
 
 
 def test_a_model_that_was_changed_is_written_as_it_is_now() -> None:

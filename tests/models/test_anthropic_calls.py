@@ -38,6 +38,16 @@ async def body_of(server: WireServer, request: LlmRequest, **fields: Any) -> Any
     return await sent(AnthropicModel(**{"model": "m", "base_url": server.url, **fields}), server, request)
 
 
+@pytest.mark.parametrize("contents", [[], [user(" ")]], ids=["none", "blank"])
+async def test_a_system_instruction_alone_gets_a_user_turn(server: WireServer, contents: list[types.Content]) -> None:
+    """Messages there must be (decision 4)."""
+    request = ask(system_instruction="Begin.")
+    request.contents = contents
+    [message] = (await body_of(server, request, cache=None))["messages"]
+    assert message["role"] == "user"
+    assert message["content"][0]["text"]
+
+
 def text(value: str) -> dict[str, Any]:
     return {"type": "text", "text": value}
 

@@ -19,7 +19,7 @@ from models.gemini_wire import text, whole
 from models.sdk_kit import at, call, inline, result
 from models.wire_server import Reply, WireServer
 
-from flowloom import Gemini, UnsupportedFeatureError
+from flowloom import Gemini, LlmRequest, UnsupportedFeatureError
 from flowloom.models.signatures import ANTHROPIC, OPENAI, signed
 
 SETTINGS = "GOOGLE_GENAI_USE_VERTEXAI GOOGLE_GENAI_USE_ENTERPRISE GOOGLE_API_KEY GEMINI_API_KEY GOOGLE_CLOUD_PROJECT"
@@ -124,6 +124,33 @@ async def test_labels_are_sent_on_vertex_ai_alone(server: WireServer, caplog: py
         assert "labels" not in await body_of(adapter(server), server, labels={"a": "b"})
     assert "config.labels" in caplog.text
     assert (await body_of(vertex(server), server, labels={"a": "b"}))["labels"] == {"a": "b"}
+
+
+@pytest.mark.parametrize("instruction", ["Begin.", types.Content(parts=[types.Part(text="Begin.")])])
+async def test_a_system_instruction_alone_gets_a_user_turn(server: WireServer, instruction: Any) -> None:
+    """The API wants contents; the adapter adds the user's turn (decision 4), and changes nothing of the request."""
+    request = LlmRequest(config=types.GenerateContentConfig(system_instruction=instruction))
+    server.replies.append(whole(text("ok")))
+    await answers(adapter(server), request)
+    [content] = server.requests[0].json["contents"]
+    assert content["role"] == "user"
+    assert content["parts"][0]["text"]
+    assert list(request.contents) == []
+
+
+@pytest.mark.parametrize("make", [adapter, vertex])
+@pytest.mark.parametrize("stream", [False, True])
+async def test_a_name_with_its_prefix_is_sent_as_the_api_wants_it(server: WireServer, make: Any, stream: bool) -> None:
+    """`models/x` of a request that was read from JSON is the model `x`, on both services."""
+    server.replies += [whole(text("ok"))] * 2
+    paths: list[str] = []
+    for name in ("gemini-x", "models/gemini-x"):
+        request = ask()
+        request.model = name
+        await answers(make(server), request, stream=stream)
+        paths.append(server.requests[-1].path)
+    assert paths[0] == paths[1]
+    assert "models/models" not in paths[0]
 
 
 async def test_the_environment_names_the_version(server: WireServer, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -51,6 +51,12 @@ def test_a_class_is_registered_for_its_names() -> None:
     assert agent.canonical_model.model == "brick"
 
 
+def test_a_gemini_model_is_found_by_its_resource_name() -> None:
+    """`models/...`, as Gemini's messages have it; the name stays as it was written."""
+    assert type(LLMRegistry.new_llm("models/gemini-2.0-flash")) is type(LLMRegistry.new_llm("gemini-2.0-flash"))
+    assert LLMRegistry.new_llm("models/gemini-2.0-flash").model == "models/gemini-2.0-flash"
+
+
 @pytest.mark.usefixtures("_house")
 def test_a_pattern_is_registered_once() -> None:
     with pytest.raises(ConfigurationError, match="registered already"):
