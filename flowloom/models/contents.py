@@ -176,6 +176,10 @@ class UnreadContents(NamedTuple):
     plain: bool = False
     """Whether they are only read, so that nothing has to be copied."""
 
+    def only_read(self) -> UnreadContents:
+        """The same for code that only reads."""
+        return UnreadContents(self.contents, self.length, self.special, self.special_length, True)
+
     def read(self) -> list[types.Content]:
         """The list."""
         contents = self.contents[: self.length]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, Self, cast
 
 from google.genai import types
@@ -65,6 +65,7 @@ def _duplicate(name: str, first: object, second: object) -> DuplicateToolError:
 
 
 _values: Any = vars(BaseModel)["__dict__"]  # the slot, which knows nothing of contents that are to be read
+_values_of: Callable[[BaseModel], dict[str, Any]] = _values.__get__
 _getattr: Any = vars(BaseModel)["__getattr__"]
 
 
@@ -96,23 +97,23 @@ class LlmRequest(BaseModel):
 
     def show(self, history: UnreadContents) -> None:
         """Make the contents those of a history."""
-        _values.__get__(self).pop("contents", None)
+        _values_of(self).pop("contents", None)
         object.__setattr__(self, "_unread", history)
 
     @property
     def shows_words_only(self) -> bool:
         """Whether the contents hold nothing but words, calls and results, as far as is known without a look."""
-        contents = _values.__get__(self).get("contents")
+        contents = _values_of(self).get("contents")
         if contents is None:
             return not _unread_of(self).special_length
         return isinstance(contents, SharedContents) and not contents.places()
 
     def hand_over(self) -> None:
         """Give the contents to a model, which only reads: as an ordinary list, that copies nothing looked at."""
-        values = _values.__get__(self)
+        values = _values_of(self)
         contents = values.get("contents")
         if contents is None:
-            object.__setattr__(self, "_unread", _unread_of(self)._replace(plain=True))
+            object.__setattr__(self, "_unread", _unread_of(self).only_read())
         elif isinstance(contents, SharedContents):
             values["contents"] = contents.plain()
 
@@ -121,7 +122,7 @@ class LlmRequest(BaseModel):
 
     def _whole(self) -> dict[str, Any]:
         """The field values, all of them: whatever reads, copies or serialises a request asks for its `__dict__`."""
-        values: dict[str, Any] = _values.__get__(self)
+        values = _values_of(self)
         if "contents" not in values and hasattr(self, "_unread"):
             values["contents"] = _unread_of(self).read()
         return values

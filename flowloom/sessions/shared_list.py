@@ -33,6 +33,8 @@ class SharedList(MutableSequence[T]):
     def __getitem__(self, index: slice) -> list[T]: ...
     def __getitem__(self, index: SupportsIndex | slice) -> T | list[T]:
         count, own = self._count, self._own
+        if type(index) is int and index >= count:
+            return own[index - count]
         if isinstance(index, slice):
             start, stop, step = index.indices(count + len(own))
             if step != 1:

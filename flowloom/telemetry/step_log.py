@@ -17,15 +17,16 @@ from flowloom.models.request import LlmRequest
 from flowloom.observer import Observer, ProcessorCall
 from flowloom.telemetry.content import as_json, content_captured
 
-_flow, _models, _tools, _sessions = (
-    logging.getLogger(f"flowloom.{name}") for name in ("flow", "models", "tools", "sessions")
-)
+_LOGGERS = tuple(logging.getLogger(f"flowloom.{name}") for name in ("flow", "models", "tools", "sessions"))
+_flow, _models, _tools, _sessions = _LOGGERS
 
 
 def step_logs() -> tuple[Observer, ...]:
     """What writes the lines of one run; nothing if no logger wants them, so that the run pays nothing."""
-    wanted = any(logger.isEnabledFor(logging.DEBUG) for logger in (_flow, _models, _tools, _sessions))
-    return (_StepLog(),) if wanted else ()
+    for logger in _LOGGERS:
+        if logger.isEnabledFor(logging.DEBUG):
+            return (_StepLog(),)
+    return ()
 
 
 class _StepLog(Observer):
