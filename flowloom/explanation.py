@@ -52,7 +52,10 @@ async def explain(
     recording = Recording()
     runner = Rehearsal(agent, recording, session, state, history, plugins, artifact_service, memory_service)
     await rehearse(runner.answer(message, run_config))
-    return recording.assembly(runner.explained.name)
+    found = recording.assembly(runner.explained.name)
+    if not found.steps and not runner.explained.is_llm_agent:
+        found.without_flow = type(runner.explained).__name__
+    return found
 
 
 class Rehearsal(Runner):
@@ -133,7 +136,7 @@ def events_of_history(history: Iterable[Said], agent: str) -> list[Event]:
             author, text = said
             content = content_of("user" if author == "user" else "model", [text_part(text)])
             events.append(Event(author=author, content=content))
-        elif isinstance(said, str | types.Content | dict):
+        elif isinstance(said, str | types.Content | types.Part | dict | list):
             content = content_of_message(said)
             events.append(Event(author=agent if content.role == "model" else "user", content=content))
         else:

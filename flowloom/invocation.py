@@ -31,6 +31,7 @@ from flowloom.flow.frame import error_event
 from flowloom.log.answers import check_answers
 from flowloom.log.claims import without_repeated
 from flowloom.message import Message, content_of_message
+from flowloom.notebook import count
 from flowloom.pending import Confirm, PendingCall, decisions_of, pending_calls
 from flowloom.routing import answered_calls, messages_of
 from flowloom.run_result import RunResult, RunStatus
@@ -486,8 +487,8 @@ def _answers(message: types.Content | None) -> bool:
 def _cancelled(ctx: InvocationContext) -> Event:
     totals = ctx.run.totals
     error = RunCancelledError(
-        f"The run was cancelled after {totals.model_calls} model calls and {totals.tool_calls} tool calls. What had a "
-        f"result by then is in the history."
+        f"The run was cancelled after {count(totals.model_calls, 'model call')} and "
+        f"{count(totals.tool_calls, 'tool call')}. What had a result by then is in the history."
     )
     return error_event(ctx, error, "cancelled")
 

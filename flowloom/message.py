@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import Any, cast
 
 from google.genai import types
 
 from flowloom.errors import InputValidationError
 from flowloom.events.parts import content_of, text_part
 
-Message = types.Content | str | dict[str, Any]
+Piece = types.Part | str | dict[str, Any]
+Message = types.Content | Piece | Sequence[Piece]
+"""A content, a part, a text, or several parts and texts; contents and parts may be given by their fields, as a dict."""
 
 
 def content_of_message(message: Message) -> types.Content:
@@ -20,11 +23,31 @@ def content_of_message(message: Message) -> types.Content:
         content = message
     else:
         try:
-            content = types.Content.model_validate(message)
+            content = _content_of(message)
         except ValueError as error:
             raise InputValidationError(
-                f"{message!r} is no message. Give a text, a `types.Content`, or a dict with `role` and `parts`. {error}"
+                f"{message!r} is no message. Give a text, a `types.Part`, a list of these, a `types.Content`, or a "
+                f"dict with `role` and `parts`. {error}"
             ) from error
     if not content.parts:
         raise InputValidationError("The message has no parts. Give it a text, a file, or a function response.")
     return content if content.role else content.model_copy(update={"role": "user"})
+
+
+def _content_of(message: Any) -> types.Content:
+    """The content of parts, of one part, or of its own fields."""
+    if isinstance(message, list | tuple):
+        return content_of("user", [*map(_part_of, cast(Sequence[Any], message))])
+    if isinstance(message, types.Part) or (isinstance(message, Mapping) and not {"parts", "role"} & message.keys()):
+        return content_of("user", [_part_of(message)])
+    return types.Content.model_validate(message)
+
+
+def _part_of(piece: Any) -> types.Part:
+    """A text or a part as a part; one of which no field is known is none."""
+    if isinstance(piece, str):
+        return text_part(piece)
+    part = types.Part.model_validate(piece)
+    if not part.model_fields_set:
+        raise ValueError(f"{piece!r} is no part.")
+    return part

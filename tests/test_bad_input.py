@@ -21,6 +21,7 @@ from flowloom import (
     InMemoryRunner,
     InMemorySessionService,
     InputValidationError,
+    Limits,
     LlmAgent,
     LoopAgent,
     MissingVariableError,
@@ -69,6 +70,19 @@ CONSTRUCTIONS: list[tuple[str, Callable[[], Any], type[Exception], str]] = [
     ("a signature that cannot be described", lambda: agent(tools=[untyped_varargs]), ToolSignatureError, "things"),
     ("an unknown field", lambda: LlmAgent(name="a", instrucion="x"), ConfigurationError, "closest is `instruction`"),
     ("an unknown setting", lambda: RunConfig(max_calls=3), ConfigurationError, "closest is `max_llm_calls`"),
+    (
+        "an unknown field of an object in a field",
+        lambda: LlmAgent(name="a", generate_content_config={"temprature": 1}),  # type: ignore[arg-type]
+        ConfigurationError,
+        "`generate_content_config.temprature` is no field; the closest is `temperature`",
+    ),
+    (
+        "an unknown field of a setting of a setting",
+        lambda: RunConfig(limits={"agents": {"tools": {"modl_calls": 3}}}),  # type: ignore[arg-type]
+        ConfigurationError,
+        r"`agents.tools`: .*`modl_calls` is no field; the closest is `model_calls`\.$",
+    ),
+    ("a field like none", lambda: Limits(xyz=1), ConfigurationError, "the fields are `agents`, .*`tools`"),
     ("an unknown model", lambda: LlmAgent(name="a", model="nothing-7b"), ModelNotFoundError, "nothing-7b"),
     ("a broken template", lambda: Template("{% if x %}"), TemplateError, "line 1"),
     (
@@ -80,6 +94,13 @@ CONSTRUCTIONS: list[tuple[str, Callable[[], Any], type[Exception], str]] = [
     ("a negative number of rounds", lambda: LoopAgent(name="l", max_iterations=-1), ConfigurationError, "-1"),
     ("two processors of one name", lambda: Flow([no_op, no_op]), PipelineError, "`no_op`"),
     ("a place that is not there", lambda: Flow().with_processor(no_op, before="contens"), PipelineError, "`contents`"),
+    ("a processor of one argument", lambda: Flow([lambda ctx: None]), PipelineError, r"`\(ctx, request\)`"),
+    (
+        "a request processor for responses",
+        lambda: Flow().with_response_processor(no_op),
+        PipelineError,
+        r"`no_op` takes `.*` but is called with `\(ctx, request, response\)`",
+    ),
     ("a class for a processor", lambda: Flow([Flow]), PipelineError, "as an instance"),
     ("an app without a good name", lambda: App(name="my app", root_agent=agent()), ConfigurationError, "my app"),
     ("a runner of nothing", lambda: Runner(session_service=InMemorySessionService()), ConfigurationError, "`agent`"),
@@ -112,7 +133,7 @@ async def test_an_unknown_session_is_named_with_the_remedy() -> None:
             pass
 
 
-@pytest.mark.parametrize("message", [7, {"role": "user", "parts": 3}, ["a"]])
+@pytest.mark.parametrize("message", [7, {"role": "user", "parts": 3}, [7]])
 async def test_a_message_that_is_none_is_refused(message: Any) -> None:
     with pytest.raises(InputValidationError, match="message"):
         await Chat(agent("root", "x")).say(message)

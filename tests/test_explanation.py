@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncGenerator
 from typing import Any
 
 import pytest
@@ -11,6 +12,7 @@ from kit import agent, context, event, model, named_call, result, said, shown, s
 
 from flowloom import (
     App,
+    BaseAgent,
     BasePlugin,
     Event,
     Flow,
@@ -220,6 +222,21 @@ async def test_the_first_model_call_of_a_workflow_is_explained(kind: Any) -> Non
     assembly = await explain(root, "hi")
     assert assembly.agent == "one"
     assert [task for task in asyncio.all_tasks() if task is not asyncio.current_task()] == []
+
+
+async def test_of_a_custom_agent_it_is_said_why_there_is_no_request() -> None:
+    class Echo(BaseAgent):
+        async def _run_async_impl(self, ctx: InvocationContext) -> AsyncGenerator[Event, None]:
+            for child in self.sub_agents:
+                async for each in child.run_async(ctx):
+                    yield each
+
+    found = await explain(Echo(name="echo"), "hi")
+    assert (found.agent, found.reaches_model, found.without_flow) == ("echo", False, "Echo")
+    assert "`echo` (Echo) works without a flow" in str(found)
+    assert "`echo` (Echo) works without a flow" in found.to_html()
+    below = await explain(Echo(name="echo", sub_agents=[agent("root", "never")]), "hi")
+    assert (below.agent, below.reaches_model, below.without_flow) == ("root", True, None)
 
 
 async def test_errors_of_the_way_are_raised() -> None:

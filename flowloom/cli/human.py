@@ -26,6 +26,7 @@ from flowloom.human import (
 )
 from flowloom.human.model import people_in
 from flowloom.models import BaseLlm, LlmRequest
+from flowloom.notebook import count
 from flowloom.observer import Observer
 
 _STEPS = re.compile(r"\n\nProcessors \(\d+\)\n-+\n")
@@ -174,7 +175,7 @@ class _Interview:
         """What does not end the interview."""
         if word == "add":
             self._draft += await self._calls(rest)
-            self._display.notice(f"The answer has {len(self._draft)} calls so far; /send gives it.")
+            self._display.notice(f"The answer has {count(len(self._draft), 'call')} so far; /send gives it.")
         elif word == "drop":
             self._draft.clear()
             self._display.notice("The answer is empty again.")

@@ -11,6 +11,7 @@ from google.genai import types
 from flowloom.context.run_config import NO_LIMITS, Limits, RunConfig
 from flowloom.errors import LimitExceededError, LlmCallsLimitExceededError
 from flowloom.events.clock import monotonic
+from flowloom.notebook import count
 
 if TYPE_CHECKING:
     from flowloom.context.protocols import AnyLlmAgent
@@ -148,8 +149,8 @@ class Totals:
     ) -> LimitExceededError:
         if name == "max_llm_calls":
             text = (
-                f"The run made {used:g} model calls, as many as `RunConfig.max_llm_calls` allows. Its history is kept; "
-                f"raise the limit or send a new message to go on."
+                f"The run made {count(int(used), 'model call')}, as many as `RunConfig.max_llm_calls` allows. Its "
+                f"history is kept; raise the limit or send a new message to go on."
             )
         else:
             who = "The run" if agent is None else f"Agent `{agent}`"
@@ -182,7 +183,7 @@ def _refusal(name: str, wanted: int, budgets: Iterable[tuple[dict[str, int], dic
         allowed, used = tools.get(name), counted.get(name, 0) + wanted
         if allowed is not None and used >= allowed:
             return (
-                f"The tool `{name}` was called {used} times, as often as {allowed_by}. Go on without it, with what you "
-                f"have."
+                f"The tool `{name}` was called {count(used, 'time')}, as often as {allowed_by}. Go on without it, with "
+                f"what you have."
             )
     return None

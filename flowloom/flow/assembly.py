@@ -65,6 +65,8 @@ class Assembly:
     """Which of the agent's steps in the invocation it is, counted from 0."""
     sent: bool = False
     """Whether the agent's model was asked, as in a run that was looked on at; `explain` asks none."""
+    without_flow: str | None = None
+    """The class of an agent that builds no requests, if no agent below it has built one either."""
 
     def __repr__(self) -> str:
         amounts = count(len(self.sections), "section"), count(len(self.steps), "processor")
@@ -137,6 +139,7 @@ class Assembly:
             "reaches_model": self.reaches_model,
             "sent": self.sent,
             "tools_not_run": self.tools_not_run,
+            "without_flow": self.without_flow,
         }
 
 

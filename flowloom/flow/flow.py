@@ -12,7 +12,7 @@ from flowloom.errors import PipelineError
 from flowloom.events.event import Event
 from flowloom.flow.assembly import Assembly, Recording, rehearsal_of, rehearse
 from flowloom.flow.drive import drive, recorded
-from flowloom.flow.pipeline import Processor, Step, compile_steps, find_step, name_of
+from flowloom.flow.pipeline import RESPONSE, Processor, Step, compile_steps, find_step, name_of
 from flowloom.notebook import count, line, table
 from flowloom.processors import REQUEST_PROCESSORS, RESPONSE_PROCESSORS
 
@@ -24,7 +24,7 @@ class Flow:
     `(ctx, request)`, a response processor `(ctx, request, response)`; sync or async, they return nothing, an event,
     several events, or are async generators of them. Each is looked at once, here.
 
-    Raises `PipelineError` for what is no processor, or two of one name.
+    Raises `PipelineError` for what is no processor, cannot be called as one, or has the name of another.
     """
 
     __slots__ = ("_callbacks", "_request_steps", "_response_steps", "steps")
@@ -37,7 +37,7 @@ class Flow:
         callbacks: FlowCallbacks = NO_CALLBACKS,
     ) -> None:
         self._request_steps = compile_steps(request_processors)
-        self._response_steps = compile_steps(response_processors)
+        self._response_steps = compile_steps(response_processors, RESPONSE)
         self.steps = self._request_steps, self._response_steps
         """The processors of both sides with their names."""
         self._callbacks = callbacks

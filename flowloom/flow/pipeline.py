@@ -6,9 +6,11 @@ to await.
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import AsyncGenerator, AsyncIterable, Callable, Iterable, Sequence
 from dataclasses import dataclass
 from inspect import isawaitable
+from types import FunctionType
 from typing import Any, cast
 
 from flowloom.context import InvocationContext
@@ -16,6 +18,8 @@ from flowloom.context.origin import note_origin
 from flowloom.errors import Halt, PipelineError, ProcessorError, closest_first, quoted_list
 from flowloom.events.event import Event
 from flowloom.events.json_data import keep_json
+from flowloom.events.response import LlmResponse
+from flowloom.models.request import LlmRequest
 
 Processor = Callable[..., Any]
 """`(ctx, request)`, or `(ctx, request, response)` for a response processor."""
@@ -29,8 +33,13 @@ class Step:
     run: Processor
 
 
-def compile_steps(processors: Iterable[Processor]) -> tuple[Step, ...]:
-    """The processors with their names. Raises `PipelineError` for one that is not callable or named twice."""
+REQUEST = ("ctx", "request")
+RESPONSE = ("ctx", "request", "response")
+"""What processors of the two sides are called with."""
+
+
+def compile_steps(processors: Iterable[Processor], called_with: tuple[str, ...] = REQUEST) -> tuple[Step, ...]:
+    """The processors with their names. Raises `PipelineError` for one that cannot be called so, or is named twice."""
     steps: list[Step] = []
     seen: set[str] = set()
     for processor in processors:
@@ -38,8 +47,26 @@ def compile_steps(processors: Iterable[Processor]) -> tuple[Step, ...]:
         if name in seen:
             raise PipelineError(f"Two processors are named `{name}`. Give one a `name` of its own.")
         seen.add(name)
+        _check_arity(name, processor, called_with)
         steps.append(Step(name, processor))
     return tuple(steps)
+
+
+def _check_arity(name: str, processor: Any, called_with: tuple[str, ...]) -> None:
+    code = getattr(processor, "__code__", None) or getattr(processor.__call__, "__code__", None)
+    is_method = not isinstance(processor, FunctionType)
+    if code is not None and code.co_argcount - is_method == len(called_with) and not code.co_kwonlyargcount:
+        return  # a signature takes thirty times as long
+    try:
+        signature = inspect.signature(processor)
+    except ValueError:
+        return  # written in C: it cannot be known
+    try:
+        signature.bind(*called_with)
+    except TypeError as error:
+        raise PipelineError(
+            f"Processor `{name}` takes `{signature}` but is called with `({', '.join(called_with)})`: {error}."
+        ) from None
 
 
 def name_of(processor: Processor) -> str:
@@ -77,7 +104,7 @@ async def events_of(produced: Any, ctx: InvocationContext, step: Step) -> AsyncG
             produced = await produced
         if produced is None:
             return
-        if isinstance(produced, Event):
+        if isinstance(produced, LlmResponse | LlmRequest):  # which can be iterated, as all pydantic models
             yield _checked(produced, step)
             return
         if isinstance(produced, AsyncIterable):
@@ -106,6 +133,11 @@ def _checked(event: Any, step: Step) -> Event:
     if isinstance(event, Event):
         keep_json(event)
         return event
+    if isinstance(event, LlmResponse | LlmRequest):
+        what = "response" if isinstance(event, LlmResponse) else "request"
+        raise ProcessorError(
+            f"Processor `{step.name}` returned its {what}. It is to change the {what} that it is given: return nothing."
+        )
     raise ProcessorError(
         f"Processor `{step.name}` produced {type(event).__name__}, but a processor returns nothing, an Event, several "
         f"Events, or is an async generator of them."

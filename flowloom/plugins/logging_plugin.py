@@ -12,6 +12,7 @@ from flowloom.context import Context, InvocationContext
 from flowloom.errors import error_text
 from flowloom.events import Event, LlmResponse
 from flowloom.models import LlmRequest
+from flowloom.notebook import count
 from flowloom.plugins.base_plugin import BasePlugin
 
 if TYPE_CHECKING:
@@ -59,10 +60,8 @@ class LoggingPlugin(BasePlugin):
 
     async def before_model_callback(self, *, callback_context: Context, llm_request: LlmRequest) -> LlmResponse | None:
         tools = ", ".join(llm_request.tools_dict) or "none"
-        count = len(llm_request.contents)
-        self._log(
-            f"model {llm_request.model} is asked by {callback_context.agent_name}: {count} contents, tools {tools}"
-        )
+        contents = count(len(llm_request.contents), "content")
+        self._log(f"model {llm_request.model} is asked by {callback_context.agent_name}: {contents}, tools {tools}")
 
     async def after_model_callback(self, *, callback_context: Context, llm_response: LlmResponse) -> LlmResponse | None:
         if llm_response.partial:

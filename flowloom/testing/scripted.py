@@ -17,6 +17,7 @@ from flowloom.events.clock import sleep
 from flowloom.events.parts import content_of, text_part
 from flowloom.models import BaseLlm, LlmRequest, LlmResponse
 from flowloom.models.request import snapshot
+from flowloom.notebook import count
 
 
 class ScriptExhaustedError(FlowloomError, AssertionError):
@@ -238,8 +239,8 @@ class ScriptedModel(AnsweringModel):
         """Raise `ScriptExhaustedError` if not every answer was asked for."""
         if self._answers:
             raise ScriptExhaustedError(
-                f"Model `{self.model}` has {len(self._answers)} answers left after {len(self.requests)} calls; the "
-                f"next is {self._answers[0]!r}."
+                f"Model `{self.model}` has {count(len(self._answers), 'answer')} left after "
+                f"{count(len(self.requests), 'call')}; the next is {self._answers[0]!r}."
             )
 
     def answer_to(self, request: LlmRequest) -> Answer | list[LlmResponse]:
@@ -247,8 +248,8 @@ class ScriptedModel(AnsweringModel):
         self.requests.append(snapshot(request))
         if not self._answers:
             raise ScriptExhaustedError(
-                f"Model `{self.model}` was asked {len(self.requests)} times, but its script has only "
-                f"{len(self.requests) - 1} answers."
+                f"Model `{self.model}` was asked {count(len(self.requests), 'time')}, but its script has only "
+                f"{count(len(self.requests) - 1, 'answer')}."
             )
         return self._answers.pop(0)
 

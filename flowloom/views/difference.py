@@ -11,6 +11,7 @@ from typing import Any, Literal, Protocol, cast, runtime_checkable
 
 from flowloom.errors import InputValidationError
 from flowloom.models.request import LlmRequest
+from flowloom.notebook import count
 from flowloom.views.canonical import Data
 from flowloom.views.request_view import RequestView
 from flowloom.views.sections import CONTENTS, SYSTEM, TOOLS, Section, whole_system
@@ -90,12 +91,14 @@ class RequestDiff:
         lines = [str(difference) for difference in self.differences]
         if not self.of_requests:
             return "\n".join(lines)
-        kept = f"{self.contents_kept} of {self.older_contents} contents kept"
+        kept = f"{self.contents_kept} of {count(self.older_contents, 'content')} kept"
         broken = self.prefix_broken_by
         if broken is None:
             lines.append(f"The cacheable prefix is stable: {kept}.")
         else:
             author = f", which `{broken.by}` wrote" if broken.by else ""
+            if not broken.path.startswith(CONTENTS):  # what is the same stands behind what is not
+                kept = "nothing after that is kept"
             lines.append(f"The cacheable prefix is broken at {broken.path}{author}: {kept}.")
         return "\n".join(lines)
 

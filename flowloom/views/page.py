@@ -15,6 +15,8 @@ from flowloom.views.report import Entry, json_of, outline_of, parameters_of, par
 
 _FIRST_HUE, _NEXT_HUE = 250, 129
 """Hues by position, in degrees: this step keeps those apart that write most of a request in the default flow."""
+_SHOWN, _SHOWN_LINES = 600, 10
+"""How many characters and lines are shown of a text that is at least twice as long."""
 _TAGS = {"call": "calls", "result": "result", "thought": "thinks", "text": ""}
 
 
@@ -108,15 +110,21 @@ def _piece(section: Entry, author: int | None) -> Entry:
     elif path.startswith("config.system_instruction") and isinstance(value, dict):
         piece |= {"kind": "text", "lines": _lines([cast(Entry, value)])}
     elif path.startswith("config.system_instruction"):
-        piece |= {"kind": "text", "lines": [{"kind": "text", "tag": "", "text": _text(value)}]}
+        piece |= {"kind": "text", "lines": [_line(_text(value), "text")]}
     else:
         piece["value"] = json_of(value, 2)
     return piece
 
 
 def _lines(parts: list[Entry]) -> list[dict[str, str]]:
-    lines = [line for part in parts for line in part_lines(part)]
-    return [{"kind": kind, "tag": _TAGS.get(kind, kind), "text": text} for text, kind in lines]
+    return [_line(text, kind) for part in parts for text, kind in part_lines(part)]
+
+
+def _line(text: str, kind: str) -> dict[str, str]:
+    """A text for the page: of a long one the beginning is shown, until it is unfolded."""
+    start = "\n".join(text[:_SHOWN].split("\n")[:_SHOWN_LINES])
+    folded = len(text) > 2 * _SHOWN or text.count("\n") >= 2 * _SHOWN_LINES
+    return {"kind": kind, "tag": _TAGS.get(kind, kind), "text": text, "start": start if folded else ""}
 
 
 def _text(value: Data) -> str:

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import groupby
 from typing import Any, cast
 
+from flowloom.notebook import count
 from flowloom.views.canonical import Data
 from flowloom.views.sections import CONTENTS, SYSTEM, TOOLS
 
@@ -36,8 +37,8 @@ def report_of(data: Mapping[str, Data]) -> str:
         ("Settings", outline.settings, _setting_lines),
         ("Processors", cast(list[Entry], data["steps"]), _step_lines),
     ):
-        count = f" ({len(entries)})" if entries else ""
-        lines += ["", _underlined(heading + count, "-"), *(show(entries) if entries else ["", "  none"])]
+        heading += f" ({len(entries)})" if entries else ""
+        lines += ["", _underlined(heading, "-"), *(show(entries) if entries else ["", "  none"])]
     if warnings := warnings_of(data):
         lines += ["", _underlined("Warnings", "-"), ""]
         for warning in warnings:
@@ -77,7 +78,12 @@ def warnings_of(data: Mapping[str, Data]) -> list[str]:
         warnings.append(f"The processor `{halted_by}` halted the step: the model is not asked, and this is the request "
                         f"as it was then.")  # fmt: skip
     elif not data["reaches_model"]:
-        warnings.append("The model is not asked: a callback or a plugin answers in its place, or the run ended before.")
+        warnings.append(
+            f"`{data['agent']}` ({data['without_flow']}) works without a flow, and no agent below it asks a model: "
+            f"there is no request."
+            if data.get("without_flow")
+            else "The model is not asked: a callback or a plugin answers in its place, or the run ended before."
+        )
     if tools:
         names = ", ".join(f"`{name}`" for name in tools)
         warnings.append(f"A real run would run {names} first. What stands here for the results is a placeholder.")
@@ -218,7 +224,7 @@ def _title(data: Mapping[str, Data]) -> list[str]:
     total = sum(step["microseconds"] for step in steps)
     at = f", step {data['step']}" if data.get("step") else ""
     title = f"{data['agent']} asks {request.get('model') or 'no model'}{at}"
-    made = f"Assembled by {len(steps)} processors in {total:,.0f} µs."
+    made = f"Assembled by {count(len(steps), 'processor')} in {total:,.0f} µs."
     if data["reaches_model"] and not data.get("sent"):
         made += " Nothing was sent."
     return [_underlined(title, "="), "", made]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
+from functools import lru_cache, partial
 from typing import Any
 
 import pytest
@@ -255,6 +256,29 @@ async def test_a_processor_may_be_any_callable(processor: Any, count: int) -> No
     assert len(events) == count + 1
     assert events[-1].text == "done"
     assert [e.author for e in await chat.stored()] == ["user", *["root"] * (count + 1)]
+
+
+async def test_a_processor_that_returns_its_request_is_told_so() -> None:
+    for name, flow in (
+        ("request", Flow().with_processor(lambda ctx, request: request)),
+        ("response", Flow().with_response_processor(lambda ctx, request, response: response)),
+    ):
+        with pytest.raises(ProcessorError, match=f"returned its {name}.*return nothing"):
+            await Chat(agent("root", "done", flow=flow)).say("go")
+
+
+@pytest.mark.parametrize(
+    "processor",
+    [
+        lambda *both: None,
+        lambda ctx, request, more=None: None,
+        partial(lambda more, ctx, request: None, 1),
+        lru_cache(lambda ctx, request: None),
+    ],
+)
+def test_a_processor_of_any_signature_that_takes_both_is_taken(processor: Any) -> None:
+    processor.name = "mine"
+    assert Flow([processor]).request_steps[0].name == "mine"
 
 
 @pytest.mark.parametrize("bad", ["text", {"an": "object"}, 3, [1]])

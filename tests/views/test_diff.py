@@ -144,6 +144,29 @@ async def test_the_break_of_a_prefix_names_the_processor() -> None:
     assert "`identity`" in str(diff(old, new))
 
 
+@pytest.mark.parametrize(
+    ("more", "told"),
+    [
+        ([], "is stable: 1 of 1 content kept."),
+        ([event("root", "hello"), event("user", "more")], "is stable: 3 of 3 contents kept."),
+    ],
+)
+async def test_what_is_kept_of_a_prefix_is_told_in_numbers(more: list[Any], told: str) -> None:
+    agent = LlmAgent(name="root", model=asked([]), generate_content_config={"temperature": 0})  # type: ignore[arg-type]
+    first = await explain(agent, history=[event("user", "hi"), *more])
+    agent.generate_content_config = None
+    assert told in str(diff(first, await explain(agent, history=[event("user", "hi"), *more])))
+
+
+async def test_behind_a_break_nothing_is_kept() -> None:
+    found = diff(await explained("Be kind."), await explained("Be brief."))
+    assert str(found).endswith("which `instructions` wrote: nothing after that is kept.")
+    first = await explain(LlmAgent(name="root", model=asked([])), history=["one", ("root", "two"), "three"])
+    second = await explain(LlmAgent(name="root", model=asked([])), history=["one", ("root", "2"), "three"])
+    assert "is broken at contents[1]" in str(diff(first, second))
+    assert str(diff(first, second)).endswith(": 1 of 3 contents kept.")
+
+
 def test_of_events_nothing_is_said_about_a_cache() -> None:
     one, other = (EventsView([event("root", word)]) for word in ("one", "other"))
     assert "prefix" not in str(diff(one, other))

@@ -159,6 +159,25 @@ async def test_changes_have_before_and_after() -> None:
     assert "config.temperature changed before 0.25 after 0.9" in text
 
 
+async def test_a_long_instruction_is_folded_and_whole() -> None:
+    long = "\n".join(f"Rule {number}." for number in range(40))
+    model = kit.model("never")
+    page = Page((await explain(LlmAgent(name="root", model=model, instruction=long), "Be short.")).to_html())
+    assert len(page.with_class("long")) == 1
+    assert long in page.text
+    assert "Rule 0." in page.text[: page.text.index("Rule 9. …")]
+    short = Page((await explain(LlmAgent(name="root", model=model, instruction="One."), "Be short.")).to_html())
+    assert not short.with_class("long")
+
+
+async def test_the_list_of_processors_scrolls_downwards_only() -> None:
+    """Nothing in it is wider than it is: what is as wide as all of it has no margins."""
+    style = (await explain(LlmAgent(name="root", model=kit.model("never")), "hi")).to_html().partition("</style>")[0]
+    rail = dict(re.findall(r"(\.rail[^{,]*) \{([^}]*)\}", style))
+    assert "overflow: hidden auto" in rail[".rail"]
+    assert "margin" not in rail[".rail legend"]
+
+
 async def test_warnings_come_first() -> None:
     agent = painter(before_model_callback=kit.Ran().gives("answer", LlmResponse(content=kit.said("No."))))
     text = Page(await html_of(agent)).text
