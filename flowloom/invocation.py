@@ -332,7 +332,9 @@ class Invocation:
 
     async def _tell_of_cancellation(self, ctx: InvocationContext) -> list[Event]:
         self._told = True
-        return await record_end(ctx, _cancelled(ctx))
+        events = await record_end(ctx, _cancelled(ctx))
+        await ctx.run.flush()
+        return events
 
     async def _take_message(
         self,

@@ -7,6 +7,7 @@ from collections.abc import AsyncGenerator
 
 from flowloom.agents.base_agent import BaseAgent
 from flowloom.context import InvocationContext
+from flowloom.context.ending import all_ended
 from flowloom.events.event import Event
 
 
@@ -40,7 +41,7 @@ class ParallelAgent(BaseAgent):
         finally:
             for task in tasks:
                 task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
+            await all_ended(tasks)
 
     def _members(self, ctx: InvocationContext) -> list[tuple[BaseAgent, InvocationContext]]:
         """The members, each with its branch; one whose turn was over, or waits still, has nothing to do in it."""

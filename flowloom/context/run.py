@@ -12,6 +12,7 @@ from google.genai import types
 
 from flowloom.auth.keyring import Keyring
 from flowloom.context.effects import DIRECT_EFFECTS, Effects
+from flowloom.context.ending import to_its_end
 from flowloom.context.hooks import NO_HOOKS, Callbacks, Hooks, first_answer
 from flowloom.context.origin import note_origin
 from flowloom.context.run_config import RunConfig, StreamingMode
@@ -40,6 +41,8 @@ _dict: Any = dict  # called as it is: `dict[str, int]()` takes five times as lon
 _set: Any = set
 
 INTERRUPTED = "The run was interrupted before this call gave a result."
+FLUSHING_SECONDS = 0.75
+"""How long a cancelled run waits for the store to confirm them."""
 RUN_ENDED = "run_ended"
 """The key of an event's `custom_metadata` that says how its run has ended: `failed`, `limit` or `cancelled`."""
 AGENT_ENDED = "agent_ended"
@@ -163,7 +166,12 @@ class Run:
     @property
     def lost(self) -> bool:
         """Whether another run is known to have taken the session over."""
-        return self.session.fence is not None and self.session.fence.lost
+        return self.session.fence is not None and (self.session.fence.lost or self.session.fence.refused)
+
+    def check_stored(self) -> None:
+        """Raise `RunLostError` if an event was not stored that nobody waited for."""
+        if self.session.fence is not None and self.session.fence.refused:
+            raise self.session.fence.error()
 
     async def check_lease(self) -> None:
         """Before something is done to the world: raises `RunLostError` if another run has taken the session over."""
@@ -357,19 +365,22 @@ class Run:
             self.waiting_calls[call_id] = call
 
     async def answer_open_calls(self, ctx: InvocationContext, reason: str) -> list[Event]:
-        """Give every call of this run that is still without a result an error result, so that the history is legal."""
+        """Give every call of this run that is still without a result an error result, so that the history is legal.
+
+        The store has the events then, in their order; `flush` waits for them.
+        """
         events: list[Event] = []
+        service, self.unflushed = self.session_service, True
         if self.unsettled is not None:  # appending an event that is stored already changes nothing
             event, self.unsettled = self.unsettled, None
-            service = self.session_service
             with contextlib.suppress(AlreadyAnsweredError):
-                append = service.append_answer if event.author == "user" else service.append_event
+                append = service.append_answer if event.author == "user" else service.append_soon
                 self.follow(await append(self.session, event))
             if self.streamed is not None:
                 self.streamed.end(event)
         while self.owed:
             event = self.owed.pop(next(iter(self.owed)))
-            events.append(await self.session_service.append_event(self.session, event))
+            events.append(await service.append_soon(self.session, event))
             self.follow(event)
         for place in {
             c.place for c in self.open_calls.values() for w in self.waiting_calls.values() if self._is_inside(w, c.id)
@@ -380,10 +391,21 @@ class Run:
             event = self.refusal(ctx, next(iter(self.open_calls.values())), reason)
             for response in event.get_function_responses():
                 self.open_calls.pop(response.id or "", None)
-            stored = await self.session_service.append_event(self.session, event)
+            stored = await service.append_soon(self.session, event)
             self._tell_observers(ctx, stored)
             events.append(stored)
         return events
+
+    async def flush(self) -> None:
+        """Wait for what the store has been given; if the run is cancelled, for a moment only."""
+        if self.unflushed:
+            self.unflushed = False
+            late = (
+                f"The session store has the last events of run `{self.invocation_id}`, which was cancelled, and writes "
+                f"them when it can: it has not confirmed them"
+            )
+            work, hurried = self.session_service.flush(), self.stop == "cancelled"
+            await to_its_end(work, hurried=hurried, grace=FLUSHING_SECONDS, late=late)
 
     def refusal(self, ctx: InvocationContext, first: OpenCall, reason: str) -> Event:
         """The event that answers an open call, and those of the same agent at the same place, with an error."""

@@ -9,6 +9,8 @@ import threading
 from collections.abc import Callable
 from typing import Any, TypeVar
 
+from flowloom.context.ending import all_ended
+
 _log = logging.getLogger("flowloom.tools")
 _T = TypeVar("_T")
 
@@ -78,15 +80,15 @@ class Threads:
             return
         waiting = [asyncio.ensure_future(done.wait()) for done in self._busy.values()]
         try:
-            await asyncio.wait(waiting, timeout=self.GRACE_SECONDS)
+            await all_ended((asyncio.ensure_future(asyncio.wait(waiting, timeout=self.GRACE_SECONDS)),))
         finally:
             for waiter in waiting:
                 waiter.cancel()
-        for thread, done in list(self._busy.items()):
-            if done.is_set():
-                self._finish(thread)
-            else:
-                _log.error(
-                    "The blocking call in thread %r is still busy after its run ended; it was left.", thread.name
-                )
-        self._busy.clear()
+            for thread, done in list(self._busy.items()):
+                if done.is_set():
+                    self._finish(thread)
+                else:
+                    _log.error(
+                        "The blocking call in thread %r is still busy after its run ended; it was left.", thread.name
+                    )
+            self._busy.clear()

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Coroutine
 from typing import Any
 
-from flowloom.context import Context, InvocationContext
+from flowloom.context import Context, InvocationContext, Run
+from flowloom.context.ending import to_its_end
 from flowloom.context.hooks import tell_of_error
 from flowloom.context.run import INTERRUPTED, RUN_ENDED
 from flowloom.context.streamed import speaker_of
@@ -15,6 +16,8 @@ from flowloom.flow.frame import error_event
 from flowloom.log.marks import AGENT_TOOL_CALL
 
 Events = AsyncGenerator[Event, None]
+SETTLING_SECONDS = 10.0
+"""How long a store, and the plugins, may take for the events that end a cancelled run."""
 
 
 async def record_end(
@@ -40,7 +43,7 @@ async def record_end(
         events.append(end)
     for event in events:
         vars(event)["timestamp"] = run.effects.now(ctx)
-    return [await run.record(ctx, event) for event in events]
+    return [await run.record(ctx, event, soon=True) for event in events]
 
 
 async def settle_failure(ctx: InvocationContext, error: Exception) -> list[Event]:
@@ -50,10 +53,18 @@ async def settle_failure(ctx: InvocationContext, error: Exception) -> list[Event
     run.failed_context = None
     events: list[Event] = []
     if not (isinstance(error, RunLostError) and run.lost):  # no error of the run, which another process goes on with
-        events = await run.answer_open_calls(ctx, f"The run failed before this call gave a result: {error_text(error)}")
         ended = "limit" if isinstance(error, LimitExceededError) else "failed"
         end = error_event(failed, error, ended)
-        events += await record_end(failed, end, speaker_of(end))
+
+        async def settle() -> list[Event]:
+            reason = f"The run failed before this call gave a result: {error_text(error)}"
+            return [*await run.answer_open_calls(ctx, reason), *await record_end(failed, end, speaker_of(end))]
+
+        try:
+            events = await _to_its_end(run, settle())
+        finally:
+            await run.flush()
+        run.check_stored()
     await tell_of_error(run.hooks.on_agent_error, agent=failed.agent, callback_context=Context(failed), error=error)
     await tell_of_error(run.hooks.on_run_error, invocation_context=ctx, error=error)
     return events
@@ -63,30 +74,46 @@ async def settle_end(ctx: InvocationContext, events: Events | None, *, whole: bo
     """Leave nothing behind: close the stream, answer what was cut off, wait for threads (decision 22).
 
     Unless the run is over as a `whole`, or its end is told by another event, what was streamed is kept. Returns the
-    events that answer and keep.
+    events that answer and keep. It may be cancelled any number of times, and is done all the same.
     """
     run = ctx.run
     try:
         if events is not None:
             await events.aclose()
-        if run.progress is not None and run.progress.interrupted:  # agents that were cut off, and that nobody reached
-            waiting = run.waiting_calls
-            own = [call for call in waiting.values() if call.suspended and call.isolation_scope not in waiting]
-            run.open_calls |= {call.id: call for call in own if run.may_go_on(call.id)}
-        if run.stop == "paused" and run.stopped:
-            run.open_calls.clear()  # who goes on with the run answers them
-        settled: list[Event] = []
+    finally:
         try:
-            if run.open_calls or run.owed or run.unsettled is not None:
-                settled = await run.answer_open_calls(ctx, INTERRUPTED)
-            if not whole:
-                settled += await record_end(ctx)
+            settled = await _settled(ctx, whole=whole)
+        finally:
+            try:
+                await run.flush()
+            finally:
+                if run.own_threads is not None:
+                    await run.own_threads.close()
+    return [] if run.lost else settled
+
+
+async def _settled(ctx: InvocationContext, *, whole: bool) -> list[Event]:
+    run = ctx.run
+    if run.progress is not None and run.progress.interrupted:  # agents that were cut off, and that nobody reached
+        waiting = run.waiting_calls
+        own = [call for call in waiting.values() if call.suspended and call.isolation_scope not in waiting]
+        run.open_calls |= {call.id: call for call in own if run.may_go_on(call.id)}
+    if run.stop == "paused" and run.stopped:
+        run.open_calls.clear()  # who goes on with the run answers them
+    keeps = not whole and run.streamed is not None
+    if not (keeps or run.open_calls or run.owed or run.unsettled is not None):
+        return []
+
+    async def settle() -> list[Event]:
+        try:
+            return [*await run.answer_open_calls(ctx, INTERRUPTED), *(await record_end(ctx) if keeps else ())]
         except RunLostError as lost:  # whoever has the session now does that
             run.note_loss(lost)
-        if run.unflushed:
-            run.unflushed = False
-            await run.session_service.flush()
-        return settled
-    finally:
-        if run.own_threads is not None:
-            await run.own_threads.close()
+            return []
+
+    return await _to_its_end(run, settle())
+
+
+async def _to_its_end(run: Run, settling: Coroutine[Any, Any, list[Event]]) -> list[Event]:
+    late = f"The session store has not taken what ends run `{run.invocation_id}`, which was cancelled,"
+    return await to_its_end(settling, hurried=run.stop == "cancelled", grace=SETTLING_SECONDS, late=late) or []

@@ -9,6 +9,7 @@ from contextlib import aclosing
 from google.genai import types
 
 from flowloom.context import InvocationContext
+from flowloom.context.ending import all_ended
 from flowloom.context.progress import is_from_agent_tool
 from flowloom.context.protocols import RunnableTool
 from flowloom.errors import Halt
@@ -91,7 +92,7 @@ async def _said(outbox: asyncio.Queue[Event | None], running: asyncio.Task[CallR
     finally:
         if not running.done():
             running.cancel()
-            await asyncio.gather(running, return_exceptions=True)
+            await all_ended((running,))
 
 
 async def _run_and_close(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
@@ -250,17 +251,25 @@ class SqlSessionService(BaseSessionService):
             earlier = self._soon.pop(key)
             try:
                 await self.database.flush(lane=key)
-            except BaseException:
+            except BaseException as error:
                 self._cache.forget(key)
+                self._still_on_the_way({key: earlier}, error)
                 raise
             self._remember(key, earlier)
+
+    def _still_on_the_way(self, appended: dict[Key, list[_Soon]], error: BaseException) -> None:
+        """Who did not wait to the end leaves it to the next one."""
+        if isinstance(error, asyncio.CancelledError):
+            for key, earlier in appended.items():
+                self._soon[key] = earlier + self._soon.get(key, [])
 
     async def flush(self) -> None:
         earlier, self._soon = self._soon, {}
         try:
             await self.database.flush()
-        except BaseException:
+        except BaseException as error:
             self._cache.clear()
+            self._still_on_the_way(earlier, error)
             raise
         for key, appended in earlier.items():
             self._remember(key, appended)

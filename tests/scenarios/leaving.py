@@ -101,7 +101,7 @@ class NothingLeft:
             return
         assert [each for each in self.begun if each.ag_frame is not None] == []
         assert asyncio.all_tasks() - {asyncio.current_task()} == set()
-        assert [each.name for each in threading.enumerate() if each.name.startswith("flowloom")] == []
+        assert [each.name for each in threading.enumerate() if each.name.startswith("flowloom:")] == []
 
 
 class CancelledAt:

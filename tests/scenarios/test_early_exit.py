@@ -85,7 +85,7 @@ CONFIGS = {
 def nothing_left() -> Iterator[None]:
     """After each test: no thread of a tool."""
     yield
-    assert [thread.name for thread in threading.enumerate() if thread.name.startswith("flowloom")] == []
+    assert [thread.name for thread in threading.enumerate() if thread.name.startswith("flowloom:")] == []
 
 
 class Leftovers:
