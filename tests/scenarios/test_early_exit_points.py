@@ -147,7 +147,7 @@ def test_leaving_a_run_without_an_event_loop(kind: str) -> None:
     next(stream)
     next(stream)
     stream.close()
-    assert [each.name for each in threading.enumerate() if each.name.startswith("flowloom")] == []
+    assert [each.name for each in threading.enumerate() if each.name.startswith("flowloom:")] == []
     asyncio.run(goes_on(Chat(runner=runner)))
 
 
