@@ -99,7 +99,11 @@ class Sleep:
             await runner.run_to_result(**WHERE, new_message="Go.", **arguments)
         assert await self.other_texts() == []
         assert asyncio.all_tasks() == tasks
-        names = {thread.name for thread in threading.enumerate() if not thread.name.startswith("flowloom-sqlite")}
+        names = {
+            thread.name
+            for thread in threading.enumerate()
+            if not thread.name.startswith(("flowloom-sqlite", "flowloom sync"))
+        }
         assert names == {"MainThread"}
         assert self.lease is not None
         await self.lease.release()
