@@ -258,7 +258,8 @@ class Run:
                 keep_json(replaced)
                 event = _with_id(replaced, event.id)
         if event.partial:
-            self._tell_observers(ctx, event)
+            if self.observers:
+                self._tell_observers(ctx, event)
             return event
         try:
             service = self.session_service
@@ -275,7 +276,8 @@ class Run:
         if self.streamed is not None:
             self.streamed.end(stored)
         self.follow(stored)
-        self._tell_observers(ctx, stored)
+        if self.observers:
+            self._tell_observers(ctx, stored)
         return stored
 
     def _tell_observers(self, ctx: InvocationContext, event: Event) -> None:

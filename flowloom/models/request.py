@@ -64,6 +64,8 @@ def _duplicate(name: str, first: object, second: object) -> DuplicateToolError:
     )
 
 
+SHORT = 200
+"""Up to how many contents a list of them is made at once."""
 _values: Any = vars(BaseModel)["__dict__"]  # the slot, which knows nothing of contents that are to be read
 _values_of: Callable[[BaseModel], dict[str, Any]] = _values.__get__
 _getattr: Any = vars(BaseModel)["__getattr__"]
@@ -96,9 +98,13 @@ class LlmRequest(BaseModel):
     __slots__ = ("_unread",)  # beside the fields: where `contents` come from, while those are no list yet
 
     def show(self, history: UnreadContents) -> None:
-        """Make the contents those of a history."""
-        _values_of(self).pop("contents", None)
-        object.__setattr__(self, "_unread", history)
+        """Make the contents those of a history; a short one is copied at once, which costs less than a look later."""
+        values = _values_of(self)
+        if history.length <= SHORT:
+            values["contents"] = history.read()
+        else:
+            values.pop("contents", None)
+            object.__setattr__(self, "_unread", history)
 
     @property
     def shows_words_only(self) -> bool:
@@ -137,7 +143,7 @@ class LlmRequest(BaseModel):
         if prototype is None:
             prototype = _prototypes[cls] = cls.model_construct(config=EMPTY_CONFIG)
         new = shallow_copy(prototype)
-        fields = vars(new)
+        fields = _values_of(new)
         fields["model"] = model
         fields["contents"] = []
         fields["config"] = shallow_copy(prototype.config)

@@ -27,7 +27,7 @@ from flowloom.sessions.service import (
     without_temp_state,
 )
 from flowloom.sessions.session import Session
-from flowloom.sessions.shared_list import SharedList
+from flowloom.sessions.shared_list import shared
 from flowloom.sessions.state import merge_scopes, own_value, split_by_scope
 
 _Key = tuple[str, str, str]
@@ -182,12 +182,9 @@ class InMemorySessionService(BaseSessionService):
     async def append_answer(self, session: Session, event: Event) -> Event:
         with self._deciding_lock:  # loops of several threads may share the service
             check_undecided(self._found((session.app_name, session.user_id, session.id)).events, event)
-            return self._append(session, event)
+            return await self.append_event(session, event)  # which awaits nothing
 
     async def append_event(self, session: Session, event: Event) -> Event:
-        return self._append(session, event)
-
-    def _append(self, session: Session, event: Event) -> Event:
         if event.partial:
             return event
         stored = self._sessions.get((session.app_name, session.user_id, session.id))
@@ -214,7 +211,7 @@ class InMemorySessionService(BaseSessionService):
 
     def _snapshot(self, key: _Key, stored: _Stored, config: GetSessionConfig | None = None) -> Session:
         app_name, user_id, session_id = key
-        events: Sequence[Event] = SharedList(stored.events)
+        events: Sequence[Event] = shared(stored.events)
         if config is not None:
             if config.num_recent_events is not None:
                 events = events[-config.num_recent_events :] if config.num_recent_events else []

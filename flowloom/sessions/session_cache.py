@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from flowloom.events.event import Event
 from flowloom.sessions.history import History
 from flowloom.sessions.leases import Key
-from flowloom.sessions.shared_list import SharedList
+from flowloom.sessions.shared_list import shared
 
 
 class _Seen:
@@ -58,7 +58,7 @@ class SessionCache:
             end = after + len(new)
             fresh = new[len(found.events) - after :]
             found.events.extend(fresh)
-            events = SharedList(found.events, end)
+            events = shared(found.events, end)
             history = self._history(found)
             self._seen.move_to_end(key)
             self._grow(len(fresh))

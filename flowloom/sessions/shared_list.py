@@ -7,6 +7,14 @@ from itertools import chain, islice
 from typing import Any, SupportsIndex, TypeVar, overload
 
 T = TypeVar("T")
+SHORT = 200
+"""Up to how many items a copy costs less than sharing them: each look at a shared list is a call."""
+
+
+def shared(items: list[T], count: int | None = None) -> MutableSequence[T]:
+    """The first `count` items (all by default) as a list for another owner; what either appends is its own."""
+    length = len(items) if count is None else count
+    return items[:length] if length <= SHORT else SharedList(items, length)
 
 
 class SharedList(MutableSequence[T]):
