@@ -14,11 +14,11 @@ import pytest
 from cli.forks import ForkServer
 from cli.process import DESK, Terminal, environment, flowloom, server, started
 
+pytestmark = pytest.mark.soak
+
 MIRROR = """
 import __main__, atexit, gc, json, locale, os, random, signal, sys, threading, time, warnings
 from flowloom import LlmAgent
-
-pytestmark = pytest.mark.soak
 
 def of(stream):
     raw = getattr(stream.buffer, "raw", stream.buffer)
