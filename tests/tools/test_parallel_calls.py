@@ -117,7 +117,10 @@ async def test_results_are_in_call_order_however_fast_they_are() -> None:
 
 
 async def test_two_streamed_turns_of_three_additions() -> None:
-    """Per turn: 3 partial FCs, 1 aggregate with 3 FCs, 1 merged FR event with 3 parts in call order, final text."""
+    """Per turn: 3 partial FCs, 1 aggregate with 3 FCs, 1 merged FR event with 3 parts in call order, final text.
+
+    The model gives its ids again in the second turn, where they are taken.
+    """
     calls = [named_call(f"m{n}", "add", a=n, b=1) for n in range(3)]
     calls[0].thought_signature = b"sig"
     partials = [LlmResponse(content=said(each), partial=True) for each in calls]
@@ -127,8 +130,11 @@ async def test_two_streamed_turns_of_three_additions() -> None:
     for message in ("go", "again"):
         events = await chat.say(message)
         assert [event.partial or False for event in events] == [True, True, True, False, False, False]
+        ids = [each.id for each in events[3].get_function_calls()]
+        assert [each.id for event in events[:3] for each in event.get_function_calls()] == ids
+        assert (ids == ["m0", "m1", "m2"]) == (message == "go")
         merged = [(r.id, r.response) for r in events[4].get_function_responses()]
-        assert merged == [(f"m{n}", {"result": n + 1}) for n in range(3)]
+        assert merged == [(call_id, {"result": n + 1}) for n, call_id in enumerate(ids)]
         assert not any(event.partial and event.get_function_responses() for event in events)
         first = ((events[3].content and events[3].content.parts) or [text("")])[0]
         assert first.thought_signature == b"sig"
