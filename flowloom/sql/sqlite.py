@@ -362,6 +362,8 @@ class _Core:
         return connection
 
     def _open_reader(self, timeout: float = 5) -> sqlite3.Connection:
+        if self._files is not None:  # opening it would make a file that is not there
+            self._files.check()
         connection = sqlite3.connect(self.path, timeout=timeout, isolation_level=None, check_same_thread=False)
         connection.execute("PRAGMA query_only=ON")
         return connection
@@ -394,10 +396,12 @@ class _Files:
         self.check()
         self._log = self._same(self._path + "-wal", self._log)
 
-    def _same(self, path: str, known: tuple[int, int] | None) -> tuple[int, int]:
+    def _same(self, path: str, known: tuple[int, int] | None) -> tuple[int, int] | None:
         try:
             found = os.stat(path)
         except OSError as error:
+            if known is None:  # not every file system lets SQLite keep a log of writes
+                return None
             what = "was deleted" if isinstance(error, FileNotFoundError) else f"cannot be reached ({error.strerror})"
         else:
             place = (found.st_dev, found.st_ino)

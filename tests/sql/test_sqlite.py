@@ -180,6 +180,7 @@ async def test_a_file_that_was_deleted_or_replaced_is_not_read(change: Callable[
             await database.read(count)
         with pytest.raises(StorageError, match=r"a\.db"):
             database.glance(count)
+    assert (tmp_path / "a.db").exists() == (change is replaced)
     await database.close()
 
 
