@@ -4,8 +4,14 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from flowloom.errors import EventParseError
+
 _BOM = b"\xef\xbb\xbf"
 _STRAY_LIMIT = 1 << 20
+MAX_LINE_BYTES = 16 << 20
+"""The longest line of a stream."""
+MAX_EVENT_BYTES = 64 << 20
+"""The most data that the lines of one event may have together."""
 _LINE_ENDS = (b"\n", b"\r")
 
 
@@ -25,7 +31,8 @@ class SseDecoder:
     blank line, which the standard drops, is given by `close`: servers cut off. Lines with a field name that the
     standard does not know (an error that was written as plain JSON) are collected in `stray`, up to a megabyte.
 
-    Every byte is looked at a fixed number of times, in whatever pieces they come.
+    Every byte is looked at a fixed number of times, in whatever pieces they come. Raises `EventParseError` for a line
+    or an event that is too large.
     """
 
     __slots__ = (
@@ -33,6 +40,7 @@ class SseDecoder:
         "_event",
         "_frame_retry",
         "_id",
+        "_size",
         "_skip_newline",
         "_started",
         "_stray",
@@ -46,6 +54,7 @@ class SseDecoder:
     def __init__(self) -> None:
         self._tail = bytearray()
         self._data: list[bytes] = []
+        self._size = 0
         self._event = b""
         self._id = b""
         self._frame_retry: int | None = None
@@ -83,6 +92,8 @@ class SseDecoder:
             self._skip_newline = False
         if b"\n" not in received and b"\r" not in received:
             self._tail += received
+            if len(self._tail) > MAX_LINE_BYTES:
+                raise self._too_large("line", MAX_LINE_BYTES)
             return []
         lines = received.splitlines()
         rest = b"" if received.endswith(_LINE_ENDS) else lines.pop()
@@ -90,6 +101,8 @@ class SseDecoder:
             self._tail += lines[0]
             lines[0] = bytes(self._tail)
             self._tail.clear()
+        if len(lines[0]) + len(received) > MAX_LINE_BYTES and max(map(len, [*lines, rest])) > MAX_LINE_BYTES:
+            raise self._too_large("line", MAX_LINE_BYTES)
         self._tail += rest
         self._skip_newline = received.endswith(b"\r")
         complete: list[RawFrame] = []
@@ -98,7 +111,7 @@ class SseDecoder:
             lines[0] = lines[0].removeprefix(_BOM)
         for line in lines:
             if line.startswith(b"data:"):
-                self._data.append(line[6:] if line.startswith(b" ", 5) else line[5:])
+                self._add(line[6:] if line.startswith(b" ", 5) else line[5:])
             elif line:
                 self._take_field(line)
             else:
@@ -122,8 +135,20 @@ class SseDecoder:
             data = self._data[0] if len(self._data) == 1 else b"\n".join(self._data)
             complete.append(RawFrame(self._event, data, self._id, self._frame_retry))
             self._data = []
+            self._size = 0
         self._event = b""
         self._frame_retry = None
+
+    def _add(self, data: bytes) -> None:
+        self._data.append(data)
+        self._size += len(data) + 1
+        if self._size > MAX_EVENT_BYTES:
+            raise self._too_large("event", MAX_EVENT_BYTES)
+
+    def _too_large(self, what: str, most: int) -> EventParseError:
+        self._tail.clear()
+        self._data, self._size = [], 0
+        return EventParseError(f"A stream has a {what} of more than {most >> 20} MiB.")
 
     def _take_field(self, line: bytes) -> None:
         name, _, value = line.partition(b":")
@@ -139,7 +164,7 @@ class SseDecoder:
             if value.isdigit() and len(value) < 16:
                 self.retry = self._frame_retry = int(value)
         elif name == b"data":
-            self._data.append(value)
+            self._add(value)
         elif self._stray_size < _STRAY_LIMIT:
             self._stray.append(line)
             self._stray_size += len(line) + 1

@@ -9,11 +9,11 @@ import asyncio
 from abc import ABC, abstractmethod
 from typing import Any, Generic, TypeVar, cast
 
-from flowloom.errors import FlowloomError
+from flowloom.errors import EventParseError, FlowloomError, ModelStreamError
 from flowloom.events.event_json import read_json
 from flowloom.events.sse_decoder import SseDecoder
 from flowloom.models.failures import broken_stream, empty_stream, stream_error, transport_error, unreadable
-from flowloom.models.http import httpx
+from flowloom.models.http import TOO_LARGE, httpx, whole_body
 
 _Chunk = TypeVar("_Chunk")
 _DONE = b"[DONE]"
@@ -81,7 +81,7 @@ class Answer(ABC, Generic[_Chunk]):
         try:
             if not self._stream:
                 self._ended = True
-                body = await self._response.aread()
+                body = await whole_body(self._bytes)
                 self._drained = True
                 return [body]
             async with asyncio.timeout(_PATIENCE if self._done else None):
@@ -91,10 +91,18 @@ class Answer(ABC, Generic[_Chunk]):
             if self._finished:
                 return []
             raise (stream_error if self._stream else transport_error)(error, self._model) from error
-        if received is not None:
-            return self._events.feed(received)
-        self._ended = self._drained = True
-        return self._events.close()
+        try:
+            if received is not None:
+                return self._events.feed(received)
+            self._ended = self._drained = True
+            return self._events.close()
+        except EventParseError as error:
+            self._ended = True
+            raise ModelStreamError(
+                f"The streamed answer of the model `{self._model}` is given up: {error}",
+                model=self._model,
+                code=TOO_LARGE,
+            ) from error
 
     def _parse(self, payloads: list[bytes]) -> list[_Chunk]:
         """The chunks of some pieces of JSON. What is wrong with one is raised after those before it were given."""

@@ -31,7 +31,7 @@ from flowloom.models.gemini_call import GeminiCall
 from flowloom.models.gemini_contents import contents_to_json
 from flowloom.models.gemini_errors import CREDENTIALS
 from flowloom.models.gemini_http import AnswerTakingClient
-from flowloom.models.http import default_tls, httpx, load_transport
+from flowloom.models.http import SILENCE_SECONDS, default_tls, httpx, load_transport
 from flowloom.models.model_names import model_name, needs_schema_tool
 from flowloom.models.request import LlmRequest, http_options_of
 from flowloom.models.retry import RetryOptions
@@ -67,7 +67,10 @@ class Gemini(BaseLlm):
     retry_options: RetryOptions = Field(default_factory=RetryOptions)
     """How refused and failed calls are made again; google-genai's `HttpRetryOptions` are accepted."""
     http_options: types.HttpOptions | None = Field(default=None, repr=False, exclude=True)
-    """google-genai's HTTP options, for all calls. `timeout` is in milliseconds, its `aiohttp_client` is not used."""
+    """google-genai's HTTP options, for all calls. Its `timeout` is in milliseconds, is told to the server too, and goes
+    before the model's own; its `aiohttp_client` is not used."""
+    timeout: float | None = Field(default=SILENCE_SECONDS, gt=0)
+    """Seconds that the provider may be silent; None for any time."""
 
     context_cache_config: ContextCacheConfig | None = None
     """How the beginnings of requests are cached, for those that do not say it themselves (`cache_config`)."""
@@ -127,6 +130,8 @@ class Gemini(BaseLlm):
         """
         model = model_name(llm_request.model or self.model)
         client = self._client or await self._connect_late()
+        if self._http is not None:
+            self._http.silence = self.timeout
         retry = self.retry_options.overridden_by(
             http_options_of(llm_request).retry_options, self.http_options and self.http_options.retry_options
         )

@@ -24,10 +24,6 @@ class AnswerTakingClient(LoopClient):
             return await super().send(request, stream=stream, **options)
         response = await super().send(request, stream=True)
         if response.status_code != 200:
-            try:
-                await response.aread()
-            finally:
-                await response.aclose()
             return response
         taken.append(response)
         return httpx.Response(200, request=request)

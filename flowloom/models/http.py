@@ -1,6 +1,8 @@
-"""The HTTP side of the adapters: one connection pool for each event loop.
+"""The HTTP side of the adapters: one connection pool for each event loop, and one policy for all of them.
 
-A provider's SDK builds and signs the requests and reports what is refused; it is given a `LoopClient` to send with.
+A provider's SDK builds and signs the requests and reports what is refused; it is given a `LoopClient` to send with. A
+connection has to stand within 10 s, nothing is sent on to another server, and no body is read that is larger than
+64 MiB once it is unpacked. How long a server may be silent is the models' `timeout`.
 """
 
 from __future__ import annotations
@@ -12,8 +14,10 @@ import importlib
 import inspect
 import os
 import ssl
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterable, Mapping
 from typing import TYPE_CHECKING, Any
+
+from flowloom.errors import ModelRequestError, ModelResponseError
 
 if TYPE_CHECKING:
     import httpx2 as httpx
@@ -31,12 +35,16 @@ __all__ = [
     "ADDRESS_ERRORS",
     "DECODING_ERRORS",
     "LOCAL_ERRORS",
+    "MAX_BODY_BYTES",
     "NETWORK_ERRORS",
+    "SILENCE_SECONDS",
     "TIMEOUT_ERRORS",
+    "TOO_LARGE",
     "LoopClient",
     "default_tls",
     "httpx",
     "load_transport",
+    "whole_body",
 ]
 
 TIMEOUT_ERRORS: tuple[type[Exception], ...] = (TimeoutError, *(library.TimeoutException for library in _libraries))
@@ -51,6 +59,18 @@ ADDRESS_ERRORS: tuple[type[Exception], ...] = tuple(library.InvalidURL for libra
 """An address cannot be read."""
 DECODING_ERRORS: tuple[type[Exception], ...] = tuple(library.DecodingError for library in _libraries)
 """The body is not in the encoding that its headers name."""
+
+CONNECT_SECONDS = 10.0
+"""How long a connection to a provider may take to be made."""
+SILENCE_SECONDS = 600.0
+"""How long a provider may be silent, if a model says nothing else."""
+MAX_BODY_BYTES = 64 << 20
+"""The largest body of an answer that comes at once, unpacked."""
+TOO_LARGE = "TOO_LARGE"
+"""`code` of an error whose cause is the size of an answer."""
+_MAX_REDIRECTS = 20
+_PORTS = {"http": 80, "https": 443}
+_OF_THE_WIRE = ("content-encoding", "content-length", "transfer-encoding")
 
 _Held = tuple[httpx.AsyncClient, AsyncGenerator[None, None]]
 _CLIENT_ARGUMENTS = frozenset(inspect.signature(httpx.AsyncClient).parameters)
@@ -83,11 +103,13 @@ class LoopClient(httpx.AsyncClient):
     sends, and is the caller's to close.
     """
 
+    silence: float | None = None
+    """How long a server may be silent, in seconds, where a request says nothing of it; None for any time."""
+
     def __init__(self, arguments: Mapping[str, Any] | None = None, given: httpx.AsyncClient | None = None) -> None:
         super().__init__(transport=httpx.AsyncBaseTransport())  # this object itself sends nothing
         known = {name: value for name, value in (arguments or {}).items() if name in _CLIENT_ARGUMENTS}
         self._arguments: dict[str, Any] = {
-            "follow_redirects": True,
             "timeout": None,  # each request has its own
             "limits": httpx.Limits(max_keepalive_connections=100),  # as many as there are calls at once
             **known,
@@ -102,9 +124,36 @@ class LoopClient(httpx.AsyncClient):
         return super().build_request(*args, **kwargs)
 
     async def send(self, request: httpx.Request, *, stream: bool = False, **options: Any) -> httpx.Response:
-        """Send through the running loop's pool."""
+        """Send through the running loop's pool. Only a good answer (200) is given unread, if `stream` asks for it.
+
+        Raises `ModelRequestError` for an answer that sends to another server, `ModelResponseError` for a body that is
+        too large.
+        """
         client = self._given or await self._client_of_loop()
-        return await client.send(request, stream=stream, **options)
+        options["follow_redirects"] = False
+        for _ in range(_MAX_REDIRECTS + 1):
+            self._limit_waiting(request)
+            response = await client.send(request, stream=True, **options)
+            if stream and response.status_code == 200:
+                return response
+            try:
+                _check_redirect(request, response.next_request)
+                body = await whole_body(response.aiter_bytes())
+            finally:
+                await response.aclose()
+            if response.next_request is None:
+                headers = [(name, value) for name, value in response.headers.multi_items() if name not in _OF_THE_WIRE]
+                return type(response)(response.status_code, headers=headers, content=body, request=request)
+            request = response.next_request
+        raise ModelRequestError(f"{_server(request.url)} sends on and on, more than {_MAX_REDIRECTS} times.")
+
+    def _limit_waiting(self, request: httpx.Request) -> None:
+        limits: dict[str, float | None] = dict(request.extensions.get("timeout") or {})
+        for name in ("read", "write", "pool"):
+            if limits.get(name) is None:
+                limits[name] = self.silence
+        limits["connect"] = min(limits.get("connect") or CONNECT_SECONDS, CONNECT_SECONDS)
+        request.extensions = {**request.extensions, "timeout": limits}
 
     async def aclose(self) -> None:
         """Close the pools of this loop, and of other loops that run."""
@@ -129,6 +178,40 @@ class LoopClient(httpx.AsyncClient):
         self._held[loop] = (client, keeper)
         await anext(keeper)
         return client
+
+
+async def whole_body(received: AsyncIterable[bytes]) -> bytes:
+    """All bytes of an answer. Raises `ModelResponseError` if they are more than `MAX_BODY_BYTES`."""
+    parts: list[bytes] = []
+    size = 0
+    async for part in received:
+        size += len(part)
+        if size > MAX_BODY_BYTES:
+            raise ModelResponseError(
+                f"The answer of the model's server is larger than {MAX_BODY_BYTES >> 20} MiB, unpacked. It was not "
+                f"read to its end.",
+                code=TOO_LARGE,
+            )
+        parts.append(part)
+    return b"".join(parts)
+
+
+def _check_redirect(request: httpx.Request, following: httpx.Request | None) -> None:
+    """Raise `ModelRequestError` if an answer sends to another server, or from a safe connection to an open one."""
+    if following is None or _server(following.url) == _server(request.url):
+        return
+    old, new = request.url, following.url
+    if (old.scheme, new.scheme) == ("http", "https") and old.host == new.host and old.port is new.port is None:
+        return
+    raise ModelRequestError(
+        f"The model's server {_server(old)} sends to another one, {_server(new)}. Neither key nor contents were sent "
+        f"there: if that is where they belong, name it as the `base_url`.",
+        code="REDIRECT",
+    )
+
+
+def _server(url: httpx.URL) -> str:
+    return f"{url.scheme}://{url.host}:{url.port or _PORTS.get(url.scheme)}"
 
 
 async def _keep_open(client: httpx.AsyncClient) -> AsyncGenerator[None, None]:

@@ -12,7 +12,7 @@ from pydantic import Field, PrivateAttr
 from flowloom.errors import ConfigurationError, ModelRequestError
 from flowloom.events.response import LlmResponse
 from flowloom.models.base_llm import BaseLlm, is_loopback
-from flowloom.models.http import ADDRESS_ERRORS, LoopClient, httpx
+from flowloom.models.http import ADDRESS_ERRORS, SILENCE_SECONDS, LoopClient, httpx
 from flowloom.models.request import LlmRequest, http_options_of
 from flowloom.models.retry import RetryOptions
 from flowloom.models.sdk_call import AnswerReader, SdkCall
@@ -35,7 +35,7 @@ class SdkModel(BaseLlm):
     """Where to send requests; the SDK's environment variable or its own default if left out."""
     api_key: str | None = Field(default=None, repr=False, exclude=True)
     """The key; the SDK's environment variable if left out."""
-    timeout: float | None = Field(default=600.0, gt=0)
+    timeout: float | None = Field(default=SILENCE_SECONDS, gt=0)
     """Seconds that the provider may be silent; None for any time."""
     headers: dict[str, str] = Field(default_factory=dict[str, str], repr=False, exclude=True)
     """Added to each request."""
@@ -166,7 +166,6 @@ class SdkModel(BaseLlm):
             "headers": {**self.headers, **(options.headers or {}), **_RAW},
             "timeout": self.timeout if options.timeout is None else options.timeout / 1000,
             "max_retries": 0,
-            "follow_redirects": True,
         }
 
         async def send() -> httpx.Response:
