@@ -36,6 +36,8 @@ _FREE_FIELDS = ("custom_metadata", "output")
 
 def as_json(value: Any, depth: int = MAX_DEPTH) -> Any:
     """`value` as JSON data that shares nothing with it. Raises `JsonDataError`, which says why JSON cannot hold it."""
+    if is_json(value, depth):
+        return to_jsonable_python(value)  # a copy, at the lowest price
     bare: list[str] = []
 
     def text_of(held: Any) -> str:
