@@ -71,10 +71,10 @@ class BaseAgent(TypedByOutput[OutputT]):
 
     if not TYPE_CHECKING:
 
-        def __init__(self, **fields: Any) -> None:
+        def __init__(self, *given: Any, **fields: Any) -> None:
             object.__setattr__(self, "_derived", dict[Any, tuple[Any, Any]]())
             object.__setattr__(self, "_parent", None)
-            super().__init__(**fields)
+            super().__init__(*given, **fields)
 
     def _when_made(self) -> None:
         self._check_name()

@@ -19,7 +19,7 @@ import pydantic_core
 from google.genai import types
 from pydantic import BaseModel
 
-from flowloom.errors import StorageError
+from flowloom.errors import JsonDataError, StorageError
 from flowloom.events.actions import EventActions
 from flowloom.events.event import Event
 from flowloom.events.event_json import read_event, read_json
@@ -33,22 +33,27 @@ _Get = Callable[[str], Any]
 
 
 def encode_event(event: Event) -> str:
-    """The JSON text of an event. A value that JSON cannot hold is given by its `repr`."""
+    """The JSON text of an event. A value that JSON cannot hold is given by its `repr`. Raises `JsonDataError`."""
     try:
         return event.model_dump_json(by_alias=True, exclude_none=True, fallback=repr)
     except ValueError:  # halves of surrogate pairs, which no encoding has
-        return _whole_text(json.dumps(event.to_wire(), ensure_ascii=False, default=repr))
+        return _written(event.to_wire, f"Event `{event.id}` of `{event.author}`")
 
 
 def encode_value(value: Any) -> str:
-    """The JSON text of a value of state, as it would be within an event."""
+    """The JSON text of a value of state, as it would be within an event. Raises `JsonDataError`."""
     try:
         return pydantic_core.to_json(value, by_alias=True, bytes_mode="base64", fallback=repr).decode()
     except ValueError:
-        return _whole_text(json.dumps(value, ensure_ascii=False, default=repr))
+        return _written(lambda: value, "A value of the state")
 
 
-def _whole_text(text: str) -> str:
+def _written(data: Callable[[], Any], what: str) -> str:
+    """JSON text with U+FFFD in the place of halves of surrogate pairs."""
+    try:
+        text = json.dumps(data(), ensure_ascii=False, default=repr)
+    except (TypeError, ValueError, RecursionError) as error:
+        raise JsonDataError(f"{what} cannot be kept as JSON: {error}.") from error
     return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 

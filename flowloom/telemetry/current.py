@@ -7,6 +7,7 @@ where the consumer, who may be another task, takes over (decision 22).
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from contextlib import suppress
 from contextvars import Token
 from typing import Generic, Protocol, Self, TypeVar, runtime_checkable
 
@@ -15,6 +16,7 @@ from opentelemetry.context.context import Context
 from opentelemetry.trace import Span, Status, StatusCode
 
 from flowloom.context import InvocationContext
+from flowloom.errors import error_text
 
 T = TypeVar("T")
 
@@ -42,8 +44,9 @@ def leave(token: Token[Context]) -> None:
 def mark_failed(span: Span, error: BaseException | str, message: str | None = None) -> None:
     """Write on a span that what it stands for has failed: with an exception, or in a way that has a name."""
     if isinstance(error, BaseException):
-        span.record_exception(error)
-        error, message = type(error).__qualname__, str(error)
+        with suppress(Exception):  # of an error that cannot say what it is
+            span.record_exception(error)
+        error, message = type(error).__qualname__, error_text(error)
     span.set_attribute("error.type", error)
     span.set_status(Status(StatusCode.ERROR, message))
 

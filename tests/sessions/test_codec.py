@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import BaseModel
 
-from flowloom import Event, EventActions, StorageError
+from flowloom import Event, EventActions, JsonDataError, StorageError
 from flowloom.events.event_json import read_event
 from flowloom.sessions.codec import decode_event, decode_events, decode_value, encode_event, encode_value
 
@@ -183,3 +183,13 @@ def test_the_collector_is_left_as_it_was(on: bool) -> None:
         assert gc.isenabled() is on
     finally:
         (gc.enable if was else gc.disable)()
+
+
+def test_an_event_that_json_cannot_hold_is_a_typed_error() -> None:
+    """The error names the event; nothing of it is written."""
+    loop: dict[str, Any] = {}
+    loop["me"] = loop
+    with pytest.raises(JsonDataError, match="Event `e1` of `ann`"):
+        encode_event(Event(id="e1", author="ann", custom_metadata=loop))
+    with pytest.raises(JsonDataError):
+        encode_value(loop)
