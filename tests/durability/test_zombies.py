@@ -31,6 +31,7 @@ from flowloom import (
     SequentialAgent,
     SqliteSessionService,
 )
+from flowloom.processors.code_executors import BaseCodeExecutor, CodeExecutionInput, CodeExecutionResult
 from flowloom.sessions import SessionLease
 from flowloom.sessions.sql_service import SqlSessionService
 from flowloom.testing import ScriptedModel, call
@@ -177,6 +178,25 @@ async def test_who_wakes_before_another_attempt_does_not_begin_it(stores: list[S
 
     await sleep.ends(agent("root", call("fail"), "Done.", tools=[FunctionTool(fail, retries=3)]))
     assert sleep.began == ["fail"]
+
+
+async def test_who_wakes_before_code_of_the_model_does_not_run_it(stores: list[SqlSessionService]) -> None:
+    """Code does to the world what a tool does."""
+    sleep = Sleep(stores)
+
+    class Counting(BaseCodeExecutor):
+        async def execute_code(self, ctx: Any, task: CodeExecutionInput) -> CodeExecutionResult:
+            sleep.began.append("code")
+            return CodeExecutionResult(stdout="ran")
+
+    async def after_model(callback_context: Any, llm_response: Any) -> None:
+        callback_context.session.fence.renewed -= 1000
+        await sleep.pass_by()
+
+    root = agent("root", "```python\nprint(1)\n```", "Done.", code_executor=Counting())
+    root.after_model_callback = after_model
+    await sleep.ends(root)
+    assert sleep.began == []
 
 
 async def test_a_run_that_only_takes_a_message_is_told_at_its_end(stores: list[SqlSessionService]) -> None:
