@@ -9,6 +9,7 @@ from typing import Any, TextIO
 from rich.console import Console
 
 from flowloom.events import Event
+from flowloom.events.event import UNFIT_OUTPUT, asks_again
 from flowloom.events.requests import RESERVED_CALLS
 
 _HIDDEN = frozenset({"transfer_to_agent", *RESERVED_CALLS})
@@ -127,6 +128,10 @@ class Display:
                 if part.text:
                     self._speak(speaker, part.text, thought=bool(part.thought))
             return
+        marks = event.custom_metadata or {}
+        if asks_again(event):
+            self.step(event.author, f"is to answer again: {' '.join(str(marks[UNFIT_OUTPUT]).split())}")
+            return
         streamed = self._live == speaker
         if not streamed:
             for part in parts:
@@ -152,7 +157,7 @@ class Display:
         if event.actions.transfer_to_agent:
             self._step(event.author, f"hands over to {event.actions.transfer_to_agent}")
         if event.error_code:
-            self.failed = True
+            self.failed = self.failed or UNFIT_OUTPUT not in marks
             self._write(
                 self._out, ": ".join(filter(None, (event.author, event.error_code, event.error_message))) + "\n", "red"
             )

@@ -89,3 +89,18 @@ def test_steps_are_one_line_each() -> None:
 def test_errors_are_named() -> None:
     """An error event gives its code and message."""
     assert shown(Event(author="a", error_code="SAFETY", error_message="No.")) == "a: SAFETY: No.\n"
+
+
+async def test_an_answer_that_is_asked_for_again_is_a_step_and_no_failure() -> None:
+    """What is wrong with it stands on one line; the agent does not say that."""
+    schema = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
+    events = await kit.Chat(kit.agent("a", "", '{"m": 1}', '{"n": 1}', output_schema=schema)).say("go")
+    out = io.StringIO()
+    display = Display(out, io.StringIO())
+    for event in events:
+        display.show(event)
+    assert not display.failed
+    lines = out.getvalue().splitlines()
+    assert [line for line in lines if line.startswith("a: {")] == ['a: {"m": 1}', 'a: {"n": 1}']
+    assert sum("  [a] is to answer again: The output" in line for line in lines) == 2
+    assert "required form" not in out.getvalue()
