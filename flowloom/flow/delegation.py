@@ -82,7 +82,8 @@ def finish_result(frame: Frame, event: Event) -> None:
         if result is not None:
             frame.output = result
     elif event.is_final_response() and event.text.strip():
-        frame.output = event.text
+        if not (frame.structured and event.actions.end_of_agent):  # a callback adds to an answer that fits the schema
+            frame.output = event.text
 
 
 def ends_turn(event: Event) -> bool:

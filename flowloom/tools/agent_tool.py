@@ -95,11 +95,14 @@ class AgentTool(BaseTool):
     async def _run(self, ctx: InvocationContext, tool_context: Context) -> Event | None:
         """Run the agent; returns the last event that says something."""
         last: Event | None = None
+        llm_agent = as_llm_agent(self.agent)
+        structured = llm_agent is not None and llm_agent.output_schema is not None
         events = self.agent.run_async(ctx)
         try:
             async for event in events:
                 self._share(event, tool_context)
-                if not event.partial and (event.content is not None or event.error_code):
+                added = structured and event.actions.end_of_agent  # by a callback, to an answer that fits the schema
+                if not event.partial and not added and (event.content is not None or event.error_code):
                     last = event
         finally:
             await events.aclose()
@@ -181,11 +184,10 @@ class AgentTool(BaseTool):
         if last.error_code and last.content is None:
             why = f": {last.error_message}" if last.error_message else "."
             raise ToolError(f"Agent `{self.agent.name}` failed ({last.error_code}){why}")
-        text = "\n".join(p.text for p in (last.content and last.content.parts) or () if p.text and not p.thought)
         llm_agent = as_llm_agent(self.agent)
-        if llm_agent is None or llm_agent.output_schema is None or not text:
-            return text
-        return llm_agent.derive("output_schema", lambda: OutputSchema(llm_agent.output_schema)).parse(text)
+        if llm_agent is None or llm_agent.output_schema is None or not last.text:
+            return "\n".join(p.text for p in (last.content and last.content.parts) or () if p.text and not p.thought)
+        return llm_agent.derive("output_schema", lambda: OutputSchema(llm_agent.output_schema)).parse(last.text)
 
 
 def _is_idempotent(agent: AnyAgent) -> bool:

@@ -324,6 +324,19 @@ async def test_who_calls_an_agent_is_told_that_it_failed(how: str) -> None:
     assert "`name`" in answer["error"]
 
 
+@pytest.mark.parametrize("how", ["single_turn", "agent tool"])
+async def test_the_caller_is_given_the_answer_in_one_piece_and_nothing_beside_it(how: str) -> None:
+    """Its parts are joined as they are; what a callback adds after the agent is none of it."""
+    mode = "single_turn" if how == "single_turn" else None
+    parts = [text('{"name": "Ro'), text('me"}')]
+    after = {"after_agent_callback": lambda callback_context: said("checked")}
+    helper = agent("helper", parts, output_schema=City, mode=mode, **after)
+    below: dict[str, Any] = {"sub_agents": [helper]} if mode else {"tools": [AgentTool(helper)]}
+    found = await ran(agent("root", call("helper", request="x"), "done", **below))
+    (answer,) = responses(found.events, "helper")
+    assert answer.get("result", answer) == {"name": "Rome"}
+
+
 async def test_a_task_gives_its_result_by_finishing() -> None:
     """What it says is for the user; wrong results are told as often as other answers are, and then the caller is."""
     finish, wrong = call("finish_task", name="Rome"), call("finish_task", name=7)
