@@ -81,9 +81,8 @@ def finish_result(frame: Frame, event: Event) -> None:
         result = task_result(event)
         if result is not None:
             frame.output = result
-    elif event.is_final_response() and event.text.strip():
-        if not (frame.structured and event.actions.end_of_agent):  # a callback adds to an answer that fits the schema
-            frame.output = event.text
+    elif event.is_final_response() and event.text.strip() and not (frame.structured and event.actions.end_of_agent):
+        frame.output = event.text
 
 
 def ends_turn(event: Event) -> bool:
