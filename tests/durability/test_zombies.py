@@ -189,14 +189,16 @@ async def test_who_wakes_before_code_of_the_model_does_not_run_it(stores: list[S
             sleep.began.append("code")
             return CodeExecutionResult(stdout="ran")
 
-    async def after_model(callback_context: Any, llm_response: Any) -> None:
-        callback_context.session.fence.renewed -= 1000
-        await sleep.pass_by()
-
+    sessions: list[Any] = []
     root = agent("root", "```python\nprint(1)\n```", "Done.", code_executor=Counting())
-    root.after_model_callback = after_model
-    await sleep.ends(root)
-    assert sleep.began == []
+    root.before_agent_callback = lambda callback_context: sessions.append(callback_context.session)
+    runner = Runner(app_name="app", agent=root, session_service=sleep.zombie, auto_create_session=True)
+    with pytest.raises(RunLostError):
+        async for _ in runner.run_async(**WHERE, new_message="Go."):
+            if sleep.lease is None:
+                sessions[0].fence.renewed -= 1000
+                await sleep.pass_by()
+    assert (sleep.began, await sleep.other_texts()) == ([], [])
 
 
 async def test_a_run_that_only_takes_a_message_is_told_at_its_end(stores: list[SqlSessionService]) -> None:
