@@ -193,11 +193,12 @@ async def test_who_wakes_before_code_of_the_model_does_not_run_it(stores: list[S
     root = agent("root", "```python\nprint(1)\n```", "Done.", code_executor=Counting())
     root.before_agent_callback = lambda callback_context: sessions.append(callback_context.session)
     runner = Runner(app_name="app", agent=root, session_service=sleep.zombie, auto_create_session=True)
+    events = runner.run_async(**WHERE, new_message="Go.")
+    assert "print(1)" in (await anext(events)).model_dump_json()
+    sessions[0].fence.renewed -= 1000
+    await sleep.pass_by()
     with pytest.raises(RunLostError):
-        async for _ in runner.run_async(**WHERE, new_message="Go."):
-            if sleep.lease is None:
-                sessions[0].fence.renewed -= 1000
-                await sleep.pass_by()
+        await anext(events)
     assert (sleep.began, await sleep.other_texts()) == ([], [])
 
 
