@@ -11,7 +11,7 @@ from flowloom.agents import BaseAgent
 from flowloom.apps import App
 from flowloom.artifacts import BaseArtifactService, InMemoryArtifactService
 from flowloom.context import InvocationContext, RunConfig
-from flowloom.errors import ConfigurationError, InputValidationError
+from flowloom.errors import InputValidationError
 from flowloom.events import Event
 from flowloom.events.parts import content_of, text_part
 from flowloom.flow.assembly import Assembly, Recording, RehearsalEffects, Tracing, rehearsal_of, rehearse
@@ -43,7 +43,7 @@ async def explain(
 
     It is a run that ends at the model's door, on a copy of `session` (a new one if none is given) with `history` and
     `state` added: nothing is stored, no model is asked, no tool is run, no telemetry is made. Everything else that a
-    run does before the model is done: callbacks, plugins (those of an `App`, or `plugins`), toolsets are listed,
+    run does before the model is done: callbacks, plugins (those of an `App`, and `plugins`), toolsets are listed,
     instruction providers asked. Given the root of a tree, the agent that would answer is explained; given one of its
     sub-agents, that one. Artifacts and memory are empty if no service is given.
 
@@ -72,25 +72,20 @@ class Rehearsal(Runner):
         artifact_service: BaseArtifactService | None,
         memory_service: BaseMemoryService | None,
     ) -> None:
-        app = agent if isinstance(agent, App) else None
-        if isinstance(agent, App):
-            if plugins is not None:
-                raise ConfigurationError("Give either an `App` or `plugins`: the app holds its own.")
-            agent, plugins = agent.root_agent, agent.plugins
+        app, agent = (agent, agent.root_agent) if isinstance(agent, App) else (None, agent)
         self.start_session = session_for(session, state, events_of_history(history or (), agent.name))
         """What runs begin with."""
         sessions = InMemorySessionService()
         sessions.adopt(self.start_session)
         super().__init__(
-            agent=agent.root_agent,
+            app=app,
+            agent=agent.root_agent if app is None else None,
             app_name=self.start_session.app_name,
             plugins=plugins,
             session_service=sessions,
             artifact_service=artifact_service or InMemoryArtifactService(),
             memory_service=memory_service or InMemoryMemoryService(),
         )
-        if app is not None:
-            self.take_settings(app)
         self.explained = agent
         """The agent that answers."""
         self._recording = recording

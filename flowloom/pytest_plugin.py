@@ -6,13 +6,15 @@ It is loaded by pytest where flowloom is installed. `block_model_requests` is on
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Generator
 from importlib import import_module
+from pathlib import Path
+from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from flowloom.errors import FlowloomError
 from flowloom.guard import ModelGuard
 from flowloom.guard import block_model_requests as forbid_model_requests
 from flowloom.observer import observing
@@ -23,7 +25,7 @@ if TYPE_CHECKING:
     from flowloom.testing.frozen import FrozenClock
 
 MARKER = "allow_model_requests"
-_FILE_NAME = re.compile(r"[^\w.\[\]-]+")
+_PACKAGE = Path(__file__).parent
 _GUARD: pytest.StashKey[ModelGuard] = pytest.StashKey()
 
 
@@ -59,11 +61,33 @@ def block_model_requests(request: pytest.FixtureRequest) -> Generator[ModelGuard
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
     """Fail a test that got through although it would have called a hosted model."""
-    outcome = yield
+    try:
+        outcome = yield
+    except FlowloomError as error:
+        if isinstance(error, AssertionError) and not item.config.getoption("fulltrace"):
+            error.__traceback__ = _own_frames(error.__traceback__, item.config.rootpath)
+        raise
     guard = item.stash.get(_GUARD, None)
     if guard is not None and guard.blocked:
         pytest.fail(str(guard.blocked[0]), pytrace=False)
     return outcome
+
+
+def _own_frames(trace: TracebackType | None, root: Path) -> TracebackType | None:
+    """The frames of a failure up to the first of flowloom's own, and of those below it the ones of the tested code."""
+    frames: list[TracebackType] = []
+    within = False
+    while trace is not None:
+        path = Path(trace.tb_frame.f_code.co_filename)
+        own = _PACKAGE in path.parents
+        within = within or own
+        if not own and (not within or (root in path.parents and "site-packages" not in path.parts)):
+            frames.append(trace)
+        trace = trace.tb_next
+    kept: TracebackType | None = None
+    for frame in reversed(frames):
+        kept = TracebackType(kept, frame.tb_frame, frame.tb_lasti, frame.tb_lineno)
+    return kept
 
 
 @pytest.fixture
@@ -91,13 +115,15 @@ def cassette(request: pytest.FixtureRequest) -> Callable[[Any], RecordingModel]:
 
     They play what is recorded; `pytest --cassettes record` (or `rewrite`) asks the given model, a name or a `BaseLlm`.
     """
-    path = request.path.parent / "cassettes" / request.path.stem / f"{_FILE_NAME.sub('_', request.node.name)}.jsonl"
+    test = request.node.nodeid.partition("::")[2].replace("::", ".")
+    name = import_module("flowloom.testing.file_names").file_name(test)
+    path = request.path.parent / "cassettes" / request.path.stem / f"{name}.jsonl"
     mode = request.config.getoption("--cassettes")
 
     def recording(inner: Any) -> RecordingModel:
         if mode != "replay":
             path.parent.mkdir(parents=True, exist_ok=True)
-        return import_module("flowloom.testing.cassettes").RecordingModel(inner, path, mode)
+        return import_module("flowloom.testing.cassettes").RecordingModel.of_test(inner, path, mode)
 
     return recording
 

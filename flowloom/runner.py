@@ -32,10 +32,11 @@ from flowloom.flow.pipeline import Processor, Step, compile_steps
 from flowloom.invocation import Invocation, refusal, result_of, typed_events
 from flowloom.memory import BaseMemoryService, InMemoryMemoryService
 from flowloom.message import Message
+from flowloom.models import BaseLlm, LLMRegistry
 from flowloom.observer import Observer
 from flowloom.observer import observers as observers_of_all
 from flowloom.pending import Confirm
-from flowloom.plugins import BasePlugin, PluginManager
+from flowloom.plugins import BasePlugin, ModelOverride, PluginManager
 from flowloom.processors.compaction import Compaction
 from flowloom.processors.context_cache import ContextCaching
 from flowloom.processors.model_choice import model_of
@@ -65,12 +66,12 @@ class Runner(Generic[OutputT]):
     Each run takes one message of a user, stores it, lets the agent answer, and stores every event before it is
     yielded. Close the runner (`async with`, or `close`) to close its plugins and toolsets.
 
-    `auto_create_session` makes sessions that do not exist. `effects` replaces what the flow does to the world;
-    `observers` see what it does. When a session has a run already, `concurrency` lets a second one wait (`queue`),
-    refuses it with a `SessionBusyError` (`reject`), or lets both go on (`allow`). A process that died elsewhere blocks
-    the session of its run for `lease_seconds`; a run that was not heard of for so long may find its session taken over,
-    and ends with `RunLostError`. `confirm` decides in the process itself about tool calls that need a person's
-    approval: True, False, a `ToolConfirmation`, or None to leave it open.
+    `plugins` are asked after those of the app. `auto_create_session` makes sessions that do not exist. `effects`
+    replaces what the flow does to the world; `observers` see what it does. When a session has a run already,
+    `concurrency` lets a second one wait (`queue`), refuses it with a `SessionBusyError` (`reject`), or lets both go on
+    (`allow`). A process that died elsewhere blocks the session of its run for `lease_seconds`; a run that was not heard
+    of for so long may find its session taken over, and ends with `RunLostError`. `confirm` decides in the process
+    itself about tool calls that need a person's approval: True, False, a `ToolConfirmation`, or None to leave it open.
 
     Type checkers know a runner by what its agent's `output_schema` makes: `Runner[City]` gives a `RunResult[City]`.
 
@@ -97,9 +98,9 @@ class Runner(Generic[OutputT]):
         confirm: Confirm | None = None,
     ) -> None:
         if app is not None:
-            if agent is not None or plugins is not None:
-                raise ConfigurationError("Give either `app`, or `agent` and `plugins`: the app holds both already.")
-            agent, plugins, app_name = app.root_agent, app.plugins, app_name or app.name
+            if agent is not None:
+                raise ConfigurationError("Give either `app` or `agent`: the app holds its own.")
+            agent, plugins, app_name = app.root_agent, [*app.plugins, *(plugins or ())], app_name or app.name
         if agent is None or not app_name:
             raise ConfigurationError("A runner needs an `app`, or an `app_name` and an `agent`.")
         check_tree(agent)
@@ -408,12 +409,17 @@ class Runner(Generic[OutputT]):
 
 
 class InMemoryRunner(Runner[OutputT]):
-    """A runner with services in memory, which makes sessions as they are named."""
+    """A runner with services in memory, which makes sessions as they are named.
+
+    It takes an agent, or an `App` with all that belongs to it. `model` answers for all agents (see `ModelOverride`), so
+    that either can be put under test as it is.
+    """
 
     def __init__(
         self,
-        agent: BaseAgent[OutputT] | None = None,
+        agent: BaseAgent[OutputT] | App[OutputT] | None = None,
         *,
+        model: BaseLlm | str | None = None,
         app_name: str | None = None,
         plugins: Sequence[BasePlugin] | None = None,
         app: App[OutputT] | None = None,
@@ -423,6 +429,12 @@ class InMemoryRunner(Runner[OutputT]):
         concurrency: Literal["queue", "reject", "allow"] = "queue",
         confirm: Confirm | None = None,
     ) -> None:
+        if isinstance(agent, App):
+            if app is not None:
+                raise ConfigurationError("Two apps were given, as `agent` and as `app`. Give one.")
+            agent, app = None, agent
+        if model is not None:
+            plugins = [*(plugins or ()), ModelOverride(LLMRegistry.new_llm(model) if isinstance(model, str) else model)]
         super().__init__(
             app=app,
             app_name=app_name or (None if app is not None else "InMemoryRunner"),

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from pathlib import Path
-from typing import Literal, cast
+from typing import Literal, Self, cast
 
 from google.genai import types
 from pydantic import PrivateAttr
@@ -71,6 +71,9 @@ class RecordingModel(WrapperModel):
     path: Path
     mode: Mode = "replay"
 
+    _advice: str = PrivateAttr(
+        default='`mode="record"` asks the model for what is missing, `mode="rewrite"` for everything.'
+    )
     _file: CassetteFile = PrivateAttr()
     _start: int = PrivateAttr()
     _entries: list[Entry] | None = PrivateAttr(default=None)
@@ -81,6 +84,16 @@ class RecordingModel(WrapperModel):
         super().__init__(inner, path=path, mode=mode)
         self._file = CassetteFile.at(self.path)
         self._start = self._file.position
+
+    @classmethod
+    def of_test(cls, inner: BaseLlm | str, path: Path, mode: Mode) -> Self:
+        """A model for a test of pytest, whose options choose the mode."""
+        model = cls(inner, path, mode)
+        model._advice = (
+            "`pytest --cassettes record` asks the model for what is missing, `pytest --cassettes rewrite` for "
+            "everything."
+        )
+        return model
 
     @property
     def hosted(self) -> bool:
@@ -144,10 +157,7 @@ class RecordingModel(WrapperModel):
                 lines.append(f"The closest request is on line {closest.line}, which {state}. From that to this one:")
                 lines += [str(each) for each in difference.differences]
         marked = ", in a test marked `allow_model_requests`" if self.inner.hosted else ""
-        lines.append(
-            f'If the request is meant to be like that, record it{marked}: `mode="record"` asks the model for what is '
-            f'missing, `mode="rewrite"` for everything.'
-        )
+        lines.append(f"If the request is meant to be like that, record it{marked}: {self._advice}")
         return CassetteMissError("\n".join(lines), path=self.path, line=closest and closest.line, diff=difference)
 
     # -- recording -------------------------------------------------------------------------------

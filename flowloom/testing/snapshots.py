@@ -5,15 +5,19 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from pathlib import Path
 from typing import Any, cast
 
 from syrupy.extensions.single_file import SingleFileSnapshotExtension, WriteMode
+from syrupy.location import PyTestLocation
+from syrupy.types import SnapshotIndex
 
 from flowloom.errors import InputValidationError
 from flowloom.events import Event
 from flowloom.flow import Assembly, AssemblyStep
 from flowloom.flow.assembly import assembly_of
 from flowloom.models import LlmRequest
+from flowloom.testing.file_names import file_name
 from flowloom.views import EventsView, RequestView, Section, diff, write_sections
 from flowloom.views.canonical import Ordinals, canonical_at
 
@@ -23,9 +27,23 @@ _STEP = re.compile(r"\.?([^.\[\]]+)|\[([^\]]*)\]")
 
 
 class _TextSnapshotExtension(SingleFileSnapshotExtension):
-    """One text file for each snapshot."""
+    """One text file for each snapshot, whose name no other test has."""
 
     _write_mode = WriteMode.TEXT
+
+    @classmethod
+    def get_snapshot_name(cls, *, test_location: PyTestLocation, index: SnapshotIndex = 0) -> str:
+        rest = f"[{index}]" if isinstance(index, str) else f".{index}" if index else ""
+        return file_name(test_location.snapshot_name) + (file_name(rest, 60) if rest else "")
+
+    @classmethod
+    def matches_test_location(cls, *, test_location: PyTestLocation, snapshot_location: str) -> bool:
+        """Whether a file is of a test: so that it is known which are not used any more."""
+        path = Path(snapshot_location)
+        rest = path.name.removeprefix(file_name(test_location.snapshot_name))
+        if rest != path.name and rest.startswith((".", "[")):
+            return path.parent.name == test_location.basename
+        return super().matches_test_location(test_location=test_location, snapshot_location=snapshot_location)
 
     @classmethod
     def sections_of(cls, data: Any) -> list[Section]:
