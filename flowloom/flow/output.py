@@ -32,7 +32,7 @@ def keep_answer(frame: Frame, event: Event) -> Event:
     if not event.is_final_response():
         return event
     output: Any = event.text
-    if not frame.structured:
+    if agent.output_schema is None:
         if not output.strip():
             return event
     elif agent.mode == "task" or event.long_running_tool_ids or (event.content is None and not event.error_code):

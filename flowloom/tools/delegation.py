@@ -59,7 +59,7 @@ class FinishTaskTool(BaseTool):
 
     def __init__(self, output_schema: Any, output_key: str | None = None) -> None:
         super().__init__(name=FINISH_TASK, description="End the task and report its result.")
-        self._key = None if output_schema is None else output_key
+        self._key, self._is_text = output_key, output_schema is None
         self._schema = OutputSchema(_TEXT_RESULT if output_schema is None else output_schema)
 
     def _get_declaration(self) -> types.FunctionDeclaration:
@@ -71,7 +71,7 @@ class FinishTaskTool(BaseTool):
         """Take the result; one that does not fit is an error that the model can mend."""
         output = validated_arguments(self._schema, args)
         if self._key:
-            tool_context.state[self._key] = output
+            tool_context.state[self._key] = output["result"] if self._is_text else output
         tool_context.actions.set_model_response = output
         return {"result": "The task is finished."}
 

@@ -355,6 +355,12 @@ async def test_a_task_gives_its_result_by_finishing() -> None:
     assert "`name`" in responses(found.events, "worker")[0]["error"]
 
 
+async def test_a_task_without_a_schema_keeps_its_result_as_text() -> None:
+    worker = agent("worker", call("finish_task", result="tea"), mode="task", output_key="order")
+    found = await ran(agent("root", call("worker", request="x"), "done", sub_agents=[worker]))
+    assert found.state_delta == {"order": "tea"}
+
+
 async def test_an_agent_that_no_tree_names_has_an_output_too() -> None:
     class Custom(BaseAgent):
         async def _run_async_impl(self, ctx: InvocationContext) -> AsyncGenerator[Event, None]:
