@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from inspect import isawaitable
 from typing import Any
@@ -76,16 +76,20 @@ def as_callbacks(value: Callback | Sequence[Callback] | None) -> Callbacks:
     return tuple(value) if isinstance(value, list | tuple) else (value,)  # pyright: ignore[reportReturnType, reportUnknownVariableType, reportUnknownArgumentType]
 
 
+async def ask(callback: Callback, arguments: Mapping[str, Any]) -> Any:
+    """What one callback, sync or async, answers; an error of it has a note that says which it was."""
+    try:
+        answer = callback(**arguments)
+        return await answer if isawaitable(answer) else answer
+    except Exception as error:
+        note_callback(error, callback, arguments)
+        raise
+
+
 async def first_answer(callbacks: Iterable[Callback], **arguments: Any) -> Any:
     """Ask `callbacks`, sync or async, until one answers something other than None."""
     for callback in callbacks:
-        try:
-            answer = callback(**arguments)
-            if isawaitable(answer):
-                answer = await answer
-        except Exception as error:
-            note_callback(error, callback, arguments)
-            raise
+        answer = await ask(callback, arguments)
         if answer is not None:
             return answer
     return None
@@ -94,13 +98,7 @@ async def first_answer(callbacks: Iterable[Callback], **arguments: Any) -> Any:
 async def tell_all(callbacks: Iterable[Callable[..., Awaitable[None] | None]], **arguments: Any) -> None:
     """Tell every callback, whatever it answers."""
     for callback in callbacks:
-        try:
-            answer = callback(**arguments)
-            if answer is not None:
-                await answer
-        except Exception as error:
-            note_callback(error, callback, arguments)
-            raise
+        await ask(callback, arguments)
 
 
 async def tell_of_error(callbacks: Iterable[Callable[..., Awaitable[None] | None]], **arguments: Any) -> None:

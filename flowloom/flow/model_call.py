@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import AsyncGenerator, AsyncIterator, Collection
-from inspect import isawaitable
 from typing import Any
 
 from google.genai import types
 
 from flowloom.context import Context, InvocationContext
-from flowloom.context.hooks import Callbacks
-from flowloom.context.origin import note_callback, note_origin
+from flowloom.context.hooks import Callbacks, ask
+from flowloom.context.origin import note_origin
 from flowloom.errors import CallbackError, quoted_list
 from flowloom.events.event import Event
 from flowloom.events.ids import CLIENT_CALL_PREFIX
@@ -194,13 +193,7 @@ class ModelCall:
     async def _ask(self, hook: str, callbacks: Callbacks, **arguments: Any) -> LlmResponse | None:
         arguments["callback_context"] = self.context
         for callback in callbacks:
-            try:
-                answer = callback(**arguments)
-                if isawaitable(answer):
-                    answer = await answer
-            except Exception as error:
-                note_callback(error, callback, arguments)
-                raise
+            answer = await ask(callback, arguments)
             if isinstance(answer, LlmResponse):
                 return answer
             if answer is not None:

@@ -11,14 +11,13 @@ import json
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from inspect import isawaitable
 from typing import Any
 
 from google.genai import types
 
 from flowloom.context import Context, InvocationContext
-from flowloom.context.hooks import Callbacks
-from flowloom.context.origin import note_callback, note_origin
+from flowloom.context.hooks import Callbacks, first_answer
+from flowloom.context.origin import note_origin
 from flowloom.context.protocols import RunnableTool, as_llm_agent
 from flowloom.errors import (
     ConfirmationRejectedError,
@@ -226,7 +225,9 @@ async def _answer(
     refusal: str | None,
 ) -> _Answer:
     name = call.name or ""
-    tool = tools.get(name) or BaseTool(name=name or "unknown", description="")
+    tool = tools.get(name)
+    if tool is None:
+        tool = BaseTool(name=name or "unknown", description="")
     context = Context(ctx, function_call_id=call.id, tool_confirmation=confirmation, call_index=index)
     result: Any = None
     error: Exception | None = None
@@ -384,17 +385,10 @@ async def _on_error(
 
 async def _ask(callbacks: Callbacks, **arguments: Any) -> tuple[Any, Exception | None]:
     """The first answer or error of some callbacks."""
-    for callback in callbacks:
-        try:
-            answer = callback(**arguments)
-            if isawaitable(answer):
-                answer = await answer
-        except Exception as error:
-            note_callback(error, callback, arguments)
-            return None, error
-        if answer is not None:
-            return answer, None
-    return None, None
+    try:
+        return await first_answer(callbacks, **arguments), None
+    except Exception as error:
+        return None, error
 
 
 async def _run_tool(ctx: InvocationContext, tool: RunnableTool, args: dict[str, Any], context: Context) -> Any:
