@@ -69,6 +69,7 @@ NO_ENGINE = (
     "sessions/sql",
     "processors/auth.py",
     "processors/code_executors.py",
+    "processors/code_process.py",
     "processors/compaction.py",
     "processors/context_cache.py",
     "processors/outline.py",

@@ -5,25 +5,23 @@ from __future__ import annotations
 import asyncio
 import base64
 import binascii
-import mimetypes
 import os
 import re
-import shutil
-import signal
-import sys
 import tempfile
 from abc import abstractmethod
 from collections.abc import Awaitable, Iterator
 from dataclasses import dataclass, field
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import Any
 
 from google.genai import types
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 from flowloom.context import InvocationContext
+from flowloom.context.ending import all_ended
 from flowloom.errors import ConfigurationError, InputValidationError, NotSupportedError
 from flowloom.models.request import LlmRequest
+from flowloom.processors.code_process import MAX_FILES, CodePlace, Ended, run_python
 
 
 @dataclass(frozen=True)
@@ -170,15 +168,18 @@ class LocalCodeExecutor(BaseCodeExecutor):
     you trust the model and everything that it reads, or inside a container of your own.
 
     What it does for tidiness, not for safety: a fresh process (`python -I`) and working directory for every block; no
-    environment variables but those that programs need to start; at the time limit, on cancellation, and when the code
-    ends, the whole process group is killed and the directory removed. A program that leaves its process group lives on.
+    environment variables but those that programs need to start; limits of time, memory, output and files; at the time
+    limit, on cancellation, and when the code ends, the whole process group is killed and the directory removed. A
+    program that leaves its process group lives on. It needs a POSIX system.
     """
 
     timeout_seconds: float | None = Field(default=10.0, gt=0)
-    output_limit: int = Field(default=100_000, ge=0)
-    """Bytes kept of standard output and of standard error each; the middle of longer ones is left out."""
+    output_limit: int = Field(default=1 << 20, ge=0)
+    """Bytes kept of standard output and of standard error each; the middle of longer ones is left out as it comes."""
     file_limit: int = Field(default=50_000_000, ge=0)
-    """Bytes kept of all output files together."""
+    """Bytes kept of all output files together. No more than 1,000 files and folders are looked at."""
+    memory_limit: int | None = Field(default=1 << 30, gt=0)
+    """Bytes of address space that each process of the code may have; None for no limit."""
 
     @field_validator("stateful")
     @classmethod
@@ -190,180 +191,40 @@ class LocalCodeExecutor(BaseCodeExecutor):
     async def execute_code(
         self, invocation_context: InvocationContext, code_execution_input: CodeExecutionInput
     ) -> CodeExecutionResult:
-        """Run code in a process of its own. Raises `InputValidationError` for an unusable input file."""
-        place = _Place(Path(tempfile.mkdtemp(prefix="flowloom-code-")))
+        """Run code in a process of its own. Raises `InputValidationError` for an unusable input file,
+        `NotSupportedError` where there are no POSIX processes."""
+        if os.name != "posix":
+            raise NotSupportedError("LocalCodeExecutor needs a POSIX system: it limits and ends groups of processes.")
+        place = CodePlace(Path(tempfile.mkdtemp(prefix="flowloom-code-")))
+        call = invocation_context.run.threads.call
         try:
-            place.prepare(code_execution_input)
-            exit_code, timed_out = await self._run(place)
-            # reading may take a while; if it is given up, it fails on files that are gone, and nobody hears of it
-            result = await invocation_context.run.threads.call("code_execution", self._collect, place)
-            result.exit_code, result.timed_out = exit_code, timed_out
-            return result
-        finally:
-            place.remove()
-
-    async def _run(self, place: _Place) -> tuple[int | None, bool]:
-        """The exit status, and whether the time ran out."""
-        # Output goes to files: a pipe would stay open, and be waited for, as long as any descendant holds it.
-        with place.outputs() as outputs:
-            process = await asyncio.create_subprocess_exec(
-                sys.executable,
-                "-I",
-                "-u",  # what was printed before a time limit is not lost in a buffer
-                "-X",
-                "utf8",
-                str(place.script),
-                cwd=place.work,
-                env=place.environment(),
-                stdin=asyncio.subprocess.DEVNULL,
-                stdout=outputs.stdout,
-                stderr=outputs.stderr,
-                start_new_session=True,
+            files = [(file.name, file.data) for file in code_execution_input.input_files]
+            preparing = asyncio.ensure_future(call("code_execution", place.prepare, code_execution_input.code, files))
+            await all_ended((preparing,))  # what is written is not removed meanwhile
+            preparing.result()
+            ended = await run_python(
+                place, seconds=self.timeout_seconds, memory=self.memory_limit, output_limit=self.output_limit
             )
-        timed_out = False
-        try:
-            async with asyncio.timeout(self.timeout_seconds):
-                await process.wait()
-        except TimeoutError:
-            timed_out = True
+            # reading may take a while; if it is given up, it fails on files that are gone, and nobody hears of it
+            made, too_large, too_many = await call("code_execution", place.output_files, self.file_limit)
         finally:
-            _kill_group(process)
-            await process.wait()
-        return process.returncode, timed_out
-
-    def _collect(self, place: _Place) -> CodeExecutionResult:
-        stdout = _text_of(place.stdout, self.output_limit)
+            await all_ended((asyncio.ensure_future(call("code_execution", place.remove)),))
+        notes = self._notes(ended, too_large, too_many)
         # a random directory name would make equal runs differ
-        stderr = _text_of(place.stderr, self.output_limit).replace(str(place.script), place.script.name)
-        files, too_large = place.output_files(self.file_limit)
+        told = "\n".join([ended.stderr.replace(str(place.script), place.script.name), *notes]).lstrip("\n")
+        output = [File(name, content, kind) for name, content, kind in made]
+        return CodeExecutionResult(ended.stdout, told, output, ended.exit_code, ended.timed_out)
+
+    def _notes(self, ended: Ended, too_large: list[str], too_many: bool) -> Iterator[str]:
+        """Which limits the code has met."""
+        if ended.exit_code and self.memory_limit is not None and "MemoryError" in ended.stderr:
+            yield f"The code may use {self.memory_limit >> 20} MiB of memory.\n"
         if too_large:
-            names = ", ".join(f"`{name}`" for name in too_large)
-            stderr = f"{stderr}\nOutput files that were not kept, because they are too many or too large: {names}\n"
-        return CodeExecutionResult(stdout=stdout, stderr=stderr.lstrip("\n"), output_files=files)
+            names = ", ".join(f"`{name}`" for name in too_large[:_NAMES])
+            more = f" and {len(too_large) - _NAMES} more" if len(too_large) > _NAMES else ""
+            yield f"Output files that were not kept, because they are too large: {names}{more}\n"
+        if too_many:
+            yield f"There are more than {MAX_FILES:,} files and folders. The others were not looked at, nor kept.\n"
 
 
-_MAX_FILES = 100
-_ENVIRONMENT = ("PATH", "LANG", "LC_ALL", "LC_CTYPE", "TZ", "LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH", "SYSTEMROOT")
-
-
-@dataclass
-class _Outputs:
-    """Open files for what a process prints."""
-
-    stdout: int
-    stderr: int
-
-    def __enter__(self) -> _Outputs:
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        os.close(self.stdout)
-        os.close(self.stderr)
-
-
-class _Place:
-    """The temporary directory of one execution. Blocking; all of it is short."""
-
-    def __init__(self, root: Path) -> None:
-        self.root = root.resolve()  # as tracebacks show it
-        self.script = self.root / "code.py"
-        self.work = self.root / "work"
-        self.stdout = self.root / "stdout"
-        self.stderr = self.root / "stderr"
-        self._given: dict[str, bytes] = {}
-
-    def prepare(self, given: CodeExecutionInput) -> None:
-        """Write the code and its input files."""
-        for directory in (self.work, self.root / "home", self.root / "tmp"):
-            directory.mkdir()
-        self.script.write_text(given.code, encoding="utf-8", errors="surrogatepass")
-        for file in given.input_files:
-            path = PurePosixPath(file.name)
-            if not file.name or path.is_absolute() or ".." in path.parts or "\0" in file.name:
-                raise InputValidationError(f"The input file name {file.name!r} does not lie in the working directory.")
-            self._given[str(path)] = file.data
-            target = self.work / path
-            target.parent.mkdir(parents=True, exist_ok=True)
-            target.write_bytes(file.data)
-
-    def environment(self) -> dict[str, str]:
-        """The variables that the code sees: keys and tokens of this process are none of its business."""
-        variables = {name: os.environ[name] for name in _ENVIRONMENT if name in os.environ}
-        temporary = str(self.root / "tmp")
-        return variables | {
-            "HOME": str(self.root / "home"),
-            "TMPDIR": temporary,
-            "TEMP": temporary,
-            "TMP": temporary,
-        }
-
-    def outputs(self) -> _Outputs:
-        """Open the files for standard output and error."""
-        flags = os.O_WRONLY | os.O_CREAT
-        return _Outputs(os.open(self.stdout, flags, 0o600), os.open(self.stderr, flags, 0o600))
-
-    def output_files(self, limit: int) -> tuple[list[File], list[str]]:
-        """The files that the code made or changed, and the names of those that were too large or too many."""
-        files: list[File] = []
-        left_out: list[str] = []
-        for path in self._files():
-            name = path.relative_to(self.work).as_posix()
-            try:
-                size = path.stat().st_size
-                if size > limit or len(files) == _MAX_FILES:
-                    left_out.append(name)
-                    continue
-                content = path.read_bytes()
-            except OSError:
-                continue  # the code made it unreadable, or the run is being cancelled
-            if self._given.get(name) == content:
-                continue
-            limit -= len(content)
-            files.append(File(name, content, mimetypes.guess_type(name)[0] or "application/octet-stream"))
-        return files, left_out[:_MAX_FILES]
-
-    def _files(self) -> Iterator[Path]:
-        for directory, below, names in os.walk(self.work):
-            below.sort()
-            for name in sorted(names):
-                path = Path(directory, name)
-                if path.is_file() and not path.is_symlink():  # a link may lead to any file of the machine
-                    yield path
-
-    def remove(self) -> None:
-        """Remove all of it, even what the code made unremovable."""
-        shutil.rmtree(self.root, ignore_errors=True)
-        if not self.root.exists():
-            return
-        self.root.chmod(0o700)
-        for directory, below, _ in os.walk(self.root):
-            for name in below:
-                path = Path(directory, name)
-                if not path.is_symlink():
-                    path.chmod(0o700)
-        shutil.rmtree(self.root, ignore_errors=True)
-
-
-def _kill_group(process: asyncio.subprocess.Process) -> None:
-    """Kill a process and what it started, also when the process itself has ended."""
-    try:
-        if sys.platform == "win32":
-            process.kill()
-        else:
-            os.killpg(process.pid, signal.SIGKILL)
-    except (ProcessLookupError, PermissionError):
-        pass  # nobody is left in the group
-
-
-def _text_of(path: Path, limit: int) -> str:
-    """What was printed; of more than `limit` bytes the beginning and the end, where errors are."""
-    with path.open("rb") as file:
-        size = file.seek(0, os.SEEK_END)
-        file.seek(0)
-        if size <= limit:
-            return file.read().decode("utf-8", "replace")
-        head = file.read(limit // 2)
-        file.seek(size - (limit - len(head)))
-        tail = file.read(limit - len(head))
-    note = f"\n[{size - limit} bytes left out]\n"
-    return head.decode("utf-8", "replace") + note + tail.decode("utf-8", "replace")
+_NAMES = 20
