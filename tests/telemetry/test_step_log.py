@@ -73,7 +73,7 @@ async def test_the_logging_plugin_writes_what_happens_and_changes_nothing() -> N
         "'hello'",
         "run starts",
         "agent root starts",
-        "model scripted is asked by root: 1 contents, tools add",
+        "model scripted is asked by root: 1 content, tools add",
         'calls add {"a":1}',
         "tool add starts",
         "tool add ended",
