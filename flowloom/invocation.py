@@ -12,7 +12,7 @@ from typing import Any, Literal, Protocol
 from google.genai import types
 
 from flowloom.agents import BaseAgent
-from flowloom.auth.answers import AuthAnswer, redact_message
+from flowloom.auth.answers import AuthAnswer, credential_requests, redact_message
 from flowloom.context import InvocationContext, Run, RunConfig, StreamingMode
 from flowloom.context.hooks import NO_HOOKS, first_answer, tell_all
 from flowloom.context.progress import Progress, events_of, is_from_agent_tool, is_left_behind, without_others
@@ -30,7 +30,7 @@ from flowloom.flow import record_end, settle_end, settle_failure
 from flowloom.flow.frame import error_event
 from flowloom.log.answers import check_answers
 from flowloom.log.claims import without_repeated
-from flowloom.message import Message, content_of_message
+from flowloom.message import Message, answers_calls, content_of_message
 from flowloom.notebook import count
 from flowloom.pending import Confirm, PendingCall, decisions_of, pending_calls
 from flowloom.routing import answered_calls, messages_of
@@ -101,9 +101,8 @@ class Invocation:
         self._invocation_id = invocation_id
         self._message = None if new_message is None else content_of_message(new_message)
         self._answers: Sequence[AuthAnswer] = ()
-        if self._message is not None and _answers(self._message):
+        if self._message is not None:
             check_answers(self._message)
-            self._message, self._answers = redact_message(self._message)
         self._state_delta = state_delta
         self._run_config = run_config
         self._yield_user_message = yield_user_message
@@ -164,10 +163,11 @@ class Invocation:
         try:
             session = await host.open_session(self._user_id, self._session_id, self._run_config)
             session.guard(None if lease is None else lease.fence)
+            await self._take_secrets(session)
             message, state_delta, invocation_id = self._message, self._state_delta, self._invocation_id
             later = self._later
             while True:
-                answers = message is not None and _answers(message)
+                answers = message is not None and answers_calls(message)
                 if message is not None and answers:
                     message, left = self._first_of(session, message, alone=lease is not None)
                     if message is None and left is None:  # there is nothing to do
@@ -283,6 +283,15 @@ class Invocation:
         self._left_to_others = invocation_id, pending_calls(session.events, invocation_id)
         return None, None
 
+    async def _take_secrets(self, session: Session) -> None:
+        """Take answers to requests for a credential out of the message, by their name and by their id."""
+        if self._message is None or not answers_calls(self._message):
+            return
+        config, events = self._run_config, session.events
+        if config is not None and config.get_session_config is not None:  # the request is perhaps not among these
+            events = (await self._host.open_session(self._user_id, self._session_id, None)).events
+        self._message, self._answers = redact_message(self._message, credential_requests(events, self._message))
+
     def _begin(
         self, session: Session, message: types.Content | None, invocation_id: str | None, answers: bool
     ) -> tuple[InvocationContext, str | None, str | None]:
@@ -295,7 +304,7 @@ class Invocation:
             progress.answers(message)
         elif message is None and invocation_id is not None:
             progress = Progress(events_of(session, invocation_id), interrupted=True)
-            answered = _answered_before(session, progress)
+            answered = answered_calls(session.events[: progress.beginning_in(session.events)], progress.message)
         ctx = self._host.make_context(session, message, self._run_config, invocation_id, answered, progress)
         run, self._begun_at = ctx.run, len(session.events)
         if self._answers:
@@ -354,8 +363,7 @@ class Invocation:
                 replaced = await first_answer(run.hooks.on_user_message, invocation_context=ctx, user_message=message)
                 if replaced is not None:
                     check_answers(replaced)
-                    message, secrets = redact_message(replaced)
-                    run.keyring.hold(secrets)
+                    message = run.keyring.receive(replaced, run.session.events)
             if run.config.save_input_blobs_as_artifacts and run.artifact_service is not None:
                 message = await self._host.save_blobs(ctx, message)
             run.user_content = message
@@ -366,7 +374,7 @@ class Invocation:
             actions = EventActions.unvalidated({"state_delta": dict(state_delta)})
             keep_json_actions(actions)
             values["actions"] = actions
-        if _answers(message):
+        if answers_calls(message):
             event = ctx.new_event(values)
             self._answered.add(event.id)
             try:
@@ -478,14 +486,6 @@ async def refusal(error: FlowloomError) -> AsyncGenerator[RunStreamEvent, None]:
         yield shown
 
 
-def _answers(message: types.Content | None) -> bool:
-    """Whether a message answers calls: a tool may run because of it, so it has to be kept before that."""
-    for part in (message and message.parts) or ():  # noqa: SIM110 - a generator costs more than the look
-        if part.function_response is not None:
-            return True
-    return False
-
-
 def _cancelled(ctx: InvocationContext) -> Event:
     totals = ctx.run.totals
     error = RunCancelledError(
@@ -493,8 +493,3 @@ def _cancelled(ctx: InvocationContext) -> Event:
         f"{count(totals.tool_calls, 'tool call')}. What had a result by then is in the history."
     )
     return error_event(ctx, error, "cancelled")
-
-
-def _answered_before(session: Session, progress: Progress) -> list[Event]:
-    """The calls that the invocation's latest message had answered, which decided who went on."""
-    return answered_calls(session.events[: progress.beginning_in(session.events)], progress.message)

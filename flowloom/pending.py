@@ -12,8 +12,16 @@ from google.genai import types
 from flowloom.errors import CallbackError, InputValidationError
 from flowloom.events import Event, ToolConfirmation
 from flowloom.events.parts import as_object, content_of, response_part
-from flowloom.events.requests import CONFIRMATION_CALL, CREDENTIAL_CALL, INPUT_CALL, RESERVED_CALLS, RequestKind
-from flowloom.log.answers import answers_request, decision_part, subject_call_id
+from flowloom.events.requests import (
+    CONFIRMATION_CALL,
+    CREDENTIAL_CALL,
+    INPUT_CALL,
+    RESERVED_CALLS,
+    RequestKind,
+    is_request,
+    looks_like_request,
+)
+from flowloom.log.answers import answers_request, first_line, read_decision, subject_call_id, unreadable
 from flowloom.log.marks import HOST_CALLS
 from flowloom.tools.pending import read_call
 
@@ -123,6 +131,8 @@ def pending_calls(events: Iterable[Event], invocation_id: str | None = None) -> 
             call, response = part.function_call, part.function_response
             if call is not None and call.id:
                 scopes[call.id] = event.isolation_scope
+            if call is not None and looks_like_request(event, call) and not is_request(event, call):
+                continue
             if call is not None and call.id and call.id in waiting:
                 found[call.id], calls[call.id] = _pending(call, event), call
             elif call is not None and call.id:
@@ -130,14 +140,14 @@ def pending_calls(events: Iterable[Event], invocation_id: str | None = None) -> 
             elif response is None or not response.id:
                 continue
             elif event.author != "user":
-                for each in [
-                    each for each in found if subject_call_id(calls[each]) == response.id or within(each, response.id)
-                ]:
-                    del found[each]
+                for each in list(found.values()):
+                    subject = subject_call_id(calls[each.id]) if each.kind != "tool" else None
+                    if subject == response.id or within(each.id, response.id):
+                        del found[each.id]
                 if response.id in of_host or "error" in (response.response or ()):
                     found.pop(response.id, None)  # it has failed, or waits for a person now
-                elif response.id in waiting and response.id in calls:  # it has begun: a person has decided
-                    found[response.id] = _pending(calls[response.id], event)
+                elif response.id in waiting and (made := calls.get(response.id)) and made.name not in RESERVED_CALLS:
+                    found[response.id] = _pending(made, event)  # it has begun: a person has decided
             elif response.id in found and answers_request(response, calls[response.id]):
                 del found[response.id]
     return list(found.values())
@@ -176,7 +186,7 @@ async def decisions_of(confirm: Confirm, waiting: Iterable[PendingCall], decided
         if isawaitable(answer):
             answer = await answer
         if isinstance(answer, ToolConfirmation):
-            parts.append(decision_part(pending.id, answer))
+            parts.append(_decision_part(pending.id, answer))
         elif isinstance(answer, bool):
             parts.append(response_part(pending.id, CONFIRMATION_CALL, {"confirmed": answer}))
         elif answer is not None:  # a text that says no would count as a yes
@@ -185,3 +195,15 @@ async def decisions_of(confirm: Confirm, waiting: Iterable[PendingCall], decided
                 f"answer True, False, a ToolConfirmation, or None to leave it open."
             )
     return answers(*parts) if parts else None
+
+
+def _decision_part(request_id: str, decision: ToolConfirmation) -> types.Part:
+    """The part that answers a request with a decision. Raises `UnreadableAnswerError` if JSON cannot hold it."""
+    part = response_part(request_id, CONFIRMATION_CALL, {})
+    answer: types.FunctionResponse = part.function_response  # type: ignore[assignment]
+    try:
+        vars(answer)["response"] = decision.to_wire()
+    except ValueError as error:
+        raise unreadable(answer, f"JSON cannot hold it ({first_line(error)})") from None
+    read_decision(answer)
+    return part

@@ -10,6 +10,7 @@ from flowloom.agents import BaseAgent, LlmAgent
 from flowloom.context.progress import is_from_agent_tool, path_of
 from flowloom.errors import ConfigurationError, DuplicateAgentError
 from flowloom.events import Event
+from flowloom.events.requests import RESERVED_CALLS, is_request
 from flowloom.events.wire import shallow_copy
 from flowloom.flow.delegation import delegates_of
 from flowloom.log.answers import readable_answers
@@ -28,7 +29,7 @@ def answered_calls(events: Sequence[Event], message: types.Content | None) -> li
         if not wanted:
             break
         for call in event.get_function_calls():
-            if call.id in wanted:
+            if call.id in wanted and (call.name not in RESERVED_CALLS or is_request(event, call)):
                 wanted.discard(call.id)
                 found[call.id] = event
     return [_owner(events, found[call_id]) for call_id in ids if call_id in found]

@@ -59,6 +59,7 @@ NO_ENGINE = (
     "artifacts",
     "memory",
     "sessions/adk_",
+    "sessions/admission.py",
     "sessions/codec.py",
     "sessions/effective_log.py",
     "sessions/in_memory.py",

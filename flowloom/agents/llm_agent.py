@@ -18,6 +18,7 @@ from flowloom.flow import Flow
 from flowloom.flow.delegation import delegates_of
 from flowloom.models.base_llm import BaseLlm
 from flowloom.models.registry import LLMRegistry
+from flowloom.models.request import check_name
 from flowloom.processors import Template
 from flowloom.processors.code_executors import BaseCodeExecutor
 from flowloom.processors.output_schema import schema_of
@@ -205,6 +206,7 @@ class LlmAgent(BaseAgent[OutputT]):
         for tool in made:
             if is_toolset(tool):
                 continue
+            check_name(tool)
             twin = seen.setdefault(tool.name, tool)
             if twin is not tool:
                 raise DuplicateToolError(

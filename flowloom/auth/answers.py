@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
 from google.genai import types
 
+from flowloom.events.event import Event
 from flowloom.events.parts import content_of, response_part
 from flowloom.events.requests import CREDENTIAL_CALL
 
@@ -23,24 +24,45 @@ class AuthAnswer:
     response: Mapping[str, Any] = field(repr=False)
 
 
-def redact_message(content: types.Content) -> tuple[types.Content, list[AuthAnswer]]:
-    """A user's message as it may be stored and shown, and the answers to requests for a credential that were in it.
+def redact_message(
+    content: types.Content, requests: Collection[str | None] = ()
+) -> tuple[types.Content, list[AuthAnswer]]:
+    """A user's message as it may be stored and shown, and the answers to requests for a credential that were in it:
+    those of that name, and those whose id is one of `requests`.
 
     Nothing of an answer is left but that there was one. A message without such answers is returned as it is.
     """
-    for part in content.parts or ():
-        if part.function_response is not None and part.function_response.name == CREDENTIAL_CALL:
-            break
-    else:
+
+    def is_answer(part: types.Part) -> bool:
+        response = part.function_response
+        return response is not None and (response.name == CREDENTIAL_CALL or response.id in requests)
+
+    if not any(map(is_answer, content.parts or ())):
         return content, []
     answers: list[AuthAnswer] = []
     parts: list[types.Part] = []
     for part in content.parts or ():
         response = part.function_response
-        if response is None or response.name != CREDENTIAL_CALL:
+        if response is None or not is_answer(part):
             parts.append(part)
             continue
         if response.id and response.response != RECEIVED:
             answers.append(AuthAnswer(response.id, response.response or {}))
         parts.append(response_part(response.id, CREDENTIAL_CALL, dict(RECEIVED)))
     return content_of(content.role, parts), answers
+
+
+def credential_requests(events: Sequence[Event], message: types.Content | None) -> set[str]:
+    """The ids of answers in a message that belong to requests for a credential, open or not, whatever their name."""
+    answers = [part.function_response for part in (message and message.parts) or () if part.function_response]
+    wanted = {answer.id for answer in answers if answer.id and answer.name != CREDENTIAL_CALL}
+    found: set[str] = set()
+    for event in reversed(events) if wanted else ():
+        for call in event.get_function_calls():
+            if call.id in wanted:
+                wanted.discard(call.id)
+                if call.name == CREDENTIAL_CALL:
+                    found.add(call.id)
+        if not wanted:
+            break
+    return found

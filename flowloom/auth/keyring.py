@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from flowloom.auth.answers import AuthAnswer
+from google.genai import types
+
+from flowloom.auth.answers import AuthAnswer, credential_requests, redact_message
+from flowloom.events.event import Event
 
 if TYPE_CHECKING:
     from flowloom.auth.config import AuthConfig
@@ -44,6 +47,12 @@ class Keyring:
 
     def __repr__(self) -> str:
         return f"<Keyring: {len(self._answers)} answers, {len(self.credentials)} credentials>"
+
+    def receive(self, message: types.Content, events: Sequence[Event]) -> types.Content:
+        """A user's message as it may be stored behind a log; the credentials in it are kept here."""
+        message, answers = redact_message(message, credential_requests(events, message))
+        self.hold(answers)
+        return message
 
     def hold(self, answers: Iterable[AuthAnswer]) -> None:
         """Keep what `redact_message` took out of the user's message, until the asking agent takes it."""

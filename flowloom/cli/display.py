@@ -6,14 +6,13 @@ import json
 import os
 from typing import Any, TextIO
 
+from google.genai import types
 from rich.console import Console
 
 from flowloom.events import Event
 from flowloom.events.event import UNFIT_OUTPUT, asks_again
-from flowloom.events.requests import RESERVED_CALLS
+from flowloom.events.requests import RESERVED_CALLS, looks_like_request
 
-_HIDDEN = frozenset({"transfer_to_agent", *RESERVED_CALLS})
-"""What is not shown as a step: the person is told of it in another way."""
 _PLAIN_WIDTH = 160
 _UNPRINTABLE = {code: None for code in (*range(32), *range(127, 160)) if chr(code) not in "\n\t"}
 """Characters that could steer the terminal; no model or tool may."""
@@ -143,9 +142,9 @@ class Display:
         asked.update(actions.requested_inputs or ())
         for part in parts:
             call, answer = part.function_call, part.function_response
-            if call is not None and call.name not in _HIDDEN:
+            if call is not None and call.name != "transfer_to_agent" and not looks_like_request(event, call):
                 self._step(event.author, f"calls {call_text(call.name, call.args)}")
-            elif answer is not None and answer.name not in _HIDDEN and answer.id not in asked:
+            elif answer is not None and answer.id not in asked and not _is_told(answer, event):
                 self._step(event.author, f"got {answer.name}: {_compact(answer.response)}")
             elif part.executable_code is not None:
                 self._step(event.author, f"runs code: {_compact(part.executable_code.code)}")
@@ -188,6 +187,11 @@ class Display:
     def _write(self, console: Console, text: str, style: str | None = None) -> None:
         console.out(text.translate(_UNPRINTABLE), style=style, end="", highlight=False)
         console.file.flush()
+
+
+def _is_told(answer: types.FunctionResponse, event: Event) -> bool:
+    """Whether the person knows of an answer in another way: it is a transfer, or the person's own."""
+    return answer.name == "transfer_to_agent" or (event.author == "user" and answer.name in RESERVED_CALLS)
 
 
 def _console(stream: TextIO, colour: Any) -> Console:

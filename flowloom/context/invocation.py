@@ -319,7 +319,8 @@ class InvocationContext:
         """Append the user's message to the session, as a runner does before an agent runs."""
         if self.user_content is None:
             return None
-        event = self.new_event({"author": "user", "content": self.user_content})
+        content = self.run.keyring.receive(self.user_content, self.session.events)
+        event = self.new_event({"author": "user", "content": content})
         return await self.run.record(self, event, hooks=())
 
 

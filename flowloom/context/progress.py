@@ -11,9 +11,9 @@ from flowloom.context.run import AGENT_ENDED, RUN_ENDED
 from flowloom.errors import InvocationNotFoundError
 from flowloom.events.event import Event
 from flowloom.events.parts import content_of
-from flowloom.events.requests import CREDENTIAL_CALL
+from flowloom.events.requests import CREDENTIAL_CALL, is_request
 from flowloom.events.wire import shallow_copy
-from flowloom.log.answers import answers_request, readable_answers, says_nothing, subject_call_id
+from flowloom.log.answers import answers_request, readable_answers, says_nothing, subject_call_id, subjects_of
 from flowloom.log.claims import Decision, is_decided_once
 from flowloom.log.marks import AGENT_TOOL_CALL
 
@@ -139,10 +139,9 @@ def _decisions_left(events: Sequence[Event]) -> dict[str, int]:
     given: dict[str, int] = {}
     around: dict[str | None, set[str | None]] = {None: set()}  # the calls of the agents around those of a scope
     for index, event in enumerate(events):
-        over: set[str | None] = set()
+        over: set[str | None] = {*subjects_of(event)}
         for call in event.get_function_calls():
             around[call.id] = {call.id} | around.get(event.isolation_scope, set())
-            over.add(subject_call_id(call))
         for answer in event.get_function_responses():
             if event.author != "user":
                 over.add(answer.id)
@@ -151,7 +150,7 @@ def _decisions_left(events: Sequence[Event]) -> dict[str, int]:
         for request_id in [request_id for request_id, (_, ends) in asked.items() if not ends.isdisjoint(over)]:
             del asked[request_id]
         for call in event.get_function_calls():
-            if call.id and subject_call_id(call):
+            if call.id and is_request(event, call) and subject_call_id(call):
                 asked[call.id] = call, {subject_call_id(call)} | around.get(event.isolation_scope, set())
     return {request_id: index for request_id, index in given.items() if request_id in asked}
 

@@ -25,6 +25,7 @@ from flowloom.events.event import Event
 from flowloom.events.ids import INPUT_ID_PREFIX
 from flowloom.events.json_data import keep_json
 from flowloom.events.parts import content_of, response_part
+from flowloom.events.requests import is_request, looks_like_request, without_requests
 from flowloom.events.wire import shallow_copy
 from flowloom.log.answers import answers_request, says_nothing, subject_call_id
 from flowloom.log.marks import AGENT_TOOL_CALL, HOST_CALLS
@@ -257,6 +258,8 @@ class Run:
             if replaced is not None:
                 keep_json(replaced)
                 event = _with_id(replaced, event.id)
+        if event.long_running_tool_ids:
+            event = without_requests(event)
         if event.partial:
             if self.observers:
                 self._tell_observers(ctx, event)
@@ -310,11 +313,11 @@ class Run:
         for part in content.parts:
             call, response = part.function_call, part.function_response
             if call is not None:
-                if call.id:
+                if call.id and (is_request(event, call) or not looks_like_request(event, call)):
                     known = (
                         self.waiting_calls if call.id in waits else self.inner_calls if from_tool else self.open_calls
                     )
-                    about = subject_call_id(call)
+                    about = subject_call_id(call) if is_request(event, call) else None
                     if call.id in waits:
                         self.open_calls.pop(about or "", None)
                     known[call.id] = OpenCall(

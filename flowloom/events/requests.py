@@ -2,7 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Final, Literal
+import logging
+from typing import TYPE_CHECKING, Final, Literal
+
+from google.genai import types
+
+from flowloom.events.wire import shallow_copy
+
+if TYPE_CHECKING:
+    from flowloom.events.event import Event
+
+_log = logging.getLogger("flowloom.flow")
 
 CONFIRMATION_CALL: Final = "adk_request_confirmation"
 """The call that asks a person to decide about a tool call."""
@@ -19,3 +29,54 @@ RESERVED_CALLS: Final[dict[str | None, RequestKind]] = {
     CREDENTIAL_CALL: "credential",
 }
 """What each reserved name asks for."""
+
+
+class RequestIds(list[str]):
+    """The `long_running_tool_ids` of an event by which the engine asks people.
+
+    An event that a callback, a client or a file gives has a plain list, and asks nobody in a log: what a run records
+    lists its requests no more, what is appended or imported is `ForeignRequestIds` there, in every store.
+    """
+
+    own = True
+
+
+class ForeignRequestIds(RequestIds):
+    """The `long_running_tool_ids` of an event that came from elsewhere, whose requests to people are history."""
+
+    own = False
+
+
+def is_request(event: Event, call: types.FunctionCall) -> bool:
+    """Whether a call of an event asks a person for something: the engine lists its id in `long_running_tool_ids`.
+
+    Nobody else does. Said by a model above all, the name asks nobody for anything.
+    """
+    return looks_like_request(event, call) and getattr(event.long_running_tool_ids, "own", True)
+
+
+def looks_like_request(event: Event, call: types.FunctionCall) -> bool:
+    """Whether a call is a request of the engine's, or one that came from elsewhere and is history."""
+    listed = event.long_running_tool_ids
+    return bool(listed) and call.name in RESERVED_CALLS and call.id in listed
+
+
+def without_requests(event: Event) -> Event:
+    """The event without requests to people that the engine did not make: it lists them no more."""
+    listed, foreign = event.long_running_tool_ids or (), foreign_requests(event)
+    if not foreign:
+        return event
+    _log.warning("Event `%s` of `%s` asks people for something, which only the engine does.", event.id, event.author)
+    event = shallow_copy(event)
+    vars(event)["long_running_tool_ids"] = [call_id for call_id in listed if call_id not in foreign] or None
+    return event
+
+
+def foreign_requests(event: Event) -> set[str | None]:
+    """The ids that an event lists as requests to people, if the engine did not make it."""
+    listed = event.long_running_tool_ids
+    if not listed or isinstance(listed, RequestIds):
+        return set()
+    parts = (event.content.parts if event.content is not None else None) or ()
+    named = [part.function_call or part.function_response for part in parts]
+    return {each.id for each in named if each is not None and each.name in RESERVED_CALLS}.intersection(listed)

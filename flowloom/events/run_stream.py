@@ -18,8 +18,9 @@ from typing import Any
 from google.genai import types
 
 from flowloom.events.event import Event, asks_again
+from flowloom.events.requests import is_request, looks_like_request
 from flowloom.events.run_stream_agents import AgentTurns, Out, Speaker, UniqueIds
-from flowloom.events.run_stream_calls import HIDDEN_CALLS, REQUESTS, Call, ToolCalls
+from flowloom.events.run_stream_calls import HIDDEN_CALLS, Call, ToolCalls
 from flowloom.events.run_stream_events import (
     AgentFinished,
     AgentStarted,
@@ -365,8 +366,9 @@ class RunStreamMapper:
                     if new:
                         out.append(TextDelta(message.id, new, author, branch, parent))
             elif call is not None:
-                if call.name in REQUESTS:
-                    asked.append(call)
+                if looks_like_request(event, call):
+                    if is_request(event, call):
+                        asked.append(call)
                 elif call.name not in HIDDEN_CALLS:
                     known = self._calls.take_whole(call, speaker, event, out)
                     if known is not None:

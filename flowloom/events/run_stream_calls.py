@@ -9,13 +9,13 @@ from google.genai import types
 from pydantic_core import to_jsonable_python
 
 from flowloom.events.event import Event
+from flowloom.events.requests import RESERVED_CALLS, RequestKind
 from flowloom.events.run_stream_agents import Out, Speaker, UniqueIds
 from flowloom.events.run_stream_events import (
     ConfirmationRequested,
     CredentialRequested,
     InputRequested,
     RequestAnswered,
-    RequestKind,
     ToolCallArgumentsCompleted,
     ToolCallArgumentsDelta,
     ToolCallFinished,
@@ -25,12 +25,6 @@ from flowloom.events.run_stream_events import (
 
 HIDDEN_CALLS = frozenset({"transfer_to_agent", "set_model_response"})
 """Calls that are shown as what follows from them: a transfer, a message."""
-
-REQUESTS: dict[str, RequestKind] = {
-    "adk_request_confirmation": "confirmation",
-    "adk_request_input": "input",
-    "adk_request_credential": "credential",
-}
 
 DROPPED = "The call was not part of the complete answer, so it was not executed."
 UNFINISHED = "The run ended before this call gave a result."
@@ -80,7 +74,7 @@ class ToolCalls:
 
     def take_piece(self, call: types.FunctionCall, speaker: Speaker, event: Event, calls: list[Call], out: Out) -> None:
         """A call, or a piece of it, in a partial event. One without an id is shown when it is complete."""
-        if not call.id or (call.name in HIDDEN_CALLS or call.name in REQUESTS):
+        if not call.id or (call.name in HIDDEN_CALLS or call.name in RESERVED_CALLS):
             return
         known = self._calls.get(call.id)
         if known is None:
@@ -135,8 +129,9 @@ class ToolCalls:
         """A result of a tool. Returns the call with its result and error if that ends it; see `finish`."""
         if answer.name in HIDDEN_CALLS:
             return None
-        if answer.name in REQUESTS:
-            return self._take_decision(answer, REQUESTS[answer.name], out)
+        kind = RESERVED_CALLS.get(answer.name)
+        if kind is not None and event.author == "user":
+            return self._take_decision(answer, kind, out)
         call = self._calls.get(answer.id) if answer.id else self._oldest(answer.name)
         actions = event.actions
         if answer.id in actions.requested_tool_confirmations or answer.id in actions.requested_auth_configs:
@@ -214,7 +209,7 @@ class ToolCalls:
             return
         self._asked[request_id] = self.run
         args = call.args or {}
-        kind = REQUESTS[call.name or ""]
+        kind = RESERVED_CALLS[call.name]
         if kind == "confirmation":
             original = _object(_value(args, "originalFunctionCall"))
             decision = _object(_value(args, "toolConfirmation"))

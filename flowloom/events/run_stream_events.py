@@ -12,11 +12,10 @@ from typing import Any, ClassVar, Literal, cast
 
 from pydantic_core import to_jsonable_python
 
+from flowloom.events.requests import RequestKind
+
 RunStatus = Literal["final", "paused", "limit", "cancelled", "failed"]
 """Why a run ended: with its answer, to wait for somebody, at a limit, because it was told to stop, by an error."""
-
-RequestKind = Literal["confirmation", "input", "credential"]
-"""What a person is asked for."""
 
 _PLAIN = (str, int, float, bool)
 _names: dict[type[RunStreamEvent], list[tuple[str, str]]] = {}

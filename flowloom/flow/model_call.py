@@ -15,6 +15,7 @@ from flowloom.errors import CallbackError, quoted_list
 from flowloom.events.event import Event
 from flowloom.events.ids import CLIENT_CALL_PREFIX
 from flowloom.events.json_data import json_arguments
+from flowloom.events.requests import RESERVED_CALLS
 from flowloom.events.response import LlmResponse
 from flowloom.events.wire import shallow_copy
 from flowloom.flow.paid import Paid, with_paid
@@ -314,6 +315,9 @@ class ModelCall:
             self._ctx.run.totals.count_tokens(response.usage_metadata, self._ctx.llm_agent)
 
     def _is_long_running(self, name: str | None) -> bool:
+        """Whether a call goes on after the turn. By a name that asks people, a model asks nobody for anything."""
+        if name in RESERVED_CALLS:
+            return False
         tool = self._request.tools_dict.get(name)  # type: ignore[arg-type]
         return tool is not None and tool.is_long_running
 

@@ -9,9 +9,9 @@ from google.genai import types
 from flowloom.context import InvocationContext
 from flowloom.context.progress import at_place, path_of
 from flowloom.events.event import Event
+from flowloom.events.requests import looks_like_request
 from flowloom.flow.frame import Frame
-from flowloom.log.answers import subject_call_id
-from flowloom.sessions.history import is_hidden
+from flowloom.log.answers import subjects_of
 
 if TYPE_CHECKING:
     from flowloom.flow.flow import Flow
@@ -38,14 +38,14 @@ def frames_of(ctx: InvocationContext, flow: Flow | None = None, task: types.Func
                 stack, begun = _answered_turns(turns, progress.answered_by(event.content)) or (stack, begun)
             depth, calls = _depth_of(event, ctx, stack), event.get_function_calls()
             if depth is None and event.author != "user":  # what comes of a call belongs to the turn that made it
-                ids = {*(answer.id for answer in event.get_function_responses()), *map(subject_call_id, calls)}
+                ids = {*(answer.id for answer in event.get_function_responses()), *subjects_of(event)}
                 stack, begun = _answered_turns(turns, ids) or (stack, begun)
                 depth = _depth_of(event, ctx, stack)
             if depth is None:
                 continue
             for call in calls:
                 turns[call.id or ""] = stack[: depth + 1], begun[: depth + 1]
-            if any(map(is_hidden, calls)):
+            if any(looks_like_request(event, call) for call in calls):
                 continue  # people are asked what its tools want to know: nobody has got control by that
             del stack[depth + 1 :], begun[depth + 1 :]
             target = event.actions.transfer_to_agent

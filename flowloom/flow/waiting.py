@@ -5,7 +5,7 @@ from __future__ import annotations
 from flowloom.context import InvocationContext
 from flowloom.context.progress import at_place, is_from_agent_tool
 from flowloom.context.protocols import AnyAgent
-from flowloom.sessions.history import is_hidden
+from flowloom.events.requests import looks_like_request
 
 
 def awaits_more(ctx: InvocationContext) -> bool:
@@ -24,11 +24,11 @@ def awaits_more(ctx: InvocationContext) -> bool:
         if words and event.author == "user" and not is_from_agent_tool(event):
             return False
         calls = event.get_function_calls() if event.author == ctx.agent.name and at_place(event, ctx) else []
-        waiting = {call.id for call in calls if not is_hidden(call)} & run.waiting_calls.keys()
+        waiting = {call.id for call in calls if not looks_like_request(event, call)} & run.waiting_calls.keys()
         waiting = {call_id for call_id in waiting if not words or run.waiting_calls[call_id or ""].suspended}
         if waiting:
             return bool(waiting - {r.id for each in run.session.events for r in each.get_function_responses()})
-        if any(not is_hidden(call) for call in calls):
+        if any(not looks_like_request(event, call) for call in calls):
             return False
     return False
 

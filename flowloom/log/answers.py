@@ -14,8 +14,8 @@ from pydantic_core import from_json, to_json
 
 from flowloom.errors import UnreadableAnswerError
 from flowloom.events.actions import ToolConfirmation
-from flowloom.events.parts import response_part
-from flowloom.events.requests import CONFIRMATION_CALL, RESERVED_CALLS, RequestKind
+from flowloom.events.event import Event
+from flowloom.events.requests import RESERVED_CALLS, RequestKind, is_request
 
 _NO_JSON = object()
 _BEYOND = ("recursion limit", "number out of range")
@@ -41,31 +41,17 @@ def read_decision(answer: types.FunctionResponse) -> ToolConfirmation:
         if isinstance(data, str):
             data = _parsed(answer, data, otherwise=_NO_JSON)
             if data is _NO_JSON:
-                raise _unreadable(answer, "its `response` is not JSON")
+                raise unreadable(answer, "its `response` is not JSON")
     if not isinstance(data, dict):
-        raise _unreadable(answer, f"its `response` is {type(data).__name__}, not an object")
+        raise unreadable(answer, f"its `response` is {type(data).__name__}, not an object")
     given = cast(dict[str, Any], data)
     if not isinstance(given.get("confirmed"), bool):
-        raise _unreadable(
-            answer, "`confirmed` is not true or false" if "confirmed" in given else "it lacks `confirmed`"
-        )
+        raise unreadable(answer, "`confirmed` is not true or false" if "confirmed" in given else "it lacks `confirmed`")
     try:
         return ToolConfirmation.model_validate({name: value for name, value in given.items() if value is not None})
     except ValidationError as error:
         places = ", ".join(f"`{'.'.join(map(str, each['loc']))}`: {each['msg']}" for each in error.errors())
-        raise _unreadable(answer, places) from None
-
-
-def decision_part(request_id: str, decision: ToolConfirmation) -> types.Part:
-    """The part that answers a request with a decision. Raises `UnreadableAnswerError` if JSON cannot hold it."""
-    part = response_part(request_id, CONFIRMATION_CALL, {})
-    answer: types.FunctionResponse = part.function_response  # type: ignore[assignment]
-    try:
-        vars(answer)["response"] = decision.to_wire()
-    except ValueError as error:
-        raise _unreadable(answer, f"JSON cannot hold it ({_first_line(error)})") from None
-    read_decision(answer)
-    return part
+        raise unreadable(answer, places) from None
 
 
 def read_input(answer: types.FunctionResponse) -> Any:
@@ -120,8 +106,14 @@ def says_nothing(message: types.Content | None) -> bool:
     return bool(parts) and all(part.function_response is not None for part in parts) and not readable_answers(message)
 
 
+def subjects_of(event: Event) -> set[str]:
+    """The ids of the calls that an event's requests to people are about."""
+    asked = (subject_call_id(call) for call in event.get_function_calls() if is_request(event, call))
+    return {call_id for call_id in asked if call_id}
+
+
 def subject_call_id(call: types.FunctionCall) -> str | None:
-    """The id of the call that a request to a person is about; None for any other call."""
+    """The id of the call that a request to a person is about, if it is about one."""
     original: Any = (call.args or {}).get("originalFunctionCall")
     return original.get("id") if isinstance(original, dict) else None  # pyright: ignore[reportUnknownVariableType, reportUnknownMemberType]
 
@@ -157,7 +149,7 @@ def _plain(answer: types.FunctionResponse, value: Mapping[str, Any]) -> dict[str
     try:
         return from_json(to_json(value), allow_inf_nan=False)
     except ValueError as error:
-        raise _unreadable(answer, f"JSON cannot hold it ({_first_line(error)})") from None
+        raise unreadable(answer, f"JSON cannot hold it ({first_line(error)})") from None
 
 
 def _parsed(answer: types.FunctionResponse, text: str, otherwise: Any) -> Any:
@@ -166,12 +158,13 @@ def _parsed(answer: types.FunctionResponse, text: str, otherwise: Any) -> Any:
         data = from_json(text, allow_inf_nan=False)
     except ValueError as error:
         if str(error).startswith(_BEYOND):
-            raise _unreadable(answer, f"JSON cannot hold it ({error})") from None
+            raise unreadable(answer, f"JSON cannot hold it ({error})") from None
         return otherwise
     return _plain(answer, {"": data})[""]
 
 
-def _unreadable(answer: types.FunctionResponse, why: str) -> UnreadableAnswerError:
+def unreadable(answer: types.FunctionResponse, why: str) -> UnreadableAnswerError:
+    """The error for an answer that cannot be read."""
     kind = RESERVED_CALLS.get(answer.name, "input")
     return UnreadableAnswerError(
         f"The answer to the {kind} request `{answer.id}` cannot be read: {why}. It was not stored, and the request "
@@ -180,5 +173,6 @@ def _unreadable(answer: types.FunctionResponse, why: str) -> UnreadableAnswerErr
     )
 
 
-def _first_line(error: ValueError) -> str:
+def first_line(error: ValueError) -> str:
+    """What an error says first, shortened."""
     return str(error).splitlines()[0][:200]

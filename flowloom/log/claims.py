@@ -14,7 +14,7 @@ from google.genai import types
 from flowloom.errors import AlreadyAnsweredError
 from flowloom.events.event import Event
 from flowloom.events.parts import content_of
-from flowloom.events.requests import RESERVED_CALLS
+from flowloom.events.requests import RESERVED_CALLS, is_request
 from flowloom.log.answers import answers_request, read_decision, read_input
 from flowloom.log.marks import AGENT_TOOL_CALL, HOST_CALLS
 
@@ -80,9 +80,7 @@ def made_decisions(events: Sequence[Event], message: types.Content) -> dict[str 
 
 def is_decided_once(call: types.FunctionCall, asked: Event) -> bool:
     """Whether a call has one answer of the user's at most, and no reports of how far something is."""
-    if call.name in RESERVED_CALLS:
-        return call.id in (asked.long_running_tool_ids or ())
-    return call.id in (asked.custom_metadata or {}).get(HOST_CALLS, ())
+    return is_request(asked, call) or call.id in (asked.custom_metadata or {}).get(HOST_CALLS, ())
 
 
 def _says_the_same(answer: types.FunctionResponse, made: Decision) -> bool:

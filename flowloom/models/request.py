@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, Self, cast
 from google.genai import types
 from pydantic import BaseModel, ConfigDict, Field, PrivateAttr
 
-from flowloom.errors import DuplicateToolError
+from flowloom.errors import ConfigurationError, DuplicateToolError
+from flowloom.events.requests import RESERVED_CALLS
 from flowloom.events.wire import shallow_copy
 from flowloom.models.contents import SharedContents, UnreadContents
 
@@ -43,7 +44,10 @@ class DeclaredTool(Protocol):
 
 
 class ToolBlock:
-    """Tools that are registered together, looked at once. Raises `DuplicateToolError` for two of one name."""
+    """Tools that are registered together, looked at once.
+
+    Raises `DuplicateToolError` for two of one name, `ConfigurationError` for a reserved one.
+    """
 
     __slots__ = ("declarations", "tools")
 
@@ -51,11 +55,20 @@ class ToolBlock:
         self.tools: dict[str, DeclaredTool] = {}
         self.declarations: list[types.FunctionDeclaration] = []
         for tool in tools:
+            check_name(tool)
             if tool.name in self.tools:
                 raise _duplicate(tool.name, self.tools[tool.name], tool)
             self.tools[tool.name] = tool
             if tool.declaration is not None:
                 self.declarations.append(tool.declaration)
+
+
+def check_name(tool: DeclaredTool) -> None:
+    """Raise `ConfigurationError` for a tool of a name by which only the engine asks people."""
+    if tool.name in RESERVED_CALLS and not getattr(tool, "asks_people", False):
+        raise ConfigurationError(
+            f"{tool!r} is named `{tool.name}`, which is reserved: by that name the engine asks people. Rename the tool."
+        )
 
 
 def _duplicate(name: str, first: object, second: object) -> DuplicateToolError:

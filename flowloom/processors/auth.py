@@ -10,7 +10,7 @@ from google.genai import types
 from flowloom.auth.answers import RECEIVED, AuthAnswer
 from flowloom.context import Context, InvocationContext
 from flowloom.events.event import Event
-from flowloom.events.requests import CREDENTIAL_CALL
+from flowloom.events.requests import CREDENTIAL_CALL, is_request
 from flowloom.models.request import LlmRequest
 from flowloom.processors.agent_transfer import transfer_problem
 from flowloom.processors.unfinished import Unfinished, after_results, made_again, reopen
@@ -69,14 +69,14 @@ def _requests(events: Sequence[Event], at: int, agent: str, answers: Collection[
     conflicting: set[str] = set()
     for index in range(at):
         for call in events[index].get_function_calls() if events[index].author == agent else ():
-            if call.name != CREDENTIAL_CALL or not call.id or call.id not in answers:
+            if call.name != CREDENTIAL_CALL or not is_request(events[index], call) or call.id not in answers:
                 continue
             request = _read(call, index)
             if request is None:
                 continue
-            before = asked.setdefault(call.id, request)
+            before = asked.setdefault(request.id, request)
             if (before.first, before.config) != (request.first, request.config):
-                conflicting.add(call.id)
+                conflicting.add(request.id)
     found: list[_Request] = []
     taken: set[str] = set()
     for request in asked.values():

@@ -14,11 +14,10 @@ from flowloom.context.run import OpenCall
 from flowloom.events.actions import EventActions
 from flowloom.events.event import UNFIT_OUTPUT, Event
 from flowloom.events.parts import content_of, response_part
-from flowloom.events.requests import CREDENTIAL_CALL
-from flowloom.log.answers import subject_call_id
+from flowloom.events.requests import CREDENTIAL_CALL, is_request, looks_like_request
+from flowloom.log.answers import subjects_of
 from flowloom.log.marks import HOST_CALLS
 from flowloom.processors.output_schema import refusal_in, retry_event
-from flowloom.sessions.history import is_hidden
 from flowloom.tools.calls import CallResults
 from flowloom.tools.confirmation import follow_ups
 from flowloom.tools.delegation import DelegateTool
@@ -49,8 +48,7 @@ def unfinished_calls(ctx: InvocationContext) -> Unfinished | None:
     own = [e for e in run.session.events if e.author == ctx.agent.name and e.invocation_id == run.invocation_id]
     own = [event for event in own if at_place(event, ctx) and not tells_of_end(event)]
     answered = {r.id for event in run.session.events for r in event.get_function_responses()}
-    # people decide about these
-    answered |= {subject_call_id(call) for event in own for call in event.get_function_calls()}
+    answered.update(*map(subjects_of, own))  # people decide about these
     tools = {tool.name: tool for tool in ctx.tools or ()}
     events, marked = _owed(ctx, own), marked_calls(own)
     made: list[types.FunctionCall] = []
@@ -79,13 +77,14 @@ def unasked(own: Sequence[Event]) -> Iterator[tuple[Event, set[str | None]]]:
             wanted.add(CREDENTIAL_CALL)
         if not wanted <= since or (actions.set_model_response is not None and event is own[-1]):
             yield event, set(since)
-        for call in event.get_function_calls():
-            since.add(_asked_about(call))
+        since |= _asked_about(event)
         since.update(answer.id for answer in event.get_function_responses())
 
 
-def _asked_about(call: types.FunctionCall) -> str | None:
-    return CREDENTIAL_CALL if call.name == CREDENTIAL_CALL else subject_call_id(call)
+def _asked_about(event: Event) -> set[str | None]:
+    """What an event asks people about; a credential is one for several calls."""
+    asks = any(call.name == CREDENTIAL_CALL and is_request(event, call) for call in event.get_function_calls())
+    return {*subjects_of(event), CREDENTIAL_CALL} if asks else {*subjects_of(event)}
 
 
 def _owed(ctx: InvocationContext, own: Sequence[Event]) -> list[Event]:
@@ -96,7 +95,7 @@ def _owed(ctx: InvocationContext, own: Sequence[Event]) -> list[Event]:
     made = [part for event in own for part in _parts(event)]
     for results, since in unasked(own):
         for event in follow_ups(ctx, made, results):
-            asked = set(map(_asked_about, event.get_function_calls()))
+            asked = _asked_about(event)
             if not asked or not asked <= since:
                 owed.append(event)
     return owed
@@ -151,7 +150,7 @@ def _parts(event: Event) -> Sequence[types.Part]:
 
 
 def _tool_calls(event: Event) -> list[types.FunctionCall]:
-    return [call for call in event.get_function_calls() if call.id and not is_hidden(call)]
+    return [call for call in event.get_function_calls() if call.id and not looks_like_request(event, call)]
 
 
 def _mark(ctx: InvocationContext, calls: Sequence[str | None]) -> Event:

@@ -16,7 +16,7 @@ from flowloom.errors import NotSupportedError, StorageError
 from flowloom.events.event import Event
 from flowloom.events.event_json import read_event
 from flowloom.sessions.adk_pickle import unpickled_actions
-from flowloom.sessions.codec import decode_events, decode_value
+from flowloom.sessions.codec import decode_events, decode_foreign_event, decode_value
 from flowloom.sessions.service import BaseSessionService, GetSessionConfig, ListSessionsResponse
 from flowloom.sessions.session import Session
 from flowloom.sql import Connection
@@ -148,7 +148,7 @@ def _session(connection: Connection, key: tuple[str, str, str]) -> Session | Non
     columns = [each[1] for each in _rows(connection, "PRAGMA table_info(events)")]
     if "event_data" in columns:
         sql = f"SELECT event_data FROM events WHERE {_OF_SESSION} ORDER BY timestamp, rowid"
-        session.events = decode_events(_rows(connection, sql, key))
+        session.events = decode_events(_rows(connection, sql, key), decode_foreign_event)
     else:
         sql = f"SELECT {', '.join(columns)} FROM events WHERE {_OF_SESSION} ORDER BY timestamp, rowid"
         session.events = [_older_event(dict(zip(columns, each, strict=True))) for each in _rows(connection, sql, key)]

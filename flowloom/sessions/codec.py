@@ -24,9 +24,12 @@ from flowloom.events.actions import EventActions
 from flowloom.events.event import Event
 from flowloom.events.event_json import read_event, read_json
 from flowloom.events.json_reader import model_reader
+from flowloom.events.requests import ForeignRequestIds, RequestIds
 
 _from_json = pydantic_core.from_json
 _Get = Callable[[str], Any]
+_FOREIGN = "foreignRequests"
+"""The key in a stored event which says that its requests to people came from elsewhere, and ask nobody."""
 
 
 # -- writing ---------------------------------------------------------------------------------------
@@ -35,9 +38,11 @@ _Get = Callable[[str], Any]
 def encode_event(event: Event) -> str:
     """The JSON text of an event. A value that JSON cannot hold is given by its `repr`. Raises `JsonDataError`."""
     try:
-        return event.model_dump_json(by_alias=True, exclude_none=True, fallback=repr)
+        text = event.model_dump_json(by_alias=True, exclude_none=True, fallback=repr)
     except ValueError:  # halves of surrogate pairs, which no encoding has
-        return _written(event.to_wire, f"Event `{event.id}` of `{event.author}`")
+        text = _written(event.to_wire, f"Event `{event.id}` of `{event.author}`")
+    listed = event.long_running_tool_ids
+    return text if listed is None or getattr(listed, "own", True) else f'{text[:-1]},"{_FOREIGN}":true}}'
 
 
 def encode_value(value: Any) -> str:
@@ -66,7 +71,18 @@ def decode_value(text: str) -> Any:
 
 
 def decode_event(text: str | bytes) -> Event:
-    """The event of a JSON text. Raises `StorageError` for what is none."""
+    """The event of a JSON text that a store of flowloom's has written. Raises `StorageError` for what is none."""
+    event = decode_foreign_event(text)
+    if event.long_running_tool_ids:
+        foreign = (event.__pydantic_extra__ or {}).pop(_FOREIGN, False)
+        ids = ForeignRequestIds if foreign else RequestIds
+        vars(event)["long_running_tool_ids"] = ids(event.long_running_tool_ids)
+    return event
+
+
+def decode_foreign_event(text: str | bytes) -> Event:
+    """The event of a JSON text that another program has written, whose requests to people are none. Raises
+    `StorageError` for what is no event."""
     try:
         data: Any = _from_json(text)
         return _fast_event(data) or read_event(_object(data))[0]
@@ -85,12 +101,14 @@ def _object(data: Any) -> dict[str, Any]:
     return data
 
 
-def decode_events(rows: Sequence[tuple[str | bytes]]) -> list[Event]:
+def decode_events(
+    rows: Sequence[tuple[str | bytes]], decode: Callable[[str | bytes], Event] = decode_event
+) -> list[Event]:
     """The events of rows of one column. Raises `StorageError` for a text that is none."""
     if len(rows) < _MANY:
-        return [decode_event(text) for (text,) in rows]
+        return [decode(text) for (text,) in rows]
     with _NoCollection():
-        return [decode_event(text) for (text,) in rows]
+        return [decode(text) for (text,) in rows]
 
 
 class _NoCollection:

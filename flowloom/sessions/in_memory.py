@@ -19,6 +19,7 @@ from flowloom.sessions.service import (
     ListSessionsResponse,
     already_exists,
     apply_event,
+    as_appended,
     events_up_to,
     missing_events,
     own_state,
@@ -192,7 +193,7 @@ class InMemorySessionService(BaseSessionService):
             raise session_not_found(session.app_name, session.user_id, session.id)
         if event.id in stored.ids:
             return event
-        kept = without_temp_state(event)
+        kept = as_appended(session, event)
         if kept.actions.state_delta:
             app, user, own = split_by_scope(kept.actions.state_delta)
             self._write_shared(session.app_name, session.user_id, app, user)

@@ -16,6 +16,7 @@ from flowloom.events.ids import new_id
 from flowloom.events.wire import WireModel, shallow_copy
 from flowloom.log.claims import check_undecided
 from flowloom.service import Service
+from flowloom.sessions.admission import admitted, admitted_log
 from flowloom.sessions.leases import LeaseQueue, SessionLease
 from flowloom.sessions.session import Session
 from flowloom.sessions.state import State
@@ -72,7 +73,8 @@ class BaseSessionService(Service, ABC):
     async def append_event(self, session: Session, event: Event) -> Event:
         """Store `event`, bring `session` up to date, and return the event as it is stored.
 
-        A partial event is not stored. `temp:` state reaches `session.state` and nothing else.
+        A partial event is not stored. `temp:` state reaches `session.state` and nothing else. Only the engine
+        asks people: a request that an event of another origin makes is history. Of a user's credential nothing is kept.
         Raises `SessionNotFoundError` if the session is not in the store, `RunLostError` if it was read by a run that
         another one has replaced since.
         """
@@ -188,6 +190,8 @@ class BaseSessionService(Service, ABC):
     async def import_session(self, session: Session, *, initial_state: Mapping[str, Any] | None = None) -> Session:
         """Store a session that was kept elsewhere, with its names, events, and state.
 
+        It may come from anywhere: credentials that users gave are left out, and requests to people that were not read
+        from a store of flowloom's become history, which no answer brings to life.
         If it is there already, events that it has not yet are appended, so that importing again does no harm; raises
         `AlreadyExistsError` if its log is another. `initial_state`: its own state before the first event.
         """
@@ -293,7 +297,7 @@ def no_such_event(session_id: str, event_id: str) -> HistoryError:
 
 
 def missing_events(session: Session, stored: Sequence[str]) -> list[Event]:
-    """The events of `session` that come after those of the ids `stored`, each once.
+    """The events of `session` that come after those of the ids `stored`, each once, as they may be taken over.
 
     Raises `AlreadyExistsError` if one of the two logs is not the beginning of the other.
     """
@@ -303,13 +307,18 @@ def missing_events(session: Session, stored: Sequence[str]) -> list[Event]:
             f"Session `{session.id}` of user `{session.user_id}` in app `{session.app_name}` exists already, with "
             f"another log. Delete it, or import under another id."
         )
-    return events[len(stored) :]
+    return admitted_log(events)[len(stored) :]
 
 
 def without_shared_state(event: Event) -> Event:
     """The event without changes of the state of user and app."""
     delta = event.actions.state_delta
     return event if not any(key.startswith(_SHARED) for key in delta) else _with_delta(event, own_state(delta))
+
+
+def as_appended(session: Session, event: Event) -> Event:
+    """The event as it is stored behind the log of `session` (see `append_event`)."""
+    return without_temp_state(admitted(event, session.events))
 
 
 def without_temp_state(event: Event) -> Event:

@@ -21,6 +21,7 @@ from flowloom.sessions.service import (
     GetSessionConfig,
     ListSessionsResponse,
     apply_event,
+    as_appended,
     missing_events,
     own_state,
     without_temp_state,
@@ -170,7 +171,7 @@ class SqlSessionService(BaseSessionService):
     async def _append(self, session: Session, event: Event, check: Callable[[Connection], None] | None = None) -> Event:
         """Write an event in one transaction with those that were appended soon; after `check`, by itself."""
         fence = _fence_of(session)
-        key, kept = (session.app_name, session.user_id, session.id), without_temp_state(event)
+        key, kept = (session.app_name, session.user_id, session.id), as_appended(session, event)
         row, dialect = EventRow.of(kept), self.database.dialect
         await SESSIONS.ensure(self.database)
         self._outdate(key, row.state)
@@ -209,7 +210,7 @@ class SqlSessionService(BaseSessionService):
         if event.partial or any(each.id == event.id for each in session.events[-_LATELY:]):
             return event
         fence = _fence_of(session)
-        key, kept = (session.app_name, session.user_id, session.id), without_temp_state(event)
+        key, kept = (session.app_name, session.user_id, session.id), as_appended(session, event)
         row, dialect = EventRow.of(kept), self.database.dialect
         await SESSIONS.ensure(self.database)
         soon = _Soon(kept, row, fence)

@@ -15,7 +15,7 @@ from flowloom.events.requests import CONFIRMATION_CALL
 from flowloom.tools.credential_request import credential_event
 from flowloom.tools.input_request import input_event
 from flowloom.tools.output import SET_MODEL_RESPONSE
-from flowloom.tools.request_record import records_of
+from flowloom.tools.request_record import request_event
 
 
 def follow_ups(ctx: InvocationContext, call_parts: Sequence[types.Part], results: Event) -> list[Event]:
@@ -50,30 +50,21 @@ def confirmation_event(ctx: InvocationContext, call_parts: Sequence[types.Part],
     if not requested:
         return None
     parts: list[types.Part] = []
-    ids: list[str] = []
     records: dict[str, types.FunctionCall] = {}
     for part in call_parts:
         call = part.function_call
         if call is None or call.id not in requested:
             continue
-        ids.append(CLIENT_CALL_PREFIX + ctx.effects.new_id(ctx))
+        request_id = CLIENT_CALL_PREFIX + ctx.effects.new_id(ctx)
         args = {
             "originalFunctionCall": call.model_dump(mode="json", by_alias=True, exclude_none=True),
             "toolConfirmation": requested[call.id].to_wire(),
         }
-        records[ids[-1]] = call
-        request = call_part(ids[-1], CONFIRMATION_CALL, args)
+        records[request_id] = call
+        request = call_part(request_id, CONFIRMATION_CALL, args)
         request.thought_signature = part.thought_signature
         parts.append(request)
-    if not parts:
-        return None
-    return ctx.new_event(
-        {
-            "content": content_of("model", parts),
-            "long_running_tool_ids": ids,
-            "actions": records_of(ctx, records),
-        }
-    )
+    return request_event(ctx, parts, records) if parts else None
 
 
 def structured_final_event(ctx: InvocationContext, results: Event) -> Event | None:

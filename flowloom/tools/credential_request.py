@@ -10,8 +10,9 @@ from google.genai import types
 from flowloom.context import InvocationContext
 from flowloom.events.event import Event
 from flowloom.events.ids import CLIENT_CALL_PREFIX
-from flowloom.events.parts import call_part, content_of
+from flowloom.events.parts import call_part
 from flowloom.events.requests import CREDENTIAL_CALL
+from flowloom.tools.request_record import request_event
 
 
 def credential_event(ctx: InvocationContext, call_parts: Sequence[types.Part], results: Event) -> Event | None:
@@ -23,7 +24,6 @@ def credential_event(ctx: InvocationContext, call_parts: Sequence[types.Part], r
     if not requested:
         return None
     parts: list[types.Part] = []
-    ids: list[str] = []
     asked: set[str] = set()
     for part in call_parts:
         call = part.function_call
@@ -31,9 +31,9 @@ def credential_event(ctx: InvocationContext, call_parts: Sequence[types.Part], r
         if call is None or config is None or config["credentialKey"] in asked:
             continue
         asked.add(config["credentialKey"])
-        ids.append(CLIENT_CALL_PREFIX + ctx.effects.new_id(ctx))
-        parts.append(call_part(ids[-1], CREDENTIAL_CALL, {"functionCallId": call.id, "authConfig": config}))
+        request_id = CLIENT_CALL_PREFIX + ctx.effects.new_id(ctx)
+        parts.append(call_part(request_id, CREDENTIAL_CALL, {"functionCallId": call.id, "authConfig": config}))
     if not parts:
         return None
     role = results.content.role if results.content is not None else "user"
-    return ctx.new_event({"content": content_of(role, parts), "long_running_tool_ids": ids})
+    return request_event(ctx, parts, {}, role or "user")

@@ -7,14 +7,14 @@ from typing import Any
 
 from google.genai import types
 
-from flowloom.context import InvocationContext
+from flowloom.context import Context, InvocationContext
 from flowloom.events.actions import InputRequest
 from flowloom.events.event import Event
 from flowloom.events.ids import INPUT_ID_PREFIX
-from flowloom.events.parts import call_part, content_of
+from flowloom.events.parts import call_part
 from flowloom.events.requests import INPUT_CALL
 from flowloom.tools.base_tool import BaseTool
-from flowloom.tools.request_record import records_of
+from flowloom.tools.request_record import request_event
 
 
 def input_event(ctx: InvocationContext, call_parts: Sequence[types.Part], results: Event) -> Event | None:
@@ -30,30 +30,32 @@ def input_event(ctx: InvocationContext, call_parts: Sequence[types.Part], result
 def request_of(ctx: InvocationContext, asked: Sequence[tuple[types.FunctionCall, InputRequest]]) -> Event:
     """The event by which calls ask for input."""
     parts: list[types.Part] = []
-    ids: list[str] = []
+    about: dict[str, types.FunctionCall] = {}
     for call, request in asked:
-        ids.append(INPUT_ID_PREFIX + ctx.effects.new_id(ctx))
+        request_id = INPUT_ID_PREFIX + ctx.effects.new_id(ctx)
+        about[request_id] = call
         args = {
-            "interruptId": ids[-1],
+            "interruptId": request_id,
             "message": request.message,
             "payload": request.payload,
             "response_schema": request.response_schema,
             "originalFunctionCall": call.model_dump(mode="json", by_alias=True, exclude_none=True),
         }
-        parts.append(call_part(ids[-1], INPUT_CALL, args))
-    records = records_of(ctx, {request_id: call for request_id, (call, _) in zip(ids, asked, strict=True)})
-    return ctx.new_event({"content": content_of("model", parts), "long_running_tool_ids": ids, "actions": records})
+        parts.append(call_part(request_id, INPUT_CALL, args))
+    return request_event(ctx, parts, about)
 
 
 class RequestInputTool(BaseTool):
-    """Lets a model ask the user a question, and wait for the answer."""
+    """Lets a model ask the user a question, and wait for the answer, as any tool may ask."""
+
+    asks_people = True
+    """It may have the name that is reserved for it."""
 
     def __init__(self) -> None:
         super().__init__(
             name=INPUT_CALL,
             description="Ask the user a question and wait for the answer. Use it when you cannot go on without knowing "
             "something.",
-            is_long_running=True,
         )
 
     def _get_declaration(self) -> types.FunctionDeclaration:
@@ -70,8 +72,10 @@ class RequestInputTool(BaseTool):
             },
         )
 
-    async def run_async(self, *, args: dict[str, Any], tool_context: object) -> None:
-        """Nothing: the user's function response is the answer."""
+    async def run_async(self, *, args: dict[str, Any], tool_context: Context) -> Any:
+        """The user's answer, once it is there. One that does not fit the `response_schema` is asked for again."""
+        schema: Any = args.get("response_schema") or None
+        return tool_context.request_input(str(args.get("message") or ""), response_schema=schema)
 
 
 request_input = RequestInputTool()

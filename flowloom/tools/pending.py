@@ -18,7 +18,7 @@ from flowloom.errors import ConfigurationError, ToolArgumentsError
 from flowloom.events.actions import InputRequest, ToolConfirmation
 from flowloom.events.event import Event
 from flowloom.events.ids import INPUT_ID_PREFIX
-from flowloom.events.requests import CONFIRMATION_CALL, INPUT_CALL
+from flowloom.events.requests import CONFIRMATION_CALL, CREDENTIAL_CALL, INPUT_CALL, is_request
 from flowloom.log.answers import answers_request, read_decision, read_input
 from flowloom.tools.output import OutputSchema
 from flowloom.tools.request_record import PENDING, call_hash
@@ -147,19 +147,19 @@ def _records(events: Sequence[Event], agent: str, here: Callable[[Event], bool])
                 record.consumed = True
         for part in _parts(event):
             call = part.function_call
-            if call is None or not call.id or call.name not in (CONFIRMATION_CALL, INPUT_CALL) or not here(event):
+            if call is None or not is_request(event, call) or call.name == CREDENTIAL_CALL or not here(event):
                 continue
             original = read_call((call.args or {}).get("originalFunctionCall"))
             if original is None:
                 continue
             noted: Any = (event.actions.agent_state or {}).get(PENDING) or {}
             altered = call.id in noted and noted[call.id].get("hash") != call_hash(original)
-            before = found.get(call.id)
+            before = found.get(call.id or "")
             if before is not None and call_hash(before.call) != call_hash(original):
                 before.conflicting = True
                 continue
             record = _Record(call, original, conflicting=altered)
-            found[call.id] = record
+            found[call.id or ""] = record
             open_records.setdefault(original.id or "", []).append(record)
     return found
 

@@ -5,20 +5,36 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
+from typing import Any
 
 from google.genai import types
 
 from flowloom.context import InvocationContext
 from flowloom.events.actions import EventActions
+from flowloom.events.event import Event
+from flowloom.events.parts import content_of
+from flowloom.events.requests import RequestIds
 
 PENDING = "pending_calls"
 """The key of a request's `agent_state` that holds, by request id, the owner and the hash of the call it is about."""
 
 
-def records_of(ctx: InvocationContext, asked: Mapping[str, types.FunctionCall]) -> EventActions:
-    """The actions of an event that asks, with a record for each request id."""
-    records = {request_id: {"owner": ctx.agent.name, "hash": call_hash(call)} for request_id, call in asked.items()}
-    return EventActions.unvalidated({"agent_state": {PENDING: records}})
+def request_event(
+    ctx: InvocationContext,
+    parts: list[types.Part],
+    about: Mapping[str, types.FunctionCall],
+    role: str = "model",
+) -> Event:
+    """The event by which an agent asks people, with a record of the call that each request is about.
+
+    Nothing else makes an event that may (see `RequestIds`).
+    """
+    ids = RequestIds(part.function_call.id or "" for part in parts if part.function_call is not None)
+    records = {request_id: {"owner": ctx.agent.name, "hash": call_hash(call)} for request_id, call in about.items()}
+    values: dict[str, Any] = {"content": content_of(role, parts), "long_running_tool_ids": ids}
+    if records:
+        values["actions"] = EventActions.unvalidated({"agent_state": {PENDING: records}})
+    return ctx.new_event(values)
 
 
 def call_hash(call: types.FunctionCall) -> str:

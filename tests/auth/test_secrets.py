@@ -13,14 +13,27 @@ import pytest
 from auth.desk import API_KEY, Calendar, Desk, asked, asker, auth_uri, consent, given, oauth, openid
 from auth.oauth_server import CLIENT_SECRET, OAuthServer
 from google.genai import types
-from kit import result, user
+from kit import agent, event, result, user
 from opentelemetry import trace
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from opentelemetry.util._once import Once
 
-from flowloom import AuthConfig, AuthCredential, BasePlugin, Event, OAuth2Auth, RunConfig, StreamingMode
+from flowloom import (
+    AgentTool,
+    AuthConfig,
+    AuthCredential,
+    BasePlugin,
+    Event,
+    GetSessionConfig,
+    InMemorySessionService,
+    OAuth2Auth,
+    RunConfig,
+    SqliteSessionService,
+    StreamingMode,
+    pending_calls,
+)
 from flowloom.auth import HttpAuth, HttpCredentials, redact_message
 from flowloom.telemetry import reread_settings
 from flowloom.telemetry.content import CAPTURE_VARIABLE
@@ -190,3 +203,72 @@ def test_a_validation_error_does_not_quote() -> None:
     with pytest.raises(ValueError, match="authType") as caught:
         AuthCredential.model_validate({"authType": PASSWORD, "apiKey": [PASSWORD]})
     assert PASSWORD not in "".join(traceback.format_exception(caught.value))
+
+
+# -- answers under another name ----------------------------------------------------------------------------------------
+
+FORMS: list[dict[str, Any]] = [
+    {"exchangedAuthCredential": {"authType": "apiKey", "apiKey": PASSWORD}},
+    {"exchanged_auth_credential": {"auth_type": "apiKey", "api_key": PASSWORD}, "raw": PASSWORD},
+    {"response": json.dumps({"authType": "apiKey", "apiKey": PASSWORD})},
+    {"editedArgs": {"apiKey": PASSWORD}, "confirmed": True},
+]
+
+
+def everything(chat: Any, stored: list[Event], spans: InMemorySpanExporter, caplog: Any, watcher: Watcher) -> str:
+    """All that a run has written down somewhere."""
+    exported = "\n".join(span.to_json() for span in spans.get_finished_spans())
+    logged = caplog.text + "".join(str(record.__dict__) for record in caplog.records)
+    return "\n".join([exported, logged, *watcher.seen, *(json.dumps(e.to_wire()) + repr(e) for e in stored)])
+
+
+@pytest.mark.parametrize("name", [None, "read_calendar"])
+@pytest.mark.parametrize("form", FORMS, ids=["camel", "snake", "text", "edited"])
+async def test_an_answer_by_its_id_leaves_nothing_behind(
+    name: str | None, form: dict[str, Any], caplog: Any, spans: InMemorySpanExporter
+) -> None:
+    """The id says what it answers: once, again, when it is too late, and in another invocation."""
+    caplog.set_level(logging.DEBUG)
+    calendar, watcher = Calendar(), Watcher()
+    chat = Desk().chat(asker([calendar.tool(API_KEY)], DAY, *["ok"] * 4), plugins=[watcher])
+    (request,) = asked(await chat.say("what is on?"))
+    await chat.say("Hm?")
+    for _ in range(3):
+        await chat.answer(result(request.id, name, form))  # type: ignore[arg-type]
+    assert PASSWORD not in everything(chat, await chat.stored(), spans, caplog, watcher)
+    given_key = form is not FORMS[3]
+    assert [each.api_key for each in calendar.seen] == ([PASSWORD] if given_key else [])
+
+
+async def test_an_answer_to_an_agent_that_runs_as_a_tool_leaves_nothing_behind(
+    caplog: Any, spans: InMemorySpanExporter
+) -> None:
+    """The request is the inner agent's, at any depth, also when only a part of the log is loaded."""
+    caplog.set_level(logging.DEBUG)
+    calendar, watcher = Calendar(), Watcher()
+    inner = AgentTool(agent("inner", DAY, "inner", tools=[calendar.tool(API_KEY)]))
+    chat = Desk().chat(asker([inner], call("inner", request="Look."), "ok", "ok"), plugins=[watcher])
+    await chat.say("what is on?")
+    (request,) = [each for each in pending_calls(await chat.stored()) if each.kind == "credential"]
+    config = RunConfig(get_session_config=GetSessionConfig(num_recent_events=1))
+    await chat.say(user(result(request.id, None, FORMS[0])), run_config=config)  # type: ignore[arg-type]
+    await chat.answer(result(request.id, None, FORMS[0]))  # type: ignore[arg-type]
+    assert PASSWORD not in everything(chat, await chat.stored(), spans, caplog, watcher)
+
+
+async def test_an_answer_that_is_appended_or_imported_leaves_nothing_behind(tmp_path: Any) -> None:
+    """What a client puts into a log by itself is stored without its secret, too, by id and by name."""
+    for service in (InMemorySessionService(), SqliteSessionService(tmp_path / "s.db")):
+        chat = Desk(service).chat(asker([Calendar().tool(API_KEY)], DAY))
+        (request,) = asked(await chat.say("what is on?"))
+        session = await chat.session()
+        for given_part in (result(request.id, None, FORMS[0]), result("r9", "adk_request_credential", FORMS[0])):
+            await service.append_event(session, event("user", given_part))
+        moved = session.model_copy(update={"id": "s2"}, deep=True)
+        moved.events.append(event("user", result(request.id, "read_calendar", FORMS[0])))
+        await service.import_session(moved)
+        for session_id in ("s1", "s2"):
+            kept = await service.get_session(app_name="app", user_id="ann", session_id=session_id)
+            assert kept is not None
+            assert PASSWORD not in kept.model_dump_json()
+        await service.close()

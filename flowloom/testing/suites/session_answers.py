@@ -9,6 +9,7 @@ from google.genai import types
 from flowloom.errors import AlreadyAnsweredError
 from flowloom.events import Event
 from flowloom.events.parts import call_part, content_of, response_part
+from flowloom.events.requests import RequestIds
 from flowloom.sessions import Session
 from flowloom.testing.suites.loop import in_loop
 from flowloom.testing.suites.session_place import Place, SessionRules, said
@@ -70,7 +71,7 @@ async def asked(place: Place) -> Event:
     event.content = content_of(
         "model", [call_part(REQUEST, "adk_request_confirmation", {"originalFunctionCall": original})]
     )
-    event.long_running_tool_ids = [REQUEST]
+    event.long_running_tool_ids = RequestIds([REQUEST])  # as the engine asks
     return await place.service.append_event(await place.create("s1"), event)
 
 

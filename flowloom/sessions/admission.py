@@ -1,0 +1,48 @@
+"""What may enter a log from elsewhere: of requests to people only the engine's own, of users' credentials nothing."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Collection, Sequence
+
+from flowloom.auth.answers import credential_requests, redact_message
+from flowloom.events.event import Event
+from flowloom.events.requests import CREDENTIAL_CALL, ForeignRequestIds, foreign_requests
+from flowloom.events.wire import shallow_copy
+
+_log = logging.getLogger("flowloom.sessions")
+
+
+def admitted(event: Event, log: Sequence[Event]) -> Event:
+    """An event as it may be appended to a log."""
+    if event.author == "user":
+        event = _without_secrets(event, credential_requests(log, event.content))
+    return _with_origin(event)
+
+
+def admitted_log(events: Sequence[Event]) -> list[Event]:
+    """A log that was kept elsewhere as it may be taken over, by the same rule."""
+    asked = {call.id for event in events for call in event.get_function_calls() if call.name == CREDENTIAL_CALL}
+    return [_with_origin(_without_secrets(event, asked)) for event in events]
+
+
+def _with_origin(event: Event) -> Event:
+    """The event with all that it says, so that its requests ask nobody unless the engine made them."""
+    if not foreign_requests(event):
+        return event
+    _log.info("Event `%s` of `%s` came with requests to people, which are history here.", event.id, event.author)
+    event = shallow_copy(event)
+    vars(event)["long_running_tool_ids"] = ForeignRequestIds(event.long_running_tool_ids or ())
+    return event
+
+
+def _without_secrets(event: Event, requests: Collection[str | None]) -> Event:
+    """The event without what answers a request for a credential, by its name or as one of these `requests`."""
+    if event.content is None:
+        return event
+    content, _ = redact_message(event.content, requests)
+    if content is event.content:
+        return event
+    event = shallow_copy(event)
+    vars(event)["content"] = content
+    return event
