@@ -11,8 +11,11 @@ import weakref
 from collections.abc import AsyncGenerator, Callable, Coroutine, Generator
 from concurrent.futures import Future
 from contextlib import suppress
+from contextvars import copy_context
 from queue import SimpleQueue
 from typing import Any, Final, TypeVar
+
+from flowloom.sessions.leases import standing_still
 
 _T = TypeVar("_T")
 
@@ -132,7 +135,10 @@ def _close(loop: asyncio.AbstractEventLoop) -> None:
 
 
 def _complete(loop: asyncio.AbstractEventLoop, work: Coroutine[Any, Any, _T]) -> _T:
-    task = loop.create_task(work)  # with the context variables of the caller, whichever thread runs the loop
+    context = copy_context()  # the caller's, whichever thread runs the loop
+    if _within_loop():
+        context.run(standing_still.set, (*standing_still.get(), asyncio.get_running_loop()))
+    task = loop.create_task(work, context=context)
     try:
         return _run(loop, task)
     except BaseException:

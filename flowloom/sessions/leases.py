@@ -7,6 +7,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Awaitable, Callable
+from contextvars import ContextVar
 from functools import partial
 from types import TracebackType
 from typing import Self
@@ -110,9 +111,10 @@ class SessionLease:
 class Place:
     """A place in the line of a session; the first has the session."""
 
-    __slots__ = ("behind", "expires", "fence", "future", "loop")
+    __slots__ = ("behind", "expires", "fence", "future", "home", "loop")
 
     def __init__(self, expires: float) -> None:
+        self.home = asyncio.get_running_loop()
         self.loop: asyncio.AbstractEventLoop | None = None
         self.future: asyncio.Future[None] | None = None
         self.behind: deque[Place] | None = None
@@ -135,6 +137,10 @@ class Place:
     def _awake(self) -> None:
         if self.future is not None and not self.future.done():
             self.future.set_result(None)
+
+
+standing_still: ContextVar[tuple[asyncio.AbstractEventLoop, ...]] = ContextVar("flowloom_standing_still", default=())
+"""The event loops that stand still until the work at hand is done, because synchronous calls were made in them."""
 
 
 class LeaseQueue:
@@ -160,6 +166,14 @@ class LeaseQueue:
                 return place
             if not wait:
                 raise busy(key[2], first.expires - time.monotonic())
+            still = standing_still.get()
+            if still and any(each.home in still for each in (first, *(first.behind or ()))):
+                raise SessionBusyError(
+                    f"A run of the event loop in which this synchronous call was made works on session `{key[2]}`, or "
+                    f"waits for it: neither could go on. `await` that run first, or use the asynchronous form.",
+                    session_id=key[2],
+                    retry_after=0.0,
+                )
             place.loop = asyncio.get_running_loop()
             place.future = place.loop.create_future()
             if first.behind is None:

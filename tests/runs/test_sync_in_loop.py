@@ -15,9 +15,17 @@ from typing import Any
 import pytest
 from kit import agent, open_calls, story
 
-from flowloom import InMemoryRunner, LlmAgent, Runner, RunStreamEvent, SqliteSessionService
+from flowloom import (
+    InMemoryRunner,
+    InMemorySessionService,
+    LlmAgent,
+    Runner,
+    RunStreamEvent,
+    SessionBusyError,
+    SqliteSessionService,
+)
 from flowloom.testing import call
-from runs.situations import ByTurn
+from runs.situations import ByTurn, Gate, Gated
 from runs.test_sync import WHERE, bound
 
 _name: ContextVar[str] = ContextVar("_name", default="nobody")
@@ -71,6 +79,22 @@ async def test_a_store_serves_both_loops(tmp_path: Path) -> None:
         ]
         assert texts == ["one", "two", "three"]
         assert len(await stored(runner)) == 6
+
+
+@pytest.mark.parametrize("kind", ["memory", "sqlite"])
+async def test_a_session_that_a_run_of_the_waiting_loop_has_is_busy(kind: str, tmp_path: Path) -> None:
+    """That run could not go on, so the call is refused and does not wait for ever; then both are fine."""
+    gate = Gate()
+    async with InMemorySessionService() if kind == "memory" else SqliteSessionService(tmp_path / "s.db") as service:
+        root = LlmAgent(name="root", model=Gated("hi", gate=gate))
+        runner = Runner(app_name="app", agent=root, session_service=service, auto_create_session=True)
+        run = runner.start(**WHERE, new_message="a")
+        await gate.reached.wait()
+        with pytest.raises(SessionBusyError, match="event loop"):
+            runner.run_to_result_sync(**WHERE, new_message="b")
+        gate.open.set()
+        assert (await run.result()).text == "hi"
+        assert runner.run_to_result_sync(**WHERE, new_message="b").text == "hi"
 
 
 async def test_a_tool_of_such_a_run_may_make_one_itself() -> None:
