@@ -116,6 +116,6 @@ def test_suites_need_no_plugin_for_asynchronous_tests(pytester: pytest.Pytester)
     )
     result = pytester.runpytest_inprocess("-p", "no:asyncio", "-p", "no:cacheprovider", "-q")
     outcomes = result.parseoutcomes()
-    assert outcomes["skipped"] == 6
-    assert outcomes["passed"] == sum(name.startswith("test_") for name in dir(SessionServiceSuite)) - 6
+    assert outcomes["skipped"] == 8  # hooks that are not defined
+    assert outcomes["passed"] == sum(name.startswith("test_") for name in dir(SessionServiceSuite)) - 8
     assert "failed" not in outcomes
