@@ -28,11 +28,11 @@ _SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
 # -- JSON ------------------------------------------------------------------------------------------
 
 
-def read_json(payload: str | bytes, *, strict: bool) -> Any:
+def read_json(payload: str | bytes, *, strict: bool, any_depth: bool = False) -> Any:
     """The value of a JSON text; raises `EventParseError`.
 
-    Unless `strict`, bytes that are not UTF-8 and halves of surrogate pairs become U+FFFD, and what is nested deeper
-    than any reader goes becomes its text.
+    Unless `strict`, bytes that are not UTF-8 and halves of surrogate pairs become U+FFFD. With `any_depth`, what is
+    nested deeper than any reader goes becomes its text.
     """
     try:
         return pydantic_core.from_json(payload, cache_strings="keys")
@@ -41,7 +41,7 @@ def read_json(payload: str | bytes, *, strict: bool) -> Any:
         text = payload.decode("utf-8", "replace") if isinstance(payload, bytes) else _without_halves(payload)
         if not strict:
             try:
-                if "recursion limit" in problem:
+                if any_depth and "recursion limit" in problem:
                     text = _without_depths(text)
                 if _SURROGATE.search(text):
                     text = _without_halves(json.dumps(json.loads(text), ensure_ascii=False))

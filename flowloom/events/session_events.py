@@ -113,9 +113,9 @@ class SessionEvents:
         key = event.id
         if event.partial:
             # all partial events of an answer may have one id: those are told apart by their time and what they say
-            said = f"{event.timestamp}\0{parsed.text_content}\0{parsed.thought_content}".encode(
-                "utf-8", "surrogatepass"
-            )
+            # (an event that came without a time has got the time at which it was read)
+            time = parsed.raw.get("timestamp") if isinstance(parsed.raw, dict) else event.timestamp
+            said = f"{time}\0{parsed.text_content}\0{parsed.thought_content}".encode("utf-8", "surrogatepass")
             key += f"~{zlib.crc32(said):x}"
         half = "content" if event.content is not None else "actions"
         before = self._seen.get(key)

@@ -122,7 +122,7 @@ class Answer(ABC, Generic[_Chunk]):
     def _parse_one(self, payload: bytes) -> list[_Chunk]:
         self._empty = False
         try:
-            data = read_json(payload.removeprefix(_ERROR), strict=False)
+            data = read_json(payload.removeprefix(_ERROR), strict=False, any_depth=True)
         except ValueError as error:
             if self._stream and self._ended:
                 raise broken_stream(self._model, "its last event is not whole") from error
