@@ -37,7 +37,7 @@ def test_no_color_is_honoured(terminal: Start) -> None:
 
 
 def test_ctrl_c_stops_the_turn_and_the_next_message_works(terminal: Start, tmp_path: Path) -> None:
-    """An interrupt in the middle of an answer ends that turn only."""
+    """An interrupt in the middle of an answer ends that turn only, and what was said of it is kept."""
     store = tmp_path / "chats.db"
     chat = terminal("run", DESK, "--store", store, "--session", "s")
     chat.wait_for("you>")
@@ -46,7 +46,8 @@ def test_ctrl_c_stops_the_turn_and_the_next_message_works(terminal: Start, tmp_p
     chat.interrupt()
     chat.wait_for("Stopped.")
     chat.wait_for("you>")
-    assert [event["author"] for event in exported("s", store)["events"]] == ["user"]
+    said = [(event["author"], event.get("interrupted")) for event in exported("s", store)["events"]]
+    assert said == [("user", None), ("travel_desk", True)]
     chat.say("convert 10 EUR to USD")
     chat.wait_for("currency: [offline] 10.00 EUR are 10.90 USD")
     chat.wait_for("you>")

@@ -135,9 +135,13 @@ async def heard_until(chat: Chat, error: type[Exception]) -> list[str]:
 
 
 async def test_a_dropped_answer_streams_some_chunks_and_then_breaks() -> None:
-    """Whether the model streams its other answers or not, in its chunk size."""
+    """Whether the model streams its other answers or not, in its chunk size; what was streamed is kept."""
     root = LlmAgent(name="root", model=ScriptedModel([dropped("one two three", after=2)], chunk_size=4))
-    assert await heard_until(Chat(root, config=STREAMED), ModelStreamError) == ["root~: one ", "root~: two "]
+    assert await heard_until(Chat(root, config=STREAMED), ModelStreamError) == [
+        "root~: one ",
+        "root~: two ",
+        "root: one two ",
+    ]
 
 
 async def test_a_dropped_answer_breaks_at_once_when_the_run_does_not_stream() -> None:
@@ -152,13 +156,13 @@ async def test_a_dropped_answer_raises_the_error_it_is_given() -> None:
 async def test_the_complete_response_of_a_dropped_answer_never_comes() -> None:
     """However many chunks are allowed."""
     chat = Chat(agent("root", dropped("one", after=99)), config=STREAMED)
-    assert await heard_until(chat, ModelStreamError) == ["root~: one"]
+    assert await heard_until(chat, ModelStreamError) == ["root~: one", "root: one"]
 
 
 async def test_a_dropped_list_of_responses_breaks_among_its_partial_ones() -> None:
     whole = response("abcdef")
     script = dropped([*chunks_of(whole, 2), whole], after=2)
-    expected = ["root~: ab", "root~: cd"]
+    expected = ["root~: ab", "root~: cd", "root: abcd"]
     assert await heard_until(Chat(agent("root", script), config=STREAMED), ModelStreamError) == expected
     assert await heard_until(Chat(agent("root", script)), ModelStreamError) == []
 
@@ -166,7 +170,7 @@ async def test_a_dropped_list_of_responses_breaks_among_its_partial_ones() -> No
 async def test_a_truncated_answer_ends_without_a_complete_response() -> None:
     """The engine says so: the stream ended on a partial response."""
     chat = Chat(agent("root", truncated("one two three", after=1)), config=STREAMED)
-    assert await heard_until(chat, IncompleteStreamError) == ["root~: one two "]
+    assert await heard_until(chat, IncompleteStreamError) == ["root~: one two ", "root: one two "]
 
 
 @pytest.mark.parametrize(("config", "after"), [(None, 2), (STREAMED, 0)])
@@ -181,7 +185,7 @@ async def test_faults_can_be_put_together() -> None:
     with frozen() as clock:
         for script in (delayed(dropped("one two three", after=1), 5), dropped(delayed("one two three", 5), after=1)):
             chat = Chat(agent("root", script), config=STREAMED)
-            assert await heard_until(chat, ModelStreamError) == ["root~: one two "]
+            assert await heard_until(chat, ModelStreamError) == ["root~: one two ", "root: one two "]
         assert clock.slept == [5.0, 5.0]
 
 
@@ -196,7 +200,7 @@ async def test_a_function_may_answer_with_a_fault() -> None:
         assert clock.slept == [7.0]
     breaks = FunctionModel(lambda _: dropped("one two", after=1), chunk_size=3)
     chat = Chat(LlmAgent(name="root", model=breaks), config=STREAMED)
-    assert await heard_until(chat, ModelStreamError) == ["root~: one"]
+    assert await heard_until(chat, ModelStreamError) == ["root~: one", "root: one"]
 
 
 async def test_a_function_may_answer_with_a_list_of_responses() -> None:
