@@ -9,8 +9,6 @@ import threading
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-from flowloom.context.ending import all_ended
-
 _log = logging.getLogger("flowloom.tools")
 _T = TypeVar("_T")
 
@@ -80,7 +78,7 @@ class Threads:
             return
         waiting = [asyncio.ensure_future(done.wait()) for done in self._busy.values()]
         try:
-            await all_ended((asyncio.ensure_future(asyncio.wait(waiting, timeout=self.GRACE_SECONDS)),))
+            await asyncio.wait(waiting, timeout=self.GRACE_SECONDS)  # who cancels again does not wait
         finally:
             for waiter in waiting:
                 waiter.cancel()
