@@ -25,7 +25,8 @@ if TYPE_CHECKING:
     from flowloom.testing.frozen import FrozenClock
 
 MARKER = "allow_model_requests"
-_PACKAGE = Path(__file__).parent
+_HERE = Path(__file__)
+_PACKAGE = _HERE.parent
 _GUARD: pytest.StashKey[ModelGuard] = pytest.StashKey()
 
 
@@ -79,7 +80,7 @@ def _own_frames(trace: TracebackType | None, root: Path) -> TracebackType | None
     within = False
     while trace is not None:
         path = Path(trace.tb_frame.f_code.co_filename)
-        own = _PACKAGE in path.parents
+        own = _PACKAGE in path.parents and path.name != _HERE.name
         within = within or own
         if not own and (not within or (root in path.parents and "site-packages" not in path.parts)):
             frames.append(trace)
