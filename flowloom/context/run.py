@@ -397,7 +397,8 @@ class Run:
             for response in event.get_function_responses():
                 self.open_calls.pop(response.id or "", None)
             stored = await service.append_soon(self.session, event)
-            self._tell_observers(ctx, stored)
+            if self.observers:
+                self._tell_observers(ctx, stored)
             events.append(stored)
         return events
 
