@@ -22,6 +22,7 @@ from flowloom.events.parts import content_of, text_part
 from flowloom.events.wire import shallow_copy
 from flowloom.log.call_ids import CallIds
 from flowloom.models.contents import is_special
+from flowloom.sessions.current_turn import CurrentTurn
 from flowloom.sessions.effective_log import EffectiveLog
 from flowloom.sessions.open_calls import OpenCalls
 from flowloom.sessions.rearrange import HistoryItem, rearrange
@@ -270,19 +271,21 @@ class _View:
         return [item for item in found if item is not None]
 
     def _items_of_turn(self, kept: Sequence[Event], log: EffectiveLog) -> list[HistoryItem]:
-        """What came since the latest input. A summary that tells of earlier turns is none of it."""
-        items: list[HistoryItem] = []
+        """The current turn. A summary that tells of earlier turns is none of it."""
+        turn = CurrentTurn()
         for place, event in enumerate(kept):
             item = None if event.actions.compaction is not None else self._item_of(event)
+            if event.author == "user" and self._rule(event, self._viewer):
+                turn.answer()
             if item is None:
                 continue
             if _starts_turn(item, event):
-                items.clear()
-                self._turn = place
-            items.append(item)
+                turn.begin(place)
+            turn.take(item)
+        self._turn = turn.start
         shown = log.shown_since(self._turn)
         if shown is None:
-            return items
+            return turn.items
         self._foreign_calls.clear()
         self._items_of(kept[: self._turn])  # for the calls of other agents
         return self._items_of(shown)
