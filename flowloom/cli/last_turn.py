@@ -23,9 +23,11 @@ def cut_off(root: BaseAgent, session: Session) -> str | None:
     To go on with one that did is harmless: nothing is left to be done.
     """
     events = [event for event in standing(session) if event.invocation_id and not _is_remark(event)]
-    if not events or tells_of_end(events[-1]):
+    if not events:
         return None
     last = events[-1]
+    if tells_of_end(last):  # with words and no error, whoever listened has left
+        return last.invocation_id if last.interrupted and not last.error_code else None
     turn = [event for event in events if event.invocation_id == last.invocation_id and event.author != "user"]
     return None if last.author != "user" and _is_done(root, turn) else last.invocation_id
 

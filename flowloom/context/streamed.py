@@ -10,64 +10,99 @@ from flowloom.events.wire import shallow_copy
 from flowloom.log.marks import AGENT_TOOL_CALL, AGENT_TOOL_PARTIAL
 
 _PLACE = ("invocation_id", "author", "branch", "isolation_scope", "node_info")
+_NONE: Any = None
+
+
+class _Answer:
+    """One answer: its texts, and no events, which are many and would have to be kept."""
+
+    __slots__ = ("latest", "metered", "texts")
+
+    def __init__(self) -> None:
+        self.texts: list[str] = []
+        self.latest: Event = _NONE
+        self.metered: Event | None = None
+        """The latest event that says what was used."""
+
+    def fields(self) -> dict[str, Any]:
+        """What the event that keeps the answer has of it; empty if it has no text."""
+        text = "".join(self.texts)
+        if not text.strip():
+            return {}
+        values: dict[str, Any] = {"content": content_of("model", [text_part(text)]), "interrupted": True}
+        if self.metered is not None:
+            values |= {"usage_metadata": self.metered.usage_metadata, "model_version": self.metered.model_version}
+        return values
 
 
 class Streamed:
-    """The pieces of the answers that are being streamed, by the id of their events.
+    """The answers that are being streamed, by the id of their events.
 
     An answer that is stopped is kept as far as it was streamed: its text, without thoughts and calls.
     """
 
-    __slots__ = ("_pieces",)
+    __slots__ = ("_answers",)
 
     def __init__(self) -> None:
-        self._pieces: dict[str, list[Event]] = {}
+        self._answers: dict[str, _Answer] = {}
 
     def add(self, event: Event) -> None:
         """Take in a partial event."""
-        pieces = self._pieces.get(event.id)
-        if pieces is None:
-            self._pieces[event.id] = [event]
-        else:
-            pieces.append(event)
-        if event.custom_metadata and event.custom_metadata.get(AGENT_TOOL_PARTIAL) is False:
+        fields = event.__dict__  # half of what the attributes of a pydantic model cost, for every chunk
+        answer = self._answers.get(fields["id"])
+        if answer is None:
+            answer = self._answers[event.id] = _Answer()
+        answer.latest = event
+        content = fields["content"]
+        if content is not None:
+            for part in content.parts or ():
+                text = part.text
+                if text and not part.thought:
+                    answer.texts.append(text)
+        if fields["usage_metadata"] is not None:
+            answer.metered = event
+        metadata = fields["custom_metadata"]
+        if metadata and metadata.get(AGENT_TOOL_PARTIAL) is False:
             self.end(event)
 
     def restart(self, event_id: str) -> None:
         """The answer begins again: what was streamed of it so far is none of it."""
-        self._pieces.pop(event_id, None)
+        self._answers.pop(event_id, None)
 
     def end(self, event: Event) -> None:
         """A complete event is there: of that answer, or of another one of its speaker."""
-        self._pieces.pop(event.id, None)
-        if self._pieces and (event.content is not None or event.error_code):
+        self._answers.pop(event.id, None)
+        if self._answers and (event.content is not None or event.error_code):
             speaker = speaker_of(event)
-            self._pieces = {key: each for key, each in self._pieces.items() if speaker_of(each[0]) != speaker}
+            self._answers = {key: each for key, each in self._answers.items() if speaker_of(each.latest) != speaker}
 
     def completed(self, event: Event) -> Event:
         """An event that says in the place of an answer what went wrong, with the text that was streamed."""
-        pieces = self._pieces.get(event.id)
-        if pieces is None or event.content is not None or not event.error_code:
+        answer = self._answers.get(event.id)
+        if answer is None or event.content is not None or not event.error_code:
             return event
         new = shallow_copy(event)
-        vars(new).update({name: value for name, value in _text_of(pieces).items() if getattr(event, name) is None})
+        vars(new).update({name: value for name, value in answer.fields().items() if getattr(event, name) is None})
         return new
 
     def cut_off(self) -> list[Event]:
         """The events that keep what was streamed of answers that do not go on, by speaker; nothing streams after."""
-        pieces, self._pieces = self._pieces, {}
-        spoken: dict[tuple[Any, ...], list[Event]] = {}
-        for each in pieces.values():
-            spoken.setdefault(speaker_of(each[0]), []).extend(each)
+        answers, self._answers = self._answers, {}
+        spoken: dict[tuple[Any, ...], _Answer] = {}
+        for each in answers.values():
+            answer = spoken.setdefault(speaker_of(each.latest), each)
+            if answer is not each:  # of an agent whose partial events have ids of their own
+                answer.texts += each.texts
+                answer.latest, answer.metered = each.latest, each.metered or answer.metered
         events: list[Event] = []
-        for said in spoken.values():
-            text = _text_of(said)
-            if text:
-                place, mark = {name: getattr(said[-1], name) for name in _PLACE}, _mark_of(said[-1])
+        for answer in spoken.values():
+            kept, latest = answer.fields(), answer.latest
+            if kept:
+                place, mark = {name: getattr(latest, name) for name in _PLACE}, _mark_of(latest)
                 if mark is not None:
                     place["isolation_scope"] = place["isolation_scope"] or mark
                     place["custom_metadata"] = {AGENT_TOOL_CALL: mark}
-                events.append(Event.unvalidated({"id": said[-1].id, "timestamp": said[-1].timestamp}, place, text))
+                events.append(Event.unvalidated({"id": latest.id, "timestamp": latest.timestamp}, place, kept))
         return events
 
 
@@ -78,15 +113,3 @@ def speaker_of(event: Event) -> tuple[Any, ...]:
 
 def _mark_of(event: Event) -> Any:
     return event.custom_metadata.get(AGENT_TOOL_CALL) if event.custom_metadata else None
-
-
-def _text_of(pieces: list[Event]) -> dict[str, Any]:
-    """The text of partial events, as fields of the event that keeps it; empty without any."""
-    parts = [part for each in pieces for part in (each.content.parts if each.content is not None else None) or ()]
-    text = "".join([part.text for part in parts if part.text and not part.thought])
-    if not text.strip():
-        return {}
-    values: dict[str, Any] = {"content": content_of("model", [text_part(text)]), "interrupted": True}
-    for name in ("usage_metadata", "model_version"):
-        values[name] = next((v for each in reversed(pieces) if (v := getattr(each, name)) is not None), None)
-    return values
