@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import AsyncGenerator, AsyncIterator, Collection
 from typing import Any
 
@@ -13,11 +12,11 @@ from flowloom.context.hooks import Callbacks, ask
 from flowloom.context.origin import note_origin
 from flowloom.errors import CallbackError, quoted_list
 from flowloom.events.event import Event
-from flowloom.events.ids import CLIENT_CALL_PREFIX
 from flowloom.events.json_data import json_arguments
 from flowloom.events.requests import RESERVED_CALLS
 from flowloom.events.response import LlmResponse
 from flowloom.events.wire import shallow_copy
+from flowloom.flow.given_ids import GivenIds
 from flowloom.flow.paid import Paid, with_paid
 from flowloom.models.request import LlmRequest, Origin, set_origin
 from flowloom.processors.model_choice import model_of
@@ -41,9 +40,7 @@ class ModelCall:
         "_counts",
         "_ctx",
         "_given",
-        "_growing",
         "_ids",
-        "_minted",
         "_model",
         "_paid",
         "_ready",
@@ -61,15 +58,13 @@ class ModelCall:
         self._model = model_of(ctx)
         self._request = request
         self._context: Context | None = None
-        self._minted: list[tuple[str, str]] = []  # for calls without an id: what they say, and their ids
-        self._ids: dict[str, list[str]] = {}  # for the others: the ids that the calls of a model's id have here
-        self._growing: set[str] = set()  # the models' ids of calls whose arguments are still streaming
+        self._ids: GivenIds | None = None
         self._after: Callbacks = (*ctx.run.hooks.after_model, *ctx.callbacks.after_model)
         self._ready: LlmResponse | None = None
         self._responses: AsyncIterator[LlmResponse] | None = None
         self._given = False
         self._asked = False
-        self._paid = Paid()
+        self._paid: Paid | None = None
         self._spans = spans
         self._span: ModelSpan | None = None
 
@@ -122,10 +117,11 @@ class ModelCall:
         """The responses as wrappers are given them, which may drop them: what they cost is noted before."""
         try:
             async for response in responses:
-                self._paid.note(response)
+                self._note_paid(response)
                 yield response
         finally:
-            self._paid.break_off()
+            if self._paid is not None:
+                self._paid.break_off()
             await _close(responses)
 
     async def next(self) -> LlmResponse | None:
@@ -136,7 +132,7 @@ class ModelCall:
         try:
             response = await self._responses.__anext__()
             if (response.usage_metadata is not None or not response.partial) and not self._ctx.callbacks.around_model:
-                self._paid.note(response)
+                self._note_paid(response)
         except StopAsyncIteration:
             await self._end()
             if self._given:
@@ -145,10 +141,11 @@ class ModelCall:
         except Exception as error:
             self._note_model(error)
             await self._end()
-            self._paid.break_off()
+            if self._paid is not None:
+                self._paid.break_off()
             response = await self._recover(error)
         self._given = True
-        if not response.partial:
+        if self._paid is not None and not response.partial:
             response = self._paid.told_by(response)
         response = mark_if_empty(self._with_ids(response))
         if self._after:
@@ -162,12 +159,20 @@ class ModelCall:
                 )
         return response
 
+    def _note_paid(self, response: LlmResponse) -> None:
+        if self._paid is None:
+            if response.usage_metadata is None:
+                return
+            self._paid = Paid()
+        self._paid.note(response)
+
     async def close(self) -> None:
         """Close the model's stream, wherever it stands."""
         try:
             await self._end()
         finally:
-            self._paid.count_rest(self._ctx.run.totals, self._ctx.llm_agent)
+            if self._paid is not None:
+                self._paid.count_rest(self._ctx.run.totals, self._ctx.llm_agent)
 
     async def _end(self) -> None:
         """Nothing more is asked of the model."""
@@ -221,7 +226,9 @@ class ModelCall:
                 break
         else:
             return response
-        unused, known = set(own), None if response.partial else self._minted.copy()
+        if self._ids is None:
+            self._ids = GivenIds(self._ctx)
+        ids, unused, known = self._ids, set(own), None if response.partial else self._ids.minted.copy()
         parts: list[types.Part] = []
         changed = False
         for part in content.parts:
@@ -232,9 +239,9 @@ class ModelCall:
                     unused.discard(call.id)
                     call_id = call.id
                 elif call.id in own:
-                    call_id = self._new_call_id()
+                    call_id = ids.new()
                 else:
-                    call_id = self._id_for(call, args, known)
+                    call_id = ids.id_for(call, args, known)
                 if call_id != call.id or args is not call.args:
                     changed = True
                     named = shallow_copy(call)
@@ -250,41 +257,6 @@ class ModelCall:
         vars(new)["parts"] = parts
         vars(response)["content"] = new
         return response
-
-    def _id_for(self, call: types.FunctionCall, args: Any, known: list[tuple[str, str]] | None) -> str:
-        """The id of a call; `known` are those of the partial responses, None if it is in one itself."""
-        given = call.id
-        if not given:
-            return self._minted_id(call.name, args, known)
-        shown = self._ids.get(given)
-        if known is not None:
-            if shown:
-                return shown.pop(0)
-            return given if self._ctx.run.claim_call_id(given) else self._new_call_id()
-        grows = call.partial_args or call.will_continue is not None or not call.name or given in self._growing
-        (self._growing.add if call.will_continue else self._growing.discard)(given)
-        if shown and grows:
-            return shown[-1]
-        call_id = given if not shown and self._ctx.run.claim_call_id(given) else self._new_call_id()
-        self._ids.setdefault(given, []).append(call_id)
-        return call_id
-
-    def _minted_id(self, name: str | None, args: Any, known: list[tuple[str, str]] | None) -> str:
-        """The id of a call to which the model gave none."""
-        if not self._ctx.run.streaming:
-            return self._new_call_id()
-        mark = json.dumps([name, args], sort_keys=True)
-        if known is not None:
-            for index, (seen, call_id) in enumerate(known):
-                if seen == mark:
-                    del known[index]
-                    return call_id
-        call_id = self._new_call_id()
-        self._minted.append((mark, call_id))
-        return call_id
-
-    def _new_call_id(self) -> str:
-        return CLIENT_CALL_PREFIX + self._ctx.effects.new_id(self._ctx)
 
     def event(self, response: LlmResponse) -> Event:
         """The event of a response (spec §13); what callbacks wrote goes onto the complete one."""
