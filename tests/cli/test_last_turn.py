@@ -111,3 +111,15 @@ async def test_a_summary_hides_no_turn_that_was_cut_off() -> None:
     compaction = {"compaction": {"startTimestamp": 0, "endTimestamp": 1, "compactedContent": {"parts": []}}}
     session.events[2:] = [kit.event("compaction", actions=compaction, invocation_id="e-other")]
     assert cut_off(agent, session) == invocation_id
+
+
+async def test_a_turn_whose_listener_left_in_mid_answer_was_cut_off() -> None:
+    """What was streamed is kept, and the turn may be gone on with; one that was cancelled is over."""
+    root = LlmAgent(name="root", model=kit.model("a long answer", stream_chunks=True))
+    chat = kit.Chat(root, config=kit.STREAMED)
+    run = chat.runner.run_async(**kit.WHERE, new_message="go", run_config=kit.STREAMED)
+    await anext(run)
+    await run.aclose()
+    session = await chat.session()
+    assert session.events[-1].text == "a long a"
+    assert cut_off(root, session) == session.events[-1].invocation_id
