@@ -20,7 +20,8 @@ if TYPE_CHECKING:
 
 OnMissing = Literal["error", "empty", "keep"]
 
-_PLACEHOLDER = re.compile(r"[\\$]?\{+[^{}]*\}+")
+# it begins where braces begin, so that a run of them is looked at once
+_PLACEHOLDER = re.compile(r"(?:[\\$]|(?<!\{))\{++[^{}]*+\}++")
 _PREFIXES = ("app", "user", "temp")
 _ARTIFACT = "artifact."
 
@@ -135,9 +136,10 @@ class BraceTemplate:
         self.source = source
         self._variables: list[_Variable] = []
         pieces: list[str] = []
-        end = 0
+        end, line, counted = 0, 1, 0
         for match in _PLACEHOLDER.finditer(source):
-            variable = _read_variable(match.group(), source.count("\n", 0, match.start()) + 1)
+            line, counted = line + source.count("\n", counted, match.start()), match.start()
+            variable = _read_variable(match.group(), line)
             if variable is None:
                 continue
             pieces += [_raw(source[end : match.start()]), f"{{{{ v[{len(self._variables)}] }}}}"]

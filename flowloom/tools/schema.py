@@ -70,10 +70,15 @@ class CallableSchema:
 
     def _without_strays(self, args: Mapping[str, Any]) -> dict[str, Any]:
         hidden = self._hidden
-        strays = [name for name in args if (name not in self._known if hidden is None else name in hidden)]
-        if strays:
+        fitting = {
+            name: value
+            for name, value in args.items()
+            if (name in self._known if hidden is None else name not in hidden)
+        }
+        if len(fitting) < len(args):
+            strays = [name for name in args if name not in fitting]
             _log.debug("`%s` has no parameters %s, which a model gave: they are dropped.", self.name, strays)
-        return {name: value for name, value in args.items() if name not in strays}
+        return fitting
 
 
 def describe_callable(

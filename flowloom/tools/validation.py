@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from itertools import islice
 from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
@@ -29,16 +30,13 @@ def read_again(validator: TypeAdapter[Any] | JsonValidator, data: Any, refusal: 
         refusal = error  # it speaks of arrays and objects, not of Python's types
     except (TypeError, ValueError, RecursionError):
         pass  # not JSON, so there is nothing more to find out
-    lines = _problem_lines(data, refusal)
-    if len(lines) > MAX_PROBLEMS:
-        lines[MAX_PROBLEMS:] = [f"- and {len(lines) - MAX_PROBLEMS} more"]
-    raise ToolArgumentsError("\n".join([heading, *lines])) from refusal
+    raise ToolArgumentsError("\n".join([heading, *_problem_lines(data, refusal)])) from refusal
 
 
 def _problem_lines(data: Any, error: ValidationError) -> list[str]:
-    """For each place in `data`: its path, what is expected there, and what came."""
+    """For each place in `data`, up to `MAX_PROBLEMS`: its path, what is expected there, and what came."""
     expected: dict[str, list[str]] = {}
-    came: dict[str, str] = {}
+    came: dict[str, Any] = {}
     for problem in error.errors(include_url=False):
         steps = _place(data, problem)
         path = "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in steps).lstrip(".")
@@ -48,9 +46,14 @@ def _problem_lines(data: Any, error: ValidationError) -> list[str]:
         if text not in texts:  # members of a union may expect the same
             texts.append(text)
         if problem["type"] != "missing":
-            came[f"`{path}`: " if path else ""] = f"; got {_short(problem['input'])}"
-    joined = {path: ", or ".join(texts).replace(", or must be ", ", or ") for path, texts in expected.items()}
-    return [f"- {path}{text}{came.get(path, '')}" for path, text in joined.items()]
+            came[f"`{path}`: " if path else ""] = problem["input"]
+    lines: list[str] = []
+    for path, texts in islice(expected.items(), MAX_PROBLEMS):
+        got = f"; got {_short(came[path])}" if path in came else ""
+        lines.append(f"- {path}{', or '.join(texts).replace(', or must be ', ', or ')}{got}")
+    if len(expected) > MAX_PROBLEMS:
+        lines.append(f"- and {len(expected) - MAX_PROBLEMS} more")
+    return lines
 
 
 def _place(data: Any, problem: ErrorDetails) -> Iterator[str | int]:
