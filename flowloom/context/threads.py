@@ -9,6 +9,8 @@ import threading
 from collections.abc import Callable
 from typing import Any, TypeVar
 
+from flowloom.context.ending import all_ended
+
 _log = logging.getLogger("flowloom.tools")
 _T = TypeVar("_T")
 
@@ -21,6 +23,7 @@ class Threads:
     """
 
     GRACE_SECONDS = 30.0
+    HURRIED_SECONDS = 1.0
     """How long `close` waits for calls that were given up before it reports and leaves them."""
 
     __slots__ = ("_busy", "_limit", "_slots")
@@ -78,7 +81,10 @@ class Threads:
             return
         waiting = [asyncio.ensure_future(done.wait()) for done in self._busy.values()]
         try:
-            await asyncio.wait(waiting, timeout=self.GRACE_SECONDS)  # who cancels again does not wait
+            await asyncio.wait(waiting, timeout=self.GRACE_SECONDS)
+        except asyncio.CancelledError:  # who cancels again does not wait for long
+            await all_ended((asyncio.ensure_future(asyncio.wait(waiting, timeout=self.HURRIED_SECONDS)),))
+            raise
         finally:
             for waiter in waiting:
                 waiter.cancel()
