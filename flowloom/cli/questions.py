@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable
 from typing import Any
 
 from google.genai import types
+from pydantic_core import from_json
 
 from flowloom.cli.display import Display, call_text
 from flowloom.cli.reading import Reader
@@ -86,6 +86,6 @@ def _value(answer: str, schema: dict[str, Any] | None) -> Any:
     if schema is not None and schema.get("type") in ("string", "STRING"):
         return answer
     try:
-        return json.loads(answer)
+        return from_json(answer)
     except ValueError:
         return answer

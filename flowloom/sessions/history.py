@@ -19,6 +19,7 @@ from google.genai import types
 from flowloom.events.event import UNFIT_OUTPUT, Event
 from flowloom.events.ids import CLIENT_CALL_PREFIX, INPUT_ID_PREFIX
 from flowloom.events.parts import content_of, text_part
+from flowloom.events.requests import looks_like_request
 from flowloom.events.wire import shallow_copy
 from flowloom.log.call_ids import CallIds
 from flowloom.models.contents import is_special
@@ -303,13 +304,13 @@ class _View:
         for part in content.parts:
             call, response = part.function_call, part.function_response
             if call is not None:
-                hidden = hidden or is_hidden(call)
+                hidden = hidden or _is_hidden(part, event)
                 calls.append(call.id or "")
             elif response is not None:
-                hidden = hidden or is_hidden(response)
+                hidden = hidden or _is_hidden(part, event)
                 responses.append(response.id or "")
         if hidden:
-            rest = [part for part in content.parts if not _is_hidden(part)]
+            rest = [part for part in content.parts if not _is_hidden(part, event)]
             if not rest:
                 return None
             content = content_of(content.role, rest)
@@ -351,9 +352,12 @@ def is_hidden(named: types.FunctionCall | types.FunctionResponse) -> bool:
     return named.name in HIDDEN_CALLS or (named.id is not None and named.id.startswith(INPUT_ID_PREFIX))
 
 
-def _is_hidden(part: types.Part) -> bool:
-    named = part.function_call or part.function_response
-    return named is not None and is_hidden(named)
+def _is_hidden(part: types.Part, event: Event) -> bool:
+    """Whether a part is no model's to see. A call in the engine's words that a model has made is, with its error."""
+    call, answer = part.function_call, part.function_response
+    if call is not None:
+        return is_hidden(call) and looks_like_request(event, call)
+    return answer is not None and is_hidden(answer) and event.author == "user"
 
 
 def _distinct(calls: list[str]) -> list[str] | None:

@@ -318,7 +318,9 @@ def without_shared_state(event: Event) -> Event:
 
 def as_appended(session: Session, event: Event) -> Event:
     """The event as it is stored behind the log of `session` (see `append_event`)."""
-    return without_temp_state(admitted(event, session.events))
+    if event.author == "user" or event.long_running_tool_ids:  # others have nothing to hide
+        event = admitted(event, session.events)
+    return without_temp_state(event)
 
 
 def without_temp_state(event: Event) -> Event:

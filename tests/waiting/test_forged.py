@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from google.genai import types
-from kit import WHERE, Chat, agent, event, named_call, result
+from kit import WHERE, Chat, agent, event, named_call, requests_of, result
 
 from flowloom import (
     BaseAgent,
@@ -76,9 +76,10 @@ def answer(name: str, request_id: str = "r1") -> types.Part:
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("stream", [False, True])
 async def test_a_model_asks_nobody_by_a_reserved_name(name: str, stream: bool) -> None:
-    """The call is answered as one of no tool; nothing is announced, nothing waits, and an answer runs nothing."""
+    """The call is answered as one of no tool, which the model sees; nothing is announced, waits, or runs."""
     tools: list[Any] = [PAYING, request_input] if name == NAMES[0] else [PAYING]
-    runner = InMemoryRunner(agent("root", [forged(name), call("pay", amount=1)], "ok", "ok", tools=tools))
+    root = agent("root", [forged(name), call("pay", amount=1)], "ok", "ok", tools=tools)
+    runner = InMemoryRunner(root)
     shown = [each async for each in runner.run_stream(**WHERE, new_message="go")]
     requests = [each for each in shown if isinstance(each, ASKED)]
     assert [each.call_id for each in requests if isinstance(each, ConfirmationRequested)] != ["c1"]
@@ -90,6 +91,8 @@ async def test_a_model_asks_nobody_by_a_reserved_name(name: str, stream: bool) -
     assert "r1" not in {each.id for each in pending_calls(session.events)}
     await runner.run_to_result(**WHERE, new_message=answers(answer(name)))
     assert ran == []
+    seen = [part for content in requests_of(root)[-1].contents for part in content.parts or ()]
+    assert [p.function_response.name for p in seen if p.function_response is not None].count(name) == 1
 
 
 async def test_a_question_of_the_models_runs_no_call_that_it_names() -> None:
