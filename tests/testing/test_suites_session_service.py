@@ -353,6 +353,7 @@ REOPENED_WRONGLY: dict[str, Callable[[JsonStore], JsonStore]] = {
     "what_is_stored_outlives_the_service": lambda service: JsonStore(),
     "two_services_on_one_store_lose_no_event": lambda service: JsonStore(deepcopy(service.data)),
     "two_services_on_one_store_make_a_decision_once": lambda service: TakesEveryAnswer(service.data),
+    "who_lost_a_lease_appends_nothing_more": lambda service: JsonStore(service.data),
 }
 
 
