@@ -6,6 +6,8 @@ Within a running event loop, as in a notebook, the same is done in a second thre
 from __future__ import annotations
 
 import asyncio
+import atexit
+import os
 import threading
 import weakref
 from collections.abc import AsyncGenerator, Callable, Coroutine, Generator
@@ -15,6 +17,7 @@ from contextvars import copy_context
 from queue import SimpleQueue
 from typing import Any, Final, TypeVar
 
+from flowloom.errors import ConfigurationError
 from flowloom.sessions.leases import standing_still
 
 _T = TypeVar("_T")
@@ -117,13 +120,46 @@ def _own_loop() -> tuple[asyncio.AbstractEventLoop, _Anchor | None]:
     loop = _loops.loop
     if loop is None or loop.is_closed():
         loop = _loops.loop = asyncio.new_event_loop()
+        _every_loop.add(loop)
         _loops.anchor = _Anchor()
         weakref.finalize(_loops.anchor, _close, loop)
     return loop, _loops.anchor
 
 
+_every_loop: weakref.WeakSet[asyncio.AbstractEventLoop] = weakref.WeakSet()
+_begun: dict[int, tuple[asyncio.AbstractEventLoop, AsyncGenerator[Any, None]]] = {}
+"""What is being iterated, with its loop."""
+
+
+_of_parent: list[asyncio.AbstractEventLoop] = []
+
+
+def _leave_to_parent() -> None:
+    """In a forked process: its copies of the loops share what the parent's wait on, so they may not be touched."""
+    _begun.clear()
+    _of_parent.extend(_every_loop)
+    for loop in _of_parent:
+        for name, forked in (("is_closed", lambda: True), ("close", lambda: None)):
+            with suppress(AttributeError):  # a loop that is no object of Python's
+                setattr(loop, name, forked)
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_leave_to_parent)
+
+
+def _close_begun() -> None:
+    """The program ends: close what is iterated still, each from outside in, while there are stores to write to."""
+    while _begun:
+        loop, items = _begun.popitem()[1]
+        if not loop.is_closed() and not loop.is_running():
+            _complete(loop, _closed(items))
+
+
 def _close(loop: asyncio.AbstractEventLoop) -> None:
     """Close a loop, and before it what still works in the background."""
+    if loop.is_closed():
+        return
     if not _within_loop() and not loop.is_running():
         tasks = asyncio.all_tasks(loop)
         for task in tasks:
@@ -165,17 +201,27 @@ def run_sync(work: Coroutine[Any, Any, _T]) -> _T:
 
 
 def iterate_sync(items: AsyncGenerator[_T, None]) -> Generator[_T, None, None]:
-    """The items of an async generator, which is closed when this one is."""
+    """The items of an async generator, which is closed when this one is, or when the program ends.
+
+    Raises `ConfigurationError` in a process that was forked after the first item.
+    """
     loop, anchor = _loop()  # the loop is there for as long as this generator is, whichever thread ends it
+    _begun[id(items)] = loop, items
+    atexit.unregister(_close_begun)
+    atexit.register(_close_begun)  # the last to come is the first to be called
     try:
         while True:
+            if loop.is_closed():
+                raise ConfigurationError(
+                    "This run was begun before the process was forked, or its program has ended. Begin one here."
+                )
             item = _complete(loop, _next(items))
             if isinstance(item, _End):
                 return
             yield item
     finally:
-        if loop.is_closed():  # the program ends, and the loop has closed it
-            pass
+        if _begun.pop(id(items), None) is None or loop.is_closed():
+            pass  # the program ends and closes it, or the process was forked
         elif loop.is_running():  # it was dropped by something that runs there
             loop.call_soon_threadsafe(loop.create_task, _closed(items))
         else:

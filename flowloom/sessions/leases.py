@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import threading
 import time
 from collections import deque
@@ -146,17 +147,20 @@ standing_still: ContextVar[tuple[asyncio.AbstractEventLoop, ...]] = ContextVar("
 class LeaseQueue:
     """Who has which session in this process, and who waits for it. Serves several loops and threads."""
 
-    __slots__ = ("_first", "_lock")
+    __slots__ = ("_first", "_lock", "_process")
 
     def __init__(self) -> None:
         self._lock = threading.RLock()  # a lease may be given back by garbage collection
         self._first: dict[Key, Place] = {}
+        self._process = os.getpid()
 
     async def enter(self, key: Key, *, wait: bool, seconds: float) -> Place:
         """Take a place in the line of a session, and return when it is the first.
 
         Raises `SessionBusyError` if it is not the first and not to wait.
         """
+        if self._process != os.getpid():  # forked: the runs that had sessions are the parent's
+            self.__init__()
         place = Place(time.monotonic() + seconds)
         if self._first.setdefault(key, place) is place:  # one step, so that it needs no lock
             return place

@@ -214,6 +214,10 @@ class _Core:
             self._due.clear()
             self._changed.notify_all()
 
+    def forget(self) -> None:
+        """Be of no use in a forked process, and in nobody's way."""
+        self._changed, self._opening = threading.Condition(threading.RLock()), threading.Lock()
+
     def join(self) -> None:
         """Wait for the threads to end, and close the connections."""
         for thread in self._threads:
@@ -404,6 +408,16 @@ class _RolledBack(Exception):
 
 _UNDONE: BaseException = _RolledBack()
 _CORES: weakref.WeakSet[_Core] = weakref.WeakSet()
+
+
+def _forget_in_child() -> None:
+    """A forked process has none of the threads, and locks that one of them may have held for good."""
+    for core in _CORES:
+        core.forget()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forget_in_child)
 
 
 @atexit.register

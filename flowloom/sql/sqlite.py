@@ -179,6 +179,10 @@ class _Core:
             self._writes.put(self._take_soon())
             self._writes.put(None)
 
+    def forget(self) -> None:
+        """Be of no use in a forked process, and in nobody's way."""
+        self._lock, self._glancing = threading.RLock(), threading.Lock()
+
     def join(self) -> None:
         """Wait for the threads to end."""
         for thread in (*self._readers, *([self._writer] if self._writer else [])):
@@ -437,6 +441,16 @@ _REMEDIES = {
 
 
 _CORES: weakref.WeakSet[_Core] = weakref.WeakSet()
+
+
+def _forget_in_child() -> None:
+    """A forked process has none of the threads, and locks that one of them may have held for good."""
+    for core in _CORES:
+        core.forget()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forget_in_child)
 
 
 @atexit.register
