@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Set
 from dataclasses import dataclass, field
 from inspect import isawaitable
 from typing import Any, Literal
@@ -115,17 +115,23 @@ def pending_calls(events: Iterable[Event], invocation_id: str | None = None) -> 
     calls: dict[str, types.FunctionCall] = {}
     scopes: dict[str, str | None] = {}
 
-    def within(call_id: str, answered: str) -> bool:
-        """Whether a call was made by an agent that runs for another one, which has its result now."""
-        scope = scopes.get(call_id)
-        while scope is not None and scope != answered:
+    def ended_by(each: PendingCall, answered: Set[str | None]) -> bool:
+        """Whether what it is about has a result, or a call that its agent runs for."""
+        if each.kind != "tool" and subject_call_id(calls[each.id]) in answered:
+            return True
+        scope = scopes.get(each.id)
+        while scope is not None and scope not in answered:
             scope = scopes.get(scope)
         return scope is not None
 
     for event in events:
         if invocation_id is not None and event.invocation_id != invocation_id:
             continue
-        waiting = event.long_running_tool_ids or ()
+        waiting = frozenset(event.long_running_tool_ids or ())
+        if found and event.author != "user":
+            answered: Set[str | None] = {answer.id for answer in event.get_function_responses() if answer.id}
+            for each in [each for each in found.values() if ended_by(each, answered)] if answered else ():
+                del found[each.id]
         of_host.update((event.custom_metadata or {}).get(HOST_CALLS, ()))
         for part in (event.content.parts if event.content is not None else None) or ():
             call, response = part.function_call, part.function_response
@@ -140,10 +146,6 @@ def pending_calls(events: Iterable[Event], invocation_id: str | None = None) -> 
             elif response is None or not response.id:
                 continue
             elif event.author != "user":
-                for each in list(found.values()):
-                    subject = subject_call_id(calls[each.id]) if each.kind != "tool" else None
-                    if subject == response.id or within(each.id, response.id):
-                        del found[each.id]
                 if response.id in of_host or "error" in (response.response or ()):
                     found.pop(response.id, None)  # it has failed, or waits for a person now
                 elif response.id in waiting and (made := calls.get(response.id)) and made.name not in RESERVED_CALLS:

@@ -22,17 +22,25 @@ Place = tuple[BaseAgent, tuple[BaseAgent, ...]]
 
 def answered_calls(events: Sequence[Event], message: types.Content | None) -> list[Event]:
     """The events whose calls a message answers, in the order of its answers; the latest, for an id used twice."""
-    ids = [answer.id for answer in readable_answers(message)]
-    wanted = {call_id for call_id in ids if call_id}
-    found: dict[str, Event] = {}
+    answers = readable_answers(message)
+    found = _events_calling(events, answers)
+    return [found[answer.id] for answer in answers if answer.id in found]
+
+
+def _events_calling(events: Sequence[Event], answers: Sequence[types.FunctionResponse]) -> dict[str | None, Event]:
+    """By the id of an answer, the latest event with that call."""
+    wanted = {answer.id for answer in answers if answer.id}
+    found: dict[str | None, Event] = {}
     for event in reversed(events):
         if not wanted:
             break
+        owned: Event | None = None
         for call in event.get_function_calls():
             if call.id in wanted and (call.name not in RESERVED_CALLS or is_request(event, call)):
                 wanted.discard(call.id)
-                found[call.id] = event
-    return [_owner(events, found[call_id]) for call_id in ids if call_id in found]
+                owned = owned or _owner(events, event)
+                found[call.id] = owned
+    return found
 
 
 def _owner(events: Sequence[Event], event: Event) -> Event:
@@ -90,14 +98,16 @@ def messages_of(root: BaseAgent, events: Sequence[Event], message: types.Content
     parts = message.parts or []
     if sum(part.function_response is not None for part in parts) < 2:
         return [message]
+    answers = readable_answers(message)
+    readable, calling = set(map(id, answers)), _events_calling(events, answers)
     for part in parts:
-        answered = answered_calls(events, types.Content(parts=[part]))
-        if not answered:
+        answer = part.function_response
+        event = calling.get(answer.id) if answer is not None and id(answer) in readable else None
+        if answer is None or event is None:
             keys.append(None)
             continue
-        agent, _ = find_agent_to_run(root, events, answered)
-        seen = part.function_response is not None and not is_hidden(part.function_response)
-        event = answered[0]
+        agent, _ = find_agent_to_run(root, events, [event])
+        seen = not is_hidden(answer)
         place = (event.author, path_of(event))
         other = "" if places.setdefault(event.branch or "", place) == place else "@".join(place)  # one hands over to it
         keys.append((agent.name, event.invocation_id, (seen and event.branch) or "", other))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -308,8 +308,10 @@ class Run:
         from_tool = AGENT_TOOL_CALL in marks
         if scope is not None and from_tool and (scope in self.open_calls or scope in self.inner_calls):
             self.suspend(scope)
-        of_host, waits = marks.get(HOST_CALLS, ()), event.long_running_tool_ids or ()
+        of_host, waits = marks.get(HOST_CALLS, ()), frozenset(event.long_running_tool_ids or ())
         asked_for, asked_input = event.actions.requested_tool_confirmations, event.actions.requested_inputs or ()
+        if self.waiting_calls and author != "user":
+            self._end_waiting(event)
         for part in content.parts:
             call, response = part.function_call, part.function_response
             if call is not None:
@@ -330,9 +332,6 @@ class Run:
                     self.open_calls[response.id] = OpenCall(response.id, response.name or "", author, branch, scope)
                 if not waits and not self.waiting_calls:
                     continue
-                if author != "user":
-                    for each in [each for each in self.waiting_calls.values() if self._is_over(each, response.id)]:
-                        del self.waiting_calls[each.id]
                 waiting = self.waiting_calls.get(response.id)
                 ends = author == "user" or "error" in (response.response or ())
                 if author == "user" and waiting is not None and waiting.about is not None:
@@ -345,21 +344,28 @@ class Run:
                     # it has begun, now that a person has decided
                     self.waiting_calls[response.id] = OpenCall(response.id, response.name or "", author, branch, scope)
 
-    def _is_over(self, call: OpenCall, answered: str) -> bool:
-        """Whether a call waits no more once another has a result: one it asks about, or that its agent runs for."""
-        return call.about == answered or self._is_inside(call, answered)
+    def _end_waiting(self, event: Event) -> None:
+        """Calls wait no more once those that they ask about have a result, or one that their agents run for."""
+        answered = {answer.id for answer in event.get_function_responses() if answer.id}
+        over = [
+            each.id
+            for each in self.waiting_calls.values()
+            if each.about in answered or not answered.isdisjoint(self._around(each))
+        ]
+        for call_id in over:
+            del self.waiting_calls[call_id]
 
-    def _is_inside(self, call: OpenCall, outer_id: str) -> bool:
-        """Whether the agent that made a call runs for another one, at any depth."""
+    def _around(self, call: OpenCall) -> Iterator[str]:
+        """The calls that the agent that made a call runs for, the innermost first."""
         scope = call.isolation_scope
-        while scope is not None and scope != outer_id:
+        while scope is not None:
+            yield scope
             outer = self.waiting_calls.get(scope) or self.inner_calls.get(scope) or self.open_calls.get(scope)
             scope = outer.isolation_scope if outer is not None else None
-        return scope == outer_id
 
     def may_go_on(self, call_id: str) -> bool:
         """Whether the agent behind a call waits for nobody: it was cut off, or stopped before calls that can run."""
-        inside = [c for c in self.waiting_calls.values() if not c.suspended and self._is_inside(c, call_id)]
+        inside = [c for c in self.waiting_calls.values() if not c.suspended and call_id in self._around(c)]
         return all(call.answered for call in inside) or any(call.of_host for call in inside)
 
     def suspend(self, call_id: str) -> None:
@@ -387,11 +393,10 @@ class Run:
             event = self.owed.pop(next(iter(self.owed)))
             events.append(await service.append_soon(self.session, event))
             self.follow(event)
-        for place in {
-            c.place for c in self.open_calls.values() for w in self.waiting_calls.values() if self._is_inside(w, c.id)
-        }:
-            for call in [call for call in self.open_calls.values() if call.place == place]:
-                del self.open_calls[call.id]  # agents that it delegated to wait
+        around = {outer for waiting in self.waiting_calls.values() for outer in self._around(waiting)}
+        places = {call.place for call in self.open_calls.values() if call.id in around}
+        for call in [call for call in self.open_calls.values() if call.place in places]:
+            del self.open_calls[call.id]  # agents that it delegated to wait
         while self.open_calls:
             event = self.refusal(ctx, next(iter(self.open_calls.values())), reason)
             for response in event.get_function_responses():

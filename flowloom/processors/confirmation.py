@@ -55,10 +55,9 @@ async def _resume(
         for item in run_now:
             ctx.run.inputs[item.call.id or ""] = item.inputs
         interrupted = ctx.run.progress is not None and not ctx.run.progress.fresh
-        perhaps = [item.call for item in run_now if interrupted or item.earlier]
-        again = made_again(ctx, perhaps)
-        first = [item.call for item in run_now if item.call not in perhaps]
-        again.calls = [item.call for item in run_now if item.call in first or item.call in again.calls]
+        again = made_again(ctx, [item.call for item in run_now if interrupted or item.earlier])
+        twice = {call.id for call in again.calls}
+        again.calls = [c.call for c in run_now if c.call.id in twice or not (interrupted or c.earlier)]
         for event in again.events:
             yield event
         if again.calls:

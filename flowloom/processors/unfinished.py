@@ -117,8 +117,9 @@ def made_again(ctx: InvocationContext, calls: Sequence[types.FunctionCall]) -> U
     again = [call for call in calls if call.id not in first]
     once_only = [c for c in again if (tool := tools.get(c.name or "")) is not None and not tool.idempotent]
     given_up = [call for call in once_only if call.id in repeated]
-    result = Unfinished(calls=[call for call in calls if call not in given_up])
-    marked = [call.id for call in once_only if call not in given_up]
+    refused = {call.id for call in given_up}
+    result = Unfinished(calls=[call for call in calls if call.id not in refused])
+    marked = [call.id for call in once_only if call.id not in refused]
     if marked:
         result.events.append(_mark(ctx, marked))
     if given_up:

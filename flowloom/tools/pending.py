@@ -72,9 +72,12 @@ def decided_calls(
     answered = {part.function_response.id for part in _parts(message) if is_answer(part)}  # type: ignore[union-attr]
     records = _records(events, agent, here)
     answers = _first_answers(events[: at + 1], records)
+    about: dict[str | None, list[_Record]] = {}
+    for record in records.values():
+        about.setdefault(record.call.id, []).append(record)
     decided: dict[str, Decided] = {}
     for request_id, record in records.items():
-        answer = answers.get(request_id)
+        answer, _ = answers.get(request_id, _UNANSWERED)
         left = answer is not None and answer is not message and answer.invocation_id == message.invocation_id
         left = left and not (record.consumed or record.conflicting)
         if request_id not in answered and not left:
@@ -94,9 +97,10 @@ def decided_calls(
         item = decided.setdefault(call.id or "", Decided(call))
         item.earlier = item.earlier or left
         item.inputs, item.question = [], None
-        for other in records.values():
-            if other.call.id == call.id and other.request.id in answers:
-                _take(item, other, answers[other.request.id])
+        for other in about[call.id]:
+            _, given = answers.get(other.request.id or "", _UNANSWERED)
+            if given is not None:
+                _take(item, other, given)
     if answered:
         known = {call.id for event in events for call in event.get_function_calls()}
         for unknown in answered - known:
@@ -104,35 +108,33 @@ def decided_calls(
     return list(decided.values())
 
 
-def _take(item: Decided, record: _Record, message: Event) -> None:
+_UNANSWERED: tuple[None, None] = (None, None)
+
+
+def _take(item: Decided, record: _Record, answer: types.FunctionResponse) -> None:
     """Add one answer to what is known about a call."""
-    for part in _parts(message):
-        answer = part.function_response
-        if answer is None or answer.id != record.request.id or not answers_request(answer, record.request):
-            continue
-        if record.request.name == CONFIRMATION_CALL:
-            item.confirmation = read_decision(answer)
-            edited = item.confirmation.edited_args
-            if edited is not None and item.confirmation.confirmed:
-                item.call = types.FunctionCall(id=record.call.id, name=record.call.name, args=edited)
-            return
-        args = record.request.args or {}
-        request = InputRequest(
-            message=args.get("message") or "", payload=args.get("payload"), response_schema=args.get("response_schema")
-        )
-        value = read_input(answer)
-        if request.response_schema:
-            try:
-                value = OutputSchema(request.response_schema).validate(value)
-            except ToolArgumentsError as error:
-                item.question = request.message if item.question is None else item.question
-                item.misfit = request.model_copy(update={"message": f"{item.question}\n{error}"})
-                return
-            except ConfigurationError as error:  # of a log that was made elsewhere: requests are checked when made
-                _log.warning("The answer to `%s` is taken as it is: %s", record.request.id, error)
-        item.misfit = item.question = None
-        item.inputs.append(value)
+    if record.request.name == CONFIRMATION_CALL:
+        item.confirmation = read_decision(answer)
+        edited = item.confirmation.edited_args
+        if edited is not None and item.confirmation.confirmed:
+            item.call = types.FunctionCall(id=record.call.id, name=record.call.name, args=edited)
         return
+    args = record.request.args or {}
+    request = InputRequest(
+        message=args.get("message") or "", payload=args.get("payload"), response_schema=args.get("response_schema")
+    )
+    value = read_input(answer)
+    if request.response_schema:
+        try:
+            value = OutputSchema(request.response_schema).validate(value)
+        except ToolArgumentsError as error:
+            item.question = request.message if item.question is None else item.question
+            item.misfit = request.model_copy(update={"message": f"{item.question}\n{error}"})
+            return
+        except ConfigurationError as error:  # of a log that was made elsewhere: requests are checked when made
+            _log.warning("The answer to `%s` is taken as it is: %s", record.request.id, error)
+    item.misfit = item.question = None
+    item.inputs.append(value)
 
 
 def _records(events: Sequence[Event], agent: str, here: Callable[[Event], bool]) -> dict[str, _Record]:
@@ -164,17 +166,18 @@ def _records(events: Sequence[Event], agent: str, here: Callable[[Event], bool])
     return found
 
 
-def _first_answers(events: Sequence[Event], records: Mapping[str, _Record]) -> dict[str, Event]:
-    """The first message that answers each request: it stands."""
-    found: dict[str, Event] = {}
+def _first_answers(
+    events: Sequence[Event], records: Mapping[str, _Record]
+) -> dict[str, tuple[Event, types.FunctionResponse]]:
+    """The first answer to each request, with its message: it stands."""
+    found: dict[str, tuple[Event, types.FunctionResponse]] = {}
     for event in events:
         if event.author != "user" or is_from_agent_tool(event):
             continue
-        for part in _parts(event):
-            response = part.function_response
-            record = None if response is None else records.get(response.id or "")
-            if response is not None and record is not None and answers_request(response, record.request):
-                found.setdefault(response.id or "", event)
+        for response in event.get_function_responses():
+            record = records.get(response.id or "")
+            if record is not None and answers_request(response, record.request):
+                found.setdefault(response.id or "", (event, response))
     return found
 
 
