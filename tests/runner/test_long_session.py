@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import resource
+import statistics
 import time
 from collections import Counter
 from collections.abc import AsyncGenerator
@@ -114,22 +115,22 @@ class Polite(BaseLlm):
 @pytest.mark.parametrize("how", ["run_async", "run_to_result"])
 @pytest.mark.parametrize("kind", ["memory", "sqlite"])
 async def test_twenty_thousand_turns(kind: str, how: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """The last tenth of 20,000 turns on one session takes at most 1.2 times what the first does."""
+    """The last of 20,000 turns on one session take at most 1.2 times what the first of another one do, turn about."""
     service: BaseSessionService = InMemorySessionService()
     if kind == "sqlite":
         service = SqliteSessionService(str(tmp_path / "sessions.db"))
     await service.create_session(**NAMES)
     runner = Runner(app_name="app", agent=LlmAgent(name="root", model=Polite()), session_service=service)
 
-    async def turns(count: int) -> float:
+    async def turns(count: int, where: dict[str, str] = WHERE) -> float:
         """Microseconds of processor time for each."""
         started = time.process_time()
         for _ in range(count):
             if how == "run_async":
-                async for _event in runner.run_async(**WHERE, new_message="Hi."):
+                async for _event in runner.run_async(**where, new_message="Hi."):
                     pass
             else:
-                await runner.run_to_result(**WHERE, new_message="Hi.")
+                await runner.run_to_result(**where, new_message="Hi.")
         return (time.process_time() - started) / count * 1e6
 
     tenths: list[float] = []
@@ -139,5 +140,8 @@ async def test_twenty_thousand_turns(kind: str, how: str, tmp_path: Path, capsys
         memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
         with capsys.disabled():
             print(f"\n{kind} {how} tenth {number + 1}: {tenths[-1]:.0f} us a turn, {memory} MB", end="")
+    another = {**WHERE, "session_id": "another"}
+    await service.create_session(app_name="app", **another)
+    ratios = [await turns(100) / await turns(100, another) for _ in range(20)]  # a shared machine changes its speed
     await service.close()
-    assert tenths[-1] < 1.2 * tenths[0]
+    assert statistics.median(ratios) < 1.2
