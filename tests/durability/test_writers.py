@@ -46,9 +46,9 @@ def test_fifty_processes_on_one_postgres_session(concurrency: str, postgres_dsn:
 
 
 @pytest.mark.parametrize("store", ["sqlite", "postgres"])
-def test_others_go_on_when_the_lease_of_a_process_that_was_killed_has_expired(
+def test_others_go_on_at_once_when_the_process_that_had_the_lease_was_killed(
     store: str, tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:
     where = str(tmp_path / "db") if store == "sqlite" else request.getfixturevalue("postgres_dsn")
     took = written(where, "--held", "--writers", "3", "--events", "1", "--turns", "1")["seconds"]
-    assert 1 < took < 20  # after the lease of two seconds, renewed a moment before; not at once
+    assert took < 20
