@@ -26,8 +26,8 @@ def content_of_message(message: Message) -> types.Content:
             content = _content_of(message)
         except ValueError as error:
             raise InputValidationError(
-                f"{message!r} is no message. Give a text, a `types.Part`, a list of these, a `types.Content`, or a "
-                f"dict with `role` and `parts`. {error}"
+                f"{message!r:.80} is no message. Give a text, a `types.Part`, a list of these, a `types.Content`, or a "
+                f"dict with `role` and `parts`."
             ) from error
     if not content.parts:
         raise InputValidationError("The message has no parts. Give it a text, a file, or a function response.")
@@ -48,14 +48,14 @@ def _content_of(message: Any) -> types.Content:
         return content_of("user", [*map(_part_of, cast(Sequence[Any], message))])
     if isinstance(message, types.Part) or (isinstance(message, Mapping) and not {"parts", "role"} & message.keys()):
         return content_of("user", [_part_of(message)])
-    return types.Content.model_validate(message)
+    return types.Content.model_validate(message, from_attributes=False)
 
 
 def _part_of(piece: Any) -> types.Part:
     """A text or a part as a part; one of which no field is known is none."""
     if isinstance(piece, str):
         return text_part(piece)
-    part = types.Part.model_validate(piece)
+    part = types.Part.model_validate(piece, from_attributes=False)
     if not part.model_fields_set:
-        raise ValueError(f"{piece!r} is no part.")
+        raise ValueError("It is no part.")
     return part

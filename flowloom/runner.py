@@ -48,6 +48,9 @@ from flowloom.sync import iterate_sync, run_sync
 from flowloom.telemetry import step_logs
 from flowloom.tools.agent_tool import AgentTool
 
+# Python names it in the error for an argument that is missing or unknown: users know the methods of a runner.
+Invocation.__init__.__qualname__ = "Runner.run"
+
 
 class RunArguments(TypedDict, total=False):
     """What a run is given, as `Runner.run_async` explains it."""
@@ -234,30 +237,13 @@ class Runner(Generic[OutputT]):
 
     # -- from synchronous code -----------------------------------------------------------------------------
 
-    def run(
-        self,
-        *,
-        user_id: str,
-        session_id: str,
-        new_message: Message | None = None,
-        invocation_id: str | None = None,
-        state_delta: dict[str, Any] | None = None,
-        run_config: RunConfig | None = None,
-    ) -> Generator[Event, None, None]:
+    def run(self, **arguments: Unpack[RunArguments]) -> Generator[Event, None, None]:
         """`run_async` for synchronous code. One loop serves all calls of a thread, of any runner.
 
         Within a running event loop, as in a notebook, the run has a loop in a thread of its own, and the running one
         waits. Close the generator (or leave it) to end the run.
         """
-        events = self.run_async(
-            user_id=user_id,
-            session_id=session_id,
-            invocation_id=invocation_id,
-            new_message=new_message,
-            state_delta=state_delta,
-            run_config=run_config,
-        )
-        return iterate_sync(events)
+        return iterate_sync(self.run_async(**arguments))
 
     def run_to_result_sync(self, **arguments: Unpack[RunArguments]) -> RunResult[OutputT]:
         """`run_to_result` for synchronous code (see `run`)."""

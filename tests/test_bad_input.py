@@ -11,6 +11,7 @@ from kit import Chat, agent, no_op
 
 from flowloom import (
     AgentNameError,
+    AgentTool,
     App,
     ConfigurationError,
     DuplicateAgentError,
@@ -18,11 +19,13 @@ from flowloom import (
     Flow,
     FlowloomError,
     FunctionTool,
+    Gemini,
     InMemoryRunner,
     InMemorySessionService,
     InputValidationError,
     Limits,
     LlmAgent,
+    LocalCodeExecutor,
     LoopAgent,
     MissingVariableError,
     ModelNotConfiguredError,
@@ -35,6 +38,7 @@ from flowloom import (
     TemplateError,
     ToolSignatureError,
 )
+from flowloom.testing import ScriptedModel
 
 
 def note() -> None:
@@ -82,6 +86,10 @@ CONSTRUCTIONS: list[tuple[str, Callable[[], Any], type[Exception], str]] = [
         ConfigurationError,
         r"`agents.tools`: .*`modl_calls` is no field; the closest is `model_calls`\.$",
     ),
+    ("an unknown field of a model", lambda: Gemini(modle="gemini-2.5-pro"), ConfigurationError, "closest is `model`"),
+    ("an unknown setting of a script", lambda: ScriptedModel(stream_chunk=True), ConfigurationError, "`stream_chunks`"),
+    ("an unknown setting of an executor", lambda: LocalCodeExecutor(timeout=3), ConfigurationError, "timeout_seconds"),
+    ("a tool of what is no agent", lambda: AgentTool("helper"), ConfigurationError, "not a str"),  # type: ignore[arg-type]
     ("a field like none", lambda: Limits(xyz=1), ConfigurationError, "the fields are `agents`, .*`tools`"),
     ("an unknown model", lambda: LlmAgent(name="a", model="nothing-7b"), ModelNotFoundError, "nothing-7b"),
     ("a broken template", lambda: Template("{% if x %}"), TemplateError, "line 1"),
@@ -114,6 +122,24 @@ def test_what_cannot_run_is_refused_when_it_is_built(
     with pytest.raises(error, match=match) as raised:
         build()
     assert isinstance(raised.value, FlowloomError)
+
+
+@pytest.mark.parametrize("method", ["run", "run_to_result_sync", "run_stream_sync", "start"])
+def test_arguments_of_a_run_are_named_by_the_runner(method: str) -> None:
+    """What is missing or unknown; no class is spoken of that users do not know."""
+    for arguments, named in (
+        ({"new_message": "x"}, "user_id"),
+        ({"user_id": "u", "session_id": "s", "mesage": 1}, "mesage"),
+    ):
+        with pytest.raises(TypeError, match=rf"^Runner\.run\w*\(\) .*'{named}'"):
+            getattr(InMemoryRunner(agent()), method)(**arguments)
+
+
+async def test_a_callback_that_takes_other_arguments_is_told_which_it_is_given() -> None:
+    chat = Chat(agent("root", "done", before_model_callback=lambda ctx, request: None))
+    with pytest.raises(TypeError) as caught:
+        await chat.say("go")
+    assert "which is given `llm_request`, `callback_context` by name" in caught.value.__notes__[0]
 
 
 async def test_a_missing_variable_names_agent_variable_and_line() -> None:

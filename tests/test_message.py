@@ -8,7 +8,7 @@ import pytest
 from google.genai import types
 from kit import Chat, agent, requests_of
 
-from flowloom import InputValidationError
+from flowloom import Event, InputValidationError
 from flowloom.message import content_of_message
 
 IMAGE = types.Part(inline_data=types.Blob(data=b"png", mime_type="image/png"))
@@ -36,6 +36,14 @@ def test_a_message_is_a_content_or_what_it_is_made_of(message: Any, parts: list[
 def test_anything_else_is_refused(wrong: Any) -> None:
     with pytest.raises(InputValidationError):
         content_of_message(wrong)
+
+
+@pytest.mark.parametrize("wrong", [types.Blob(data=b"x"), types.File(uri="gs://x"), Event(author="user"), "x" * 9999])
+def test_a_message_of_another_kind_is_said_to_be_none(wrong: Any) -> None:
+    """In few words, however large it is."""
+    with pytest.raises(InputValidationError, match="is no message") as caught:
+        content_of_message([[wrong]] if isinstance(wrong, str) else wrong)
+    assert len(str(caught.value)) < 300
 
 
 async def test_the_model_is_shown_texts_and_files_in_order() -> None:

@@ -91,8 +91,8 @@ class BaseAgent(TypedByOutput[OutputT]):
         for child in self.sub_agents:
             twin = seen.get(child.name)
             if twin is not None:
-                what = "lists the agent" if twin is child else "has two different sub-agents named"
-                raise DuplicateAgentError(f"Agent `{self.name}` {what} `{child.name}` twice. Remove or rename one.")
+                what = "lists twice its sub-agent" if twin is child else "has two different sub-agents named"
+                raise DuplicateAgentError(f"Agent `{self.name}` {what} `{child.name}`. Remove or rename one.")
             seen[child.name] = child
             if not self.is_llm_agent and getattr(child, "mode", None) == "task":
                 raise ConfigurationError(

@@ -13,7 +13,7 @@ from flowloom.errors import AgentNotFoundError, ToolArgumentsError
 from flowloom.events.event import Event
 from flowloom.events.parts import as_object, content_of, response_part
 from flowloom.processors.output_schema import schema_of
-from flowloom.tools.delegation import DelegateTool, task_result
+from flowloom.tools.delegation import DelegateTool, failure_told, task_result
 
 if TYPE_CHECKING:
     from flowloom.flow.frame import Frame
@@ -105,7 +105,8 @@ def close_task(ctx: InvocationContext, frame: Frame) -> Event | None:
     if frame.output is None:
         if frame.paused:
             return None
-        told = frame.failure or f"Agent `{agent.name}` ended without an answer."
+        failed = frame.last is not None and frame.last.error_code and failure_told(agent, frame.last)
+        told = frame.failure or failed or f"Agent `{agent.name}` ended without an answer."
         return _answer(ctx, call, ctx.agent.name, {"error": told})
     if agent.output_schema is None:
         return _answer(ctx, call, ctx.agent.name, {"result": frame.output})

@@ -11,6 +11,7 @@ from contextlib import aclosing
 from typing import TYPE_CHECKING
 
 from flowloom.context import InvocationContext
+from flowloom.context.origin import note_origin
 from flowloom.errors import LimitExceededError
 from flowloom.events.event import Event
 from flowloom.flow.delegation import close_task, delegated_context
@@ -171,7 +172,10 @@ async def drive(ctx: InvocationContext, flow: Flow | None = None, *, single_step
             if frame.span is not None:
                 frame.span.end(last=frame.last)
     except BaseException as error:
-        run.failed_context = run.failed_context or (stack[-1].ctx if stack else ctx)
+        if run.failed_context is None:
+            run.failed_context = stack[-1].ctx if stack else ctx
+            if stack and stack[-1].llm is None and isinstance(error, Exception):
+                note_origin(error, run.failed_context, "`_run_async_impl`")
         for frame in reversed(stack):
             if frame.span is not None:
                 frame.span.end(error, frame.last)

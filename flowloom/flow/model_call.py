@@ -10,7 +10,7 @@ from google.genai import types
 from flowloom.context import Context, InvocationContext
 from flowloom.context.hooks import Callbacks, ask
 from flowloom.context.origin import note_origin
-from flowloom.errors import CallbackError, quoted_list
+from flowloom.errors import CallbackError
 from flowloom.events.event import Event
 from flowloom.events.json_data import json_arguments
 from flowloom.events.requests import RESERVED_CALLS
@@ -184,9 +184,7 @@ class ModelCall:
                 self._span.end()
 
     def _note_model(self, error: Exception) -> None:
-        wrappers = quoted_list(getattr(each, "__qualname__", repr(each)) for each in self._ctx.callbacks.around_model)
-        around = "" if wrappers == "none" else f" (around it: {wrappers})"
-        note_origin(error, self._ctx, f"model `{self._model.model}`{around}")
+        note_origin(error, self._ctx, f"model `{self._model.model}`", self._ctx.callbacks.around_model)
 
     async def _recover(self, error: Exception) -> LlmResponse:
         """Ask the on-error callbacks for a response in the error's place; without one, the error is raised."""

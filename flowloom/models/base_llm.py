@@ -8,7 +8,7 @@ from collections.abc import AsyncGenerator
 from typing import Any, ClassVar, Literal, Self
 from urllib.parse import urlsplit
 
-from pydantic import ConfigDict, PrivateAttr
+from pydantic import PrivateAttr
 
 from flowloom.errors import NotSupportedError
 from flowloom.events.response import LlmResponse
@@ -27,8 +27,6 @@ class BaseLlm(Settings):
     (`partial=True`) and then one complete response that repeats all their content; without, the complete one
     only. It must not change the request's contents: they are the session's history.
     """
-
-    model_config = ConfigDict(extra="ignore")
 
     model: str
     """The model's name, as the provider knows it."""

@@ -15,13 +15,14 @@ from pathlib import Path
 from typing import Any
 
 from google.genai import types
-from pydantic import BaseModel, ConfigDict, Field, field_validator
+from pydantic import Field, field_validator
 
 from flowloom.context import InvocationContext
 from flowloom.context.ending import all_ended
 from flowloom.errors import ConfigurationError, InputValidationError, NotSupportedError
 from flowloom.models.request import LlmRequest
 from flowloom.processors.code_process import MAX_FILES, CodePlace, Ended, run_python
+from flowloom.settings import Settings
 
 
 @dataclass(frozen=True)
@@ -76,13 +77,11 @@ class CodeExecutionResult:
         return bool(self.stderr) if self.exit_code is None else self.exit_code != 0
 
 
-class BaseCodeExecutor(BaseModel):
+class BaseCodeExecutor(Settings):
     """Runs code that a model writes into its answers. Set one as an agent's `code_executor`.
 
     Subclasses implement `execute_code`, sync (it is then run in a thread) or async.
     """
-
-    model_config = ConfigDict(arbitrary_types_allowed=True, extra="forbid", defer_build=True)
 
     optimize_data_file: bool = False
     """Whether CSV and TSV files in the user's messages are given to the code, and in the request only named."""
@@ -90,7 +89,9 @@ class BaseCodeExecutor(BaseModel):
     """Whether blocks of one session see each other's variables; they then have the same `execution_id`."""
     error_retry_attempts: int = Field(default=2, ge=0)
     """After so many failures in a row (at least one), code is left unrun until the next invocation."""
-    code_block_delimiters: list[tuple[str, str]] = [("```tool_code\n", "\n```"), ("```python\n", "\n```")]
+    code_block_delimiters: list[tuple[str, str]] = Field(
+        default_factory=lambda: [("```tool_code\n", "\n```"), ("```python\n", "\n```")]
+    )
     """What stands before and after code in a model's text. The model is shown the first pair."""
     execution_result_delimiters: tuple[str, str] = ("```tool_output\n", "\n```")
     """What stands before and after a result when the model is shown it."""

@@ -163,8 +163,12 @@ class CodePlace:
                 raise InputValidationError(f"The input file name {name!r} does not lie in the working directory.")
             self._given[str(path)] = content
             target = self.work / path
-            target.parent.mkdir(parents=True, exist_ok=True)
-            target.write_bytes(content)
+            try:
+                target.parent.mkdir(parents=True, exist_ok=True)
+                target.write_bytes(content)
+            except (OSError, UnicodeError) as error:
+                why = error.strerror if isinstance(error, OSError) else "it is no text that a file can be named by"
+                raise InputValidationError(f"The input file {name[:100]!r} cannot be written: {why}.") from error
 
     def environment(self) -> Mapping[str, str]:
         """The variables that the code sees: keys and tokens of this process are none of its business."""
@@ -178,6 +182,8 @@ class CodePlace:
         files: list[tuple[str, bytes, str]] = []
         left_out: list[str] = []
         looked_at = 0
+        if self.work.resolve() != self.work:
+            return files, left_out, False  # the code has put a link in its place, which may lead anywhere
         for name in self._entries():
             looked_at += 1
             if looked_at > MAX_FILES:
@@ -198,8 +204,11 @@ class CodePlace:
         # neither a link, which may lead anywhere, nor a pipe, which waits for a writer
         descriptor = os.open(self.work / name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
         try:
-            if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            found = os.fstat(descriptor)
+            if not stat.S_ISREG(found.st_mode):
                 raise OSError(f"{name} is no file")
+            if found.st_size > limit:
+                return None
             with open(descriptor, "rb", closefd=False) as file:
                 content = file.read(limit + 1)
             return content if len(content) <= limit else None
@@ -233,8 +242,10 @@ class CodePlace:
         length of a path nor the number of open files sets a limit.
         """
         try:
+            if self.root.is_symlink():  # the code has put it there, and what it leads to is not the code's
+                self.root.unlink()
             self.root.chmod(0o700)
-            top = os.open(self.root, os.O_RDONLY | os.O_DIRECTORY)
+            top = os.open(self.root, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
         except OSError:
             return
         try:

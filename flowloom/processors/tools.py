@@ -7,7 +7,7 @@ from typing import Any, TypeGuard
 
 from flowloom.context import InvocationContext, ReadonlyContext
 from flowloom.context.protocols import RunnableTool, RunnableToolset
-from flowloom.errors import DuplicateToolError
+from flowloom.errors import ConfigurationError, DuplicateToolError
 from flowloom.models.request import LlmRequest
 
 
@@ -47,6 +47,11 @@ async def _resolve(ctx: InvocationContext, own: Sequence[RunnableTool | Runnable
                 error.add_note(f"while listing toolset {type(entry).__name__} of agent `{ctx.agent.name}`")
                 raise
         for tool in found:
+            if not hasattr(tool, "run_async"):
+                raise ConfigurationError(
+                    f"{type(entry).__name__} of agent `{ctx.agent.name}` lists {tool!r:.80}, which is no `BaseTool`. "
+                    f"Wrap a function in `FunctionTool`."
+                )
             if tool.name in seen:
                 raise DuplicateToolError(
                     f"Agent `{ctx.agent.name}` has two tools named `{tool.name}`: {seen[tool.name]!r} and {tool!r}. "

@@ -40,7 +40,7 @@ class FaultyAnswer:
     """What is raised where it breaks off; None for a stream that just ends."""
 
 
-Answer = LlmResponse | types.Content | str | types.Part | Sequence[types.Part] | Exception | FaultyAnswer
+Answer = LlmResponse | types.Content | str | types.Part | Sequence[types.Part | str] | Exception | FaultyAnswer
 """What a model says: a response, or something that becomes one; an exception is raised."""
 
 
@@ -89,7 +89,7 @@ def response_of(answer: Answer) -> LlmResponse:
     elif isinstance(answer, FaultyAnswer):
         return response_of(cast(Answer, answer.answer))
     else:
-        content = content_of("model", list(answer))  # type: ignore[arg-type]
+        content = content_of("model", [text_part(each) if isinstance(each, str) else each for each in answer])  # type: ignore[union-attr]
     return LlmResponse.unvalidated({"content": content})
 
 
@@ -219,7 +219,7 @@ class AnsweringModel(BaseLlm):
 class ScriptedModel(AnsweringModel):
     """Answers from a list, in order, and keeps every request.
 
-    An answer is a text, a part (see `call`), a list of parts, a `Content`, an `LlmResponse`, an exception to be
+    An answer is a text, a part (see `call`), a list of these, a `Content`, an `LlmResponse`, an exception to be
     raised, one of these `delayed`, `dropped` or `truncated`, or a list of `LlmResponse`s to be yielded one by one.
     With `stream_chunks`, answers are also streamed in pieces when the run streams. Asking for more than is there
     raises `ScriptExhaustedError`; `assert_complete` raises it when something is left.

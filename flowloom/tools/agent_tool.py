@@ -12,7 +12,7 @@ from flowloom.context import Context, InvocationContext, Run
 from flowloom.context.hooks import NO_HOOKS, first_answer, tell_all
 from flowloom.context.progress import Progress, is_from_agent_tool
 from flowloom.context.protocols import AnyAgent, as_llm_agent
-from flowloom.errors import ToolError
+from flowloom.errors import ConfigurationError, ToolError
 from flowloom.events.event import Event
 from flowloom.events.parts import content_of, text_part
 from flowloom.events.wire import shallow_copy
@@ -22,7 +22,7 @@ from flowloom.sessions.session import Session
 from flowloom.sessions.state import State
 from flowloom.tools.base_tool import BaseTool
 from flowloom.tools.calls import Suspended
-from flowloom.tools.delegation import call_declaration, input_schema_of
+from flowloom.tools.delegation import call_declaration, failure_told, input_schema_of
 from flowloom.tools.output import OutputSchema, validated_arguments
 
 
@@ -47,6 +47,8 @@ class AgentTool(BaseTool):
         timeout: float | None = None,
         retries: int = 0,
     ) -> None:
+        if not hasattr(agent, "sub_agents"):
+            raise ConfigurationError(f"`AgentTool` takes an agent, not a {type(agent).__name__}.")
         super().__init__(
             name=agent.name,
             description=agent.description.strip(),
@@ -182,8 +184,7 @@ class AgentTool(BaseTool):
         if last is None:
             return ""
         if last.error_code and last.content is None:
-            why = f": {last.error_message}" if last.error_message else "."
-            raise ToolError(f"Agent `{self.agent.name}` failed ({last.error_code}){why}")
+            raise ToolError(failure_told(self.agent, last))
         llm_agent = as_llm_agent(self.agent)
         if llm_agent is None or llm_agent.output_schema is None or not last.text:
             return "\n".join(p.text for p in (last.content and last.content.parts) or () if p.text and not p.thought)

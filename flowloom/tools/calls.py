@@ -353,7 +353,7 @@ async def _call_tool(
         except Exception as raised:
             if isinstance(raised, RunLostError) and ctx.run.lost:
                 raise
-            note_origin(raised, ctx, f"tool `{tool.name}`")
+            note_origin(raised, ctx, f"tool `{tool.name}`", own.around_tool)
             error = raised
     if error is not None:
         result, error = await _on_error(ctx, tool, args, context, error)

@@ -85,6 +85,11 @@ class FinishTaskTool(BaseTool):
         )
 
 
+def failure_told(agent: AnyAgent, last: Event) -> str:
+    """What a caller is told of an agent whose last event is an error."""
+    return f"Agent `{agent.name}` failed ({last.error_code}){f': {last.error_message}' if last.error_message else '.'}"
+
+
 def task_result(results: Event) -> Any:
     """What a task came to, if these are the results of calls of which one has finished it; else None."""
     output = results.actions.set_model_response

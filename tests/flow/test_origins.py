@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from functools import partial
 from typing import Any
 
@@ -13,13 +13,17 @@ from kit import STREAMED, Chat, agent, model
 
 from flowloom import (
     AgentTool,
+    BaseAgent,
     BasePlanner,
     BasePlugin,
     BaseToolset,
+    Event,
+    InvocationContext,
     LlmAgent,
     LlmResponse,
     ModelOverride,
     Observer,
+    SequentialAgent,
     Template,
     TemplateError,
 )
@@ -141,7 +145,7 @@ RAISES: dict[str, tuple[Callable[[], Chat], str]] = {
     "an observer": (lambda: Chat(root(), observers=[FailingObserver()]), "observer `FailingObserver`"),
     "an observer of models": (lambda: Chat(root(), observers=[FailingModelObserver()]), "model `scripted`"),
     "around_model": (lambda: Chat(root(around_model=around_model)), "model `scripted`"),
-    "around_tool": (lambda: calling(around_tool=around_tool), "tool `tool`"),
+    "around_tool": (lambda: calling(around_tool=around_tool), "tool `tool` (around it: `around_tool`)"),
 }
 
 
@@ -153,6 +157,20 @@ async def test_an_error_of_user_code_says_where_it_came_from(chat: Callable[[], 
     notes = caught.value.__notes__
     assert sum(f"in {component}" in note and bool(re.search(r"step \d of agent `root`", note)) for note in notes) == 1
     assert len(notes) == len(set(notes))
+
+
+class FailingAgent(BaseAgent):
+    async def _run_async_impl(self, ctx: InvocationContext) -> AsyncGenerator[Event, None]:
+        raise OddError("no")
+        yield
+
+
+async def test_an_error_of_a_custom_agent_names_it() -> None:
+    """Alone, and within a workflow, of which nothing is noted."""
+    for top in (FailingAgent(name="custom"), SequentialAgent(name="both", sub_agents=[FailingAgent(name="custom")])):
+        with pytest.raises(OddError) as caught:
+            await Chat(top).say("go")
+        assert caught.value.__notes__ == ["in `_run_async_impl`, step 0 of agent `custom`"]
 
 
 @pytest.mark.parametrize(

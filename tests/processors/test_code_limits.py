@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 from processors.test_code_executors import _context
 
-from flowloom import LocalCodeExecutor
-from flowloom.processors.code_executors import CodeExecutionInput, CodeExecutionResult
+from flowloom import InputValidationError, LocalCodeExecutor
+from flowloom.processors.code_executors import CodeExecutionInput, CodeExecutionResult, File
 from flowloom.processors.code_process import MAX_FILES, CodePlace, Output
 
 
@@ -143,3 +143,47 @@ def test_clearing_up_goes_on_where_something_cannot_be_removed(temporary: Path) 
     place.remove()
     assert [each.name for each in temporary.iterdir()] == ["outside"]
     assert (outside / "kept").exists()
+
+
+async def test_what_the_code_puts_in_the_place_of_its_folder_is_not_looked_into(temporary: Path) -> None:
+    """A link where the working directory was leads nowhere: no file behind it is read."""
+    (temporary / "other").mkdir()
+    (temporary / "other" / "secret.txt").write_text("secret")
+    result = await run(
+        f"import os\nos.rename('../work', '../old')\nos.symlink({str(temporary / 'other')!r}, '../work')"
+    )
+    assert (result.exit_code, result.output_files) == (0, [])
+    assert os.listdir(temporary) == ["other"]
+
+
+def test_only_the_folder_of_the_code_is_emptied(tmp_path: Path) -> None:
+    """If the code has put a link in its place, the link is removed, and what it leads to stays."""
+    root, other = tmp_path / "root", tmp_path / "other"
+    root.mkdir()
+    other.mkdir()
+    (other / "kept.txt").write_text("kept")
+    place = CodePlace(root)
+    root.rmdir()
+    root.symlink_to(other)
+    place.remove()
+    assert (os.listdir(tmp_path), os.listdir(other)) == (["other"], ["kept.txt"])
+
+
+def test_files_that_are_too_large_are_not_read(tmp_path: Path) -> None:
+    """A thousand of them take no longer than their names."""
+    place = CodePlace(tmp_path)
+    place.prepare("", [])
+    for number in range(50):
+        with open(place.work / f"{number}", "wb") as file:
+            file.truncate(1 << 40)
+    begun = time.perf_counter()
+    assert (place.output_files(50_000_000)[0], len(place.output_files(50_000_000)[1])) == ([], 50)
+    assert time.perf_counter() - begun < 0.5
+
+
+@pytest.mark.parametrize("name", ["a" * 300, ".", "\udc80" * 300])
+async def test_an_input_file_that_cannot_be_written_is_named(name: str) -> None:
+    """The error tells of no folder of this machine."""
+    with pytest.raises(InputValidationError, match="cannot be written") as caught:
+        await LocalCodeExecutor().execute_code(_context(), CodeExecutionInput("", [File(name, b"x")]))
+    assert "flowloom-code" not in str(caught.value)

@@ -33,6 +33,7 @@ from flowloom import (
     Event,
     InMemoryRunner,
     LlmAgent,
+    LlmResponse,
     LongRunningFunctionTool,
     LoopAgent,
     ParallelAgent,
@@ -384,6 +385,12 @@ async def test_no_answer_or_one_that_does_not_fit_is_an_error_result(
     events = await Chat(root).say("go")
     assert set(responses(events, "helper")[0]) == {"error"}
     assert events[-1].text == "done"
+
+
+async def test_an_agent_that_failed_is_told_of_with_its_error() -> None:
+    helper = single("helper", LlmResponse(error_code="SAFETY"))
+    root = agent("root", call("helper", request="x"), "done", sub_agents=[helper])
+    assert responses(await Chat(root).say("go"), "helper") == [{"error": "Agent `helper` failed (SAFETY)."}]
 
 
 async def test_partial_events_are_no_result() -> None:

@@ -31,6 +31,10 @@ async def answers(model: Any, stream: bool = True) -> list[LlmResponse]:
 # -- chunks ------------------------------------------------------------------------------------------
 
 
+def test_an_answer_is_a_list_of_texts_and_parts() -> None:
+    assert response_of(["I look.", call("look")]) == response("I look.", call("look"))
+
+
 def test_text_is_cut_into_pieces_of_a_size() -> None:
     """In code points; the last piece may be shorter, and each part ends a piece."""
     assert texts(chunks_of(response("abcdefg", "xy"), 3)) == ["abc", "def", "g", "xy"]

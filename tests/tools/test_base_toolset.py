@@ -12,6 +12,7 @@ from flowloom import (
     AgentTool,
     BaseTool,
     BaseToolset,
+    ConfigurationError,
     Context,
     DuplicateToolError,
     FunctionTool,
@@ -222,3 +223,13 @@ async def test_a_set_that_cannot_be_closed_does_not_keep_the_others_open() -> No
     with contextlib.suppress(ConnectionError):
         await runner.close()
     assert other.closed == 1
+
+
+class Loose(Set):
+    async def get_tools(self, readonly_context: ReadonlyContext | None = None) -> list[Any]:
+        return [add]
+
+
+async def test_a_set_that_lists_what_is_no_tool_is_named() -> None:
+    with pytest.raises(ConfigurationError, match=r"Loose of agent `root` lists .*`FunctionTool`"):
+        await Chat(agent("root", "done", tools=[Loose()])).say("go")
