@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import ipaddress
 import json
@@ -80,7 +81,7 @@ class TokenExchange:
     async def _description(self, url: str, *, last: bool) -> dict[str, Any] | None:
         _check_transport(url)
         try:
-            async with self._client(None) as client:
+            async with asyncio.timeout(self.TIMEOUT_SECONDS), self._client(None) as client:
                 response = await client.request("GET", url, withhold_token=True)
                 if response.status_code == 404 and not last:
                     return None
@@ -140,7 +141,8 @@ class TokenExchange:
         _check_transport(url)
         values = {name: value for name, value in given.items() if value}
         try:
-            async with self._client(client, _auth_method(client, endpoints)) as session:
+            method = _auth_method(client, endpoints)
+            async with asyncio.timeout(self.TIMEOUT_SECONDS), self._client(client, method) as session:
                 token: Any = await session.fetch_token(url, grant_type=grant, **values)
             if not token.get("access_token"):
                 raise ValueError("no token in the answer")

@@ -24,7 +24,7 @@ class Threads:
 
     GRACE_SECONDS = 30.0
     """How long `close` waits for calls that were given up before it reports and leaves them."""
-    HURRIED_SECONDS = 1.0
+    HURRIED_SECONDS = 0.1
     """How long it still waits when it is cancelled."""
 
     __slots__ = ("_busy", "_limit", "_slots")

@@ -130,6 +130,8 @@ class _Reader:
             matches = SchemaValidator(_pattern(pattern, place)).isinstance_python
             patterns.append((matches, self._part(each, place, depth)))
         names = schema.get("propertyNames")
+        if isinstance(names, Mapping):  # which are texts, whether it says so or not
+            names = {"type": "string", **cast(Mapping[str, Any], names)}
         required = _held(schema, "required", list[str], where) or []
         anything = self._part(True, where, depth)
         for name in required:

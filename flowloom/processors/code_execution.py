@@ -15,6 +15,7 @@ from flowloom.context import Context, InvocationContext
 from flowloom.context.protocols import AnyLlmAgent
 from flowloom.errors import ConfigurationError
 from flowloom.events.event import Event
+from flowloom.events.json_data import as_json
 from flowloom.events.parts import content_of, text_part
 from flowloom.events.response import LlmResponse
 from flowloom.events.wire import shallow_copy
@@ -269,7 +270,7 @@ class _RunCode(BaseTool):
         said = [result.stdout.rstrip("\n"), result.stderr.rstrip("\n"), _ending(result, executor)]
         said += await _save(result.output_files, tool_context)
         output = "\n".join(text for text in said if text) or "The code ran to its end and printed nothing."
-        return {"outcome": _outcome(result).value, "output": output}
+        return {"outcome": _outcome(result).value, "output": as_json(output)}
 
 
 async def _execute(ctx: InvocationContext, executor: BaseCodeExecutor, task: CodeExecutionInput) -> CodeExecutionResult:
@@ -303,12 +304,12 @@ async def _save(files: Sequence[File], context: Context) -> list[str]:
     saved: list[str] = []
     lost: list[str] = []
     for file in files:
-        name = file.name.replace("/", "_")  # artifacts have no directories
+        name = as_json(file.name.replace("/", "_"))  # artifacts have no directories, and what is told is JSON
         try:
             await context.save_artifact(name, types.Part.from_bytes(data=file.data, mime_type=file.mime_type))
             saved.append(f"`{name}`")
         except Exception as error:
             _log.warning("File `%s`, written by code, was not saved: %s", file.name, error)
-            lost.append(f"`{file.name}`")
+            lost.append(f"`{name}`")
     told = [f"Files saved as artifacts: {', '.join(saved)}"] if saved else []
     return told + ([f"Files that could not be saved: {', '.join(lost)}"] if lost else [])
