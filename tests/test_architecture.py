@@ -41,7 +41,7 @@ FLOORS: list[set[str]] = [
     {"profile"},
     {"human"},
     {"cli", "server", "durable", "testing"},
-    {"pytest_plugin"},
+    {"pytest_plugin", "__main__"},
 ]
 FLOOR_OF = {room: number for number, rooms in enumerate(FLOORS) for room in rooms}
 PAIRS = {("plugins", "agents")}
@@ -108,6 +108,7 @@ NO_ENGINE = (
     "guard",
     "notebook",
     "pytest_plugin",
+    "__main__",
 )
 NO_CODE = (tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER)
 

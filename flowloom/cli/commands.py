@@ -43,7 +43,12 @@ State = Annotated[
     typer.Option(metavar="KEY=JSON", help="A value in the session's state; may be repeated.", show_default=False),
 ]
 
-app = typer.Typer(add_completion=False, no_args_is_help=True, pretty_exceptions_enable=False)
+app = typer.Typer(
+    add_completion=False,
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},  # which the commands below inherit
+)
 app.add_typer(sessions, name="sessions")
 
 
