@@ -219,7 +219,7 @@ class Chat:
             if pressed == 1:
                 turn.cancel()
                 self._desk.stop()
-                self._display.interrupt()
+                self._display.end_turn()
                 self._display.notice("Stopped. The conversation goes on with the next message; Ctrl-C leaves.")
             elif pressed == 2:
                 abandon()

@@ -118,10 +118,12 @@ def run(
         loaded = load_app(path)
         choice = ModelChoice.of(loaded.agent, model, watched=display.is_terminal)
         display.notice(choice.notice)
-        reader = open_reader(display)
-        with Chat(
-            loaded, choice, display, reader, stream=stream, store=store, session=session, user=user, go_on=go_on
-        ) as chat:
+        with (
+            open_reader(display) as reader,
+            Chat(
+                loaded, choice, display, reader, stream=stream, store=store, session=session, user=user, go_on=go_on
+            ) as chat,
+        ):
             failed = chat.run(message)
     except UsageError as error:
         display.error(str(error))

@@ -109,12 +109,6 @@ class Display:
         self._end_line()
         self.release()
 
-    def interrupt(self) -> None:
-        """End the turn on a line of its own: the terminal has written ^C."""
-        if self.is_terminal and self._live is None:
-            self._write(self._out, "\n")
-        self.end_turn()
-
     def _catch_up(self) -> None:
         waiting, self._waiting = self._waiting, []
         for event in waiting:

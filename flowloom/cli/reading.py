@@ -6,13 +6,17 @@ import asyncio
 import os
 import signal
 import sys
+from collections.abc import Generator
+from contextlib import contextmanager
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Protocol
 
 from flowloom.cli.display import Display
+from flowloom.cli.keyboard import Keyboard
 
 if TYPE_CHECKING:
     from prompt_toolkit import PromptSession
+    from prompt_toolkit.key_binding import KeyPress
 
 
 class Reader(Protocol):
@@ -26,7 +30,10 @@ class Reader(Protocol):
         ...
 
     def answer(self, question: str, *, interrupted: str = "") -> str | None:
-        """The answer to a question; what an interrupt stands for, or None when nobody is there any more."""
+        """The answer to a question; what an interrupt stands for, or None when nobody is there any more.
+
+        What a person typed before the question could be seen answers none: it is for the next message.
+        """
         ...
 
     async def ask(self, question: str) -> str | None:
@@ -37,21 +44,24 @@ class Reader(Protocol):
 class _Lines:
     """The lines of standard input, read in such a way that waiting for one can be given up without losing it."""
 
-    def __init__(self) -> None:
+    def __init__(self, keyboard: Keyboard) -> None:
+        self._keyboard = keyboard
         self._read = b""
         self._ended = False
 
     def next(self) -> str:
         """The next line; an empty text when there are no more."""
-        while not self._has_line():
-            self._fill()
+        with self._keyboard.shown():
+            while not self._has_line():
+                self._fill()
         return self._take()
 
     async def wait(self) -> str:
         """The same while the event loop goes on."""
-        while not self._has_line():
-            await _readable(sys.stdin.fileno())
-            self._fill()
+        with self._keyboard.shown():
+            while not self._has_line():
+                await _readable(sys.stdin.fileno())
+                self._fill()
         return self._take()
 
     def _has_line(self) -> bool:
@@ -86,9 +96,9 @@ class LineReader:
 
     asks = False
 
-    def __init__(self, display: Display) -> None:
+    def __init__(self, display: Display, keyboard: Keyboard) -> None:
         self._display = display
-        self._lines = _Lines()
+        self._lines = _Lines(keyboard)
 
     def message(self) -> str | None:
         while (line := self._lines.next()) != "":
@@ -115,6 +125,10 @@ class PromptReader:
 
     asks = True
 
+    def __init__(self) -> None:
+        self._aside: list[KeyPress] = []
+        """What was typed before a question was shown."""
+
     @cached_property
     def _sessions(self) -> tuple[PromptSession[str], PromptSession[str], PromptSession[str]]:
         """The prompts for messages, for answers, and for what is asked in a turn, each with its history; made when the
@@ -135,6 +149,7 @@ class PromptReader:
         return PromptSession(key_bindings=keys), PromptSession(key_bindings=keys), PromptSession(key_bindings=keys)
 
     def message(self) -> str | None:
+        self._bring_back()
         try:
             while True:
                 text = self._sessions[0].prompt("you> ").strip()
@@ -144,6 +159,7 @@ class PromptReader:
             return None
 
     def answer(self, question: str, *, interrupted: str = "") -> str | None:
+        self._put_aside()
         try:
             return self._sessions[1].prompt(question).strip()
         except KeyboardInterrupt:
@@ -161,7 +177,25 @@ class PromptReader:
             await asyncio.Event().wait()
             raise
 
+    def _put_aside(self) -> None:
+        from prompt_toolkit.input.typeahead import get_typeahead
 
-def open_reader(display: Display) -> Reader:
-    """A prompt where both ends are a terminal, else lines."""
-    return PromptReader() if sys.stdin.isatty() and display.is_terminal else LineReader(display)
+        keyboard = self._sessions[1].input
+        self._aside += get_typeahead(keyboard)
+        while keys := keyboard.read_keys():
+            self._aside += keys
+
+    def _bring_back(self) -> None:
+        from prompt_toolkit.input.typeahead import get_typeahead, store_typeahead
+
+        keyboard = self._sessions[0].input
+        aside, self._aside = self._aside, []
+        store_typeahead(keyboard, [*aside, *get_typeahead(keyboard)])
+
+
+@contextmanager
+def open_reader(display: Display) -> Generator[Reader]:
+    """A prompt where both ends are a terminal, else lines. What is typed is not seen until it is asked for."""
+    asks = sys.stdin.isatty() and display.is_terminal
+    with Keyboard(sys.stdin, by_line=not asks) as keyboard:
+        yield PromptReader() if asks else LineReader(display, keyboard)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -69,8 +70,8 @@ def terminal() -> Iterator[Callable[..., Terminal]]:
     """Starts the command on a terminal."""
     opened: list[Terminal] = []
 
-    def start(*args: str | Path, cwd: Path | None = None, fresh: bool = False, **env: str) -> Terminal:
-        opened.append(Terminal(*args, cwd=cwd, fresh=fresh, **env))
+    def start(*args: str | Path, **options: Any) -> Terminal:
+        opened.append(Terminal(*args, **options))
         return opened[-1]
 
     yield start

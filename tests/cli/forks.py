@@ -134,10 +134,12 @@ class ForkServer:
         cwd: str | Path | None = None,
         text: bool = True,
         terminal: int | None = None,
+        out: int | None = None,
     ) -> Fork:
-        """Start a command, behind pipes or on a terminal."""
+        """Start a command, behind pipes or on a terminal; there, its output may be led to `out`."""
         if terminal is not None:
-            return self._start(args, env, cwd, [terminal] * 3, [None] * 3, is_terminal=True)
+            streams = [terminal, terminal if out is None else out, terminal]
+            return self._start(args, env, cwd, streams, [None] * 3, is_terminal=True)
         pipes = [os.pipe() for _ in range(3)]
         theirs = [pipes[0][0], pipes[1][1], pipes[2][1]]
         ours = [pipes[0][1], pipes[1][0], pipes[2][0]]

@@ -123,21 +123,25 @@ def told(done: subprocess.CompletedProcess[str]) -> str:
 
 
 class Terminal:
-    """The command on a pseudo-terminal."""
+    """The command on a pseudo-terminal; its output may be led to the descriptor `out`."""
 
-    def __init__(self, *args: str | Path, cwd: Path | None = None, fresh: bool = False, **env: str) -> None:
+    def __init__(
+        self, *args: str | Path, cwd: Path | None = None, fresh: bool = False, out: int | None = None, **env: str
+    ) -> None:
         self._screen, other = pty.openpty()
         fcntl.ioctl(other, termios.TIOCSWINSZ, struct.pack("HHHH", 40, 120, 0, 0))
+        self.found = self.attributes
+        """What the terminal did with keys and with output when the command was started."""
         self._seen = 0
         command, variables = [*COMMAND, *map(str, args)], environment(**env)
         self.process: Fork | subprocess.Popen[bytes]
         if not takes_new(variables, fresh):
-            self.process = server().start(command, cwd=cwd, env=variables, terminal=other)
+            self.process = server().start(command, cwd=cwd, env=variables, terminal=other, out=out)
         else:
             self.process = subprocess.Popen(
                 command,
                 stdin=other,
-                stdout=other,
+                stdout=other if out is None else out,
                 stderr=other,
                 cwd=cwd,
                 env=variables,
@@ -175,6 +179,15 @@ class Terminal:
             os.write(self._screen, b"\x1b[1;1R")
         self.raw += data.decode(errors="replace")
         return bool(data)
+
+    @property
+    def attributes(self) -> list[Any]:
+        """What the terminal does with keys and with output."""
+        return termios.tcgetattr(self._screen)
+
+    @attributes.setter
+    def attributes(self, attributes: list[Any]) -> None:
+        termios.tcsetattr(self._screen, termios.TCSANOW, attributes)
 
     def type(self, keys: str) -> None:
         os.write(self._screen, keys.encode())
