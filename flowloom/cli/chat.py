@@ -7,22 +7,25 @@ import math
 import signal
 import sys
 from collections.abc import Callable, Generator
-from contextlib import AsyncExitStack, contextmanager, suppress
-from typing import Any, Literal, Self
+from contextlib import AsyncExitStack, contextmanager
+from typing import Literal, Self
 
+from flowloom.cli.conversation import Conversation
 from flowloom.cli.display import Display
+from flowloom.cli.explain import told
 from flowloom.cli.human import Desk
 from flowloom.cli.last_turn import cut_off, standing
 from flowloom.cli.loading import Loaded
 from flowloom.cli.model_choice import ModelChoice
 from flowloom.cli.questions import Questions
 from flowloom.cli.reading import Reader
-from flowloom.cli.stores import MEMORY, USER_ID, opened, session_name
+from flowloom.cli.slash import Commands, command_in, message_in
+from flowloom.cli.stores import MEMORY, USER_ID, opened
 from flowloom.cli.transcript import are_words, show_events
 from flowloom.cli.usage_error import UsageError
 from flowloom.context import RunConfig, StreamingMode
-from flowloom.errors import AlreadyExistsError, RunLostError, SessionBusyError
-from flowloom.events import Event, new_id
+from flowloom.errors import RunLostError, SessionBusyError
+from flowloom.events import Event
 from flowloom.events.parts import content_of
 from flowloom.human import HumanObserver
 from flowloom.message import Message
@@ -57,15 +60,14 @@ class Chat:
         self._loaded, self._choice = loaded, choice
         self._display, self._reader = display, reader
         self._dsn = store
-        self._session_id = new_id()[:8] if session is None else _own_name(session)
-        self._is_named = session is not None
-        self._user_id = user
+        self._names = user, session
         self._go_on = go_on
         self._config = RunConfig(streaming_mode=StreamingMode.SSE if stream else StreamingMode.NONE)
         self._desk = Desk(display, reader)
         self._questions = Questions(display, reader)
         self._loop = asyncio.Runner()
-        self._is_kept, self._is_told = True, False
+        self._told_name: str | None = None
+        """The name of a new session, once the person knows it."""
 
     def __enter__(self) -> Self:
         self._loop.__enter__()
@@ -85,7 +87,7 @@ class Chat:
     async def _open(self) -> None:
         async with AsyncExitStack() as stack:
             store = await stack.enter_async_context(opened(self._dsn, make=True))
-            self._runner = Runner(
+            runner = Runner(
                 app_name=self._loaded.name,
                 agent=self._loaded.agent,
                 plugins=[*self._choice.plugins, *self._loaded.plugins],
@@ -96,33 +98,13 @@ class Chat:
                 lease_seconds=_LEASE_SECONDS,
             )
             if self._loaded.app is not None:
-                self._runner.take_settings(self._loaded.app)
-            stack.push_async_callback(self._runner.close)
+                runner.take_settings(self._loaded.app)
+            stack.push_async_callback(runner.close)
+            self._runner = runner
             self._is_kept = store.name != MEMORY
+            self._conversation = Conversation(runner, *self._names)
+            self._commands = Commands(self._conversation, self._loaded, self._choice, self._display)
             self._stack = stack.pop_all()
-
-    # -- the session -----------------------------------------------------------------------------------
-
-    @property
-    def _names(self) -> dict[str, Any]:
-        return {"app_name": self._runner.app_name, "user_id": self._user_id, "session_id": self._session_id}
-
-    def _session(self) -> Session | None:
-        return self._loop.run(self._runner.session_service.get_session(**self._names))
-
-    async def _make_session(self) -> None:
-        """Make the session if it is new; one without a name gets a short one, which is told."""
-        service = self._runner.session_service
-        if self._is_named:
-            await service.get_or_create_session(**self._names)
-        while not self._is_named:
-            with suppress(AlreadyExistsError):
-                await service.create_session(**self._names)
-                self._is_named = True
-                if self._is_kept and not self._is_told:
-                    self._display.notice(f"Session {self._session_id}: `--session {self._session_id}` goes on with it.")
-                return
-            self._session_id, self._is_told = new_id()[:8], False
 
     # -- the conversation ------------------------------------------------------------------------------
 
@@ -132,14 +114,17 @@ class Chat:
             return not self._answer(message)
         well = True
         try:
-            session = self._session()
             if self._reader.asks and message is None:
-                self._greet(session)
-            well = self._go_on_with(session)
+                self._greet()
+            well = self._take_up(shown=message is None)
             if message is not None:
                 return not (well and self._answer(message))
-            while (text := self._reader.message()) is not None:
-                self._answer(text)
+            while not self._commands.has_left and (text := self._reader.message()) is not None:
+                command = command_in(text)
+                if command is None:
+                    self._answer(message_in(text))
+                else:
+                    self._obey(command)
         except KeyboardInterrupt:
             if message is not None:
                 raise
@@ -147,18 +132,44 @@ class Chat:
             self._display.notice("Goodbye.")
         return bool(self._go_on) and not well
 
-    def _greet(self, session: Session | None) -> None:
-        name = f" (session {self._session_id})" if self._is_kept else ""
-        self._display.notice(f"Talk to {self._runner.agent.name}{name}. Ctrl-C stops an answer, Ctrl-D leaves.")
-        self._is_told = True
-        if session is not None and session.events:
+    def _greet(self) -> None:
+        name = f" (session {self._conversation.session_id})" if self._is_kept else ""
+        self._display.notice(
+            f"Talk to {self._runner.agent.name}{name}. Ctrl-C stops an answer, Ctrl-D leaves, /help tells more."
+        )
+        self._told_name = self._conversation.session_id
+
+    def _take_up(self, *, shown: bool = True) -> bool:
+        """Go on where the session was left; whether it went well."""
+        session = self._session()
+        if shown and self._reader.asks and session is not None and session.events:
             self._display.notice("This is where it was left:")
             show_events(self._display, _since_words(session))
+        return self._go_on_with(session)
+
+    def _obey(self, command: str) -> None:
+        """Carry out a command. What goes wrong is told, and the chat goes on."""
+        before = self._conversation.session_id
+        try:
+            try:
+                self._loop.run(self._commands.obey(command))
+            except KeyboardInterrupt:
+                self._display.notice("Stopped.")
+            if self._conversation.session_id != before:
+                self._display.notice(f"Session {self._conversation.session_id}.")
+                self._take_up()
+        except UsageError as error:
+            self._display.error(str(error))
+        except Exception as error:
+            self._display.error(told(error))
 
     def _answer(self, message: Message) -> bool:
         """One turn and those that answers to its questions lead to; whether they went well."""
         well = self._turn(message)
         return self._ask_what_is_open() and well
+
+    def _session(self) -> Session | None:
+        return self._loop.run(self._conversation.session())
 
     def _go_on_with(self, session: Session | None) -> bool:
         """Finish what was cut off, and ask what waits, of whatever turn; whether it went well."""
@@ -239,11 +250,13 @@ class Chat:
 
     async def _show_turn(self, message: Message | None, invocation_id: str | None) -> None:
         try:
-            await self._make_session()
+            is_new, name = await self._conversation.make(), self._conversation.session_id
+            if is_new and self._is_kept and name != self._told_name:
+                self._display.notice(f"Session {name}: `--session {name}` goes on with it.")
             try:
                 await self._show_events(message, invocation_id, "reject")
             except SessionBusyError as busy:
-                if busy.session_id != self._session_id or isinstance(busy, RunLostError):
+                if busy.session_id != self._conversation.session_id or isinstance(busy, RunLostError):
                     raise
                 seconds = math.ceil(busy.retry_after or _LEASE_SECONDS)
                 self._display.notice(
@@ -259,8 +272,8 @@ class Chat:
     ) -> None:
         self._runner.concurrency = concurrency
         events = self._runner.run_async(
-            user_id=self._user_id,
-            session_id=self._session_id,
+            user_id=self._conversation.user_id,
+            session_id=self._conversation.session_id,
             invocation_id=invocation_id,
             new_message=message,
             run_config=self._config,
@@ -270,15 +283,6 @@ class Chat:
                 self._display.show(event)
         finally:
             await events.aclose()
-
-
-def _own_name(session: str) -> str:
-    if session.endswith(".json"):
-        raise UsageError(
-            f"Sessions are kept in a store, and not in files. Take `{session}` over with `flowloom sessions import "
-            f"{session}`, and give the name that it prints."
-        )
-    return session_name(session)
 
 
 def _since_words(session: Session) -> list[Event]:

@@ -116,7 +116,7 @@ def run(
         logging.getLogger("flowloom").setLevel(logging.DEBUG)
     try:
         loaded = load_app(path)
-        choice = ModelChoice.of(loaded.agent, model, watched=display.is_terminal)
+        choice = ModelChoice(loaded.agent, model, watched=display.is_terminal)
         display.notice(choice.notice)
         with (
             open_reader(display) as reader,

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from flowloom.agents import BaseAgent, LlmAgent
 from flowloom.cli.usage_error import UsageError
 from flowloom.errors import ConfigurationError, ModelNotFoundError
@@ -15,24 +13,45 @@ _SECONDS_PER_WORD = 0.02
 """The pace of the offline model on a terminal, so that one sees it write."""
 
 
-@dataclass(slots=True)
 class ModelChoice:
-    """The plugins that put the choice into effect, and what the person is told of it."""
+    """Which model answers, by way of a plugin; it can be changed between turns."""
 
-    plugins: list[BasePlugin]
-    notice: str
-
-    @classmethod
-    def of(cls, root: BaseAgent, name: str | None, *, watched: bool) -> ModelChoice:
+    def __init__(self, root: BaseAgent, name: str | None, *, watched: bool) -> None:
         """The choice for this environment; `watched` slows the offline model down. Raises `UsageError`."""
-        offline = OfflineModel(seconds_per_word=_SECONDS_PER_WORD if watched else 0.0)
-        if name is not None:
-            model = offline if name == offline.model else usable(model_named(name))
-            return cls([ModelOverride(model)], f"All agents use the model {name}.")
+        self._root = root
+        self._offline = OfflineModel(seconds_per_word=_SECONDS_PER_WORD if watched else 0.0)
         # agents of tools come up only in the run, so the plugin decides for each again
-        missing = dict.fromkeys(_missing(model) for model in _models_of(root) if _lacks_credentials(model))
-        notice = " ".join(["The offline stand-in answers, by comparing words.", *missing]) if missing else ""
-        return cls([ModelOverride(offline, replaces=_lacks_credentials)], notice)
+        self._override = ModelOverride(self._offline, replaces=_lacks_credentials)
+        self.plugins: list[BasePlugin] = [self._override]
+        self.notice = ""
+        """What the person is told at the beginning."""
+        if name is not None:
+            self.notice = self.take(name)
+        elif missing := dict.fromkeys(_missing(model) for model in _models_of(root) if _lacks_credentials(model)):
+            self.notice = " ".join(["The offline stand-in answers, by comparing words.", *missing])
+
+    def take(self, name: str) -> str:
+        """Let the model of this name answer for all agents from now on; what is told of it. Raises `UsageError`."""
+        model = self._offline if name == self._offline.model else usable(model_named(name))
+        self._override.model, self._override.replaces = model, None
+        return f"All agents use the model {name}."
+
+    def told(self) -> str:
+        """Which model answers for the root; for those below it, if it asks none."""
+        names = list(dict.fromkeys(map(self._answering, _models_of(self._root))))
+        if not names:
+            return f"{self._root.name} asks no model."
+        if isinstance(self._root, LlmAgent):
+            return f"The model of {self._root.name} is {names[0]}."
+        return f"{self._root.name} asks no model itself; the agents below it use {', '.join(names)}."
+
+    def _answering(self, own: BaseLlm | None) -> str:
+        """The name of the model that answers in the place of an agent's own."""
+        replaces = self._override.replaces
+        if own is not None and replaces is not None and not replaces(own):
+            return own.model
+        instead = f" (in the place of {own.model if own else 'none'})" if replaces is not None else ""
+        return f"{self._override.model.model}{instead}"
 
 
 def model_named(name: str) -> BaseLlm:

@@ -3,22 +3,21 @@
 from __future__ import annotations
 
 import asyncio
-import datetime
 import json as json_module
 import sys
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
 
 import typer
-from rich.cells import cell_len, set_cell_size
 
 from flowloom.cli.display import Display, call_text
 from flowloom.cli.explain import told
 from flowloom.cli.options import USER_ID, AsJson, StoreName, User
 from flowloom.cli.session_file import session_text, write_session
 from flowloom.cli.stores import Store, missing_file, opened, session_name, told_name
-from flowloom.cli.transcript import show_events
+from flowloom.cli.tables import moment, table
+from flowloom.cli.transcript import show_events, shown_state
 from flowloom.cli.usage_error import UsageError
 from flowloom.errors import (
     AlreadyExistsError,
@@ -72,7 +71,7 @@ def list_sessions(
     elif found:
         display = Display(sys.stdout, sys.stderr)
         head = ("APP", "USER", "SESSION", "LAST USED")
-        for line in _table([head, *((s.app_name, s.user_id, s.id, _time(s.last_update_time)) for s in found)]):
+        for line in table([head, *((s.app_name, s.user_id, s.id, moment(s.last_update_time)) for s in found)]):
             display.page(line)
     else:
         which = "".join((f" of app `{app}`" if app else "", f" of user `{user}`" if user else ""))
@@ -95,9 +94,10 @@ def show(
         return
     display = Display(sys.stdout, sys.stderr)
     show_events(display, session.events, ids=ids)
-    if session.state:
+    state = shown_state(session.state)
+    if state:
         display.page("\nState:")
-    for key, value in sorted(session.state.items()):
+    for key, value in state.items():
         display.page(f"  {key} = {json_module.dumps(value, ensure_ascii=False, default=str)}")
     waiting = pending_calls(session.events)
     if waiting:
@@ -285,14 +285,3 @@ def _tried(work: Callable[[], _T]) -> _T:
         wrong = isinstance(error, _GIVEN_WRONGLY)
         Display(sys.stdout, sys.stderr).error(str(error) if wrong else told(error))
         raise typer.Exit(2 if wrong else 1) from None
-
-
-def _table(rows: Sequence[tuple[str, ...]]) -> Iterable[str]:
-    widths = [max(cell_len(row[i]) for row in rows) for i in range(len(rows[0]))]
-    for row in rows:
-        cells = (set_cell_size(cell, width) for cell, width in zip(row, widths, strict=True))
-        yield "  ".join(cells).rstrip()
-
-
-def _time(seconds: float) -> str:
-    return datetime.datetime.fromtimestamp(seconds).strftime("%Y-%m-%d %H:%M")

@@ -3,13 +3,25 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from typing import Any, cast
 
 from google.genai import types
 
+from flowloom.auth.credentials import AuthCredential, HttpAuth, HttpCredentials, OAuth2Auth, ServiceAccount
+from flowloom.auth.fields import HIDDEN
 from flowloom.cli.display import Display, call_text
 from flowloom.events import Event
+from flowloom.events.shown import words_of
+from flowloom.notebook import count
 from flowloom.pending import PendingCall, pending_calls
+from flowloom.sessions import State
+
+_SECRET = frozenset(
+    name.replace("_", "")
+    for model in (AuthCredential, HttpAuth, HttpCredentials, OAuth2Auth, ServiceAccount)
+    for name in model.secrets
+)
 
 
 def are_words(event: Event) -> bool:
@@ -63,3 +75,49 @@ def _answer_text(answer: types.FunctionResponse, call: PendingCall | None) -> st
 def _value(response: dict[str, object]) -> str:
     value = response["result"] if set(response) == {"result"} else response
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
+
+
+def held(event: Event, waiting: Collection[PendingCall]) -> str:
+    """What an event holds, on one line: calls and results by name, and which of its calls are among those `waiting`."""
+    words = [*words_of(event), *_effects(event)]
+    calls = {call.id for call in event.get_function_calls()}
+    words += (f"waits for {_wanted(call)}" for call in waiting if call.id in calls)
+    return "; ".join(words) or "nothing"
+
+
+def _effects(event: Event) -> Iterator[str]:
+    actions, parts = event.actions, (event.content.parts if event.content is not None else None) or ()
+    files = sum(part.inline_data is not None or part.file_data is not None for part in parts)
+    if files:
+        yield count(files, "file")
+    if actions.compaction is not None:
+        yield "a summary of what came before"
+    if actions.rewind_before_invocation_id:
+        yield f"goes back to before the turn {actions.rewind_before_invocation_id}"
+    if actions.transfer_to_agent:
+        yield f"hands over to {actions.transfer_to_agent}"
+    if actions.state_delta:
+        yield f"sets {', '.join(actions.state_delta)}"
+    if actions.artifact_delta:
+        yield f"saves {', '.join(actions.artifact_delta)}"
+    if event.interrupted:
+        yield "cut off"
+
+
+def _wanted(call: PendingCall) -> str:
+    return f"the result of {call.name}" if call.kind == "tool" else f"the {call.kind} of {call.name}"
+
+
+def shown_state(state: Mapping[str, Any]) -> dict[str, Any]:
+    """State as it may be shown, by name: without what is of one turn, and without the secrets of credentials in it."""
+    return {key: _without_secrets(key, state[key]) for key in sorted(state) if not key.startswith(State.TEMP_PREFIX)}
+
+
+def _without_secrets(key: str, value: Any) -> Any:
+    if value and key.rpartition(":")[2].replace("_", "").lower() in _SECRET:
+        return HIDDEN
+    if isinstance(value, dict):
+        return {name: _without_secrets(name, each) for name, each in cast(dict[str, Any], value).items()}
+    if isinstance(value, list):
+        return [_without_secrets("", each) for each in cast(list[Any], value)]
+    return value

@@ -23,10 +23,11 @@ _MOST_NAMES = 60
 def line_of(event: Event) -> str:
     """The event in one short line. Calls and results are named, without their values."""
     partial = "(partial)" if event.partial else ""
-    return line([type(event).__name__, f"of {quoted(event.author)}", partial, *_words(event)])
+    return line([type(event).__name__, f"of {quoted(event.author)}", partial, *words_of(event)])
 
 
-def _words(event: Event) -> Iterator[str]:
+def words_of(event: Event) -> Iterator[str]:
+    """What the event says and does, in a few words."""
     calls, answers = event.get_function_calls(), event.get_function_responses()
     if event.text:
         yield quoted(event.text)

@@ -16,7 +16,7 @@ class ModelOverride(BasePlugin):
     """Lets `model` answer for all agents of a run, or for those whose own model `replaces` picks.
 
     `replaces` is given the model that would answer: that of the agent, or of the nearest agent above that has one;
-    None if there is none.
+    None if there is none. Both are attributes; what they are set to counts for the agents that begin after that.
     """
 
     def __init__(
@@ -24,13 +24,13 @@ class ModelOverride(BasePlugin):
     ) -> None:
         super().__init__(name)
         self.model = model
-        self._replaces = replaces
+        self.replaces = replaces
 
     async def before_agent_callback(self, *, agent: BaseAgent, callback_context: Context) -> types.Content | None:
         ctx = callback_context.invocation_context
-        if self._replaces is not None:
+        if self.replaces is not None:
             lineage = (agent, *reversed(ctx.lineage))
             own = next((m for a in lineage if isinstance(a, LlmAgent) and (m := a.own_model) is not None), None)
-            if not self._replaces(own):
+            if not self.replaces(own):
                 return
         ctx.model = self.model
