@@ -32,7 +32,7 @@ class Keyboard:
 
     def __enter__(self) -> Self:
         if sys.platform != "win32" and self._usual is not None:
-            self._continued = signal.signal(signal.SIGCONT, lambda *_: self._hide_again())
+            self._continued = signal.signal(signal.SIGCONT, self._hide_again)
         self._hide()
         return self
 
@@ -65,7 +65,7 @@ class Keyboard:
         self._is_hidden = False
         self._set(self._usual)
 
-    def _hide_again(self) -> None:
+    def _hide_again(self, *_: object) -> None:
         """After the program was stopped and continued by a shell, which has given the terminal its usual attributes."""
         if self._is_hidden and self._attributes() == self._usual:
             self._hide()
