@@ -114,6 +114,7 @@ def test_ctrl_c_during_an_answer_keeps_what_was_typed(terminal: Start, agent: Pa
     assert "^C" not in chat.wait_for("Stopped.")
     go(agent)
     chat.wait_for("echo: It is <two>.")
+    chat.wait_for("you>")
     assert heard(store) == ["one", "two"]
 
 
@@ -130,6 +131,7 @@ def test_a_decision_is_made_after_its_question_was_shown(terminal: Start, agent:
     assert "Sold 1." in answer
     assert "Sold 2." not in answer
     assert "more" not in answer.partition("you> yes")[0]
+    chat.wait_for("you>")
     assert heard(store) == ["sell", "yes", "more"]
 
 
