@@ -108,7 +108,7 @@ def run(
 
     Without a Gemini key in the environment the offline stand-in answers.
 
-    Ctrl-C stops an answer; Ctrl-C or Ctrl-D at the prompt leaves.
+    Ctrl-C stops an answer; Ctrl-C or Ctrl-D at the prompt leaves. `/help` lists what else the chat understands.
     """
     display = Display(sys.stdout, sys.stderr)
     if debug:

@@ -30,6 +30,11 @@ class Keyboard:
         self._usual = self._attributes()
         self._is_hidden = False
 
+    @property
+    def is_terminal(self) -> bool:
+        """Whether a person types on it."""
+        return self._usual is not None
+
     def __enter__(self) -> Self:
         if sys.platform != "win32" and self._usual is not None:
             self._continued = signal.signal(signal.SIGCONT, self._hide_again)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import select
 import signal
 import sys
 from collections.abc import Generator
@@ -47,6 +48,7 @@ class _Lines:
     def __init__(self, keyboard: Keyboard) -> None:
         self._keyboard = keyboard
         self._read = b""
+        self._aside = b""
         self._ended = False
 
     def next(self) -> str:
@@ -63,6 +65,17 @@ class _Lines:
                 await _readable(sys.stdin.fileno())
                 self._fill()
         return self._take()
+
+    def put_aside(self) -> None:
+        """Keep what a person has typed so far from being read until `bring_back`."""
+        if self._keyboard.is_terminal:
+            while not self._ended and select.select([sys.stdin], [], [], 0)[0]:
+                self._fill()
+            self._aside, self._read = self._aside + self._read, b""
+
+    def bring_back(self) -> None:
+        """Let what was put aside be read before all else."""
+        self._aside, self._read = b"", self._aside + self._read
 
     def _has_line(self) -> bool:
         return self._ended or b"\n" in self._read
@@ -101,6 +114,7 @@ class LineReader:
         self._lines = _Lines(keyboard)
 
     def message(self) -> str | None:
+        self._lines.bring_back()
         while (line := self._lines.next()) != "":
             if line.strip():
                 self._display.user(line.strip())
@@ -108,6 +122,7 @@ class LineReader:
         return None
 
     def answer(self, question: str, *, interrupted: str = "") -> str | None:
+        self._lines.put_aside()
         self._display.question(question)
         return self._shown(self._lines.next())
 

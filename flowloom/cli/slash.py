@@ -21,6 +21,8 @@ from flowloom.pending import pending_calls
 
 _EVENTS = 50
 """How many events are listed."""
+_NAMES = 10
+"""How many sessions are named to choose from."""
 
 
 def command_in(line: str) -> str | None:
@@ -63,15 +65,18 @@ class Commands:
         await command.run(self, argument)
 
     async def help(self, _: str) -> None:
+        """List the commands."""
         rows = [(f"  /{' '.join(filter(None, (each.name, each.argument)))}", each.about) for each in COMMANDS]
         for line in table([*rows, ("  //TEXT", "say /TEXT: a message that begins with a slash")]):
             self._display.page(line)
 
     async def state(self, _: str) -> None:
+        """Show the state."""
         state = shown_state((await self._conversation.next_session()).state)
         self._display.page(json.dumps(state, ensure_ascii=False, indent=2, default=str))
 
     async def sessions(self, name: str) -> None:
+        """List the user's sessions, or go on with the one of that name."""
         current = self._conversation.session_id
         stored = await self._conversation.others()
         names = [each.id for each in stored]
@@ -84,9 +89,13 @@ class Commands:
         elif name in names:
             self._conversation.switch(name)
         else:
-            raise UsageError(f"There is no session `{name}`. There are: {quoted_list(closest_first(name, names))}.")
+            known = quoted_list(closest_first(name, names)[:_NAMES])
+            raise UsageError(
+                f"There is no session `{name}`. There are: {known}{' and others' if len(names) > _NAMES else ''}."
+            )
 
     async def explain(self, message: str) -> None:
+        """Show the request that comes next."""
         runner = self._conversation.runner
         subject, options = self._loaded.subject(self._loaded.agent, [*self._choice.plugins, *self._loaded.plugins])
         assembly = await explain(
@@ -100,6 +109,7 @@ class Commands:
         self._display.page(str(assembly))
 
     async def events(self, _: str) -> None:
+        """List the latest events."""
         session = await self._conversation.session()
         if session is None or not session.events:
             self._display.notice("The session has no events yet.")
@@ -113,9 +123,11 @@ class Commands:
             self._display.page(f"{event.id}  {event.author}: {held(event, waiting)}")
 
     async def model(self, name: str) -> None:
+        """Tell which model answers, or let another one."""
         self._display.page(self._choice.take(name) if name else self._choice.told())
 
     async def quit(self, _: str) -> None:
+        """Leave."""
         self.has_left = True
 
 

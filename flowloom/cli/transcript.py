@@ -117,7 +117,7 @@ def _without_secrets(key: str, value: Any) -> Any:
     if value and key.rpartition(":")[2].replace("_", "").lower() in _SECRET:
         return HIDDEN
     if isinstance(value, dict):
-        return {name: _without_secrets(name, each) for name, each in cast(dict[str, Any], value).items()}
+        return {name: _without_secrets(str(name), each) for name, each in cast(dict[Any, Any], value).items()}
     if isinstance(value, list):
         return [_without_secrets("", each) for each in cast(list[Any], value)]
     return value
