@@ -25,7 +25,7 @@ from flowloom.errors import StorageError
 from flowloom.events.ids import new_id
 from flowloom.sessions.leases import Fence, Key, LeaseQueue, Place, SessionLease, busy, uptime
 from flowloom.sessions.sql_holders import is_gone, this_process
-from flowloom.sessions.sql_log import WHERE, Head, find, is_held, take_over
+from flowloom.sessions.sql_log import WHERE, Head, find, find_held, is_held, take_over
 from flowloom.sql import Connection, Database
 from flowloom.sql.database import Job
 
@@ -79,23 +79,21 @@ class SqlLeases:
         database = self._database
         if not left.may_be_kept(fence.seconds) or not database.withdraw(left.giving_back):
             return None
-        kept = False
+        owner, seen = left.fence.owner, None
 
-        def look(connection: Connection) -> tuple[list[Ticket], Head | None, T]:
-            head = find(connection, key, database.dialect, lock=False)
-            return _line(connection, key), head, also(connection, head)
+        def look(connection: Connection) -> tuple[Head, T] | None:
+            head = find_held(connection, key, owner)
+            return None if head is None else (head, also(connection, head))
 
         try:
-            seen = database.glance(look) or (await database.read(look),)
-            line, head, given = seen[0]
-            kept = len(line) == 1 and line[0].owner == left.fence.owner
+            seen = (database.glance(look) or (await database.read(look),))[0]
         finally:
-            if not kept:
-                self._give_back_ticket(key, left.fence.owner)
-        if not kept:
+            if seen is None:
+                self._give_back_ticket(key, owner)
+        if seen is None:
             return None
-        fence.owner, fence.renewed = left.fence.owner, left.fence.renewed
-        fence.held = None if head is None else (head.log, head.epoch)
+        head, given = seen
+        fence.owner, fence.renewed, fence.held = owner, left.fence.renewed, (head.log, head.epoch)
         return (given,)
 
     async def _stand_in_line(

@@ -15,13 +15,20 @@ from flowloom.sessions.state import split_by_scope
 from flowloom.sql import Connection, Dialect
 
 WHERE = "app_name = ? AND user_id = ? AND session_id = ?"
-HEAD = (
-    "SELECT s.log, s.last_seq, s.updated, l.parent, s.epoch FROM flowloom_sessions s "
-    f"JOIN flowloom_logs l ON l.log = s.log WHERE {WHERE}"
+_COLUMNS = "s.log, s.last_seq, s.updated, l.parent, s.epoch"
+_FROM = f"FROM flowloom_sessions s JOIN flowloom_logs l ON l.log = s.log WHERE {WHERE}"
+HEAD = f"SELECT {_COLUMNS} {_FROM}"
+_HEAD_AND_LINE = (
+    f"SELECT {_COLUMNS}, (SELECT CASE COUNT(*) WHEN 1 THEN MIN(t.owner) END FROM flowloom_leases t WHERE "
+    f"t.app_name = s.app_name AND t.user_id = s.user_id AND t.session_id = s.session_id) {_FROM}"
 )
 _TAKE_OVER = (
     f"UPDATE flowloom_sessions SET epoch = epoch + 1 WHERE {WHERE} RETURNING log, last_seq, updated, "
     "(SELECT parent FROM flowloom_logs WHERE flowloom_logs.log = flowloom_sessions.log), epoch"
+)
+_STATE = (
+    "SELECT NULL, key, value FROM flowloom_state WHERE log = ? UNION ALL "
+    "SELECT user_id, key, value FROM flowloom_shared_state WHERE app_name = ? AND user_id IN ('', ?)"
 )
 _SET_STATE = (
     "INSERT INTO flowloom_state (log, key, value) VALUES (?, ?, ?) ON CONFLICT (log, key) DO UPDATE SET value = "
@@ -126,6 +133,12 @@ def found(connection: Connection, key: Key, dialect: Dialect) -> Head:
     return head
 
 
+def find_held(connection: Connection, key: Key, owner: str) -> Head | None:
+    """The row of a session; None also unless the lease of `owner` is the only one, and nobody waits."""
+    row = connection.execute(_HEAD_AND_LINE, key).fetchone()
+    return None if row is None or row[-1] != owner else Head(*row[:-1])
+
+
 def take_over(connection: Connection, key: Key) -> Head | None:
     """The row of a session, whose epoch is raised: those who had it before append nothing any more."""
     row = connection.execute(_TAKE_OVER, key).fetchone()
@@ -226,11 +239,9 @@ def _events(connection: Connection, stretch: Segment, after: int, since: float |
 
 def state_of(connection: Connection, key: Key, log: int) -> dict[str, Any]:
     """The state of a session, all scopes merged."""
-    sql = "SELECT key, value FROM flowloom_state WHERE log = ?"
-    state = {name: decode_value(value) for name, value in connection.execute(sql, (log,)).fetchall()}
-    sql = "SELECT user_id, key, value FROM flowloom_shared_state WHERE app_name = ? AND user_id IN ('', ?)"
-    for user_id, name, value in connection.execute(sql, key[:2]).fetchall():
-        state[("user:" if user_id else "app:") + name] = decode_value(value)
+    state: dict[str, Any] = {}
+    for scope, name, value in connection.execute(_STATE, (log, *key[:2])).fetchall():
+        state[name if scope is None else ("user:" if scope else "app:") + name] = decode_value(value)
     return state
 
 

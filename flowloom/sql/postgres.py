@@ -94,6 +94,9 @@ class PostgresDatabase(Database):
         self._core.submit(job)
         return job
 
+    def withdraw(self, job: AnyJob) -> bool:
+        return self._core.withdraw(job)
+
     async def flush(self, *, lane: Hashable = ALL_LANES) -> None:
         if lane is not ALL_LANES:
             return await self._wait_for(lane) if self._core.is_busy(lane) else None
@@ -189,6 +192,17 @@ class _Core:
             if self._idle < len(self._reads) + len(self._lanes) and len(self._threads) < self._limit:
                 self._start()
             self._changed.notify()
+
+    def withdraw(self, job: AnyJob) -> bool:
+        with self._changed:
+            waiting = self._lanes.get(job.lane) or self._busy.get(job.lane, ())
+            if job not in waiting:
+                return False
+            waiting.remove(job)
+            if not waiting and job.lane in self._lanes:
+                del self._lanes[job.lane]
+                self._due.pop(job.lane, None)
+            return True
 
     def is_busy(self, lane: Hashable) -> bool:
         """Whether something waits in a lane, is being done, or has failed."""

@@ -30,6 +30,8 @@ SOON = 0.01
 """How long a `write_soon` waits for company, in seconds."""
 LOOKS = 100
 """How often the writer looks for such works before it sleeps until it is woken."""
+LOG_LOOKS = 0.25
+"""Seconds between two looks at which file the log of writes is."""
 LOCK_TIMEOUT = 60.0
 """How long to wait for other processes that write, in seconds."""
 _BUSY, _LOCKED = 5, 6  # SQLite's result codes
@@ -263,7 +265,7 @@ class _Core:
             self._sync = sync
         for savepoints in (False, True):  # with a savepoint each only if one of them fails
             failures = self._failures.copy()
-            self._begin(connection)
+            self._persist(lambda: connection.execute("BEGIN IMMEDIATE"))
             try:
                 if self._files is not None:
                     self._files.check_before_write()
@@ -274,9 +276,6 @@ class _Core:
             finally:
                 if connection.in_transaction:
                     connection.execute("ROLLBACK")
-
-    def _begin(self, connection: sqlite3.Connection) -> None:
-        self._persist(lambda: connection.execute("BEGIN IMMEDIATE"))
 
     def _persist(self, step: Callable[[], T]) -> T:
         """Do `step`, again and again while another process is in the way."""
@@ -383,22 +382,30 @@ class _Core:
 class _Files:
     """The files that a database was opened with: what is written to a file that has lost its name is lost."""
 
-    __slots__ = ("_file", "_log", "_name", "_path")
+    __slots__ = ("_due", "_file", "_log", "_log_path", "_name", "_path")
 
     def __init__(self, path: str, name: str) -> None:
         self._path = path
+        self._log_path = path + "-wal"
         self._name = name
         self._file: tuple[int, int] | None = None
         self._log: tuple[int, int] | None = None  # there from the first transaction on, until nobody has it open
+        self._due = 0.0  # when to see next which file the log is
 
     def check(self) -> None:
         """Raise `StorageError` if the path does not lead to the file any more; the first look takes note of it."""
         self._file = self._same(self._path, self._file)
 
     def check_before_write(self) -> None:
-        """The same, also of the file of what was written lately; within a transaction."""
+        """The same, also of the file of what was written lately; within a transaction.
+
+        Whether that is there is seen each time, which one it is only now and then: a file system that keeps exact times
+        has to write one down for each write that follows upon a look at them, which costs half of what the write does.
+        """
         self.check()
-        self._log = self._same(self._path + "-wal", self._log)
+        if time.monotonic() > self._due or not os.access(self._log_path, os.F_OK):
+            self._log = self._same(self._log_path, self._log)
+            self._due = time.monotonic() + LOG_LOOKS
 
     def _same(self, path: str, known: tuple[int, int] | None) -> tuple[int, int] | None:
         try:

@@ -13,7 +13,7 @@ import pytest
 from benchmarks.persistence import CASES, late_beside_early, one_more_turn, per_delta, sync, turns_beside_bare_loop
 
 SLACK = 1.75
-NOTICEABLE = 800
+NOTICEABLE = 300
 """From how many microseconds on a sync of the disk costs more than the engine."""
 
 
@@ -22,9 +22,10 @@ async def test_a_turn_on_sqlite_is_as_quick_as_a_bare_loop_that_writes_everythin
     case: str, tmp_path: Path
 ) -> None:
     """As quick where a sync takes its time; where it takes next to nothing, what is left is what the engine does."""
-    aim = 1.0 if sync(tmp_path) > NOTICEABLE else 0.5
-    slack = 2.2  # wider than it was: a lease takes and checks more now, which is to be won back
-    assert statistics.median(await turns_beside_bare_loop(case, tmp_path, rounds=9)) > aim / slack
+    before = sync(tmp_path)
+    found = statistics.median(await turns_beside_bare_loop(case, tmp_path, rounds=9))
+    noticeable = min(before, sync(tmp_path)) > NOTICEABLE  # the disk's own time: others use it now and then
+    assert found > (1.0 if noticeable else 0.5) / SLACK
 
 
 async def test_a_turn_costs_what_the_first_did_after_two_thousand(tmp_path: Path) -> None:

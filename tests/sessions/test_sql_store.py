@@ -386,3 +386,31 @@ async def test_a_run_whose_file_was_deleted_does_not_end_well(tmp_path: Path) ->
             await attempt()
     with pytest.raises(StorageError, match=r"a\.db"):
         await service.close()
+
+
+async def test_what_was_appended_soon_is_written_with_the_next_event(open_store: Open) -> None:
+    """The session's row is read and set once for both; its state is read in one statement."""
+    service = open_store()
+    session = await service.create_session(**WHO)
+    statements: list[str] = []
+
+    class Noting:
+        def __init__(self, connection: Connection) -> None:
+            self.connection = connection
+
+        def execute(self, sql: str, parameters: Sequence[Any] = ()) -> Any:
+            statements.append(sql.split()[0])
+            return self.connection.execute(sql, parameters)
+
+    def noted(method: Callable[..., Any]) -> Callable[..., Any]:
+        return lambda work, **how: method(lambda connection: work(Noting(connection)), **how)
+
+    database: Any = service.database
+    for name in ("write", "write_soon", "read"):
+        setattr(database, name, noted(getattr(database, name)))
+    await service.append_soon(session, event("user", "Go."))
+    await service.append_event(session, said("Gone."))
+    assert statements == ["SELECT", "INSERT", "INSERT", "UPDATE"]
+    statements.clear()
+    await get(service)
+    assert statements == ["SELECT", "SELECT"]

@@ -100,6 +100,32 @@ async def test_lanes_do_not_wait_for_each_other(database: PostgresDatabase) -> N
     await asyncio.gather(*(database.write(lambda connection: together.wait(), lane=lane) for lane in range(3)))
 
 
+async def test_a_work_that_has_not_begun_can_be_taken_back(database: PostgresDatabase) -> None:
+    """Whether its lane is idle or at work; not once it has begun."""
+    began, go_on = threading.Event(), threading.Event()
+
+    def hold(connection: Connection) -> None:
+        began.set()
+        assert go_on.wait(10)
+
+    def insert(connection: Connection) -> None:
+        connection.execute("INSERT INTO t VALUES ('a', 0)")
+
+    assert database.withdraw(database.write_soon(insert, lane=1))
+    holding = asyncio.ensure_future(database.write(hold, lane=1))
+    await asyncio.to_thread(began.wait, 10)
+    behind = database.write_soon(insert, lane=1)
+    assert database.withdraw(behind)
+    assert not database.withdraw(behind)
+    go_on.set()
+    await holding
+    await database.flush()
+    assert await database.read(lambda connection: connection.execute("SELECT count(*) FROM t").fetchone()[0]) == 0
+    done = database.write_soon(insert, lane=1)
+    await database.flush()
+    assert not database.withdraw(done)
+
+
 async def test_a_percent_sign_is_a_percent_sign(database: PostgresDatabase) -> None:
     found = await database.read(lambda connection: connection.execute("SELECT 7 % 4, ?::text", ("%s ?",)).fetchone())
     assert found == (3, "%s ?")

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import shutil
 import sqlite3
 import threading
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -166,6 +169,37 @@ async def test_a_file_that_was_deleted_or_replaced_is_never_written_to(
     for _ in range(2):
         with pytest.raises(StorageError, match=r"a\.db.*(deleted|replaced).*while it was open"):
             await database.write(insert)
+    await database.close()
+
+
+async def test_a_log_of_writes_that_was_replaced_is_seen_when_it_is_looked_at(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Which file it is costs too much to look at each time; that it is there is looked at each time."""
+    looked: list[str] = []
+    stat = os.stat
+
+    def look(path: Any, **options: Any) -> os.stat_result:
+        looked.append(str(path))
+        return stat(path, **options)
+
+    monkeypatch.setattr(os, "stat", look)
+    monkeypatch.setattr(module, "LOG_LOOKS", 600.0)
+    database = SqliteDatabase(tmp_path / "a.db")
+    await database.write(create)
+    for _ in range(5):
+        await database.write(insert)
+    log = f"{tmp_path / 'a.db'}-wal"
+    assert looked.count(log) == 1
+    await database.close()
+    looked.clear()
+    monkeypatch.setattr(module, "LOG_LOOKS", 0.0)
+    database = SqliteDatabase(tmp_path / "a.db")
+    await database.write(insert)
+    shutil.copy(log, tmp_path / "new")
+    os.replace(tmp_path / "new", log)
+    with pytest.raises(StorageError, match=r"a\.db-wal.*replaced"):
+        await database.write(insert)
     await database.close()
 
 
