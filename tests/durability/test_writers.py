@@ -14,10 +14,10 @@ import pytest
 TESTS = Path(__file__).parent.parent
 
 
-def written(store: str, *asked: str) -> dict[str, Any]:
-    """What came of writers that began together; fails if one of them did."""
+def written(store: str, *asked: str, program: str = "writers") -> dict[str, Any]:
+    """What came of processes that began together; fails if one of them did."""
     done = subprocess.run(
-        [sys.executable, "-m", "durability.writers", store, *asked],
+        [sys.executable, "-m", f"durability.{program}", store, *asked],
         cwd=TESTS,
         env={**os.environ, "PYTHONPATH": f"{TESTS}:{TESTS.parent}"},
         capture_output=True,
@@ -52,3 +52,15 @@ def test_others_go_on_at_once_when_the_process_that_had_the_lease_was_killed(
     where = str(tmp_path / "db") if store == "sqlite" else request.getfixturevalue("postgres_dsn")
     took = written(where, "--held", "--writers", "3", "--events", "1", "--turns", "1")["seconds"]
     assert took < 1.5  # a lease of two seconds, renewed less than 0.4 s before, is not waited for
+
+
+@pytest.mark.parametrize("store", ["sqlite", "postgres"])
+def test_processes_that_give_one_approval_at_once_run_its_call_once(
+    store: str, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    """One of four carries it out, the others have nothing to do; so has it again, and another answer is refused."""
+    where = str(tmp_path / "db") if store == "sqlite" else request.getfixturevalue("postgres_dsn")
+    came = written(where, str(tmp_path / "diary"), program="deciders")
+    assert came["diary"] == ["paid 5"]
+    idle = "final, 0 events"
+    assert came["found"][1:] == [["Paid.", idle, idle, idle], [idle], ["refused"]]
