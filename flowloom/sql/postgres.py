@@ -195,7 +195,7 @@ class _Core:
 
     def withdraw(self, job: AnyJob) -> bool:
         with self._changed:
-            waiting = self._lanes.get(job.lane) or self._busy.get(job.lane, ())
+            waiting = self._lanes.get(job.lane) or self._busy.get(job.lane) or deque[AnyJob]()
             if job not in waiting:
                 return False
             waiting.remove(job)
