@@ -13,7 +13,7 @@ from flowloom.errors import EventParseError, FlowloomError, ModelStreamError
 from flowloom.events.event_json import read_json
 from flowloom.events.sse_decoder import SseDecoder
 from flowloom.models.failures import broken_stream, empty_stream, stream_error, transport_error, unreadable
-from flowloom.models.http import TOO_LARGE, httpx, whole_body
+from flowloom.models.http import MAX_BODY_BYTES, TOO_LARGE, httpx, whole_body
 
 _Chunk = TypeVar("_Chunk")
 _DONE = b"[DONE]"
@@ -38,6 +38,8 @@ class Answer(ABC, Generic[_Chunk]):
         self._ended = False
         self._drained = False
         self._done = False
+        self._size = 0
+        """How many bytes of a stream have come, unpacked."""
         self._finished = False
         """Whether the provider has said that the answer is at its end; nothing is missing then."""
 
@@ -93,6 +95,9 @@ class Answer(ABC, Generic[_Chunk]):
             raise (stream_error if self._stream else transport_error)(error, self._model) from error
         try:
             if received is not None:
+                self._size += len(received)
+                if self._size > MAX_BODY_BYTES:
+                    raise EventParseError(f"It is larger than {MAX_BODY_BYTES >> 20} MiB, and not at its end.")
                 return self._events.feed(received)
             self._ended = self._drained = True
             return self._events.close()

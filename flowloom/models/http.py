@@ -65,7 +65,7 @@ CONNECT_SECONDS = 10.0
 SILENCE_SECONDS = 600.0
 """How long a provider may be silent, if a model says nothing else."""
 MAX_BODY_BYTES = 64 << 20
-"""The largest body of an answer that comes at once, unpacked."""
+"""The largest body of an answer, unpacked, whether it comes at once or as a stream."""
 TOO_LARGE = "TOO_LARGE"
 """`code` of an error whose cause is the size of an answer."""
 _MAX_REDIRECTS = 20

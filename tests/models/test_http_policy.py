@@ -118,6 +118,19 @@ async def test_a_line_of_a_stream_that_is_too_long_ends_it(
     assert first.client_left.wait(5)
 
 
+async def test_a_stream_without_an_end_is_given_up(
+    make: Callable[[str], BaseLlm], servers: tuple[WireServer, WireServer], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A streamed answer is no larger than one that comes at once, of whatever it is made."""
+    monkeypatch.setattr("flowloom.models.answers.MAX_BODY_BYTES", 1 << 20)
+    first, _ = servers
+    first.replies = [raw_stream([b": still here\n\n" * 10_000] * 8, "hang")]
+    error = await ask(make(first.url), stream=True)
+    assert error.code == "TOO_LARGE"
+    assert "1 MiB" in str(error)
+    assert first.client_left.wait(5)
+
+
 def test_a_reader_of_streams_has_the_same_bounds() -> None:
     """Lines in one piece or many, and events of many lines."""
     for chunks in ([b"data: " + b"a" * MAX_LINE_BYTES + b"\n\n"], [b"data:" + b"a" * (1 << 20)] * 17):
