@@ -9,23 +9,34 @@ import inspect
 import io
 import os
 import re
+import shlex
+import subprocess
 import sys
+import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
 from typing import NamedTuple
 
 import pytest
+from cli.process import flowloom as run_command
 from opentelemetry import trace
 from opentelemetry.util._once import Once
+from typer.core import TyperGroup
+from typer.main import get_command
 
 import flowloom
+from flowloom.cli.commands import app
 
 ROOT = Path(__file__).parents[1]
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+README = ROOT / "README.md"
+DOCS = sorted((ROOT / "docs").glob("*.md"))
+PAGES = [README, *DOCS]
 FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"\]\((?!https?://)([^)\s]+)\)")
 HEADING = re.compile(r"^#+ (.+)$", re.MULTILINE)
+INLINE = re.compile(r"`((?:flowloom|make|pip install) [^`\n]+)`")
+EXTRA = re.compile(r"\[(\w+)\]")
 SETTINGS = re.compile("(GOOGLE|GEMINI|OTEL|OPENAI|ANTHROPIC|OLLAMA)_")
 
 
@@ -47,19 +58,54 @@ def examples_of(page: Path) -> Iterator[Example]:
         yield Example(block[2], text.count("\n", 0, block.start(2)), printed)
 
 
-def run_example(example: Example, page: Path, module: ModuleType, runner: asyncio.Runner) -> str:
-    """Run one block and return what it prints; `await` may stand outside of functions."""
+def run_in_script(example: Example, page: Path, module: ModuleType) -> str:
+    """Run one block as a part of a script, and return what it prints."""
+    code = compile("\n" * example.line + example.source, page, "exec")
+    with contextlib.redirect_stdout(io.StringIO()) as printed:
+        exec(code, vars(module))
+    return printed.getvalue()
+
+
+async def run_in_notebook(example: Example, page: Path, module: ModuleType) -> str:
+    """Run one block as a cell of a notebook, where a loop runs and `await` may stand outside of functions."""
     code = compile("\n" * example.line + example.source, page, "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
     with contextlib.redirect_stdout(io.StringIO()) as printed:
+        awaited = eval(code, vars(module))
         if code.co_flags & inspect.CO_COROUTINE:
-
-            async def awaited() -> None:
-                await eval(code, vars(module))
-
-            runner.run(awaited())
-        else:
-            exec(code, vars(module))
+            await awaited
     return printed.getvalue()
+
+
+def commands_of(page: Path) -> Iterator[str]:
+    """The shell commands of a page: lines of `sh` blocks, those of `console` blocks, and those within sentences."""
+    text = page.read_text(encoding="utf-8")
+    for kind, block in FENCE.findall(text):
+        if kind == "sh":
+            yield from filter(None, block.splitlines())
+    yield from (line for line, _ in shown_commands(page) if not line.startswith("#"))
+    yield from INLINE.findall(FENCE.sub("", text))
+
+
+def shown_commands(page: Path) -> Iterator[tuple[str, str]]:
+    """Each command of a page's `console` blocks, with what the block says that it prints."""
+    for kind, block in FENCE.findall(page.read_text(encoding="utf-8")):
+        if kind == "console":
+            yield from re.findall(r"^\$ (.+)\n((?:(?!\$ ).*\n)*)", block, re.MULTILINE)
+
+
+def check_command(line: str) -> None:
+    """Raise unless a command, its options, its target or the extra that it installs exist. Nothing is done."""
+    program, *args = shlex.split(re.split(" [|<>] ", line)[0], comments=True)
+    if program == "make":
+        subprocess.run(["make", "--dry-run", *args], cwd=ROOT, check=True, capture_output=True)
+    elif program == "pip":
+        known = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+        assert set(EXTRA.findall(line)) <= set(known), line
+    elif program == "flowloom":
+        command = get_command(app)
+        while args and isinstance(command, TyperGroup) and args[0] != "list|show|export|import|fork|delete|compact":
+            command, args = command.commands[args[0]], args[1:]
+        command.make_context(line, args, resilient_parsing=True)
 
 
 def anchors_of(page: Path) -> set[str]:
@@ -69,24 +115,54 @@ def anchors_of(page: Path) -> set[str]:
 
 
 @pytest.fixture
-def module(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
-    """Where a page's examples live: a module, so that annotations in them are found; without keys and telemetry."""
+def module(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> ModuleType:
+    """Where a page's examples live: a module, so that annotations in them are found; in an empty folder, without keys
+    and telemetry.
+    """
     for name in filter(SETTINGS.match, list(os.environ)):
         monkeypatch.delenv(name)
     monkeypatch.setattr(trace, "_TRACER_PROVIDER", None)
     monkeypatch.setattr(trace, "_TRACER_PROVIDER_SET_ONCE", Once())
+    monkeypatch.chdir(tmp_path)
     made = ModuleType("page")
     monkeypatch.setitem(sys.modules, "page", made)
     return made
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
-def test_each_example_of_a_page_prints_what_the_page_says(page: Path, module: ModuleType) -> None:
-    """The python blocks of a page run one after another in one module; a text block after one is its whole output."""
+def test_the_readme_is_one_script(module: ModuleType) -> None:
+    """Its python blocks, one below the other, are a plain script; a text block after one is its whole output."""
+    for example in examples_of(README):
+        printed = run_in_script(example, README, module)
+        assert printed.rstrip() == example.printed.rstrip(), f"README.md, line {example.line}"
+
+
+@pytest.mark.parametrize("page", DOCS, ids=lambda page: page.name)
+def test_each_page_is_one_notebook(page: Path, module: ModuleType) -> None:
+    """The python blocks of a page run in order as cells of a notebook; a text block after one is its whole output."""
     with asyncio.Runner() as runner:
         for example in examples_of(page):
-            printed = run_example(example, page, module, runner)
+            printed = runner.run(run_in_notebook(example, page, module))
             assert printed.rstrip() == example.printed.rstrip(), f"{page.name}, line {example.line}"
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_each_command_of_a_page_exists(page: Path) -> None:
+    """Commands that a page names have the subcommands, options, targets and extras that it says."""
+    for line in commands_of(page):
+        check_command(line)
+
+
+def test_commands_that_are_shown_with_their_output_print_it(tmp_path: Path) -> None:
+    """What ends by itself, on an agent of the examples, is run: it prints the lines that are shown."""
+    (tmp_path / "examples").symlink_to(ROOT / "examples")
+    ran: list[str] = []
+    for line, shown in (each for page in DOCS for each in shown_commands(page)):
+        program, *args = shlex.split(line.removesuffix("< /dev/null"))
+        if program == "flowloom" and "examples/travel_desk" in args and (args[0] == "explain" or "-m" in args):
+            done = run_command(*args, cwd=tmp_path)
+            assert set(shown.splitlines()) <= {each.rstrip() for each in (done.stdout + done.stderr).splitlines()}, line
+            ran.append(args[0])
+    assert sorted(ran) == ["explain", "run"]
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
@@ -102,7 +178,7 @@ def test_each_link_of_a_page_leads_to_a_file_and_a_heading(page: Path) -> None:
 def test_the_index_lists_every_page() -> None:
     """A page that the index does not name is not found by a reader."""
     listed = set(LINK.findall((ROOT / "docs" / "index.md").read_text(encoding="utf-8")))
-    assert {page.name for page in PAGES if page.parent.name == "docs" and page.name != "index.md"} <= listed
+    assert {page.name for page in DOCS if page.name != "index.md"} <= listed
 
 
 def test_every_public_class_is_named_in_the_docs() -> None:
