@@ -22,6 +22,7 @@ import pytest
 from cli.process import flowloom as run_command
 from opentelemetry import trace
 from opentelemetry.util._once import Once
+from typer import Context
 from typer.core import TyperGroup
 from typer.main import get_command
 
@@ -105,7 +106,7 @@ def check_command(line: str) -> None:
         command = get_command(app)
         while args and isinstance(command, TyperGroup) and args[0] != "list|show|export|import|fork|delete|compact":
             command, args = command.commands[args[0]], args[1:]
-        command.make_context(line, args, resilient_parsing=True)
+        command.make_parser(Context(command)).parse_args(args)
 
 
 def anchors_of(page: Path) -> set[str]:
