@@ -78,7 +78,8 @@ class Runner(Generic[OutputT]):
 
     Type checkers know a runner by what its agent's `output_schema` makes: `Runner[City]` gives a `RunResult[City]`.
 
-    Raises `ConfigurationError` without an agent or app name, `DuplicateAgentError` for two agents of one name.
+    `app_name` wins over the app's own name. Raises `ConfigurationError` without an agent or app name, and for both an
+    `app` and an `agent`, `DuplicateAgentError` for two agents of one name.
     """
 
     def __init__(
@@ -100,6 +101,9 @@ class Runner(Generic[OutputT]):
         lease_seconds: float = 30.0,
         confirm: Confirm | None = None,
     ) -> None:
+        for name, given, kind in (("app", app, App), ("agent", agent, BaseAgent)):
+            if given is not None and not isinstance(given, kind):
+                raise ConfigurationError(f"`{name}` takes a `{kind.__name__}`, not a `{type(given).__name__}`.")
         if app is not None:
             if agent is not None:
                 raise ConfigurationError("Give either `app` or `agent`: the app holds its own.")

@@ -14,7 +14,7 @@ from flowloom.cli.bench import Bench, Budget, Verdict, as_json, compared, save_p
 from flowloom.cli.chat import Chat
 from flowloom.cli.display import Display
 from flowloom.cli.explain import Pages, Question, told
-from flowloom.cli.loading import load_app
+from flowloom.cli.loading import Loaded, load_app
 from flowloom.cli.model_choice import ModelChoice
 from flowloom.cli.options import USER_ID, AsJson, StoreName, User
 from flowloom.cli.reading import open_reader
@@ -50,6 +50,14 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},  # which the commands below inherit
 )
 app.add_typer(sessions, name="sessions")
+
+
+def _loaded(path: Path, display: Display) -> Loaded:
+    """What is at a path; what else is there is told on stderr."""
+    loaded = load_app(path)
+    if loaded.notice is not None:
+        display.notice(loaded.notice)
+    return loaded
 
 
 def _show_version(wanted: bool) -> None:
@@ -115,7 +123,7 @@ def run(
         logging.basicConfig(format="%(asctime)s %(levelname)s %(name)s: %(message)s")
         logging.getLogger("flowloom").setLevel(logging.DEBUG)
     try:
-        loaded = load_app(path)
+        loaded = _loaded(path, display)
         choice = ModelChoice(loaded.agent, model, watched=display.is_terminal)
         display.notice(choice.notice)
         with (
@@ -165,7 +173,7 @@ def explain(
     pages = Pages(json, html, output)
     try:
         pages.check()
-        loaded = load_app(path)
+        loaded = _loaded(path, display)
         assembly = Question(message, agent, session, state or (), model, store, user).assembly(loaded)
         for file in pages.write(assembly):
             display.notice(f"Wrote {file}.")
@@ -221,7 +229,8 @@ def bench(
             Budget.parse("--max-us", max_us or ()), Budget.parse("--max-ratio", max_ratio or ()), baseline
         )
         stored = verdict.read_baseline()
-        profile = Bench(message, agent, session, state or (), turns, repeat, store, user).profile(load_app(path))
+        loaded = _loaded(path, display)
+        profile = Bench(message, agent, session, state or (), turns, repeat, store, user).profile(loaded)
         broken = list(verdict.broken(profile, stored))
         if save is not None:
             save_profile(profile, save)

@@ -20,11 +20,15 @@ from flowloom.plugins import BasePlugin
 
 @dataclass(slots=True)
 class Loaded:
-    """An agent to run, the name that its sessions are kept under, and the app it is the root of, if there is one."""
+    """An agent to run, the name that its sessions are kept under, and the app it is the root of, if there is one.
+
+    `notice` says what the path defines besides that is left out.
+    """
 
     name: str
     agent: BaseAgent
     app: App | None = None
+    notice: str | None = None
 
     @property
     def plugins(self) -> list[BasePlugin]:
@@ -39,7 +43,11 @@ class Loaded:
 
 
 def load_app(path: Path) -> Loaded:
-    """The `app` or `root_agent` of a .py file, a package folder, or its `agent.py`. Raises `UsageError`."""
+    """The `app` or `root_agent` of a .py file, a package folder, or its `agent.py`. Raises `UsageError`.
+
+    An `app` wins over a `root_agent`, also if it is in an `agent.py` from which the package itself takes the agent
+    alone: the plugins and settings of the app are not lost.
+    """
     target = path.resolve()
     if not target.exists():
         raise UsageError(f"There is no file or folder `{path}`. Give the path of a .py file or of a package folder.")
@@ -55,13 +63,14 @@ def load_app(path: Path) -> Loaded:
     name = target.stem if target.stem not in ("agent", "__init__") else target.parent.name
     modules: list[ModuleType] = []
     for module_name in _module_names(target):
+        if _values(modules, "root_agent") and module_name not in sys.modules:
+            break  # what the package itself does not load is not meant
         module = _import(module_name, path)
         _check_origin(module, target, path)
         modules.append(module)
-        found = _app_in(module, name, path)
-        if found is not None:
-            return found
-    raise UsageError(_nothing_found(modules, path))
+        if isinstance(getattr(module, "app", None), App):
+            break
+    return _found_in(modules, name, path)
 
 
 def _module_names(target: Path) -> list[str]:
@@ -122,23 +131,48 @@ def _check_origin(module: ModuleType, target: Path, path: Path) -> None:
         )
 
 
-def _app_in(module: ModuleType, name: str, path: Path) -> Loaded | None:
-    app, agent = getattr(module, "app", None), getattr(module, "root_agent", None)
-    if isinstance(app, App):
-        found = cast(App, app)
-        return Loaded(found.name, found.root_agent, found)
-    if agent is None:
-        return None
+def _found_in(modules: Sequence[ModuleType], name: str, path: Path) -> Loaded:
+    """The `app` of the modules, or else their first `root_agent`."""
+    agents = _values(modules, "root_agent")
+    app = next((cast(App, app) for app in _values(modules, "app") if isinstance(app, App)), None)
+    if app is not None:
+        return Loaded(app.name, app.root_agent, app, _left_out(app, agents, path))
+    if not agents:
+        raise UsageError(_nothing_found(modules, path))
+    agent = agents[0]
     if not isinstance(agent, BaseAgent):
         raise UsageError(
-            f"`root_agent` in `{path}` is a `{type(agent).__module__}.{type(agent).__qualname__}`, and no flowloom "
-            f"agent. Make it an `LlmAgent` or another agent of `flowloom`."
+            f"`root_agent` in `{path}` is {_kind(agent)}, and no flowloom agent. Make it an `LlmAgent` or another "
+            f"agent of `flowloom`."
         )
     return Loaded(name, cast(BaseAgent, agent))
+
+
+def _values(modules: Sequence[ModuleType], name: str) -> list[Any]:
+    """What the modules have under a name."""
+    return [value for module in modules if (value := getattr(module, name, None)) is not None]
+
+
+def _left_out(app: App, agents: Sequence[Any], path: Path) -> str | None:
+    """What to say of a `root_agent` that is not the app's."""
+    other = next((agent for agent in agents if agent is not app.root_agent), None)
+    if other is None:
+        return None
+    named = f"the agent `{other.name}`" if isinstance(other, BaseAgent) else _kind(other)
+    return (
+        f"`{path}` has an `app`, whose agent is `{app.root_agent.name}`, and a `root_agent` that is another: {named}. "
+        f"The app `{app.name}` is used. Give it that agent, or name one of the two otherwise."
+    )
+
+
+def _kind(value: object) -> str:
+    return f"a `{type(value).__module__}.{type(value).__qualname__}`"
 
 
 def _nothing_found(modules: list[ModuleType], path: Path) -> str:
     values: list[Any] = [value for module in modules for value in vars(module).values()]
     agents = {agent.name for agent in values if isinstance(agent, BaseAgent)}
     hint = f" The agents in it are {quoted_list(sorted(agents))}." if agents else ""
-    return f"`{path}` defines no `root_agent`.{hint} Name the agent to run `root_agent`, or give an `App` as `app`."
+    foreign = "".join(f" Its `app` is {_kind(app)}, and no flowloom `App`." for app in _values(modules, "app")[:1])
+    advice = "Name the agent to run `root_agent`, or give an `App` as `app`."
+    return f"`{path}` defines no `root_agent`.{foreign}{hint} {advice}"

@@ -8,7 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from cli.process import flowloom
 from flowloom.cli.loading import load_app
+from flowloom.cli.usage_error import UsageError
 
 AGENT = "from flowloom import LlmAgent\nroot_agent = LlmAgent(name='clerk')\n"
 
@@ -66,3 +68,52 @@ def test_an_app(tmp_path: Path) -> None:
     )
     loaded = load_app(write(tmp_path, office_f=text) / "office_f.py")
     assert (loaded.name, [plugin.name for plugin in loaded.plugins]) == ("bureau", ["p"])
+
+
+APP = "from flowloom import App, BasePlugin, LlmAgent\n"
+OTHER = APP + "app = App(name='bureau', root_agent=LlmAgent(name='chief'), plugins=[BasePlugin('p')])\n"
+
+
+def test_an_app_wins_over_a_root_agent(tmp_path: Path) -> None:
+    """A module with both runs the app; if its agent is another one, that is said, with both names."""
+    loaded = load_app(write(tmp_path, office_g=AGENT + OTHER) / "office_g.py")
+    assert (loaded.name, loaded.agent.name) == ("bureau", "chief")
+    assert "whose agent is `chief`, and a `root_agent` that is another: the agent `clerk`" in str(loaded.notice)
+
+
+def test_an_app_of_the_root_agent_is_no_conflict(tmp_path: Path) -> None:
+    """`root_agent` beside the app that has it is usual, and nothing is said of it."""
+    text = AGENT + "from flowloom import App\napp = App(name='bureau', root_agent=root_agent)\n"
+    loaded = load_app(write(tmp_path, office_h=text) / "office_h.py")
+    assert (loaded.name, loaded.notice) == ("bureau", None)
+
+
+def test_an_app_behind_a_root_agent_that_the_package_takes_from_it(tmp_path: Path) -> None:
+    """The app of `agent.py` wins, also if `__init__.py` names its agent alone: no plugin is lost."""
+    text = AGENT + (
+        "from flowloom import App, BasePlugin\n"
+        "app = App(name='bureau', root_agent=root_agent, plugins=[BasePlugin('p')])\n"
+    )
+    loaded = load_app(write(tmp_path / "office_i", __init__="from .agent import root_agent\n", agent=text))
+    assert (loaded.name, [plugin.name for plugin in loaded.plugins], loaded.notice) == ("bureau", ["p"], None)
+
+
+def test_a_module_that_the_package_does_not_load_is_not_looked_at(tmp_path: Path) -> None:
+    """With a `root_agent` in the package itself, an `agent.py` that nobody imports is left alone."""
+    folder = write(tmp_path / "office_j", __init__=AGENT, agent="raise RuntimeError('not meant')\n")
+    assert load_app(folder).agent.name == "clerk"
+
+
+def test_an_app_of_another_library(tmp_path: Path) -> None:
+    """An `app` that is no `App`, such as a web server's, hides no `root_agent`; alone, the error says what it is."""
+    assert load_app(write(tmp_path, office_k="app = object()\n" + AGENT) / "office_k.py").agent.name == "clerk"
+    with pytest.raises(UsageError, match=r"Its `app` is a `builtins.object`, and no flowloom `App`"):
+        load_app(write(tmp_path, office_l="app = object()\n") / "office_l.py")
+
+
+def test_the_command_says_which_agent_it_leaves_out(tmp_path: Path) -> None:
+    """`flowloom explain` tells on stderr that the app is used, and shows the request of its agent."""
+    write(tmp_path, office_m=AGENT + OTHER)
+    done = flowloom("explain", tmp_path / "office_m.py", "--model", "gemini-2.5-flash")
+    assert "The app `bureau` is used" in " ".join(done.stderr.split())
+    assert "chief asks" in done.stdout

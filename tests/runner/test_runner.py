@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from google.genai import types
@@ -28,6 +28,7 @@ from flowloom import (
     App,
     BaseAgent,
     BasePlugin,
+    ConfigurationError,
     Event,
     InMemoryArtifactService,
     InMemoryRunner,
@@ -323,3 +324,26 @@ async def test_run_debug_makes_the_session_and_prints_what_is_said(capsys: pytes
 async def test_an_empty_message_is_refused() -> None:
     with pytest.raises(InputValidationError, match="no parts"):
         await Chat(agent("root", "x")).say(types.Content(role="user", parts=[]))
+
+
+async def test_an_app_comes_with_its_agent() -> None:
+    """An `agent` beside an `app` is refused, even its own; an `app_name` beside it wins over its name."""
+    root, service = agent("root", "hi"), InMemorySessionService()
+    app = App(name="desk", root_agent=root)
+    for other in (root, agent("other")):
+        with pytest.raises(ConfigurationError, match="either `app` or `agent`"):
+            Runner(app=app, agent=other, session_service=service)
+    assert Runner(app=app, app_name="shop", session_service=service).app_name == "shop"
+
+
+async def test_apps_and_agents_are_not_taken_for_each_other() -> None:
+    """What is no app, or no agent, is refused by name when the runner is made."""
+    service: Any = InMemorySessionService()
+    root: Any = agent("root", "hi")
+    app: Any = App(name="desk", root_agent=root)
+    with pytest.raises(ConfigurationError, match="`agent` takes a `BaseAgent`, not a `App`"):
+        Runner(agent=app, app_name="desk", session_service=service)
+    with pytest.raises(ConfigurationError, match="`app` takes a `App`, not a `LlmAgent`"):
+        Runner(app=root, session_service=service)
+    with pytest.raises(ConfigurationError, match="`agent` takes a `BaseAgent`, not a `str`"):
+        InMemoryRunner(cast(Any, "root"))
