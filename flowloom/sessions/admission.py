@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any
 
 from flowloom.auth.answers import credential_requests, redact_message
 from flowloom.events.event import Event
+from flowloom.events.json_data import keep_json_state
 from flowloom.events.requests import CREDENTIAL_CALL, ForeignRequestIds, foreign_requests
 from flowloom.events.wire import shallow_copy
 
@@ -24,6 +26,14 @@ def admitted_log(events: Sequence[Event]) -> list[Event]:
     """A log that was kept elsewhere as it may be taken over, by the same rule."""
     asked = {call.id for event in events for call in event.get_function_calls() if call.name == CREDENTIAL_CALL}
     return [_with_origin(_without_secrets(event, asked)) for event in events]
+
+
+def admitted_state(state: Mapping[str, Any] | None) -> dict[str, Any]:
+    """The state that a new session is given, as the JSON data that is read again. Raises `JsonDataError`."""
+    made = dict(state or {})
+    for key in made:
+        keep_json_state(made, key)
+    return made
 
 
 def _with_origin(event: Event) -> Event:

@@ -12,6 +12,7 @@ from flowloom.events.clock import now
 from flowloom.events.event import Event
 from flowloom.events.ids import new_id
 from flowloom.log.claims import check_undecided
+from flowloom.sessions.admission import admitted_state
 from flowloom.sessions.history import History
 from flowloom.sessions.service import (
     BaseSessionService,
@@ -72,7 +73,7 @@ class InMemorySessionService(BaseSessionService):
         key = (app_name, user_id, session_id)
         if key in self._sessions:
             raise already_exists(*key)
-        app, user, own = split_by_scope(state or {})
+        app, user, own = split_by_scope(admitted_state(state))
         self._write_shared(app_name, user_id, app, user)
         stored = _Stored(_owned(own), now(), initial=_owned(own))
         self._sessions[key] = stored

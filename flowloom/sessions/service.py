@@ -53,7 +53,10 @@ class BaseSessionService(Service, ABC):
     async def create_session(
         self, *, app_name: str, user_id: str, state: dict[str, Any] | None = None, session_id: str | None = None
     ) -> Session:
-        """Create a session; an id is made if none is given. Raises `AlreadyExistsError`."""
+        """Create a session; an id is made if none is given.
+
+        Raises `AlreadyExistsError`, `JsonDataError` for state that JSON cannot hold.
+        """
 
     @abstractmethod
     async def get_session(

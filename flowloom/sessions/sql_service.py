@@ -13,6 +13,7 @@ from flowloom.events.event import Event
 from flowloom.events.ids import new_id
 from flowloom.log.claims import check_undecided
 from flowloom.sessions import sql_forks, sql_log
+from flowloom.sessions.admission import admitted_state
 from flowloom.sessions.codec import decode_event
 from flowloom.sessions.history import History
 from flowloom.sessions.leases import Fence, Key, SessionLease
@@ -80,7 +81,7 @@ class SqlSessionService(BaseSessionService):
         if not app_name or not user_id:
             raise InputValidationError("A session needs an app name and a user id; one of them is empty.")
         key = (app_name, user_id, (session_id or "").strip() or new_id())
-        rows, updated, dialect, made = StateRows.of(state or {}), now(), self.database.dialect, new_id()
+        rows, updated, dialect, made = StateRows.of(admitted_state(state)), now(), self.database.dialect, new_id()
         await SESSIONS.ensure(self.database)
         self._outdate(key)
         log, whole = await self.database.write(
