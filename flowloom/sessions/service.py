@@ -19,7 +19,7 @@ from flowloom.service import Service
 from flowloom.sessions.admission import admitted, admitted_log
 from flowloom.sessions.leases import LeaseQueue, SessionLease
 from flowloom.sessions.session import Session
-from flowloom.sessions.state import State
+from flowloom.sessions.state import State, own_value
 
 
 class GetSessionConfig(BaseModel):
@@ -327,11 +327,11 @@ def as_appended(session: Session, event: Event) -> Event:
 
 
 def without_temp_state(event: Event) -> Event:
-    """The event as it is stored: a copy without its `temp:` keys, or the event itself if it has none."""
+    """The event as it is stored: without `temp:` keys, its values its own, as a run may go on to change them in place."""
     delta = event.actions.state_delta
-    if not delta or not any(key.startswith(State.TEMP_PREFIX) for key in delta):
+    if not delta or not any(type(v) in (dict, list, set) or k.startswith(State.TEMP_PREFIX) for k, v in delta.items()):
         return event
-    return _with_delta(event, {k: v for k, v in delta.items() if not k.startswith(State.TEMP_PREFIX)})
+    return _with_delta(event, {k: own_value(v) for k, v in delta.items() if not k.startswith(State.TEMP_PREFIX)})
 
 
 def _with_delta(event: Event, delta: dict[str, Any]) -> Event:

@@ -250,3 +250,25 @@ async def test_a_new_sessions_state_is_json_data_in_every_store(open_store: Open
     with pytest.raises(JsonDataError, match="`desk`"):
         await service.create_session(**NAMES, session_id="s2", state={"desk": object()})
     assert await service.get_session(**NAMES, session_id="s2") is None
+
+
+async def test_an_event_keeps_the_value_that_it_wrote(open_store: Open) -> None:
+    """A list that a later step, or run, changes in place stays as it was in the events before, read from anywhere."""
+
+    def add(what: str, tool_context: ToolContext) -> str:
+        """Put into the basket."""
+        tool_context.state.setdefault("basket", []).append(what)
+        return what
+
+    service = open_store()
+    host = runner(service, agent("clerk", call("add", what="tea"), call("add", what="milk"), "Done.", tools=[add]))
+    await run(host)
+    host.agent = agent("clerk", call("add", what="rum"), "Done.", tools=[add])
+    await run(host)
+    for each in (service, open_store()):
+        session = await each.get_session(**NAMES, session_id="s1")
+        assert session is not None
+        baskets = [event.actions.state_delta["basket"] for event in session.events if event.actions.state_delta]
+        assert baskets == [["tea"], ["tea", "milk"], ["tea", "milk", "rum"]]
+    fork = await service.fork(**NAMES, session_id="s1", up_to_event_id=session.events[2].id)
+    assert fork.state == {"basket": ["tea"]}
