@@ -327,7 +327,7 @@ def as_appended(session: Session, event: Event) -> Event:
 
 
 def without_temp_state(event: Event) -> Event:
-    """The event as it is stored: without `temp:` keys, its values its own, as a run may go on to change them in place."""
+    """The event as it is stored: without `temp:` keys, and with values that a run does not change in place later."""
     delta = event.actions.state_delta
     if not delta or not any(type(v) in (dict, list, set) or k.startswith(State.TEMP_PREFIX) for k, v in delta.items()):
         return event
