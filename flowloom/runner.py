@@ -102,7 +102,7 @@ class Runner(Generic[OutputT]):
         confirm: Confirm | None = None,
     ) -> None:
         for name, given, kind in (("app", app, App), ("agent", agent, BaseAgent)):
-            if given is not None and not isinstance(given, kind):
+            if given is not None and not isinstance(given, kind):  # pyright: ignore[reportUnnecessaryIsInstance]
                 raise ConfigurationError(f"`{name}` takes a `{kind.__name__}`, not a `{type(given).__name__}`.")
         if app is not None:
             if agent is not None:

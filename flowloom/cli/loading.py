@@ -169,7 +169,7 @@ def _kind(value: object) -> str:
     return f"a `{type(value).__module__}.{type(value).__qualname__}`"
 
 
-def _nothing_found(modules: list[ModuleType], path: Path) -> str:
+def _nothing_found(modules: Sequence[ModuleType], path: Path) -> str:
     values: list[Any] = [value for module in modules for value in vars(module).values()]
     agents = {agent.name for agent in values if isinstance(agent, BaseAgent)}
     hint = f" The agents in it are {quoted_list(sorted(agents))}." if agents else ""
