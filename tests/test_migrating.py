@@ -18,6 +18,7 @@ PAGE = (Path(__file__).parents[1] / "docs" / "migrating.md").read_text(encoding=
 TABLE = re.compile(r"^\| (.+?) \|\n\|(?:---\|)+\n((?:\|.*\|\n)+)", re.MULTILINE)
 CODE = re.compile(r"`([^`]+)`")
 NAME = re.compile(r"(\*?[A-Za-z_][\w.]*)(?:\((.*)\))?")
+UNPACKED = re.compile(r"\*\*\w+: 'Unpack\[(\w+)\]'")
 COMMANDS = ("flowloom ", "(ctx", "tool_declarations", "stop_streaming", "_run_async_impl")
 """How what stands in backticks begins that is no name."""
 
@@ -36,7 +37,11 @@ def is_member(owner: Any, name: str) -> bool:
         return True
     if name in getattr(owner, "__annotations__", {}):
         return True
-    return callable(owner) and name in inspect.signature(owner).parameters
+    if not callable(owner):
+        return False
+    signature = inspect.signature(owner)
+    unpacked = [getattr(inspect.getmodule(owner), each) for each in UNPACKED.findall(str(signature))]
+    return name in signature.parameters or any(name in each.__annotations__ for each in unpacked)
 
 
 def is_there(code: str) -> bool:
