@@ -76,6 +76,17 @@ class PostgresServer:
             return cursor.fetchall() if cursor.description else []
 
 
+def empty(dsn: str) -> None:
+    """End all other connections to a database, and delete all that is in it."""
+    import psycopg
+
+    others = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database()"
+    with psycopg.connect(dsn, autocommit=True) as connection:
+        connection.execute(f"{others} AND pid <> pg_backend_pid()")
+        connection.execute("DROP SCHEMA public CASCADE")
+        connection.execute("CREATE SCHEMA public")
+
+
 # -- using it ----------------------------------------------------------------------------------
 
 
