@@ -27,7 +27,7 @@ def pytest_pycollect_makeitem(collector: pytest.Collector, obj: object) -> list[
 
 @pytest.fixture(scope="module", autouse=True)
 def _what_stays_is_not_looked_through_again() -> None:
-    """Collected tests and loaded modules stay until the end: a test that collects garbage has not to go through them."""
+    """Tests and loaded modules stay until the end: a test that collects garbage has not to go through them."""
     gc.collect()
     gc.freeze()
 

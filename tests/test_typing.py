@@ -38,7 +38,7 @@ def by_mypy() -> list[tuple[str, int, str]]:
     return [(Path(each[1]).name, int(each[2]), each[3]) for each in lines if each is not None]
 
 
-@pytest.mark.parametrize("check", [by_pyright, by_mypy])
+@pytest.mark.parametrize("check", [by_pyright, pytest.param(by_mypy, marks=pytest.mark.soak)])
 def test_strict_checkers_accept_users_code_and_see_what_is_wrong(check: object) -> None:
     """Agents, tools, models, plugins, processors, runs, and the types of their outputs; and each line marked wrong."""
     assert callable(check)

@@ -277,6 +277,7 @@ async def test_processes_that_save_one_name_at_once_get_different_versions(servi
             assert part.inline_data.data == f"{who} {count} {who}".encode()
 
 
+@pytest.mark.soak
 def test_a_process_killed_while_it_saves_leaves_whole_versions_only(service: FileArtifactService) -> None:
     chance, confirmed, unfinished = random.Random(5), 0, service.directory / "unfinished"
     for _ in range(6):

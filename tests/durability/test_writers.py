@@ -34,6 +34,7 @@ def test_eight_processes_on_one_sqlite_session(concurrency: str, tmp_path: Path)
     written(str(tmp_path / "db"), "--writers", "8", "--events", "20", "--turns", "3", "--concurrency", concurrency)
 
 
+@pytest.mark.soak
 def test_many_sessions_in_one_sqlite_file(tmp_path: Path) -> None:
     written(str(tmp_path / "db"), "--sessions", "10", "--writers", "2", "--turns", "2", "--events", "5")
 
@@ -45,7 +46,7 @@ def test_fifty_processes_on_one_postgres_session(concurrency: str, postgres_dsn:
     written(postgres_dsn, "--writers", "50", "--events", "6", "--turns", "1", "--concurrency", concurrency)
 
 
-@pytest.mark.parametrize("store", ["sqlite", "postgres"])
+@pytest.mark.parametrize("store", ["sqlite", pytest.param("postgres", marks=pytest.mark.soak)])
 def test_others_go_on_at_once_when_the_process_that_had_the_lease_was_killed(
     store: str, tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:

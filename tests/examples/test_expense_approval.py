@@ -162,6 +162,7 @@ __main__.asyncio.run(__main__.main(__main__.parsed()))
 """
 
 
+@pytest.mark.soak
 def test_a_claim_waits_though_its_process_is_killed_and_is_paid_once_by_another() -> None:
     """The second approval finds nothing that waits."""
     process = start(code=SUBMIT)
@@ -177,7 +178,9 @@ def test_a_claim_waits_though_its_process_is_killed_and_is_paid_once_by_another(
     assert run("payments") == f"ann: 180 euros, {TRAIN}\n"
 
 
-@pytest.mark.parametrize("pay", ["pass", "pay(*arguments)"], ids=["before", "after"])
+@pytest.mark.parametrize(
+    "pay", [pytest.param("pass", id="before", marks=pytest.mark.soak), pytest.param("pay(*arguments)", id="after")]
+)
 async def test_an_approval_whose_process_is_killed_around_the_payment_is_gone_on_with(pay: str) -> None:
     """The payment is made again with the same key; going on once more does nothing."""
     claim = await submit()
@@ -189,6 +192,7 @@ async def test_an_approval_whose_process_is_killed_around_the_payment_is_gone_on
     assert paid() == [("ann", 180)]
 
 
+@pytest.mark.soak
 async def test_two_managers_at_the_same_time_pay_once() -> None:
     claim = await submit()
     both = [start("approve", claim, "--manager", name) for name in ("maria", "max")]

@@ -68,7 +68,9 @@ ADAPTERS = {
 }
 
 
-@pytest.mark.parametrize("name", ADAPTERS)
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=pytest.mark.soak) if name == "Responses" else name for name in ADAPTERS]
+)
 def test_the_first_request_loads_nothing_and_leaves_nothing(name: str) -> None:
     """No module, task or thread comes with a request."""
     model, whole, frames = ADAPTERS[name]

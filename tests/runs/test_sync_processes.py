@@ -73,7 +73,7 @@ def output_of(program: str, where: str) -> str:
     return done.stdout + done.stderr
 
 
-@pytest.fixture(params=["sqlite", "postgres"])
+@pytest.fixture(params=["sqlite", pytest.param("postgres", marks=pytest.mark.soak)])
 def where(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     return str(tmp_path / "a.db") if request.param == "sqlite" else request.getfixturevalue("postgres_dsn")
 

@@ -96,6 +96,7 @@ def test_processes_at_once_lose_no_event(where: str, count: int) -> None:
         assert [each for each in mine if each in ids] == ids
 
 
+@pytest.mark.soak
 def test_a_killed_process_loses_nothing_that_was_stored(where: str) -> None:
     """What `append_event` returned from is there, and the log goes on without a gap."""
     for round in range(3):

@@ -103,6 +103,7 @@ def test_one_endpoint_gets_all_signals(collector: tuple[str, dict[str, bytes]]) 
     assert {record.span_id for record in records} <= ids
 
 
+@pytest.mark.soak
 def test_a_signals_own_endpoint_switches_on_that_signal_alone(collector: tuple[str, dict[str, bytes]]) -> None:
     """Only log records, to exactly that address."""
     address, received = collector
@@ -110,6 +111,7 @@ def test_a_signals_own_endpoint_switches_on_that_signal_alone(collector: tuple[s
     assert list(received) == ["/own"]
 
 
+@pytest.mark.soak
 def test_captured_content_arrives(collector: tuple[str, dict[str, bytes]]) -> None:
     """Contents, and answers without any, can be exported."""
     address, received = collector
@@ -192,6 +194,7 @@ def test_the_recorder_is_kept(recording: Recording) -> None:
     assert telemetry.recorder() is first
 
 
+@pytest.mark.soak
 def test_a_provider_that_the_environment_names_is_loaded(collector: tuple[str, dict[str, bytes]]) -> None:
     """OpenTelemetry's own variables work, as with any instrumentation."""
     code = f"{RUN}\nfrom flowloom.telemetry import recorder\nassert recorder() is not None"

@@ -92,6 +92,7 @@ async def test_a_file_is_there_as_a_whole_or_not_at_all(tmp_path: Path) -> None:
     assert "Hello?" not in file.read_text(encoding="utf-8")
 
 
+@pytest.mark.soak
 def test_processes_may_write_the_same_at_the_same_time(tmp_path: Path) -> None:
     code = f"""
 import asyncio
