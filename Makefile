@@ -5,6 +5,9 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
+# tests start many processes: each would compile the whole package and the tests anew
+unexport PYTHONDONTWRITEBYTECODE
+
 .PHONY: demo test soak check snap bench bench-quick clean
 
 demo: $(READY)

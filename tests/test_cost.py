@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import gc
 import time
-from collections.abc import Iterator
 
 import pytest
 
@@ -24,15 +22,6 @@ FLOOR = 0.5
 NAMES = [name_of(processor) for processor in REQUEST_PROCESSORS]
 LOOK_AT_NEIGHBOURS = ("tools", "agent_transfer", "tool_declarations")
 """The processors that see whether the tree has changed, and so look at each neighbour."""
-
-
-@pytest.fixture(autouse=True)
-def _few_collections() -> Iterator[None]:
-    """The garbage collector leaves alone what other tests left behind."""
-    gc.collect()
-    gc.freeze()
-    yield
-    gc.unfreeze()
 
 
 async def ratio(mine: Engine, other: Engine, turns: int) -> float:

@@ -15,6 +15,10 @@ from flowloom import BasePlugin, Event, InMemoryRunner, InMemorySessionService, 
 from flowloom.testing import call
 from scenarios.leaving import CONFIGS, KINDS, NothingLeft, block, cancelled_at, goes_on, wait
 
+each_config = pytest.mark.parametrize(
+    "config", [name if name == "streamed" else pytest.param(name, marks=pytest.mark.soak) for name in CONFIGS]
+)
+
 
 class DistantStore(InMemorySessionService):
     """A store that is waited for: before it has written, and after."""
@@ -41,7 +45,7 @@ class FailingStore(InMemorySessionService):
         return await super().append_event(session, event)
 
 
-@pytest.mark.parametrize("config", CONFIGS)
+@each_config
 @pytest.mark.parametrize("kind", KINDS)
 async def test_cancelling_wherever_a_run_waits(kind: str, config: str) -> None:
     """Cancelling at every point, threads at work or not."""
@@ -55,7 +59,7 @@ async def test_cancelling_wherever_a_run_waits(kind: str, config: str) -> None:
     assert number > 4
 
 
-@pytest.mark.parametrize("config", CONFIGS)
+@each_config
 @pytest.mark.parametrize("kind", KINDS)
 async def test_cancelling_wherever_something_within_a_run_waits(kind: str, config: str) -> None:
     """Cancelling at every turn of the event loop: within tools, branches, and agents that run as tools."""
@@ -103,7 +107,7 @@ async def test_a_store_that_fails_at_any_event(kind: str) -> None:
             await goes_on(chat)
 
 
-@pytest.mark.parametrize("config", CONFIGS)
+@each_config
 @pytest.mark.parametrize("kind", KINDS)
 async def test_an_abort_signal_at_any_event(kind: str, config: str) -> None:
     """The run ends behind the event at which the signal was given."""
