@@ -13,8 +13,9 @@ unexport PYTHONDONTWRITEBYTECODE
 demo: $(READY)
 	@$(BIN)/flowloom run examples/travel_desk
 
+# not more processes: each collects all tests for itself
 test: check
-	$(BIN)/python -m pytest -n auto --dist loadfile
+	$(BIN)/python -m pytest -n auto --maxprocesses 4 --dist loadfile
 
 # the long searches: kill points, every order five deep, more examples of every law, a session of 20,000 turns
 soak: $(READY)

@@ -14,7 +14,7 @@ from pathlib import Path
 import postgres_server as postgres
 import psycopg
 import pytest
-from postgres_server import NoServerError, PostgresServer, running_server
+from postgres_server import NoServerError, PostgresServer, empty, running_server
 
 
 def exists(process: int) -> bool:
@@ -61,6 +61,17 @@ def test_a_database_is_dropped_though_a_connection_was_left_open(postgres_server
         connection = psycopg.connect(dsn)
     with connection, pytest.raises(psycopg.OperationalError):
         connection.execute("SELECT 1")
+
+
+def test_an_emptied_database_has_neither_tables_nor_other_connections(postgres_server: PostgresServer) -> None:
+    with postgres_server.database() as dsn:
+        connection = psycopg.connect(dsn, autocommit=True)
+        connection.execute("CREATE TABLE t (n int)")
+        empty(dsn)
+        with connection, pytest.raises(psycopg.OperationalError):
+            connection.execute("SELECT 1")
+        with psycopg.connect(dsn) as another:
+            assert another.execute("SELECT to_regclass('t')").fetchone() == (None,)
 
 
 def test_it_is_shared_and_stops_when_the_last_one_leaves(tmp_path: Path) -> None:

@@ -332,31 +332,31 @@ def deltas(part: types.Part, *branches: str | None) -> list[Event]:
     return [Event.unvalidated({**fields, "branch": branches[n % len(branches)]}) for n in range(DELTAS)]
 
 
-def microseconds_each(events: list[Event]) -> float:
-    """What feeding costs beyond looking at the events, at best of five."""
-    best = float("inf")
-    for _ in range(5):
+def times_its_delta(events: list[Event]) -> float:
+    """How many times as long feeding takes as making a delta for each event, the least there is to do; at best."""
+    found: list[float] = []
+    for _ in range(7):
         mapper = RunStreamMapper()
-        start = time.perf_counter()
+        start = time.thread_time()
         for event in events:
             mapper.feed(event)
-        fed = time.perf_counter()
+        fed = time.thread_time()
         for event in events:
-            assert event
-        best = min(best, (fed - start) - (time.perf_counter() - fed))
-    return best / len(events) * 1e6
+            TextDelta(message_id=event.id, text="word ", author="a", branch=event.branch)
+        found.append((fed - start) / (time.thread_time() - fed))
+    return min(found)
 
 
-def test_a_delta_costs_three_microseconds_at_most() -> None:
-    assert microseconds_each(deltas(text_part("word "), None)) < 3
+def test_a_delta_costs_little_more_than_to_make_it() -> None:
+    assert times_its_delta(deltas(text_part("word "), None)) < 3
 
 
 def test_a_delta_costs_no_more_in_one_of_many_branches() -> None:
-    assert microseconds_each(deltas(text_part("word "), *(f"p.{n}" for n in range(50)))) < 3
+    assert times_its_delta(deltas(text_part("word "), *(f"p.{n}" for n in range(50)))) < 3
 
 
 def test_a_piece_of_arguments_costs_little_more_than_a_delta() -> None:
-    assert microseconds_each(deltas(json_piece("c1", "look", '{"city":', more=True), None)) < 6
+    assert times_its_delta(deltas(json_piece("c1", "look", '{"city":', more=True), None)) < 6
 
 
 def test_the_cost_of_a_delta_does_not_grow_with_the_message() -> None:
@@ -364,8 +364,8 @@ def test_the_cost_of_a_delta_does_not_grow_with_the_message() -> None:
     mapper = RunStreamMapper()
     times: list[float] = []
     for start in range(0, DELTAS, 1000):
-        began = time.perf_counter()
+        began = time.thread_time()
         for event in events[start : start + 1000]:
             mapper.feed(event)
-        times.append(time.perf_counter() - began)
+        times.append(time.thread_time() - began)
     assert min(times[5:]) < 3 * min(times[:5])
