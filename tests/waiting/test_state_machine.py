@@ -325,4 +325,4 @@ def is_final(event: Event, answer: types.FunctionResponse) -> bool:
 
 @pytest.mark.timeout(1800)
 class TestPeople(People.TestCase):
-    settings = settings(max_examples=examples(400, part=16), stateful_step_count=10, deadline=None, derandomize=True)
+    settings = settings(max_examples=examples(400), stateful_step_count=10, deadline=None, derandomize=True)
