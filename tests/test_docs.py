@@ -22,6 +22,7 @@ import pytest
 from cli.process import flowloom as run_command
 from opentelemetry import trace
 from opentelemetry.util._once import Once
+from test_architecture import FLOOR_OF
 from typer import Context
 from typer.core import TyperGroup
 from typer.main import get_command
@@ -32,13 +33,18 @@ from flowloom.cli.commands import app
 ROOT = Path(__file__).parents[1]
 README = ROOT / "README.md"
 DOCS = sorted((ROOT / "docs").glob("*.md"))
-PAGES = [README, *DOCS]
+PAGES = [README, *DOCS, *sorted((ROOT / "examples").glob("*/README.md"))]
 FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"\]\((?!https?://)([^)\s]+)\)")
 HEADING = re.compile(r"^#+ (.+)$", re.MULTILINE)
 INLINE = re.compile(r"`((?:flowloom|make|pip install) [^`\n]+)`")
 EXTRA = re.compile(r"\[(\w+)\]")
 SETTINGS = re.compile("(GOOGLE|GEMINI|OTEL|OPENAI|ANTHROPIC|OLLAMA)_")
+
+
+def name_of(page: Path) -> str:
+    """A page as it is told of."""
+    return str(page.relative_to(ROOT))
 
 
 class Example(NamedTuple):
@@ -137,7 +143,7 @@ def test_the_readme_is_one_script(module: ModuleType) -> None:
         assert printed.rstrip() == example.printed.rstrip(), f"README.md, line {example.line}"
 
 
-@pytest.mark.parametrize("page", DOCS, ids=lambda page: page.name)
+@pytest.mark.parametrize("page", DOCS, ids=name_of)
 def test_each_page_is_one_notebook(page: Path, module: ModuleType) -> None:
     """The python blocks of a page run in order as cells of a notebook; a text block after one is its whole output."""
     with asyncio.Runner() as runner:
@@ -146,7 +152,7 @@ def test_each_page_is_one_notebook(page: Path, module: ModuleType) -> None:
             assert printed.rstrip() == example.printed.rstrip(), f"{page.name}, line {example.line}"
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
 def test_each_command_of_a_page_exists(page: Path) -> None:
     """Commands that a page names have the subcommands, options, targets and extras that it says."""
     for line in commands_of(page):
@@ -166,7 +172,7 @@ def test_commands_that_are_shown_with_their_output_print_it(tmp_path: Path) -> N
     assert sorted(ran) == ["explain", "run"]
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
 def test_each_link_of_a_page_leads_to_a_file_and_a_heading(page: Path) -> None:
     """A relative link names a file that is there, and a fragment a heading of that file."""
     for link in LINK.findall(FENCE.sub("", page.read_text(encoding="utf-8"))):
@@ -180,6 +186,16 @@ def test_the_index_lists_every_page() -> None:
     """A page that the index does not name is not found by a reader."""
     listed = set(LINK.findall((ROOT / "docs" / "index.md").read_text(encoding="utf-8")))
     assert {page.name for page in DOCS if page.name != "index.md"} <= listed
+
+
+def test_the_index_tells_the_rooms_in_the_order_of_their_floors() -> None:
+    """Rooms between two `>` are on one floor, above those that follow."""
+    [told] = [
+        text for _, text in FENCE.findall((ROOT / "docs" / "index.md").read_text(encoding="utf-8")) if ">" in text
+    ]
+    floors = [{FLOOR_OF[room.strip()] for room in rooms.split(",")} for rooms in told.split(">")]
+    assert all(len(floor) == 1 for floor in floors)
+    assert floors == sorted(floors, key=max, reverse=True)
 
 
 def test_every_public_class_is_named_in_the_docs() -> None:
