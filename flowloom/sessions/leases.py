@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 import threading
 import time
@@ -15,6 +16,7 @@ from typing import Self
 
 from flowloom.errors import RunLostError, SessionBusyError
 
+_log = logging.getLogger("flowloom.sessions")
 _CLOCK = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 Key = tuple[str, str, str]
 """App, user and session."""
@@ -64,9 +66,20 @@ class Fence:
         if self.confirm is not None and uptime() - self.renewed > self.seconds / 2:
             await self.confirm()
 
+    def lose(self) -> None:
+        """Note, and log once, that another run has taken the session over."""
+        if not self.lost:
+            self.lost = True
+            _log.warning(
+                "A run has lost session `%s`: another one has taken it over, because this one was not heard of for %g "
+                "seconds.",
+                self.session_id,
+                self.seconds,
+            )
+
     def error(self) -> RunLostError:
         """What a run is told that has lost its session; it has from now on."""
-        self.lost = True
+        self.lose()
         return RunLostError(
             f"Another run has taken over session `{self.session_id}`, because this one was not heard of for "
             f"{self.seconds:g} seconds: its process was stopped, or its event loop blocked. This run ends, and stores "

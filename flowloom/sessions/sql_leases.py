@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 import random
 import time
 import weakref
@@ -29,6 +30,7 @@ from flowloom.sessions.sql_log import WHERE, Head, find, find_held, is_held, tak
 from flowloom.sql import Connection, Database
 from flowloom.sql.database import Job
 
+_log = logging.getLogger("flowloom.sessions")
 T = TypeVar("T")
 WAITING = 5.0
 """Seconds after which a ticket of a process that waits expires, if it is not heard of."""
@@ -102,19 +104,22 @@ class SqlLeases:
         database, pause, last_sign = self._database, _SHORTEST, 0.0
         given: list[T] = []
 
-        def take(connection: Connection) -> tuple[int, float]:
-            ahead, rest = _take(connection, database, key, fence, wait)
+        def take(connection: Connection) -> tuple[int, float, Ticket | None]:
+            ahead, rest, left = _take(connection, database, key, fence, wait)
             if not ahead:
                 head = take_over(connection, key)
                 fence.held = None if head is None else (head.log, head.epoch)
                 given[:] = (also(connection, head),)
-            return ahead, rest
+            return ahead, rest, left
 
         while True:
             now = uptime()
             if not last_sign or now - last_sign > WAITING / 3:
-                ahead, rest = await database.write(take, durable=False, lane=("lease", key))
+                ahead, rest, left = await database.write(take, durable=False, lane=("lease", key))
                 last_sign = now
+                if left is not None:
+                    why = "its process has ended" if is_gone(left.holder) else "it was not renewed"
+                    _log.warning("The lease of session `%s` was not given back, and is taken over: %s.", key[2], why)
             else:
                 ahead, rest = await database.read(lambda c: _look(c, database, key, fence.owner))
                 if not ahead:
@@ -143,7 +148,7 @@ class SqlLeases:
             if _extend(connection, self._database, key, fence):
                 fence.renewed = began
             else:
-                fence.lost = True
+                fence.lose()
 
         return renew
 
@@ -257,17 +262,23 @@ def _line(connection: Connection, key: Key) -> list[Ticket]:
     return [Ticket(*row) for row in connection.execute(sql, key).fetchall()]
 
 
-def _take(connection: Connection, database: Database, key: Key, fence: Fence, wait: bool) -> tuple[int, float]:
-    """Take a ticket, or renew the one that there is; how many are ahead, and when the first of them expires."""
+def _take(
+    connection: Connection, database: Database, key: Key, fence: Fence, wait: bool
+) -> tuple[int, float, Ticket | None]:
+    """Take a ticket, or renew the one that there is; how many are ahead, and when the first of them expires.
+
+    And the first ticket, if it does not count any more.
+    """
     now, owner, seconds = _clock(connection, database, key), fence.owner, fence.seconds
     line = _line(connection, key)
     alive = [each for each in line if each.owner == owner or each.counts(now)]
+    left = line[0] if line and line[0] not in alive else None
     if len(alive) < len(line):
         sql = f"DELETE FROM flowloom_leases WHERE {WHERE} AND ticket = ?"
         connection.executemany(sql, [(*key, each.number) for each in line if each not in alive])
     ahead = next((place for place, each in enumerate(alive) if each.owner == owner), None)
     if ahead is None and alive and not wait:
-        return len(alive), alive[0].expires - now
+        return len(alive), alive[0].expires - now, left
     expires = now + (WAITING if ahead or (ahead is None and alive) else seconds)
     if ahead is None:
         ahead = len(alive)
@@ -279,7 +290,7 @@ def _take(connection: Connection, database: Database, key: Key, fence: Fence, wa
     else:
         sql = f"UPDATE flowloom_leases SET expires = ? WHERE {WHERE} AND owner = ?"
         connection.execute(sql, (expires, *key, owner))
-    return ahead, alive[0].expires - now if alive else seconds
+    return ahead, alive[0].expires - now if alive else seconds, left
 
 
 def _look(connection: Connection, database: Database, key: Key, owner: str) -> tuple[int, float]:

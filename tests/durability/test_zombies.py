@@ -116,6 +116,17 @@ async def test_a_result_of_a_run_that_was_replaced_is_not_stored(stores: list[Sq
     await sleep.ends(agent("root", call("sleep_in_tool"), "Done.", tools=[sleep.sleep_in_tool]))
 
 
+async def test_a_lost_run_is_a_line_of_the_log(
+    stores: list[SqlSessionService], caplog: pytest.LogCaptureFixture
+) -> None:
+    """One at WARNING, with the session's id and nothing that was said; the other line is of who took it over."""
+    sleep = Sleep(stores)
+    await sleep.ends(agent("root", call("sleep_in_tool"), "Done.", tools=[sleep.sleep_in_tool]))
+    taken, lost = [record for record in caplog.records if record.name == "flowloom.sessions"]
+    assert "was not given back" in taken.getMessage()
+    assert (lost.levelname, lost.getMessage().split(":")[0]) == ("WARNING", "A run has lost session `s1`")
+
+
 async def test_a_streamed_run_is_told_too(stores: list[SqlSessionService]) -> None:
     """As one that is not streamed."""
     sleep = Sleep(stores)

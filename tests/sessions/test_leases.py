@@ -367,6 +367,20 @@ async def test_what_is_not_known_to_be_gone_keeps_its_lease(services: list[SqlSe
 
 
 @linux
+async def test_a_lease_that_was_not_given_back_is_told_of_once(
+    services: list[SqlSessionService], caplog: pytest.LogCaptureFixture
+) -> None:
+    """A line at WARNING says which session it was, and why nobody waits for it any more."""
+    await held_by(gone(), services[0])
+    lease = await services[1].acquire_lease(**WHO, wait=False)
+    await (await taken_over(services[2])).release()
+    await lease.release()
+    lines = [record.getMessage() for record in caplog.records]
+    start = "The lease of session `s1` was not given back, and is taken over: "
+    assert lines == [start + "its process has ended.", start + "it was not renewed."]
+    assert {(record.name, record.levelname) for record in caplog.records} == {("flowloom.sessions", "WARNING")}
+
+
 def test_what_is_left_of_a_process_until_its_parent_asks_is_gone() -> None:
     """It can do nothing any more."""
     process = subprocess.Popen([sys.executable, "-S", "-c", "input()"], stdin=subprocess.PIPE)
