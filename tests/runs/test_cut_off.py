@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import aclosing
 from pathlib import Path
 from typing import Any
@@ -20,11 +20,13 @@ from flowloom import (
     LlmRequest,
     LlmResponse,
     ParallelAgent,
+    PostgresSessionService,
     RunConfig,
     SequentialAgent,
     SqliteSessionService,
 )
 from flowloom.events.run_stream import MessageCompleted, RunFinished, run_stream_of
+from flowloom.sessions.sql_service import SqlSessionService
 from flowloom.testing import FunctionModel, call, dropped, truncated
 from runs.situations import held, legal
 
@@ -75,11 +77,20 @@ async def cancel(chat: Chat, *talkers: Talker) -> tuple[Any, list[Event]]:
     return await run.result(), await chat.stored()
 
 
-async def test_a_cancelled_run_keeps_what_was_streamed(tmp_path: Path) -> None:
+@pytest.fixture(params=["sqlite", "postgres"])
+def open_store(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[[], SqlSessionService]:
+    """Opens one and the same store, as often as it is called."""
+    if request.param == "sqlite":
+        return lambda: SqliteSessionService(tmp_path / "s.db")
+    dsn: str = request.getfixturevalue("postgres_dsn")
+    return lambda: PostgresSessionService(dsn)
+
+
+async def test_a_cancelled_run_keeps_what_was_streamed(open_store: Callable[[], SqlSessionService]) -> None:
     """The event that tells of the end has the text, under the id of its partials, without thoughts and calls; it is
     in the result, stored, and next time the model's own words."""
     talker = Talker()
-    service = SqliteSessionService(tmp_path / "s.db")
+    service = open_store()
     root = talker.agent(output_key="answer")
     chat = Chat(root, config=STREAMED)
     chat.runner.session_service = service
@@ -92,7 +103,7 @@ async def test_a_cancelled_run_keeps_what_was_streamed(tmp_path: Path) -> None:
     assert result.output is None
     assert await chat.state() == {}
     legal(stored)
-    chat.runner.session_service = SqliteSessionService(tmp_path / "s.db")
+    chat.runner.session_service = open_store()
     await chat.say("go on")
     assert shown(talker.requests[1]) == ["user: go", "model: Once upon a time", "user: go on"]
     await service.close()
