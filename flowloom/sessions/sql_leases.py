@@ -64,7 +64,9 @@ class SqlLeases:
             if left is not None and (kept := await self._keep(key, left, also, fence)) is not None:
                 given = kept[0]
             else:
-                fence.owner = new_id()
+                fence.owner = (
+                    new_id() if left is None else left.fence.owner
+                )  # it may be there yet, if it was not deleted
                 given = await self._stand_in_line(key, fence, also, wait=wait)
         except BaseException:
             self._give_back(key, fence.owner, place)

@@ -93,7 +93,8 @@ class Database(ABC):
     def write_soon(self, work: Work[object], *, durable: bool = True, lane: Hashable = None) -> Job[Any]:
         """Have `work` done within some milliseconds, together with the next write of its lane if that comes first.
 
-        Its error is raised by that write, or by `flush`. See `withdraw` for what is returned.
+        Its error is raised by that write, or by `flush`, unless it need not be `durable`: then it may get lost. See
+        `withdraw` for what is returned.
         """
 
     def withdraw(self, job: Job[Any]) -> bool:
@@ -122,6 +123,11 @@ class Job(Generic[T]):
         self.error: BaseException | None = None
         self.loop: asyncio.AbstractEventLoop | None = asyncio.get_running_loop() if awaited else None
         self.future: asyncio.Future[Any] | None = self.loop.create_future() if self.loop is not None else None
+
+    @property
+    def is_missed(self) -> bool:
+        """Whether an error has to be told later: nobody waits, and what was asked for may not get lost."""
+        return self.future is None and self.durable
 
     async def wait(self) -> T:
         """The result, in the loop that made the job."""

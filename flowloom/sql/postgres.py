@@ -255,9 +255,10 @@ class _Core:
             try:
                 self._do(lane, jobs)
             except BaseException as error:
+                missed = all(job.future is None for job in jobs)
                 for job in jobs:
                     job.error = self._translated(error)
-                    if job.future is None:
+                    if missed and job.is_missed:
                         self._failures.setdefault(lane, job.error)
             self._settle(lane, jobs)
             reply(jobs)
@@ -377,7 +378,7 @@ class _Core:
                     job.error = _UNDONE
                     return False
                 job.error = self._translated(error)
-                if job.future is None:
+                if job.is_missed:
                     failures[job.lane] = job.error
         return True
 

@@ -276,6 +276,10 @@ class _Core:
             finally:
                 if connection.in_transaction:
                     connection.execute("ROLLBACK")
+        for (
+            job
+        ) in jobs:  # each by itself only if SQLite took all of them back for one, as it does when the disk is full
+            self._transact(connection, [job])
 
     def _persist(self, step: Callable[[], T]) -> T:
         """Do `step`, again and again while another process is in the way."""
@@ -303,24 +307,26 @@ class _Core:
             try:
                 job.result = job.work(connection)
             except Exception as error:
+                if len(jobs) > 1 and not (safe and connection.in_transaction):
+                    return False
                 if safe:
                     connection.execute("ROLLBACK TO job")
-                elif len(jobs) > 1:
-                    return False
                 else:
-                    connection.execute("ROLLBACK")
+                    if connection.in_transaction:
+                        connection.execute("ROLLBACK")
                     connection.execute("BEGIN")
                 job.error = self._translated(error)
-                if job.future is None:
+                if job.is_missed:
                     failures[job.lane] = job.error
             if safe:
                 connection.execute("RELEASE job")
         return True
 
     def _fail(self, jobs: list[AnyJob], error: BaseException) -> None:
+        told = {job.lane for job in jobs if job.future is not None}
         for job in jobs:
             job.error = self._translated(error)
-            if job.future is None:
+            if job.is_missed and told.isdisjoint((job.lane, ALL_LANES)):
                 self._failures.setdefault(job.lane, job.error)
 
     # -- the readers' threads ----------------------------------------------------------------------

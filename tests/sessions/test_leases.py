@@ -290,6 +290,21 @@ async def _take_and_release(service: InMemorySessionService) -> None:
     await (await service.acquire_lease(**WHO, wait=False)).release()
 
 
+async def test_a_lease_that_could_not_be_given_back_keeps_its_own_process_waiting_for_nothing(
+    services: list[SqlSessionService],
+) -> None:
+    """The next run has it at once, and hears nothing of the error."""
+    service = services[0]
+    lease = await service.acquire_lease(**WHO, wait=True)
+    await service.database.write(lambda c: c.execute("ALTER TABLE flowloom_leases RENAME TO elsewhere"))
+    await lease.release()
+    await service.flush()
+    await service.database.write(lambda c: c.execute("ALTER TABLE elsewhere RENAME TO flowloom_leases"))
+    assert await tickets(service) == 1
+    await (await service.acquire_lease(**WHO, wait=False)).release()
+    await until(service, 0)
+
+
 # -- processes that are gone -------------------------------------------------------------------------
 
 

@@ -95,6 +95,14 @@ async def test_an_error_of_a_write_soon_is_raised_in_its_lane_once(database: Dat
     assert sorted(await database.read(numbers)) == [1, 3]
 
 
+async def test_an_error_of_what_may_get_lost_is_told_to_nobody(database: Database) -> None:
+    """Neither to who writes next in its lane, nor to a flush."""
+    for _ in range(2):
+        database.write_soon(lambda connection: connection.execute("INSERT INTO nowhere VALUES (1)"), durable=False)
+        await database.write(lambda connection: None)
+    await database.flush()
+
+
 async def test_a_flush_waits_and_raises(database: Database) -> None:
     database.write_soon(Insert(1), lane="a")
     await database.flush()

@@ -218,6 +218,38 @@ async def test_a_file_that_was_deleted_or_replaced_is_not_read(change: Callable[
     await database.close()
 
 
+async def test_a_full_disk_is_told_as_such_and_only_to_those_that_it_hits(tmp_path: Path) -> None:
+    """SQLite takes a whole transaction back then: what waited for the same one is written all the same."""
+    database = SqliteDatabase(tmp_path / "a.db")
+    await database.write(create)
+    await database.write(lambda connection: connection.execute("PRAGMA max_page_count=3").fetchall())
+
+    def fill(connection: Connection) -> None:
+        connection.execute("INSERT INTO t (n) VALUES (zeroblob(20000))")
+
+    for expected in (1, 2):
+        database.write_soon(insert, lane=1)
+        with pytest.raises(StorageError, match="disk is full: make room"):
+            await database.write(fill, lane=2)
+        with pytest.raises(StorageError, match="disk is full: make room"):
+            await database.write(fill, lane=1)
+        assert await database.read(count) == expected
+    await database.close()
+
+
+async def test_an_error_that_a_flush_has_told_is_not_told_again(tmp_path: Path) -> None:
+    """Who writes next has nothing to do with it."""
+    database = SqliteDatabase(tmp_path / "a.db")
+    await database.write(create)
+    (tmp_path / "a.db").rename(tmp_path / "b.db")
+    database.write_soon(insert, lane=1)
+    with pytest.raises(StorageError, match="deleted"):
+        await database.flush()
+    (tmp_path / "b.db").rename(tmp_path / "a.db")
+    await database.write(insert, lane=1)
+    await database.close()
+
+
 async def test_a_file_that_is_put_back_goes_on(tmp_path: Path) -> None:
     """As long as it is the same file, nothing was lost."""
     database = SqliteDatabase(tmp_path / "a.db")
