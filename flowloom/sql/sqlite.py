@@ -392,7 +392,7 @@ class _Files:
 
     def __init__(self, path: str, name: str) -> None:
         self._path = path
-        self._log_path = path + "-wal"
+        self._log_path = os.path.realpath(path) + "-wal"
         self._name = name
         self._file: tuple[int, int] | None = None
         self._log: tuple[int, int] | None = None  # there from the first transaction on, until nobody has it open

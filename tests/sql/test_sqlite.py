@@ -172,6 +172,18 @@ async def test_a_file_that_was_deleted_or_replaced_is_never_written_to(
     await database.close()
 
 
+async def test_a_file_that_is_reached_by_a_link_is_looked_after_as_well(tmp_path: Path) -> None:
+    """Its log of writes lies beside the file, not beside the link."""
+    (tmp_path / "a.db").touch()
+    (tmp_path / "link.db").symlink_to("a.db")
+    database = SqliteDatabase(tmp_path / "link.db")
+    await database.write(create)
+    its_log_deleted(tmp_path / "a.db")
+    with pytest.raises(StorageError, match=r"a\.db-wal.*deleted"):
+        await database.write(insert)
+    await database.close()
+
+
 async def test_a_log_of_writes_that_was_replaced_is_seen_when_it_is_looked_at(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
