@@ -17,7 +17,8 @@ _log = logging.getLogger("flowloom.sessions")
 
 def admitted(event: Event, log: Sequence[Event]) -> Event:
     """An event as it may be appended to a log."""
-    if event.author == "user":
+    parts = (event.content.parts if event.content is not None else None) or ()
+    if event.author == "user" and any(part.function_response is not None for part in parts):
         event = _without_secrets(event, credential_requests(log, event.content))
     return _with_origin(event)
 
