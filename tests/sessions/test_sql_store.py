@@ -383,8 +383,7 @@ async def test_a_run_whose_file_was_deleted_does_not_end_well(tmp_path: Path) ->
     ):
         with pytest.raises(StorageError, match=r"a\.db"):
             await attempt()
-    with pytest.raises(StorageError, match=r"a\.db"):
-        await service.close()
+    await service.close()  # all that was not written has been told
 
 
 async def test_what_was_appended_soon_is_written_with_the_next_event(open_store: Open) -> None:
