@@ -25,12 +25,13 @@ from flowloom.errors import (
 )
 from flowloom.events import Event, EventActions
 from flowloom.events.json_data import keep_json_actions
+from flowloom.events.parts import answers_calls
 from flowloom.events.run_stream import RunStreamEvent, RunStreamMapper
 from flowloom.flow import record_end, settle_end, settle_failure
 from flowloom.flow.frame import error_event
 from flowloom.log.answers import check_answers
 from flowloom.log.claims import without_repeated
-from flowloom.message import Message, answers_calls, content_of_message
+from flowloom.message import Message, content_of_message
 from flowloom.notebook import count
 from flowloom.pending import Confirm, PendingCall, decisions_of, pending_calls
 from flowloom.routing import answered_calls, messages_of
@@ -163,11 +164,12 @@ class Invocation:
         try:
             session = await host.open_session(self._user_id, self._session_id, self._run_config)
             session.guard(None if lease is None else lease.fence)
-            await self._take_secrets(session)
+            if answers_calls(self._message):
+                await self._take_secrets(session)
             message, state_delta, invocation_id = self._message, self._state_delta, self._invocation_id
             later = self._later
             while True:
-                answers = message is not None and answers_calls(message)
+                answers = answers_calls(message)
                 if message is not None and answers:
                     message, left = self._first_of(session, message, alone=lease is not None)
                     if message is None and left is None:  # there is nothing to do
@@ -285,8 +287,7 @@ class Invocation:
 
     async def _take_secrets(self, session: Session) -> None:
         """Take answers to requests for a credential out of the message, by their name and by their id."""
-        if self._message is None or not answers_calls(self._message):
-            return
+        assert self._message is not None
         config, events = self._run_config, session.events
         if config is not None and config.get_session_config is not None:  # the request is perhaps not among these
             events = (await self._host.open_session(self._user_id, self._session_id, None)).events
@@ -374,7 +375,7 @@ class Invocation:
             actions = EventActions.unvalidated({"state_delta": dict(state_delta)})
             keep_json_actions(actions)
             values["actions"] = actions
-        if answers_calls(message):
+        if answers_calls(message):  # a tool may run because of it, so it has to be kept before that
             event = ctx.new_event(values)
             self._answered.add(event.id)
             try:

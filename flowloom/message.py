@@ -34,14 +34,6 @@ def content_of_message(message: Message) -> types.Content:
     return content if content.role else content.model_copy(update={"role": "user"})
 
 
-def answers_calls(message: types.Content | None) -> bool:
-    """Whether a message answers calls: a tool may run because of it, so it has to be kept before that."""
-    for part in (message and message.parts) or ():  # noqa: SIM110 - a generator costs more than the look
-        if part.function_response is not None:
-            return True
-    return False
-
-
 def _content_of(message: Any) -> types.Content:
     """The content of parts, of one part, or of its own fields."""
     if isinstance(message, list | tuple):

@@ -11,7 +11,7 @@ from google.genai import types
 from flowloom.context.invocation import InvocationContext
 from flowloom.context.run_config import RunConfig
 from flowloom.errors import ContextError, InputRequiredError
-from flowloom.events.actions import EventActions, InputRequest, ToolConfirmation
+from flowloom.events.actions import EventActions, InputRequest, ToolConfirmation, no_actions
 from flowloom.events.event import Event
 from flowloom.events.json_data import as_json, keep_json_actions
 from flowloom.events.json_schema import validator_of
@@ -101,7 +101,7 @@ class Context(ReadonlyContext):
         call_index: int = 0,
     ) -> None:
         super().__init__(invocation_context)
-        self._actions = EventActions.unvalidated({}) if event_actions is None else event_actions
+        self._actions = no_actions() if event_actions is None else event_actions
         self._state: State | None = None
         self._asked = 0
         self.function_call_id = function_call_id

@@ -15,6 +15,7 @@ from flowloom.context.protocols import as_llm_agent
 from flowloom.context.run import Run
 from flowloom.context.run_config import RunConfig, default_run_config
 from flowloom.context.totals import Usage
+from flowloom.events.actions import no_actions
 from flowloom.events.event import Event, NodeInfo
 from flowloom.events.ids import new_id
 from flowloom.events.response import LlmResponse
@@ -291,12 +292,13 @@ class InvocationContext:
 
     def new_event(self, values: dict[str, Any]) -> Event:
         """An event of this agent, here and now; `values` are its fields, not validated."""
-        return Event.unvalidated(self._here_and_now(), values)
+        return Event.unvalidated(self._here_and_now(values, None), values)
 
-    def _here_and_now(self, event_id: str | None = None) -> dict[str, Any]:
+    def _here_and_now(self, values: dict[str, Any], event_id: str | None) -> dict[str, Any]:
+        """What an event with these `values` has besides."""
         run = self.run
         effects = run.effects
-        return {
+        fields: dict[str, Any] = {
             "node_info": self.node_info,
             "invocation_id": run.invocation_id,
             "author": self.agent.name,
@@ -305,13 +307,16 @@ class InvocationContext:
             "id": event_id or effects.new_id(self),
             "timestamp": effects.now(self),
         }
+        if "actions" not in values:
+            fields["actions"] = no_actions()
+        return fields
 
     def response_event(self, response: LlmResponse, values: dict[str, Any]) -> Event:
         """An event of this agent that carries a model's response; the partial ones and the complete one share an id."""
         given = vars(response)
         if type(response) is not LlmResponse:  # fields of a subclass are none of an event's
             given = {name: given[name] for name in LlmResponse.model_fields}
-        here = self._here_and_now(self.answer_id)
+        here = self._here_and_now(values, self.answer_id)
         self.answer_id = here["id"] if response.partial else None
         return Event.unvalidated(given, here, values)
 

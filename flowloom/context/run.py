@@ -20,7 +20,7 @@ from flowloom.context.streamed import Streamed
 from flowloom.context.threads import Threads
 from flowloom.context.totals import Totals
 from flowloom.errors import AlreadyAnsweredError, RunLostError, StorageError
-from flowloom.events.actions import EventActions
+from flowloom.events.actions import no_actions
 from flowloom.events.event import Event
 from flowloom.events.ids import INPUT_ID_PREFIX
 from flowloom.events.json_data import keep_json
@@ -434,7 +434,7 @@ class Run:
                 "branch": first.branch,
                 "isolation_scope": first.isolation_scope,
                 "content": content_of("user", parts),
-                "actions": EventActions.unvalidated({}),
+                "actions": no_actions(),
             }
         )
 

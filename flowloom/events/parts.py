@@ -64,6 +64,14 @@ def response_part(call_id: str | None, name: str | None, response: dict[str, Any
     return part
 
 
+def answers_calls(content: types.Content | None) -> bool:
+    """Whether a content answers calls."""
+    for part in (content and content.parts) or ():  # noqa: SIM110 - a generator costs more than the look
+        if part.function_response is not None:
+            return True
+    return False
+
+
 def as_object(data: Any, key: str) -> dict[str, Any]:
     """JSON data as an object, which function responses are; what is none goes under `key`."""
     return cast(dict[str, Any], data) if isinstance(data, dict) else {key: data}

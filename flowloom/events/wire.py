@@ -47,13 +47,27 @@ def shallow_copy(model: ModelT) -> ModelT:
     return new
 
 
+def made(
+    cls: type[ModelT],
+    fields: dict[str, Any],
+    given: set[str],
+    extra: dict[str, Any] | None = None,
+    private: dict[str, Any] | None = None,
+) -> ModelT:
+    """An instance of which `fields`, all of them, are the `__dict__`."""
+    new: ModelT = _new(cls)
+    _set_values(new, fields)
+    _set_given(new, given)
+    _set_extra(new, extra)
+    _set_private(new, private)
+    return new
+
+
 class _Defaults(NamedTuple):
     """How a class is made from values that need no validation."""
 
     plain: dict[str, Any]
     factories: list[tuple[str, Callable[[], Any]]]
-    made: set[str]
-    """The names of those that a factory makes."""
     names: set[str]
     """All field names: such an instance counts as given in full."""
 
@@ -83,16 +97,11 @@ class WireModel(BaseModel):
         fields = defaults.plain | values
         for each in more:
             fields.update(each)
-        if not defaults.made <= fields.keys():
+        if len(fields) < len(defaults.names):
             for name, factory in defaults.factories:
                 if name not in fields:
                     fields[name] = factory()
-        new: Self = _new(cls)
-        _set_values(new, fields)
-        _set_given(new, defaults.names)
-        _set_extra(new, {})
-        _set_private(new, None)
-        return new
+        return made(cls, fields, defaults.names, {})
 
     def to_wire(self) -> dict[str, Any]:
         """The JSON form as plain data. A value that JSON cannot hold is given by its `repr`."""
@@ -142,8 +151,8 @@ def _defaults_of(cls: type[BaseModel]) -> _Defaults:
             factories.append((name, factory))
         elif not field.is_required():
             plain[name] = field.default
-    made = _defaults_by_class[cls] = _Defaults(plain, factories, {name for name, _ in factories}, set(cls.model_fields))
-    return made
+    found = _defaults_by_class[cls] = _Defaults(plain, factories, set(cls.model_fields))
+    return found
 
 
 def _descend(data: dict[str, Any], location: Sequence[str | int]) -> tuple[dict[str, Any] | None, list[Any]]:

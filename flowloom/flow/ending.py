@@ -82,27 +82,31 @@ async def settle_end(ctx: InvocationContext, events: Events | None, *, whole: bo
             await events.aclose()
     finally:
         try:
-            settled = await _settled(ctx, whole=whole)
+            settled = await _settled(ctx, whole) if _leaves_something(run, whole) else []
         finally:
             try:
-                await run.flush()
+                if run.unflushed:
+                    await run.flush()
             finally:
                 if run.own_threads is not None:
                     await run.own_threads.close()
     return [] if run.lost else settled
 
 
-async def _settled(ctx: InvocationContext, *, whole: bool) -> list[Event]:
-    run = ctx.run
+def _leaves_something(run: Run, whole: bool) -> bool:
+    """Whether there is anything to answer or to keep."""
     if run.progress is not None and run.progress.interrupted:  # agents that were cut off, and that nobody reached
         waiting = run.waiting_calls
         own = [call for call in waiting.values() if call.suspended and call.isolation_scope not in waiting]
         run.open_calls |= {call.id: call for call in own if run.may_go_on(call.id)}
     if run.stop == "paused" and run.stopped:
         run.open_calls.clear()  # who goes on with the run answers them
+    return bool(run.open_calls or run.owed or run.unsettled is not None or (run.streamed is not None and not whole))
+
+
+async def _settled(ctx: InvocationContext, whole: bool) -> list[Event]:
+    run = ctx.run
     keeps = not whole and run.streamed is not None
-    if not (keeps or run.open_calls or run.owed or run.unsettled is not None):
-        return []
 
     async def settle() -> list[Event]:
         try:

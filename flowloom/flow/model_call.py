@@ -18,7 +18,7 @@ from flowloom.events.response import LlmResponse
 from flowloom.events.wire import shallow_copy
 from flowloom.flow.given_ids import GivenIds
 from flowloom.flow.paid import Paid, with_paid
-from flowloom.models.request import LlmRequest, Origin, set_origin
+from flowloom.models.request import LlmRequest, Origin
 from flowloom.processors.model_choice import model_of
 from flowloom.telemetry import ModelSpan, Recorder
 
@@ -33,40 +33,31 @@ class ModelCall:
     the on-error callbacks, call ids, plugin, then agent callbacks after. The first callback that answers wins.
     """
 
-    __slots__ = (
-        "_after",
-        "_asked",
-        "_context",
-        "_counts",
-        "_ctx",
-        "_given",
-        "_ids",
-        "_model",
-        "_paid",
-        "_ready",
-        "_request",
-        "_responses",
-        "_span",
-        "_spans",
-    )
+    # what every call begins with is the class's until it is set, so that making one costs little
+    _context: Context | None = None
+    _ids: GivenIds | None = None
+    _ready: LlmResponse | None = None
+    """What a callback has answered in the model's place."""
+    _responses: AsyncIterator[LlmResponse] | None = None
+    _given: bool = False
+    """Whether there was a response."""
+    _asked: bool = False
+    """Whether a wrapper has listened to the model."""
+    _paid: Paid | None = None
+    _span: ModelSpan | None = None
 
     def __init__(
         self, ctx: InvocationContext, request: LlmRequest, spans: Recorder | None, *, counts: bool = True
     ) -> None:
+        callbacks = ctx.callbacks
         self._ctx = ctx
         self._counts = counts
         self._model = model_of(ctx)
         self._request = request
-        self._context: Context | None = None
-        self._ids: GivenIds | None = None
-        self._after: Callbacks = (*ctx.run.hooks.after_model, *ctx.callbacks.after_model)
-        self._ready: LlmResponse | None = None
-        self._responses: AsyncIterator[LlmResponse] | None = None
-        self._given = False
-        self._asked = False
-        self._paid: Paid | None = None
+        self._around = callbacks.around_model
+        self._before: Callbacks = (*ctx.run.hooks.before_model, *callbacks.before_model)
+        self._after: Callbacks = (*ctx.run.hooks.after_model, *callbacks.after_model)
         self._spans = spans
-        self._span: ModelSpan | None = None
 
     @property
     def context(self) -> Context:
@@ -78,9 +69,8 @@ class ModelCall:
     async def begin(self) -> None:
         """Ask the callbacks before the call; without an answer, start the call. Raises when a limit forbids it."""
         self._ctx.answer_id = None
-        before = (*self._ctx.run.hooks.before_model, *self._ctx.callbacks.before_model)
-        if before:
-            self._ready = await self._ask("before_model", before, llm_request=self._request)
+        if self._before:
+            self._ready = await self._ask("before_model", self._before, llm_request=self._request)
         if self._ready is None:
             if self._counts:
                 self._ctx.run.totals.count_model_call(self._ctx.llm_agent)
@@ -93,28 +83,30 @@ class ModelCall:
     def _start(self) -> AsyncIterator[LlmResponse]:
         """The model's responses, through the wrappers."""
         call_next = self._call
-        for wrapper in reversed(self._ctx.callbacks.around_model):
+        for wrapper in reversed(self._around):
             call_next = _wrapped(wrapper, call_next, self.context)
         return call_next(self._request)
 
     def _call(self, request: LlmRequest) -> AsyncIterator[LlmResponse]:
-        request.hand_over()
-        if self._asked and self._ctx.answer_id is not None and self._ctx.run.streamed is not None:
-            self._ctx.run.streamed.restart(self._ctx.answer_id)  # a wrapper asks again
-        self._asked = True
-        set_origin(request, Origin(self._ctx.agent.name, self._ctx.step))
-        for observer in self._ctx.run.observers:
-            observer.model_asked(self._ctx, self._model, request)
-        responses = self._ctx.effects.call_model(self._ctx, self._model, request, self._ctx.run.streaming)
+        ctx = self._ctx
+        run = ctx.run
+        request.hand_over(Origin(ctx.agent.name, ctx.step))
+        for observer in run.observers:
+            observer.model_asked(ctx, self._model, request)
+        responses = run.effects.call_model(ctx, self._model, request, run.streaming)
         if self._spans is not None:
             if self._span is not None:
                 self._span.end()  # a wrapper calls again
-            self._span = self._spans.start_model(self._ctx, self._model, request)
+            self._span = self._spans.start_model(ctx, self._model, request)
             responses = self._span.watch(responses)
-        return self._noted(responses) if self._ctx.callbacks.around_model else responses
+        return self._noted(responses) if self._around else responses
 
     async def _noted(self, responses: AsyncIterator[LlmResponse]) -> AsyncGenerator[LlmResponse, None]:
         """The responses as wrappers are given them, which may drop them: what they cost is noted before."""
+        answer_id, streamed = self._ctx.answer_id, self._ctx.run.streamed
+        if self._asked and answer_id is not None and streamed is not None:
+            streamed.restart(answer_id)  # a wrapper asks again
+        self._asked = True
         try:
             async for response in responses:
                 self._note_paid(response)
@@ -131,18 +123,15 @@ class ModelCall:
             return None if response is None else mark_if_empty(self._with_ids(response))
         try:
             response = await self._responses.__anext__()
-            if (response.usage_metadata is not None or not response.partial) and not self._ctx.callbacks.around_model:
+            if (response.usage_metadata is not None or self._paid is not None) and not self._around:
                 self._note_paid(response)
         except StopAsyncIteration:
-            await self._end()
             if self._given:
                 return None
             response = LlmResponse()  # a model that says nothing at all is heard, too (decision 3)
         except Exception as error:
             self._note_model(error)
             await self._end()
-            if self._paid is not None:
-                self._paid.break_off()
             response = await self._recover(error)
         self._given = True
         if self._paid is not None and not response.partial:
@@ -169,22 +158,25 @@ class ModelCall:
     async def close(self) -> None:
         """Close the model's stream, wherever it stands."""
         try:
-            await self._end()
+            if self._responses is not None or self._span is not None:
+                await self._end()
         finally:
             if self._paid is not None:
                 self._paid.count_rest(self._ctx.run.totals, self._ctx.llm_agent)
 
     async def _end(self) -> None:
-        """Nothing more is asked of the model."""
+        """End the call of the model, wherever it stands."""
         responses, self._responses = self._responses, None
         try:
             await _close(responses)
         finally:
             if self._span is not None:
                 self._span.end()
+            if self._paid is not None:
+                self._paid.break_off()
 
     def _note_model(self, error: Exception) -> None:
-        note_origin(error, self._ctx, f"model `{self._model.model}`", self._ctx.callbacks.around_model)
+        note_origin(error, self._ctx, f"model `{self._model.model}`", self._around)
 
     async def _recover(self, error: Exception) -> LlmResponse:
         """Ask the on-error callbacks for a response in the error's place; without one, the error is raised."""

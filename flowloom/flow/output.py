@@ -27,7 +27,7 @@ def keep_answer(frame: Frame, event: Event) -> Event:
     for the user: its answer is that of `finish_task`.
     """
     agent = frame.llm
-    if agent is None or event.author != agent.name or not (agent.output_key or frame.structured):
+    if agent is None or not (agent.output_key or frame.structured) or event.author != agent.name:
         return event
     if not event.is_final_response():
         return event

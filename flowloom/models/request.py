@@ -10,7 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field, PrivateAttr
 
 from flowloom.errors import ConfigurationError, DuplicateToolError
 from flowloom.events.requests import RESERVED_CALLS
-from flowloom.events.wire import shallow_copy
+from flowloom.events.wire import made, shallow_copy
 from flowloom.models.contents import SharedContents, UnreadContents
 
 EMPTY_CONFIG = types.GenerateContentConfig.model_construct()
@@ -80,7 +80,9 @@ def _duplicate(name: str, first: object, second: object) -> DuplicateToolError:
 SHORT = 200
 """Up to how many contents a list of them is made at once."""
 _values: Any = vars(BaseModel)["__dict__"]  # the slot, which knows nothing of contents that are to be read
-_values_of: Callable[[BaseModel], dict[str, Any]] = _values.__get__
+fields_of: Callable[[BaseModel], dict[str, Any]] = _values.__get__
+"""The field values of a request as they are, to be written to at a tenth of what assignments cost; contents that nobody
+has looked at are not among them."""
 _getattr: Any = vars(BaseModel)["__getattr__"]
 
 
@@ -110,26 +112,30 @@ class LlmRequest(BaseModel):
 
     __slots__ = ("_unread",)  # beside the fields: where `contents` come from, while those are no list yet
 
-    def show(self, history: UnreadContents) -> None:
-        """Make the contents those of a history; a short one is copied at once, which costs less than a look later."""
-        values = _values_of(self)
-        if history.length <= SHORT:
-            values["contents"] = history.read()
+    def show(self, contents: list[types.Content], special: list[int]) -> None:
+        """Make the contents those of a history (see `SharedContents`), which may grow meanwhile.
+
+        A short one is copied at once, which costs less than a look later.
+        """
+        values, length = fields_of(self), len(contents)
+        if length <= SHORT:
+            values["contents"] = SharedContents(contents, special)
         else:
             values.pop("contents", None)
-            object.__setattr__(self, "_unread", history)
+            object.__setattr__(self, "_unread", UnreadContents(contents, length, special, len(special)))
 
     @property
     def shows_words_only(self) -> bool:
         """Whether the contents hold nothing but words, calls and results, as far as is known without a look."""
-        contents = _values_of(self).get("contents")
+        contents = fields_of(self).get("contents")
         if contents is None:
             return not _unread_of(self).special_length
         return isinstance(contents, SharedContents) and not contents.places()
 
-    def hand_over(self) -> None:
-        """Give the contents to a model, which only reads: as an ordinary list, that copies nothing looked at."""
-        values = _values_of(self)
+    def hand_over(self, origin: Origin) -> None:
+        """Give the request to a model, which only reads: its contents as a list that copies nothing looked at."""
+        set_origin(self, origin)
+        values = fields_of(self)
         contents = values.get("contents")
         if contents is None:
             object.__setattr__(self, "_unread", _unread_of(self).only_read())
@@ -141,7 +147,7 @@ class LlmRequest(BaseModel):
 
     def _whole(self) -> dict[str, Any]:
         """The field values, all of them: whatever reads, copies or serialises a request asks for its `__dict__`."""
-        values = _values_of(self)
+        values = fields_of(self)
         if "contents" not in values and hasattr(self, "_unread"):
             values["contents"] = _unread_of(self).read()
         return values
@@ -152,17 +158,16 @@ class LlmRequest(BaseModel):
     @classmethod
     def empty(cls, model: str | None) -> Self:
         """A request with nothing in it but the model's name; no validation, about 2 µs."""
-        prototype = _prototypes.get(cls)
-        if prototype is None:
-            prototype = _prototypes[cls] = cls.model_construct(config=EMPTY_CONFIG)
-        new = shallow_copy(prototype)
-        fields = _values_of(new)
+        empty = _empty.get(cls)
+        if empty is None:
+            empty = _empty[cls] = vars(cls.model_construct(config=EMPTY_CONFIG))
+        fields = empty.copy()
         fields["model"] = model
         fields["contents"] = []
-        fields["config"] = shallow_copy(prototype.config)
+        fields["config"] = shallow_copy(EMPTY_CONFIG)
         fields["tools_dict"] = {}
         fields["dynamic_instructions"] = []
-        return new  # pyright: ignore[reportReturnType]
+        return made(cls, fields, set(), None, _NO_ORIGIN)
 
     @property
     def agent(self) -> str | None:
@@ -176,22 +181,19 @@ class LlmRequest(BaseModel):
 
     def append_instructions(self, instructions: str | Iterable[str] | types.Content) -> None:
         """Append texts to the system instruction, a blank line between any two. Empty ones are left out."""
-        if isinstance(instructions, str):
-            texts = [instructions] if instructions else []
-        else:
-            if isinstance(instructions, types.Content):
-                instructions = [part.text or "" for part in instructions.parts or ()]
-            texts = [text for text in instructions if text]
-        if not texts:
+        if isinstance(instructions, types.Content):
+            instructions = [part.text or "" for part in instructions.parts or ()]
+        text = instructions if isinstance(instructions, str) else "\n\n".join(filter(None, instructions))
+        if not text:
             return
         config = vars(self.config)  # written directly: assignment to a pydantic model costs ten times as much
         current = config["system_instruction"]
         if not current:
-            config["system_instruction"] = "\n\n".join(texts)
+            config["system_instruction"] = text
         elif isinstance(current, str):
-            config["system_instruction"] = "\n\n".join([current, *texts])
+            config["system_instruction"] = f"{current}\n\n{text}"
         else:
-            config["system_instruction"] = _append_to_content(current, "\n\n".join(texts))
+            config["system_instruction"] = _append_to_content(current, text)
 
     def append_tools(self, tools: Sequence[DeclaredTool] | ToolBlock) -> None:
         """Register tools, and declare those that have a declaration in one common group.
@@ -227,8 +229,7 @@ class LlmRequest(BaseModel):
 
 def set_origin(request: LlmRequest, origin: Origin) -> None:
     """Note whose request it is. Copies share what is noted, so that it is never changed in place."""
-    private = request.__pydantic_private__
-    _set_private(request, {"_origin": origin} if not private else {**private, "_origin": origin})
+    _set_private(request, {**(request.__pydantic_private__ or _NO_ORIGIN), "_origin": origin})
 
 
 def origin_of(request: LlmRequest) -> Origin | None:
@@ -260,7 +261,8 @@ def _unread_of(request: LlmRequest) -> UnreadContents:
 
 _set_private: Any = vars(BaseModel)["__pydantic_private__"].__set__
 _TOOL = types.Tool.model_construct()
-_prototypes: dict[type[LlmRequest], LlmRequest] = {}
+_empty: dict[type[LlmRequest], dict[str, Any]] = {}
+_NO_ORIGIN: dict[str, Any] = {"_origin": None}
 
 
 def _append_to_content(current: Any, text: str) -> types.Content:

@@ -8,7 +8,7 @@ from google.genai import types
 
 from flowloom.context import InvocationContext
 from flowloom.events.wire import shallow_copy
-from flowloom.models.request import LlmRequest
+from flowloom.models.request import LlmRequest, fields_of
 from flowloom.processors.model_choice import model_of
 from flowloom.processors.output_schema import needs_response_tool
 
@@ -26,7 +26,7 @@ def basic(ctx: InvocationContext, request: LlmRequest) -> None:
     if agent is None:
         return
     config = request.config if agent.generate_content_config is None else _copy(agent.generate_content_config)
-    vars(request).update(model=model_of(ctx).model, config=config)  # a tenth of what two assignments cost
+    fields_of(request).update(model=model_of(ctx).model, config=config)
     run_config = ctx.run.config
     if run_config.labels:
         config.labels = (config.labels or {}) | run_config.labels

@@ -8,8 +8,8 @@ from google.genai import types
 
 from flowloom.context import InvocationContext
 from flowloom.context.protocols import AnyLlmAgent
-from flowloom.events.parts import content_of, text_part
-from flowloom.models.contents import SharedContents, UnreadContents
+from flowloom.events.parts import answers_calls, content_of, text_part
+from flowloom.models.contents import SharedContents
 from flowloom.models.request import LlmRequest
 from flowloom.processors.model_choice import model_of
 from flowloom.sessions.history import Viewer, Visible, visible
@@ -55,7 +55,7 @@ class Contents:
         if ctx.isolation_scope:
             before.append(_task_input(ctx, agent))
         if not before:
-            request.show(UnreadContents(shown.contents, len(shown.contents), shown.special, len(shown.special)))
+            request.show(shown.contents, shown.special)
         else:
             shift = len(before)
             request.contents = SharedContents(before + shown.contents, [index + shift for index in shown.special])
@@ -80,10 +80,6 @@ def _insert_before_latest_input(request: LlmRequest, text: str) -> None:
     """Instructions that change with the turn stand before the latest input, so that what is older stays the same."""
     contents = request.contents
     at, plain = len(contents), super(SharedContents, contents) if isinstance(contents, SharedContents) else contents
-    while at and (latest := plain.__getitem__(at - 1)).role == "user" and not _answers_calls(latest):
+    while at and (latest := plain.__getitem__(at - 1)).role == "user" and not answers_calls(latest):
         at -= 1
     contents.insert(at, content_of("user", [text_part(text)]))
-
-
-def _answers_calls(content: types.Content) -> bool:
-    return any(part.function_response is not None for part in content.parts or ())

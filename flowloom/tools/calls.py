@@ -38,7 +38,7 @@ from flowloom.errors import (
 )
 from flowloom.events.actions import EventActions, ToolConfirmation, merge_actions
 from flowloom.events.event import Event
-from flowloom.events.json_data import MAX_DEPTH, UNREADABLE, as_json, json_arguments
+from flowloom.events.json_data import MAX_DEPTH, UNREADABLE, as_json
 from flowloom.events.parts import as_object, content_of, response_part, text_part
 from flowloom.telemetry import ToolSpans, recorder
 from flowloom.tools.base_tool import BaseTool
@@ -287,7 +287,7 @@ def _settled(context: Context) -> tuple[EventActions, Exception | None]:
 
 def _own_args(args: dict[str, Any] | None) -> dict[str, Any]:
     """The arguments as callbacks and the tool may change them; the history keeps what the model said."""
-    args = json_arguments(args) or {}
+    args = args or {}
     for value in args.values():
         if type(value) not in _PLAIN:
             return copy.deepcopy(args)
