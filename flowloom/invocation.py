@@ -82,6 +82,14 @@ class Invocation:
     _last: Event | None = None
     _told: bool = False
     """Whether an event says that the run was cancelled."""
+    _answers: Sequence[AuthAnswer] = ()
+    """What was taken out of the message: answers to requests for a credential."""
+    _begun_at: int = 0
+    """How long the log was when the latest run began."""
+    _left_to_others: tuple[str, list[PendingCall]] | None = None
+    """The invocation whose decisions the message has only repeated, and what waits in it."""
+    _left: float = math.inf
+    """How many decisions no agent had carried out after the turn before."""
 
     def __init__(
         self,
@@ -101,7 +109,6 @@ class Invocation:
         self._session_id = session_id
         self._invocation_id = invocation_id
         self._message = None if new_message is None else content_of_message(new_message)
-        self._answers: Sequence[AuthAnswer] = ()
         if self._message is not None:
             check_answers(self._message)
         self._state_delta = state_delta
@@ -109,18 +116,12 @@ class Invocation:
         self._yield_user_message = yield_user_message
         self._abort_signal = abort_signal
         self._runs: list[Run] = []
-        self._begun_at = 0
-        """How long the log was when the latest run began."""
         self._later: deque[types.Content] = deque()
         """Answers that other agents go on with, when the agents before them are done."""
         self._answered: set[str] = set()
         """The events that hold the answers of this run."""
-        self._left_to_others: tuple[str, list[PendingCall]] | None = None
-        """The invocation whose decisions the message has only repeated, and what waits in it."""
         self._decided: set[str] = set()
         """The requests that `confirm` was asked about: what it has left open is a person's."""
-        self._left: float = math.inf
-        """How many decisions no agent had carried out after the turn before."""
 
     @property
     def invocation_id(self) -> str:
@@ -164,12 +165,12 @@ class Invocation:
         try:
             session = await host.open_session(self._user_id, self._session_id, self._run_config)
             session.guard(None if lease is None else lease.fence)
-            if answers_calls(self._message):
+            answers = answers_calls(self._message)
+            if answers:
                 await self._take_secrets(session)
             message, state_delta, invocation_id = self._message, self._state_delta, self._invocation_id
             later = self._later
             while True:
-                answers = answers_calls(message)
                 if message is not None and answers:
                     message, left = self._first_of(session, message, alone=lease is not None)
                     if message is None and left is None:  # there is nothing to do
@@ -251,7 +252,7 @@ class Invocation:
                     message, invocation_id = None, None
                     for event in await self._cut_off(ctx, None):
                         yield event
-                over, state_delta = ctx, None
+                over, state_delta, answers = ctx, None, message is not None  # a further message holds answers
                 if message is None and invocation_id is None:
                     break
             if session.fence is not None and session.fence.refused:
@@ -437,7 +438,7 @@ class Invocation:
 
     def _output_of(self, events: Sequence[Event]) -> Any:
         """The latest answer as data. What an after-agent callback adds to one is none."""
-        outputs = {event_id: made for run in self._runs for event_id, made in run.outputs.items()}
+        outputs = {event_id: made for run in self._runs for event_id, made in (run.outputs or {}).items()}
         for event in reversed(events):
             if event.interrupted:
                 return None

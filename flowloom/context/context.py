@@ -245,7 +245,7 @@ class Context(ReadonlyContext):
         call_id = self.function_call_id
         if not call_id:
             raise ContextError("Only a tool can ask for input: this context has no function call id.")
-        given = self._invocation_context.run.inputs.get(call_id, ())
+        given = (self._invocation_context.run.inputs or {}).get(call_id, ())
         if self._asked < len(given):
             self._asked += 1
             return given[self._asked - 1]

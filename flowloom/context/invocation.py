@@ -255,7 +255,7 @@ class InvocationContext:
         mark = (f"{self.node_path} {self.path} {self.branch} {self.isolation_scope}", what)
         if mark in self.run.settled:
             return False
-        self.run.settled.add(mark)
+        self.run.settled |= {mark}
         return True
 
     def workflow_path(self) -> str:

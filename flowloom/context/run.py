@@ -39,7 +39,6 @@ if TYPE_CHECKING:
     from flowloom.sessions import BaseSessionService, Session
 
 _dict: Any = dict  # called as it is: `dict[str, int]()` takes five times as long
-_set: Any = set
 
 INTERRUPTED = "The run was interrupted before this call gave a result."
 FLUSHING_SECONDS = 0.75
@@ -113,13 +112,13 @@ class Run:
     """Request processors of the app, which every flow of the run has before `contents`."""
     entries: dict[str, int] = field(default_factory=_dict, init=False)
     """How often each workflow was entered, by node path."""
-    settled: set[tuple[str, str]] = field(default_factory=_set, init=False)
+    settled: frozenset[tuple[str, str]] = field(default=frozenset(), init=False)
     """What was done once at a place in the run (see `InvocationContext.once`)."""
     answered_later: frozenset[str] = field(default=frozenset(), init=False)
     """Calls whose results are there already, and stored when the run goes on with the agents that made them."""
-    outputs: dict[str, Callable[[], Any]] = field(default_factory=_dict, init=False)
+    outputs: dict[str, Callable[[], Any]] | None = field(default=None, init=False)
     """The structured answers of the run's agents, by the id of the event: what each makes of its output schema."""
-    inputs: dict[str, list[Any]] = field(default_factory=_dict, init=False)
+    inputs: dict[str, list[Any]] | None = field(default=None, init=False)
     """What people have answered to the tools that asked for input, by call id."""
     caller: Run | None = field(default=None, repr=False)
     """The run of which this one is a tool."""
@@ -315,11 +314,12 @@ class Run:
         for part in content.parts:
             call, response = part.function_call, part.function_response
             if call is not None:
-                if call.id and (is_request(event, call) or not looks_like_request(event, call)):
+                asks = bool(waits) and is_request(event, call)
+                if call.id and (asks or not (waits and looks_like_request(event, call))):
                     known = (
                         self.waiting_calls if call.id in waits else self.inner_calls if from_tool else self.open_calls
                     )
-                    about = subject_call_id(call) if is_request(event, call) else None
+                    about = subject_call_id(call) if asks else None
                     if call.id in waits:
                         self.open_calls.pop(about or "", None)
                     known[call.id] = OpenCall(

@@ -101,7 +101,12 @@ class WireModel(BaseModel):
             for name, factory in defaults.factories:
                 if name not in fields:
                     fields[name] = factory()
-        return made(cls, fields, defaults.names, {})
+        new: Self = _new(cls)  # as `made` does: a call for each event and response less
+        _set_values(new, fields)
+        _set_given(new, defaults.names)
+        _set_extra(new, {})
+        _set_private(new, None)
+        return new
 
     def to_wire(self) -> dict[str, Any]:
         """The JSON form as plain data. A value that JSON cannot hold is given by its `repr`."""

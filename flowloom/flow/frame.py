@@ -328,7 +328,7 @@ class Frame:
 
     def finish_event(self, event: Event) -> Event:
         """The event as it is yielded: its calls may wait for the host, its text may be the agent's answer."""
-        if self.ctx.run_config.pause_on_tool_calls:
+        if self.ctx.run.config.pause_on_tool_calls:
             paused = self._pausing(event)
             if paused is not event:
                 return paused
@@ -357,7 +357,7 @@ class Frame:
             if _REACHED in run.settled:  # an agent of another branch has the last word
                 run.stopped = True
                 return events
-            run.settled.add(_REACHED)
+            run.settled |= {_REACHED}
         if error.on_limit == "summarise":
             self.landing = error
             return events
@@ -376,7 +376,8 @@ class Frame:
         Raises what ends the run: `IncompleteStreamError`, and `ModelResponseError` after too many unfit answers.
         """
         ctx = self.ctx
-        ctx.run.steps[ctx.path] = ctx.step + 1
+        steps, path = ctx.run.steps, ctx.path
+        steps[path] = steps.get(path, 0) + 1
         retry = None if self.unfit is None else ask_again(self)
         if retry is not None or self.failure is not None:
             return None, retry

@@ -114,7 +114,8 @@ class ModelCall:
         finally:
             if self._paid is not None:
                 self._paid.break_off()
-            await _close(responses)
+            if (close := getattr(responses, "aclose", None)) is not None:
+                await close()
 
     async def next(self) -> LlmResponse | None:
         """The next response as the flow may use it; None at the end. Raises what nobody recovers from."""
@@ -168,7 +169,8 @@ class ModelCall:
         """End the call of the model, wherever it stands."""
         responses, self._responses = self._responses, None
         try:
-            await _close(responses)
+            if (close := getattr(responses, "aclose", None)) is not None:
+                await close()
         finally:
             if self._span is not None:
                 self._span.end()
@@ -282,12 +284,6 @@ class ModelCall:
             return False
         tool = self._request.tools_dict.get(name)  # type: ignore[arg-type]
         return tool is not None and tool.is_long_running
-
-
-async def _close(responses: AsyncIterator[LlmResponse] | None) -> None:
-    close = getattr(responses, "aclose", None)
-    if close is not None:
-        await close()
 
 
 def _wrapped(wrapper: Any, call_next: Any, context: Context) -> Any:

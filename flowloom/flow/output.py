@@ -41,12 +41,13 @@ def keep_answer(frame: Frame, event: Event) -> Event:
         return event  # the model is asked again without more ado
     else:
         schema = schema_of(agent)
+        read = partial(schema.read_text, output)
         try:
-            frame.ctx.run.outputs[event.id] = partial(schema.read_text, output)
             output = schema.parse(output)
         except ToolArgumentsError as error:
-            del frame.ctx.run.outputs[event.id]
             return _marked(event, str(error))
+        run = frame.ctx.run
+        run.outputs = {**(run.outputs or {}), event.id: read}
     if not agent.output_key:
         return event
     new, actions = shallow_copy(event), shallow_copy(event.actions)

@@ -40,7 +40,7 @@ async def build_request(
                         frame.note(event)
                         frame.suspended = frame.suspended or is_from_agent_tool(event)
                         frame.transfer_to = event.actions.transfer_to_agent or frame.transfer_to
-                        frame.gave_output = frame.gave_output or event.id in ctx.run.outputs
+                        frame.gave_output = frame.gave_output or event.id in (ctx.run.outputs or ())
                         yield event
         except Halt as halt:
             explain(halt, ctx, step)

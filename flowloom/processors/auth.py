@@ -159,8 +159,7 @@ async def _resume(
             run.keyring.give(request.config, answer, [call.id or "" for call in request.calls])
     calls = [call for request in requests for call in request.calls]
     said = _said(ctx.session.events, at, ctx.agent.name, calls)
-    for call_id, item in said.items():
-        run.inputs[call_id] = item.inputs
+    run.inputs = (run.inputs or {}) | {call_id: item.inputs for call_id, item in said.items()}
     again = Unfinished(calls=[said[call.id].call if call.id in said else call for call in calls])
     if run.progress is not None and run.progress.interrupted:
         again = made_again(ctx, again.calls)

@@ -52,8 +52,7 @@ async def _resume(
     run_now = [item for item in decided if item.misfit is None]
     if run_now:
         decisions = {item.call.id or "": item.confirmation for item in run_now if item.confirmation is not None}
-        for item in run_now:
-            ctx.run.inputs[item.call.id or ""] = item.inputs
+        ctx.run.inputs = (ctx.run.inputs or {}) | {item.call.id or "": item.inputs for item in run_now}
         interrupted = ctx.run.progress is not None and not ctx.run.progress.fresh
         again = made_again(ctx, [item.call for item in run_now if interrupted or item.earlier])
         twice = {call.id for call in again.calls}

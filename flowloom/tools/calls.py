@@ -344,7 +344,8 @@ async def _call_tool(
     if result is None and error is None:
         try:
             if tool.timeout is None and not tool.retries and not own.around_tool:
-                await ctx.run.check_lease()
+                if ctx.run.session.fence is not None:
+                    await ctx.run.check_lease()
                 result = await ctx.effects.call_tool(ctx, tool, args, context)
             else:
                 result = await _run_tool(ctx, tool, args, context)
