@@ -47,13 +47,7 @@ def shallow_copy(model: ModelT) -> ModelT:
     return new
 
 
-def made(
-    cls: type[ModelT],
-    fields: dict[str, Any],
-    given: set[str],
-    extra: dict[str, Any] | None = None,
-    private: dict[str, Any] | None = None,
-) -> ModelT:
+def made(cls: type[ModelT], fields: dict[str, Any], given: set[str], extra: Any, private: Any = None) -> ModelT:
     """An instance of which `fields`, all of them, are the `__dict__`."""
     new: ModelT = _new(cls)
     _set_values(new, fields)
@@ -101,12 +95,7 @@ class WireModel(BaseModel):
             for name, factory in defaults.factories:
                 if name not in fields:
                     fields[name] = factory()
-        new: Self = _new(cls)  # as `made` does: a call for each event and response less
-        _set_values(new, fields)
-        _set_given(new, defaults.names)
-        _set_extra(new, {})
-        _set_private(new, None)
-        return new
+        return made(cls, fields, defaults.names, {})
 
     def to_wire(self) -> dict[str, Any]:
         """The JSON form as plain data. A value that JSON cannot hold is given by its `repr`."""

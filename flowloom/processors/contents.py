@@ -51,9 +51,11 @@ class Contents:
             run_config.include_thoughts_from_other_agents,
         )
         shown = session.history.contents(session.events, viewer, self._visible)
-        before = [*request.contents, *(run_config.model_input_context or ())]
+        before = request.contents
+        if run_config.model_input_context:
+            before = [*before, *run_config.model_input_context]
         if ctx.isolation_scope:
-            before.append(_task_input(ctx, agent))
+            before = [*before, _task_input(ctx, agent)]
         if not before:
             request.show(shown.contents, shown.special)
         else:

@@ -9,7 +9,6 @@ from typing import Any
 from flowloom.auth.answers import credential_requests, redact_message
 from flowloom.events.event import Event
 from flowloom.events.json_data import keep_json_state
-from flowloom.events.parts import answers_calls
 from flowloom.events.requests import CREDENTIAL_CALL, ForeignRequestIds, foreign_requests
 from flowloom.events.wire import shallow_copy
 
@@ -18,7 +17,7 @@ _log = logging.getLogger("flowloom.sessions")
 
 def admitted(event: Event, log: Sequence[Event]) -> Event:
     """An event as it may be appended to a log."""
-    if event.author == "user" and answers_calls(event.content):
+    if event.author == "user":
         event = _without_secrets(event, credential_requests(log, event.content))
     return _with_origin(event)
 

@@ -13,6 +13,7 @@ from flowloom.errors import AlreadyExistsError, HistoryError, NotSupportedError,
 from flowloom.events.actions import EventActions
 from flowloom.events.event import Event
 from flowloom.events.ids import new_id
+from flowloom.events.parts import answers_calls
 from flowloom.events.wire import WireModel, shallow_copy
 from flowloom.log.claims import check_undecided
 from flowloom.service import Service
@@ -321,7 +322,7 @@ def without_shared_state(event: Event) -> Event:
 
 def as_appended(session: Session, event: Event) -> Event:
     """The event as it is stored behind the log of `session` (see `append_event`)."""
-    if event.author == "user" or event.long_running_tool_ids:  # others have nothing to hide
+    if event.long_running_tool_ids or (event.author == "user" and answers_calls(event.content)):
         event = admitted(event, session.events)
     return without_temp_state(event)
 

@@ -24,15 +24,10 @@ _flow, _models, _tools, _sessions = (
 
 def step_logs() -> tuple[Observer, ...]:
     """What writes the lines of one run; nothing if no logger wants them, so that the run pays nothing."""
-    wanted = logging.DEBUG  # four looks in a row: a loop costs twice as much, for every run
-    if not (
-        _flow.isEnabledFor(wanted)
-        or _models.isEnabledFor(wanted)
-        or _tools.isEnabledFor(wanted)
-        or _sessions.isEnabledFor(wanted)
-    ):
-        return ()
-    return (_StepLog(),)
+    fine = logging.DEBUG  # looked at in a row: a loop costs twice as much, for every run
+    if _flow.isEnabledFor(fine) or _models.isEnabledFor(fine):
+        return (_StepLog(),)
+    return (_StepLog(),) if _tools.isEnabledFor(fine) or _sessions.isEnabledFor(fine) else ()
 
 
 class _StepLog(Observer):
