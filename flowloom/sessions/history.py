@@ -300,14 +300,16 @@ class _View:
             return None
         calls: list[str] = []
         responses: list[str] = []
-        hidden, asks = False, event.author == "user" or bool(event.long_running_tool_ids)
+        hidden = False
         for part in content.parts:
             call, response = part.function_call, part.function_response
             if call is not None:
-                hidden = hidden or (asks and _is_hidden(part, event))
+                if event.long_running_tool_ids:
+                    hidden = hidden or _is_hidden(part, event)
                 calls.append(call.id or "")
             elif response is not None:
-                hidden = hidden or (asks and _is_hidden(part, event))
+                if event.author == "user":
+                    hidden = hidden or _is_hidden(part, event)
                 responses.append(response.id or "")
         if hidden:
             rest = [part for part in content.parts if not _is_hidden(part, event)]
