@@ -193,7 +193,7 @@ def lines_of_code(path: Path) -> int:
 
 
 def test_the_engine_reads_in_an_afternoon() -> None:
-    """What runs an agent stays under 10,000 lines of code; models, services, and what looks at it come beside it."""
+    """What runs an agent stays under 10,050 lines of code; models, services, and what looks at it come beside it."""
     engine = [path for path in modules() if not str(path.relative_to(PACKAGE)).startswith(NO_ENGINE)]
     assert sum(map(lines_of_code, engine)) < ENGINE_LINES
 
