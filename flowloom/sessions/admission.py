@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
 from flowloom.auth.answers import credential_requests, redact_message
@@ -11,6 +11,7 @@ from flowloom.events.event import Event
 from flowloom.events.json_data import keep_json_state
 from flowloom.events.requests import CREDENTIAL_CALL, ForeignRequestIds, foreign_requests
 from flowloom.events.wire import shallow_copy
+from flowloom.sessions.state import State, own_value
 
 _log = logging.getLogger("flowloom.sessions")
 
@@ -28,12 +29,22 @@ def admitted_log(events: Sequence[Event]) -> list[Event]:
     return [_with_origin(_without_secrets(event, asked)) for event in events]
 
 
-def admitted_state(state: Mapping[str, Any] | None) -> dict[str, Any]:
-    """The state that a new session is given, as the JSON data that is read again. Raises `JsonDataError`."""
-    made = dict(state or {})
+def admitted_state(state: dict[str, Any]) -> dict[str, Any]:
+    """State as it may be stored: without `temp:`, as JSON data that nothing changes later; itself if it is that.
+
+    Raises `JsonDataError`, which names the key.
+    """
+    if not state or all(
+        type(value) in _FINAL and not key.startswith(State.TEMP_PREFIX) for key, value in state.items()
+    ):
+        return state
+    made = {key: value for key, value in state.items() if not key.startswith(State.TEMP_PREFIX)}
     for key in made:
         keep_json_state(made, key)
-    return made
+    return {key: own_value(value) for key, value in made.items()}
+
+
+_FINAL = (str, int, bool, type(None))
 
 
 def _with_origin(event: Event) -> Event:

@@ -73,7 +73,7 @@ class InMemorySessionService(BaseSessionService):
         key = (app_name, user_id, session_id)
         if key in self._sessions:
             raise already_exists(*key)
-        app, user, own = split_by_scope(admitted_state(state))
+        app, user, own = split_by_scope(admitted_state(state or {}))
         self._write_shared(app_name, user_id, app, user)
         stored = _Stored(_owned(own), now(), initial=_owned(own))
         self._sessions[key] = stored

@@ -17,10 +17,10 @@ from flowloom.events.parts import answers_calls
 from flowloom.events.wire import WireModel, shallow_copy
 from flowloom.log.claims import check_undecided
 from flowloom.service import Service
-from flowloom.sessions.admission import admitted, admitted_log
+from flowloom.sessions.admission import admitted, admitted_log, admitted_state
 from flowloom.sessions.leases import LeaseQueue, SessionLease
 from flowloom.sessions.session import Session
-from flowloom.sessions.state import State, own_value
+from flowloom.sessions.state import State
 
 
 class GetSessionConfig(BaseModel):
@@ -80,7 +80,7 @@ class BaseSessionService(Service, ABC):
         A partial event is not stored. `temp:` state reaches `session.state` and nothing else. Only the engine
         asks people: a request that an event of another origin makes is history. Of a user's credential nothing is kept.
         Raises `SessionNotFoundError` if the session is not in the store, `RunLostError` if it was read by a run that
-        another one has replaced since.
+        another one has replaced since, `JsonDataError` for state that JSON cannot hold.
         """
 
     # -- what has a default, so that a service needs the methods above only ---------------------------
@@ -328,11 +328,12 @@ def as_appended(session: Session, event: Event) -> Event:
 
 
 def without_temp_state(event: Event) -> Event:
-    """The event as it is stored: without `temp:` keys, and with values that a run does not change in place later."""
-    delta = event.actions.state_delta
-    if not delta or not any(type(v) in (dict, list, set) or k.startswith(State.TEMP_PREFIX) for k, v in delta.items()):
-        return event
-    return _with_delta(event, {k: own_value(v) for k, v in delta.items() if not k.startswith(State.TEMP_PREFIX)})
+    """The event as it is stored: without `temp:` keys, and with values that a run does not change in place later.
+
+    Raises `JsonDataError`.
+    """
+    kept = admitted_state(event.actions.state_delta)
+    return event if kept is event.actions.state_delta else _with_delta(event, kept)
 
 
 def _with_delta(event: Event, delta: dict[str, Any]) -> Event:

@@ -81,7 +81,7 @@ class SqlSessionService(BaseSessionService):
         if not app_name or not user_id:
             raise InputValidationError("A session needs an app name and a user id; one of them is empty.")
         key = (app_name, user_id, (session_id or "").strip() or new_id())
-        rows, updated, dialect, made = StateRows.of(admitted_state(state)), now(), self.database.dialect, new_id()
+        rows, updated, dialect, made = StateRows.of(admitted_state(state or {})), now(), self.database.dialect, new_id()
         await SESSIONS.ensure(self.database)
         self._outdate(key)
         log, whole = await self.database.write(

@@ -272,3 +272,19 @@ async def test_an_event_keeps_the_value_that_it_wrote(open_store: Open) -> None:
         assert baskets == [["tea"], ["tea", "milk"], ["tea", "milk", "rum"]]
     fork = await service.fork(**NAMES, session_id="s1", up_to_event_id=session.events[2].id)
     assert fork.state == {"basket": ["tea"]}
+
+
+async def test_state_that_a_client_appends_is_json_data_in_every_store(open_store: Open) -> None:
+    """What `append_event` is given is kept as JSON; what has no form in it is refused, with the key, and not stored."""
+    service = open_store()
+    session = await service.create_session(**NAMES, session_id="s1")
+    given: dict[str, Any] = {"set": {1}, "pair": (1, 2), "deep": [{"x": (1,)}], "temp:o": object()}
+    await service.append_event(session, Event(author="user", actions=EventActions(state_delta=given)))
+    assert await state_of(open_store()) == {"set": [1], "pair": [1, 2], "deep": [{"x": [1]}]}
+    with pytest.raises(JsonDataError, match="`desk`"):
+        await service.append_event(
+            session, Event(author="user", actions=EventActions(state_delta={"desk": object(), "set": 0}))
+        )
+    stored = await open_store().get_session(**NAMES, session_id="s1")
+    assert stored is not None
+    assert (len(stored.events), stored.state["set"], stored.events[0].actions.state_delta["pair"]) == (1, [1], [1, 2])
