@@ -64,9 +64,8 @@ class SqlLeases:
             if left is not None and (kept := await self._keep(key, left, also, fence)) is not None:
                 given = kept[0]
             else:
-                fence.owner = (
-                    new_id() if left is None else left.fence.owner
-                )  # it may be there yet, if it was not deleted
+                # a ticket that could not be given back is there yet
+                fence.owner = new_id() if left is None else left.fence.owner
                 given = await self._stand_in_line(key, fence, also, wait=wait)
         except BaseException:
             self._give_back(key, fence.owner, place)

@@ -276,9 +276,8 @@ class _Core:
             finally:
                 if connection.in_transaction:
                     connection.execute("ROLLBACK")
-        for (
-            job
-        ) in jobs:  # each by itself only if SQLite took all of them back for one, as it does when the disk is full
+        # each by itself only if SQLite took all of them back because of one, as it does when the disk is full
+        for job in jobs:
             self._transact(connection, [job])
 
     def _persist(self, step: Callable[[], T]) -> T:
