@@ -14,7 +14,7 @@ from google.genai import types
 from flowloom.agents import BaseAgent
 from flowloom.auth.answers import AuthAnswer, credential_requests, redact_message
 from flowloom.context import InvocationContext, Run, RunConfig, StreamingMode
-from flowloom.context.hooks import NO_HOOKS, first_answer, tell_all
+from flowloom.context.hooks import NO_HOOKS, content_answered, first_answer, tell_all
 from flowloom.context.progress import Progress, events_of, is_from_agent_tool, is_left_behind, without_others
 from flowloom.context.run import AGENT_ENDED
 from flowloom.errors import (
@@ -209,6 +209,7 @@ class Invocation:
                             content = await first_answer(hooks.before_run, invocation_context=ctx)
                             if content is not None:
                                 ended = True
+                                content = content_answered(content, "before_run", ctx)
                                 yield await run.record(ctx, ctx.new_event({"content": content}))
                         if not ended:
                             agen = ctx.agent.run_async(ctx)
@@ -364,7 +365,7 @@ class Invocation:
             if run.hooks.on_user_message:
                 replaced = await first_answer(run.hooks.on_user_message, invocation_context=ctx, user_message=message)
                 if replaced is not None:
-                    check_answers(replaced)
+                    check_answers(replaced := content_answered(replaced, "on_user_message", ctx))
                     message = run.keyring.receive(replaced, run.session.events)
             if run.config.save_input_blobs_as_artifacts and run.artifact_service is not None:
                 message = await self._host.save_blobs(ctx, message)

@@ -8,7 +8,7 @@ from typing import Any, cast
 from google.genai import types
 
 from flowloom.errors import InputValidationError
-from flowloom.events.parts import content_of, text_part
+from flowloom.events.parts import content_like, content_of, text_part
 
 Piece = types.Part | str | dict[str, Any]
 Message = types.Content | Piece | Sequence[Piece]
@@ -17,18 +17,13 @@ Message = types.Content | Piece | Sequence[Piece]
 
 def content_of_message(message: Message) -> types.Content:
     """A message as content. Raises `InputValidationError` for what is none."""
-    if isinstance(message, str):
-        content = content_of("user", [text_part(message)])
-    elif isinstance(message, types.Content):
-        content = message
-    else:
-        try:
-            content = _content_of(message)
-        except ValueError as error:
-            raise InputValidationError(
-                f"{message!r:.80} is no message. Give a text, a `types.Part`, a list of these, a `types.Content`, or a "
-                f"dict with `role` and `parts`."
-            ) from error
+    try:
+        content = _content_of(message)
+    except ValueError as error:
+        raise InputValidationError(
+            f"{message!r:.80} is no message. Give a text, a `types.Part`, a list of these, a `types.Content`, or a "
+            f"dict with `role` and `parts`."
+        ) from error
     if not content.parts:
         raise InputValidationError("The message has no parts. Give it a text, a file, or a function response.")
     return content if content.role else content.model_copy(update={"role": "user"})
@@ -38,16 +33,18 @@ def _content_of(message: Any) -> types.Content:
     """The content of parts, of one part, or of its own fields."""
     if isinstance(message, list | tuple):
         return content_of("user", [*map(_part_of, cast(Sequence[Any], message))])
-    if isinstance(message, types.Part) or (isinstance(message, Mapping) and not {"parts", "role"} & message.keys()):
-        return content_of("user", [_part_of(message)])
-    return types.Content.model_validate(message, from_attributes=False)
+    if isinstance(message, Mapping):
+        piece = not {"parts", "role"} & message.keys()
+    else:
+        piece = isinstance(message, str | types.Part)
+    return content_of("user", [_part_of(message)]) if piece else content_like(message)
 
 
 def _part_of(piece: Any) -> types.Part:
     """A text or a part as a part; one of which no field is known is none."""
     if isinstance(piece, str):
         return text_part(piece)
-    part = types.Part.model_validate(piece, from_attributes=False)
+    part = types.Part.model_validate(piece)
     if not part.model_fields_set:
         raise ValueError("It is no part.")
     return part

@@ -285,16 +285,12 @@ class Runner(Generic[OutputT]):
 
         Unless `quiet`, what is said is printed.
         """
-        messages = user_messages if isinstance(user_messages, list | tuple) else [user_messages]
-        await self.session_service.get_or_create_session(app_name=self.app_name, user_id=user_id, session_id=session_id)
+        messages: Sequence[Any] = user_messages if isinstance(user_messages, list | tuple) else [user_messages]
+        where: dict[str, Any] = {"user_id": user_id, "session_id": session_id}
+        await self.session_service.get_or_create_session(app_name=self.app_name, **where)
         collected: list[Event] = []
         for message in messages:
-            async for event in self.run_async(
-                user_id=user_id,
-                session_id=session_id,
-                new_message=message,  # pyright: ignore[reportArgumentType] - narrowed by the check above
-                run_config=run_config,
-            ):
+            async for event in self.run_async(**where, new_message=message, run_config=run_config):
                 collected.append(event)
                 if not quiet and event.text and not event.partial:
                     print(f"{event.author}: {event.text}")

@@ -6,9 +6,16 @@ import logging
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from inspect import isawaitable
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+from google.genai import types
 
 from flowloom.context.origin import note_callback
+from flowloom.errors import CallbackError
+from flowloom.events.parts import content_like
+
+if TYPE_CHECKING:
+    from flowloom.context.invocation import InvocationContext
 
 _log = logging.getLogger("flowloom.plugins")
 
@@ -93,6 +100,16 @@ async def first_answer(callbacks: Iterable[Callback], **arguments: Any) -> Any:
         if answer is not None:
             return answer
     return None
+
+
+def content_answered(answer: Any, hook: str, ctx: InvocationContext) -> types.Content:
+    """What a callback has answered that may answer a content. Raises `CallbackError` for anything else."""
+    try:
+        return content_like(answer)
+    except ValueError as error:
+        raise CallbackError(
+            f"`{hook}` of agent `{ctx.agent.name}` answered {type(answer).__name__}. It may answer a Content, or None."
+        ) from error
 
 
 async def tell_all(callbacks: Iterable[Callable[..., Awaitable[None] | None]], **arguments: Any) -> None:

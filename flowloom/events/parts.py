@@ -32,6 +32,17 @@ def content_of(role: str | None, parts: list[types.Part]) -> types.Content:
     return content
 
 
+def content_like(given: Any) -> types.Content:
+    """A content, or one of what has the fields of one. Raises `ValueError` for anything else.
+
+    google-genai reads any object by its attributes: of one that has none of a content's there would be nothing left.
+    """
+    content = given if isinstance(given, types.Content) else types.Content.model_validate(given)
+    if content is not given and not content.model_fields_set:
+        raise ValueError(f"{type(given).__name__} has no fields of a content.")
+    return content
+
+
 def call_part(call_id: str | None, name: str, args: dict[str, Any]) -> types.Part:
     """A part that calls a function."""
     call = shallow_copy(_CALL)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from google.genai import types
 
 from flowloom.context import Context, InvocationContext
-from flowloom.context.hooks import Callbacks, first_answer
+from flowloom.context.hooks import Callbacks, content_answered, first_answer
 from flowloom.context.progress import Progress, is_from_agent_tool
 from flowloom.context.protocols import AnyAgent, AnyLlmAgent, as_llm_agent
 from flowloom.context.run import AGENT_ENDED, RUN_ENDED
@@ -272,14 +272,7 @@ class Frame:
             content = await first_answer(own, callback_context=context)
         actions = context.settle()
         if content is not None:
-            try:
-                content = types.Content.model_validate(content)
-            except ValueError as error:
-                raise CallbackError(
-                    f"`{hook}` of agent `{self.agent.name}` answered {type(content).__name__}. It may answer a "
-                    f"Content, or None."
-                ) from error
-            event = self.ctx.new_event({"content": content, "actions": actions})
+            event = self.ctx.new_event({"content": content_answered(content, hook, self.ctx), "actions": actions})
             keep_json(event)
             return event
         if actions.state_delta or actions.artifact_delta:

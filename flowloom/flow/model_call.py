@@ -77,7 +77,7 @@ class ModelCall:
             try:
                 self._responses = self._start()
             except Exception as error:
-                self._note_model(error)
+                note_origin(error, self._ctx, f"model `{self._model.model}`", self._around)
                 raise
 
     def _start(self) -> AsyncIterator[LlmResponse]:
@@ -131,7 +131,7 @@ class ModelCall:
                 return None
             response = LlmResponse()  # a model that says nothing at all is heard, too (decision 3)
         except Exception as error:
-            self._note_model(error)
+            note_origin(error, self._ctx, f"model `{self._model.model}`", self._around)
             await self._end()
             response = await self._recover(error)
         self._given = True
@@ -176,9 +176,6 @@ class ModelCall:
                 self._span.end()
             if self._paid is not None:
                 self._paid.break_off()
-
-    def _note_model(self, error: Exception) -> None:
-        note_origin(error, self._ctx, f"model `{self._model.model}`", self._around)
 
     async def _recover(self, error: Exception) -> LlmResponse:
         """Ask the on-error callbacks for a response in the error's place; without one, the error is raised."""

@@ -10,6 +10,7 @@ from google.genai import types
 
 from flowloom.context import InvocationContext, ReadonlyContext
 from flowloom.context.protocols import AnyLlmAgent, as_llm_agent
+from flowloom.events.parts import content_like
 from flowloom.models.request import LlmRequest
 from flowloom.processors.template import BraceTemplate, Template
 
@@ -73,7 +74,7 @@ def _write(agent: AnyLlmAgent, request: LlmRequest, texts: list[str], has_global
     if isinstance(static, str):
         request.append_instructions([static])
     else:
-        _append_content(request, types.Content.model_validate(static))
+        _append_content(request, content_like(static))
     request.dynamic_instructions.extend(text for text in (texts[1:] if has_global else texts) if text)
 
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from google.genai import types
 from kit import Chat, agent, said
 
-from flowloom import FlowloomError
+from flowloom import BasePlugin, CallbackError, FlowloomError, LlmResponse
 from flowloom.testing import call
 
 
@@ -42,6 +43,8 @@ WRONG: list[tuple[str, Any, Any]] = [
     ("on_model_error_callback", ConnectionError("down"), "text"),
     ("before_agent_callback", "hi", "text"),
     ("after_agent_callback", "hi", 7),
+    ("before_agent_callback", "hi", types.Part(text="no content")),
+    ("after_agent_callback", "hi", LlmResponse(content=said("no content"))),
 ]
 
 
@@ -57,3 +60,17 @@ async def test_an_answer_of_another_type_is_an_error_that_names_agent_and_callba
     assert "`root`" in told
     assert hook.removesuffix("_callback") in told
     assert type(answer).__name__ in told
+
+
+@pytest.mark.parametrize("hook", ["before_run", "on_user_message"])
+@pytest.mark.parametrize("answer", ["text", types.Part(text="no content"), LlmResponse(content=said("no content"))])
+async def test_a_plugin_that_answers_no_content_is_told_so(hook: str, answer: Any) -> None:
+    """Nothing of it is stored."""
+
+    async def wrong(**_: Any) -> Any:
+        return answer
+
+    plugin = BasePlugin("wrong")
+    setattr(plugin, f"{hook}_callback", wrong)
+    with pytest.raises(CallbackError, match=f"`{hook}` of agent `root` answered {type(answer).__name__}"):
+        await Chat(agent("root", "hi"), plugins=[plugin]).say("go")

@@ -145,6 +145,13 @@ async def test_a_static_instruction_is_the_systems_and_the_changing_one_stands_b
     assert shown(second) == ["user: first", "model: one", "user: Turn 2.", "user: second"]
 
 
+@pytest.mark.parametrize("wrong", [types.Part(text="Rules."), types.File(uri="gs://rules"), 3])
+async def test_a_static_instruction_of_another_kind_is_refused(wrong: Any) -> None:
+    """It is never left out."""
+    with pytest.raises(ValueError, match=r"[Cc]ontent"):
+        await Chat(agent("root", "one", static_instruction=wrong)).say("go")
+
+
 async def test_a_static_instruction_may_hold_files() -> None:
     data = types.Part(inline_data=types.Blob(data=b"x", mime_type="image/png"))
     static = types.Content(role="user", parts=[types.Part(text="Rules."), data])
