@@ -29,15 +29,12 @@ def content_of_message(message: Message) -> types.Content:
     return content if content.role else content.model_copy(update={"role": "user"})
 
 
-def _content_of(message: Any) -> types.Content:
+def _content_of(said: Any) -> types.Content:
     """The content of parts, of one part, or of its own fields."""
-    if isinstance(message, list | tuple):
-        return content_of("user", [*map(_part_of, cast(Sequence[Any], message))])
-    if isinstance(message, Mapping):
-        piece = not {"parts", "role"} & message.keys()
-    else:
-        piece = isinstance(message, str | types.Part)
-    return content_of("user", [_part_of(message)]) if piece else content_like(message)
+    if isinstance(said, list | tuple):
+        return content_of("user", [*map(_part_of, cast(Sequence[Any], said))])
+    piece = isinstance(said, str | types.Part) or (isinstance(said, Mapping) and not {"parts", "role"} & said.keys())
+    return content_of("user", [_part_of(said)]) if piece else content_like(said)
 
 
 def _part_of(piece: Any) -> types.Part:

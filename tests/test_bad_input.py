@@ -88,6 +88,18 @@ CONSTRUCTIONS: list[tuple[str, Callable[[], Any], type[Exception], str]] = [
     ),
     ("an unknown field of a model", lambda: Gemini(modle="gemini-2.5-pro"), ConfigurationError, "closest is `model`"),
     ("an unknown setting of a script", lambda: ScriptedModel(stream_chunk=True), ConfigurationError, "`stream_chunks`"),
+    (
+        "a script of one answer",
+        lambda: ScriptedModel("hello"),
+        ConfigurationError,
+        r"list of answers, as `\['hello'\]`",
+    ),
+    (
+        "a part of a config for the config",
+        lambda: agent(generate_content_config=types.ThinkingConfig(thinking_budget=1)),
+        ConfigurationError,
+        "`generate_content_config`",
+    ),
     ("an unknown setting of an executor", lambda: LocalCodeExecutor(timeout=3), ConfigurationError, "timeout_seconds"),
     ("a tool of what is no agent", lambda: AgentTool("helper"), ConfigurationError, "not a str"),  # type: ignore[arg-type]
     ("a field like none", lambda: Limits(xyz=1), ConfigurationError, "the fields are `agents`, .*`tools`"),

@@ -43,7 +43,7 @@ def _read_config(value: Any) -> types.GenerateContentConfig | None:
     """A generation config, or what makes one."""
     if value is None or isinstance(value, types.GenerateContentConfig):
         return value
-    return types.GenerateContentConfig.model_validate(value)
+    return types.GenerateContentConfig.model_validate(value, from_attributes=False)
 
 
 def _read_limits(value: Any) -> Limits | None:

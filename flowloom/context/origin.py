@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from flowloom.errors import quoted_list
@@ -11,10 +11,9 @@ if TYPE_CHECKING:
     from flowloom.context.invocation import InvocationContext
 
 
-def note_origin(error: BaseException, ctx: InvocationContext, component: str, around: Iterable[Any] = ()) -> None:
+def note_origin(error: BaseException, ctx: InvocationContext, component: str, around: Sequence[Any] = ()) -> None:
     """Note on an error which component raised it, or what is `around` that, once; its type stays what it is."""
-    wrappers = quoted_list(map(_name_of, around))
-    wrapped = "" if wrappers == "none" else f" (around it: {wrappers})"
+    wrapped = f" (around it: {quoted_list(map(_name_of, around))})" if around else ""
     note = f"in {component}{wrapped}, step {ctx.step} of agent `{ctx.agent.name}`"
     if note not in getattr(error, "__notes__", ()):
         error.add_note(note)
@@ -25,8 +24,7 @@ def note_callback(error: BaseException, callback: Callable[..., Any], arguments:
     names = ("invocation_context", "callback_context", "tool_context")
     context = next(arguments[name] for name in names if name in arguments)
     ctx: InvocationContext = getattr(context, "invocation_context", context)
-    trace = error.__traceback__
-    misfit = type(error) is TypeError and trace is not None and trace.tb_next is None  # it was not even entered
+    misfit = type(error) is TypeError and not getattr(error.__traceback__, "tb_next", None)  # it was not even entered
     given = f", which is given {quoted_list(arguments)} by name" if misfit else ""
     note_origin(error, ctx, f"callback `{_name_of(callback)}`{given}")
 

@@ -10,7 +10,7 @@ from itertools import pairwise
 from typing import Any, TypedDict, Unpack, cast
 
 from google.genai import types
-from pydantic import PrivateAttr
+from pydantic import BaseModel, PrivateAttr
 
 from flowloom.errors import ConfigurationError, FlowloomError, ModelStreamError
 from flowloom.events.clock import sleep
@@ -88,6 +88,8 @@ def response_of(answer: Answer) -> LlmResponse:
         content = answer
     elif isinstance(answer, FaultyAnswer):
         return response_of(cast(Answer, answer.answer))
+    elif not isinstance(answer, Sequence):
+        raise ConfigurationError(f"{answer!r:.80} is no answer of a model: see `ScriptedModel`.")
     else:
         content = content_of("model", [text_part(each) if isinstance(each, str) else each for each in answer])  # type: ignore[union-attr]
     return LlmResponse.unvalidated({"content": content})
@@ -233,6 +235,8 @@ class ScriptedModel(AnsweringModel):
 
     def __init__(self, answers: Iterable[Answer | list[LlmResponse]] = (), **fields: Unpack[AnsweringFields]) -> None:
         super().__init__(**fields)
+        if isinstance(answers, str | BaseModel):  # which can be iterated, but not as answers
+            raise ConfigurationError(f"A `ScriptedModel` takes a list of answers, as `[{answers!r:.60}]`.")
         self._answers = list(answers)
 
     def assert_complete(self) -> None:

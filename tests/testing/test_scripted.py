@@ -35,6 +35,12 @@ def test_an_answer_is_a_list_of_texts_and_parts() -> None:
     assert response_of(["I look.", call("look")]) == response("I look.", call("look"))
 
 
+@pytest.mark.parametrize("wrong", [3, None, {"text"}])
+def test_what_is_no_answer_is_said_to_be_none(wrong: Any) -> None:
+    with pytest.raises(ConfigurationError, match="is no answer of a model"):
+        response_of(wrong)
+
+
 def test_text_is_cut_into_pieces_of_a_size() -> None:
     """In code points; the last piece may be shorter, and each part ends a piece."""
     assert texts(chunks_of(response("abcdefg", "xy"), 3)) == ["abc", "def", "g", "xy"]
