@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 from google.genai import types
 
@@ -100,7 +100,7 @@ def close_task(ctx: InvocationContext, frame: Frame) -> Event | None:
             return _answer(ctx, call, "user", {"error": frame.failure})
         if frame.output is None:
             return None
-        return _answer(ctx, call, "user", as_object(cast(Any, frame.output), "output"))
+        return _answer(ctx, call, "user", as_object(frame.output, "output"))
     if frame.output is None:
         if frame.paused:
             return None
