@@ -47,7 +47,7 @@ _HOMES = {
     "events.parsed": "ParsedEvent Source parse_event_sse",
     "events.sse": "EventStreamReader SseFrame",
     "events.store": "EventStore",
-    "events.run_stream": "AgentFinished AgentStarted AgentTransferred ConfirmationRequested CredentialRequested "
+    "run_stream": "AgentFinished AgentStarted AgentTransferred ConfirmationRequested CredentialRequested "
     "ErrorReported InputRequested MessageCompleted RequestAnswered RunFailed RunFinished RunStarted RunStreamEvent "
     "RunStreamMapper StateChanged TextDelta ThoughtDelta TokenUsage ToolCallArgumentsCompleted ToolCallArgumentsDelta "
     "ToolCallFinished ToolCallProgress ToolCallStarted UsageReported run_stream_of",

@@ -117,33 +117,6 @@ from flowloom.events import Event, EventActions, EventCompaction, InputRequest, 
 from flowloom.events.handlers import EventHandler, create_event_handler
 from flowloom.events.legacy import from_legacy, to_legacy
 from flowloom.events.parsed import ParsedEvent, Source, parse_event_sse
-from flowloom.events.run_stream import (
-    AgentFinished,
-    AgentStarted,
-    AgentTransferred,
-    ConfirmationRequested,
-    CredentialRequested,
-    ErrorReported,
-    InputRequested,
-    MessageCompleted,
-    RequestAnswered,
-    RunFailed,
-    RunFinished,
-    RunStarted,
-    RunStreamEvent,
-    RunStreamMapper,
-    StateChanged,
-    TextDelta,
-    ThoughtDelta,
-    TokenUsage,
-    ToolCallArgumentsCompleted,
-    ToolCallArgumentsDelta,
-    ToolCallFinished,
-    ToolCallProgress,
-    ToolCallStarted,
-    UsageReported,
-    run_stream_of,
-)
 from flowloom.events.sse import EventStreamReader, SseFrame
 from flowloom.events.store import EventStore
 from flowloom.explanation import explain
@@ -178,6 +151,33 @@ from flowloom.processors.window import DropToolPayloads, KeepTurns, TokenWindow
 from flowloom.profile import CostChange, ProcessorCost, ProcessorProfile, measure
 from flowloom.run_handle import RunHandle
 from flowloom.run_result import RunResult
+from flowloom.run_stream import (
+    AgentFinished,
+    AgentStarted,
+    AgentTransferred,
+    ConfirmationRequested,
+    CredentialRequested,
+    ErrorReported,
+    InputRequested,
+    MessageCompleted,
+    RequestAnswered,
+    RunFailed,
+    RunFinished,
+    RunStarted,
+    RunStreamEvent,
+    RunStreamMapper,
+    StateChanged,
+    TextDelta,
+    ThoughtDelta,
+    TokenUsage,
+    ToolCallArgumentsCompleted,
+    ToolCallArgumentsDelta,
+    ToolCallFinished,
+    ToolCallProgress,
+    ToolCallStarted,
+    UsageReported,
+    run_stream_of,
+)
 from flowloom.runner import InMemoryRunner, RunArguments, Runner
 from flowloom.sessions import (
     BaseSessionService,

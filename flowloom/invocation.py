@@ -15,7 +15,7 @@ from flowloom.agents import BaseAgent
 from flowloom.auth.answers import AuthAnswer, credential_requests, redact_message
 from flowloom.context import InvocationContext, Run, RunConfig, StreamingMode
 from flowloom.context.hooks import NO_HOOKS, content_answered, first_answer, tell_all
-from flowloom.context.progress import Progress, events_of, is_from_agent_tool, is_left_behind, without_others
+from flowloom.context.progress import Progress, events_of, is_left_behind, without_others
 from flowloom.context.run import AGENT_ENDED
 from flowloom.errors import (
     AlreadyAnsweredError,
@@ -26,7 +26,6 @@ from flowloom.errors import (
 from flowloom.events import Event, EventActions
 from flowloom.events.json_data import keep_json_actions
 from flowloom.events.parts import answers_calls
-from flowloom.events.run_stream import RunStreamEvent, RunStreamMapper
 from flowloom.flow import record_end, settle_end, settle_failure
 from flowloom.flow.frame import error_event
 from flowloom.log.answers import check_answers
@@ -391,21 +390,11 @@ class Invocation:
 
     def result(self, events: Sequence[Event]) -> RunResult:
         """What came of the run, now that it is over; `events` are those that it gave."""
-        complete = [event for event in events if not event.partial]
-        state: dict[str, Any] = {}
-        for event in complete:
-            state.update(event.actions.state_delta)
         error = None if isinstance(self._error, asyncio.CancelledError) else self._error
-        result = RunResult(self.invocation_id, self.status, events=complete, state_delta=state, error=error)
-        own = (event for event in reversed(complete) if not is_from_agent_tool(event))
-        final = next((event for event in own if event.is_final_response() and event.text.strip()), None)
-        if final is not None:
-            result.text = final.text
-        result.output = self._output_of(complete)
+        result = RunResult(self.invocation_id, self.status, error=error)
+        result.take(events, {event_id: made for run in self._runs for event_id, made in (run.outputs or {}).items()})
         if self._runs:
-            totals = self._runs[-1].totals
-            result.usage = totals.usage
-            result.model_calls, result.tool_calls = totals.model_calls, totals.tool_calls
+            result.count(self._runs[-1].totals)
             result.pending = self._pending()
         if self._left_to_others is not None:
             result.pending = self._left_to_others[1]
@@ -437,18 +426,6 @@ class Invocation:
             return "limit"
         return "final"
 
-    def _output_of(self, events: Sequence[Event]) -> Any:
-        """The latest answer as data. What an after-agent callback adds to one is none."""
-        outputs = {event_id: made for run in self._runs for event_id, made in (run.outputs or {}).items()}
-        for event in reversed(events):
-            if event.interrupted:
-                return None
-            if event.id in outputs:
-                return outputs[event.id]()
-            if event.is_final_response() and event.text.strip() and not event.actions.end_of_agent:
-                return event.output
-        return None
-
     def failed(self, error: BaseException) -> None:
         """Note an error that came before the first event, or a cancellation."""
         self._error = self._error or error
@@ -462,31 +439,6 @@ async def result_of(invocation: Invocation) -> RunResult:
     finally:
         await events.aclose()
     return invocation.result(collected)
-
-
-async def typed_events(
-    invocation: Invocation, events: AsyncGenerator[Event, None]
-) -> AsyncGenerator[RunStreamEvent, None]:
-    """The typed events of a run whose `events` these are, to the end of it; what ends it is told and not raised."""
-    mapper = RunStreamMapper()
-    error: Exception | None = None
-    try:
-        async for event in events:
-            for shown in mapper.feed(event):
-                yield shown
-    except Exception as raised:
-        invocation.failed(raised)
-        error = raised
-    finally:
-        await events.aclose()
-    for shown in mapper.finish(status=invocation.status, error=error):
-        yield shown
-
-
-async def refusal(error: FlowloomError) -> AsyncGenerator[RunStreamEvent, None]:
-    """The typed events of a run that cannot begin."""
-    for shown in RunStreamMapper().finish(status="failed", error=error):
-        yield shown
 
 
 def _cancelled(ctx: InvocationContext) -> Event:

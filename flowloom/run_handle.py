@@ -9,9 +9,10 @@ from typing import Generic, Literal, Self
 from flowloom.agents.base_agent import OutputT
 from flowloom.errors import ConfigurationError
 from flowloom.events import Event
-from flowloom.events.run_stream import RunStreamEvent
-from flowloom.invocation import Invocation, typed_events
+from flowloom.invocation import Invocation
 from flowloom.run_result import RunResult
+from flowloom.run_stream import RunStreamEvent
+from flowloom.run_stream.live import typed_events
 
 _running: set[asyncio.Task[None]] = set()
 """The runs that are under way: an event loop alone does not keep a task that nobody holds."""

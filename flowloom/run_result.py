@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Generic, Literal, Self
 
 from flowloom.agents.base_agent import OutputT
 from flowloom.context import Usage
+from flowloom.context.progress import is_from_agent_tool
+from flowloom.context.totals import Totals
 from flowloom.events import Event
 from flowloom.events.shown import table_of_all
 from flowloom.notebook import count, line, quoted
@@ -56,6 +59,32 @@ class RunResult(Generic[OutputT]):
         facts += [("waits", f"{each.kind} of {each.name}") for each in self.pending]
         facts.append(("took", ", ".join([*_amounts(self), count(self.usage.total_tokens, "token")])))
         return table_of_all(f"RunResult of {self.invocation_id}", facts, self.events)
+
+    def take(self, events: Iterable[Event], outputs: Mapping[str, Callable[[], Any]]) -> None:
+        """Take in all events of the run, partial ones included: what they change, and the answer. `outputs` makes of
+        structured answers, by event id, what their agents' schemas read."""
+        self.events = [event for event in events if not event.partial]
+        for event in self.events:
+            self.state_delta.update(event.actions.state_delta)
+        own = (event for event in reversed(self.events) if not is_from_agent_tool(event))
+        final = next((event for event in own if event.is_final_response() and event.text.strip()), None)
+        self.text = "" if final is None else final.text
+        self.output = self._output(outputs)
+
+    def _output(self, outputs: Mapping[str, Callable[[], Any]]) -> Any:
+        """The latest answer as data. What an after-agent callback adds to one is none."""
+        for event in reversed(self.events):
+            if event.interrupted:
+                return None
+            if event.id in outputs:
+                return outputs[event.id]()
+            if event.is_final_response() and event.text.strip() and not event.actions.end_of_agent:
+                return event.output
+        return None
+
+    def count(self, totals: Totals) -> None:
+        """Take in what the run has used."""
+        self.usage, self.model_calls, self.tool_calls = totals.usage, totals.model_calls, totals.tool_calls
 
     def raise_for_status(self) -> Self:
         """This result; raises the error of a run that failed or reached a limit that raises."""

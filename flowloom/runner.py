@@ -27,9 +27,8 @@ from flowloom.errors import (
 )
 from flowloom.events import Event, new_id
 from flowloom.events.parts import content_of, text_part
-from flowloom.events.run_stream import RunStreamEvent
 from flowloom.flow.pipeline import Processor, Step, compile_steps
-from flowloom.invocation import Invocation, refusal, result_of, typed_events
+from flowloom.invocation import Invocation, result_of
 from flowloom.memory import BaseMemoryService, InMemoryMemoryService
 from flowloom.message import Message
 from flowloom.models import BaseLlm, LLMRegistry
@@ -43,6 +42,8 @@ from flowloom.processors.model_choice import model_of
 from flowloom.routing import Place, agents_of, check_tree, find_agent_to_run
 from flowloom.run_handle import RunHandle
 from flowloom.run_result import RunResult
+from flowloom.run_stream import RunStreamEvent
+from flowloom.run_stream.live import refusal, typed_events
 from flowloom.sessions import BaseSessionService, InMemorySessionService, Session
 from flowloom.sync import iterate_sync, run_sync
 from flowloom.telemetry import step_logs

@@ -120,6 +120,8 @@ class Run:
     """The structured answers of the run's agents, by the id of the event: what each makes of its output schema."""
     inputs: dict[str, list[Any]] | None = field(default=None, init=False)
     """What people have answered to the tools that asked for input, by call id."""
+    requests: frozenset[str] = field(default=frozenset(), init=False)
+    """The requests to people that the run has made, those of its agents that run as tools included."""
     caller: Run | None = field(default=None, repr=False)
     """The run of which this one is a tool."""
     own_keyring: Keyring | None = field(default=None, repr=False)
@@ -138,8 +140,23 @@ class Run:
     """What the consumer has seen of answers that are not complete yet; None until something is streamed."""
     unsettled: Event | None = field(default=None, init=False)
     """The event whose storing was cut off: nobody knows whether it was stored."""
-    failed_context: InvocationContext | None = field(default=None, init=False)
-    """Where the first error of the run came from."""
+    failures: tuple[tuple[BaseException, InvocationContext], ...] = field(default=(), init=False)
+    """The errors that ended turns of agents, and where each came from."""
+
+    def note_failure(self, error: BaseException, ctx: InvocationContext) -> None:
+        """An error ends the turn of `ctx.agent`: what it was saying is broken off."""
+        if isinstance(error, Exception):
+            self.failures += ((error, self.origin_of(error, ctx)),)
+        if self.streamed is not None:
+            self.streamed.break_off(ctx.agent.name, ctx.branch, ctx.isolation_scope)
+
+    def broken_off(self) -> list[Event]:
+        """The events that keep what was broken off so far, while the run goes on: an agent has caught what ended it."""
+        return self.streamed.cut_off(all_over=False) if self.streamed is not None and self.streamed.broken else []
+
+    def origin_of(self, error: BaseException, otherwise: InvocationContext) -> InvocationContext:
+        """Where an error comes from, as far as that was noted; others may have been caught before."""
+        return next((ctx for known, ctx in self.failures if known in (error, error.__context__)), otherwise)
 
     @property
     def threads(self) -> Threads:
@@ -258,7 +275,7 @@ class Run:
                 keep_json(replaced)
                 event = _with_id(replaced, event.id)
         if event.long_running_tool_ids:
-            event = without_requests(event)
+            event = without_requests(event, self.requests)
         if event.partial:
             if self.observers:
                 self._tell_observers(ctx, event)

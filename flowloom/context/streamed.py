@@ -41,10 +41,12 @@ class Streamed:
     An answer that is stopped is kept as far as it was streamed: its text, without thoughts and calls.
     """
 
-    __slots__ = ("_answers",)
+    __slots__ = ("_answers", "broken")
 
     def __init__(self) -> None:
         self._answers: dict[str, _Answer] = {}
+        self.broken: dict[str, _Answer] = {}
+        """Those whose agents were stopped, while the run perhaps goes on."""
 
     def add(self, event: Event) -> None:
         """Take in a partial event."""
@@ -69,9 +71,16 @@ class Streamed:
         """The answer begins again: what was streamed of it so far is none of it."""
         self._answers.pop(event_id, None)
 
+    def break_off(self, author: str, branch: str | None, scope: str | None) -> None:
+        """The turn of an agent was ended from outside, or by an error: what it was saying does not go on."""
+        speaker = author, branch, scope, None
+        for key in [key for key, each in self._answers.items() if speaker_of(each.latest) == speaker]:
+            self.broken[key] = self._answers.pop(key)
+
     def end(self, event: Event) -> None:
         """A complete event is there: of that answer, or of another one of its speaker."""
         self._answers.pop(event.id, None)
+        self.broken.pop(event.id, None)
         if self._answers and (event.content is not None or event.error_code):
             speaker = speaker_of(event)
             self._answers = {key: each for key, each in self._answers.items() if speaker_of(each.latest) != speaker}
@@ -85,9 +94,12 @@ class Streamed:
         vars(new).update({name: value for name, value in answer.fields().items() if getattr(event, name) is None})
         return new
 
-    def cut_off(self) -> list[Event]:
-        """The events that keep what was streamed of answers that do not go on, by speaker; nothing streams after."""
-        answers, self._answers = self._answers, {}
+    def cut_off(self, *, all_over: bool = True) -> list[Event]:
+        """The events that keep what was streamed of answers that do not go on, by speaker: of all of them, if nothing
+        streams after, or of the broken ones."""
+        answers, self.broken = self.broken, {}
+        if all_over:
+            answers, self._answers = answers | self._answers, {}
         spoken: dict[tuple[Any, ...], _Answer] = {}
         for each in answers.values():
             answer = spoken.setdefault(speaker_of(each.latest), each)

@@ -212,7 +212,7 @@ def _says_more(data: Any) -> bool:
 def _cut(value: Any, left: int) -> Any:
     """`value` as far as JSON can hold it; what it cannot is three dots."""
     if isinstance(value, dict) and left:
-        return {str(key): _cut(each, left - 1) for key, each in cast(dict[Any, Any], value).items()}
+        return {str(_cut(key, 0)): _cut(each, left - 1) for key, each in cast(dict[Any, Any], value).items()}
     if isinstance(value, list | tuple) and left:
         return [_cut(each, left - 1) for each in cast(list[Any], value)]
     try:

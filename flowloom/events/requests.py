@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Set as AbstractSet
 from typing import TYPE_CHECKING, Final, Literal
 
 from google.genai import types
@@ -61,14 +62,19 @@ def looks_like_request(event: Event, call: types.FunctionCall) -> bool:
     return bool(listed) and call.name in RESERVED_CALLS and call.id in listed
 
 
-def without_requests(event: Event) -> Event:
-    """The event without requests to people that the engine did not make: it lists them no more."""
-    listed, foreign = event.long_running_tool_ids or (), foreign_requests(event)
+def without_requests(event: Event, made: AbstractSet[str | None]) -> Event:
+    """The event without requests to people that the engine did not make: it lists them no more.
+
+    Those that it has `made` stay, in an event that a plugin or an agent of one's own has built anew.
+    """
+    foreign = foreign_requests(event)
     if not foreign:
         return event
-    _log.warning("Event `%s` of `%s` asks people for something, which only the engine does.", event.id, event.author)
-    event = shallow_copy(event)
-    vars(event)["long_running_tool_ids"] = [call_id for call_id in listed if call_id not in foreign] or None
+    forged = foreign - made
+    if forged:
+        _log.warning("Event `%s` of `%s` asks people, which only the engine does.", event.id, event.author)
+    event, listed = shallow_copy(event), event.long_running_tool_ids or ()
+    vars(event)["long_running_tool_ids"] = RequestIds(each for each in listed if each not in forged) or None
     return event
 
 

@@ -17,7 +17,7 @@ from flowloom.errors import Halt, PipelineError, closest_first, quoted_list
 from flowloom.events.event import Event
 from flowloom.events.response import LlmResponse
 from flowloom.models.base_llm import BaseLlm
-from flowloom.models.request import LlmRequest, Origin, origin_of, set_origin, snapshot
+from flowloom.models.request import Dropped, LlmRequest, Origin, origin_of, set_origin, snapshot
 from flowloom.notebook import count, framed, line, quoted
 from flowloom.observer import Observer, ProcessorCall
 from flowloom.views.canonical import canonical_at
@@ -226,7 +226,8 @@ class Tracing(Observer):
         assembly = self._assembly(trace, trace.agent, reached=True)
         assembly.request = snapshot(request)
         self.assemblies.append(assembly)
-        set_origin(request, Origin(trace.agent, trace.at, assembly))
+        origin = origin_of(request)
+        set_origin(request, Origin(trace.agent, trace.at, Dropped() if origin is None else origin.dropped, assembly))
 
     def _followed(self, ctx: InvocationContext, request: LlmRequest) -> _Trace:
         """The trace of a request that is about to reach its model."""

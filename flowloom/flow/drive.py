@@ -86,9 +86,13 @@ async def drive(ctx: InvocationContext, flow: Flow | None = None, *, single_step
                     body = frame.span.watch(body)
                 try:
                     async for event in body:
+                        for kept in run.broken_off():
+                            yield kept
                         yield frame.own(event)
                 finally:
                     await body.aclose()
+                for kept in run.broken_off():
+                    yield kept
                 if run.stopped:
                     break
                 frame.finish_body()
@@ -110,9 +114,9 @@ async def drive(ctx: InvocationContext, flow: Flow | None = None, *, single_step
                         landing = frame.landing
                         if landing is not None:
                             land(frame.ctx, request, landing)
-                        call = ModelCall(frame.ctx, request, spans, counts=landing is None)
+                        call = ModelCall(frame.ctx, request, spans)
                         try:
-                            await call.begin()
+                            await call.begin(counts=landing is None)
                             while (response := await call.next()) is not None:
                                 for step in response_steps:
                                     try:
@@ -123,6 +127,7 @@ async def drive(ctx: InvocationContext, flow: Flow | None = None, *, single_step
                                     if produced is not None:
                                         async with aclosing(events_of(produced, frame.ctx, step)) as made:
                                             async for event in made:
+                                                event = call.told_by(event, response)
                                                 frame.note(event)
                                                 yield event
                                 if response.content is None and not response.error_code and not response.interrupted:
@@ -172,10 +177,10 @@ async def drive(ctx: InvocationContext, flow: Flow | None = None, *, single_step
             if frame.span is not None:
                 frame.span.end(last=frame.last)
     except BaseException as error:
-        if run.failed_context is None:
-            run.failed_context = stack[-1].ctx if stack else ctx
-            if stack and stack[-1].llm is None and isinstance(error, Exception):
-                note_origin(error, run.failed_context, "`_run_async_impl`")
+        place = stack[-1].ctx if stack else ctx
+        if stack and stack[-1].llm is None and isinstance(error, Exception) and run.origin_of(error, place) is place:
+            note_origin(error, place, "`_run_async_impl`")
+        run.note_failure(error, place)
         for frame in reversed(stack):
             if frame.span is not None:
                 frame.span.end(error, frame.last)

@@ -49,8 +49,7 @@ async def record_end(
 async def settle_failure(ctx: InvocationContext, error: Exception) -> list[Event]:
     """Make the history legal after an error, store the one event that tells of it (decision 31), tell the plugins."""
     run = ctx.run
-    failed = run.failed_context or ctx
-    run.failed_context = None
+    failed = run.origin_of(error, ctx)
     events: list[Event] = []
     if not (isinstance(error, RunLostError) and run.lost):  # no error of the run, which another process goes on with
         ended = "limit" if isinstance(error, LimitExceededError) else "failed"

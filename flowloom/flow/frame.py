@@ -163,9 +163,8 @@ class Frame:
         """The body of an agent that works without a flow has ended."""
         self.finished = True
         self.open_partial = False
-        self.paused = self.last is not None and bool(self.last.long_running_tool_ids)
-        waiting = self.ctx.run.waiting_calls.values()
-        self.paused = self.paused or any(has_agent(self.agent, call.author) for call in waiting)
+        waits = self.last is not None and bool(self.last.long_running_tool_ids)
+        self.paused = waits or any(has_agent(self.agent, call.author) for call in self.ctx.run.waiting_calls.values())
 
     # -- beginning and end ------------------------------------------------------------------------
 

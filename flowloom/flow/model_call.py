@@ -18,7 +18,7 @@ from flowloom.events.response import LlmResponse
 from flowloom.events.wire import shallow_copy
 from flowloom.flow.given_ids import GivenIds
 from flowloom.flow.paid import Paid, with_paid
-from flowloom.models.request import LlmRequest, Origin
+from flowloom.models.request import Dropped, LlmRequest, Origin
 from flowloom.processors.model_choice import model_of
 from flowloom.telemetry import ModelSpan, Recorder
 
@@ -44,14 +44,13 @@ class ModelCall:
     _asked: bool = False
     """Whether a wrapper has listened to the model."""
     _paid: Paid | None = None
+    _dropped: Dropped | None = None
+    """What models around others have paid for, and not given out."""
     _span: ModelSpan | None = None
 
-    def __init__(
-        self, ctx: InvocationContext, request: LlmRequest, spans: Recorder | None, *, counts: bool = True
-    ) -> None:
+    def __init__(self, ctx: InvocationContext, request: LlmRequest, spans: Recorder | None) -> None:
         callbacks = ctx.callbacks
         self._ctx = ctx
-        self._counts = counts
         self._model = model_of(ctx)
         self._request = request
         self._around = callbacks.around_model
@@ -66,13 +65,14 @@ class ModelCall:
             self._context = Context(self._ctx)
         return self._context
 
-    async def begin(self) -> None:
-        """Ask the callbacks before the call; without an answer, start the call. Raises when a limit forbids it."""
+    async def begin(self, *, counts: bool = True) -> None:
+        """Ask the callbacks before the call; without an answer, start the call. Raises when a limit forbids it, unless
+        the call does not count."""
         self._ctx.answer_id = None
         if self._before:
             self._ready = await self._ask("before_model", self._before, llm_request=self._request)
         if self._ready is None:
-            if self._counts:
+            if counts:
                 self._ctx.run.totals.count_model_call(self._ctx.llm_agent)
             try:
                 self._responses = self._start()
@@ -90,7 +90,9 @@ class ModelCall:
     def _call(self, request: LlmRequest) -> AsyncIterator[LlmResponse]:
         ctx = self._ctx
         run = ctx.run
-        request.hand_over(Origin(ctx.agent.name, ctx.step))
+        if self._dropped is None:
+            self._dropped = Dropped()
+        request.hand_over(Origin(ctx.agent.name, ctx.step, self._dropped))
         for observer in run.observers:
             observer.model_asked(ctx, self._model, request)
         responses = run.effects.call_model(ctx, self._model, request, run.streaming)
@@ -176,6 +178,8 @@ class ModelCall:
                 self._span.end()
             if self._paid is not None:
                 self._paid.break_off()
+            while self._dropped:
+                self._note_paid(self._dropped.pop(0))
 
     async def _recover(self, error: Exception) -> LlmResponse:
         """Ask the on-error callbacks for a response in the error's place; without one, the error is raised."""
@@ -268,6 +272,18 @@ class ModelCall:
         event = ctx.response_event(response, values)
         if self._span is not None:
             self._span.responded(event)
+        return event
+
+    def told_by(self, event: Event, response: LlmResponse) -> Event:
+        """An event of a response processor: one in the place of the response says what that was paid for, too."""
+        usage = response.usage_metadata
+        if usage is None or response.partial or event.partial or event.content is None:
+            return event
+        if event.usage_metadata is None and response.content is None and not (response.error_code or event.error_code):
+            event = with_paid(event, response)
+        if event.usage_metadata is usage:  # and no further event says it
+            self.count(response)
+            response.usage_metadata = None
         return event
 
     def count(self, response: LlmResponse) -> None:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from typing import TypeVar
+
 from flowloom.context.protocols import AnyLlmAgent
 from flowloom.context.totals import Totals
 from flowloom.events.response import LlmResponse
 from flowloom.events.wire import shallow_copy
 
+ResponseT = TypeVar("ResponseT", bound=LlmResponse)
 _KEPT = ("usage_metadata", "model_version", "finish_reason")
 
 
@@ -53,7 +56,7 @@ class Paid:
         self._responses.clear()
 
 
-def with_paid(response: LlmResponse, paid: LlmResponse) -> LlmResponse:
+def with_paid(response: ResponseT, paid: LlmResponse) -> ResponseT:
     """A response in the place of another, with that one's usage, model version and finish reason where it has none."""
     missing = {name: getattr(paid, name) for name in _KEPT if getattr(response, name) is None}
     if not any(value is not None for value in missing.values()):

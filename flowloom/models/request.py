@@ -10,6 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field, PrivateAttr
 
 from flowloom.errors import ConfigurationError, DuplicateToolError
 from flowloom.events.requests import RESERVED_CALLS
+from flowloom.events.response import LlmResponse
 from flowloom.events.wire import made, shallow_copy
 from flowloom.models.contents import SharedContents, UnreadContents
 
@@ -17,11 +18,20 @@ EMPTY_CONFIG = types.GenerateContentConfig.model_construct()
 """A config without settings, to be copied; made without building its validator, which costs 10 ms."""
 
 
+class Dropped(list[LlmResponse]):
+    """Answers that a model around others has not given out. Copies of a request share them."""
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Dropped:
+        return self
+
+
 class Origin(NamedTuple):
     """Whose request it is. Requests are compared without that."""
 
     agent: str
     step: int
+    dropped: Dropped
+    """Answers to it that were paid, and are no events."""
     assembly: Any = None
     """How the request came about (an `Assembly`), if somebody has followed it."""
 
@@ -235,6 +245,13 @@ def set_origin(request: LlmRequest, origin: Origin) -> None:
 def origin_of(request: LlmRequest) -> Origin | None:
     """Whose request it is; None before its model is asked."""
     return request._origin  # pyright: ignore[reportPrivateUsage]
+
+
+def note_dropped(request: LlmRequest, response: LlmResponse) -> None:
+    """Say that a model around others does not give out an answer to a request: whoever asked has paid it."""
+    origin = origin_of(request)
+    if origin is not None and response.usage_metadata is not None:
+        origin.dropped.append(response)
 
 
 def snapshot(request: LlmRequest) -> LlmRequest:

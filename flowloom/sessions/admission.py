@@ -23,6 +23,16 @@ def admitted(event: Event, log: Sequence[Event]) -> Event:
     return _with_origin(event)
 
 
+def answers_unknown(event: Event, log: Sequence[Event]) -> bool:
+    """Whether an event answers a call that is not in a log, as far as that is loaded: it is perhaps in the rest."""
+    wanted = {answer.id for answer in event.get_function_responses() if answer.id and answer.name != CREDENTIAL_CALL}
+    for each in reversed(log) if wanted else ():
+        wanted.difference_update(call.id for call in each.get_function_calls())
+        if not wanted:
+            break
+    return bool(wanted)
+
+
 def admitted_log(events: Sequence[Event]) -> list[Event]:
     """A log that was kept elsewhere as it may be taken over, by the same rule."""
     asked = {call.id for event in events for call in event.get_function_calls() if call.name == CREDENTIAL_CALL}

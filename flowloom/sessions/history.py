@@ -471,17 +471,11 @@ def _for_model(content: types.Content, keeps_call_ids: bool) -> types.Content | 
             continue
         sent = part
         if not keeps_call_ids:
-            if call is not None and call.id and call.id.startswith(CLIENT_CALL_PREFIX):
-                sent = shallow_copy(part)
-                bare_call = shallow_copy(call)
-                vars(bare_call)["id"] = None
-                vars(sent)["function_call"] = bare_call
-                changed = True
-            elif response is not None and response.id and response.id.startswith(CLIENT_CALL_PREFIX):
-                sent = shallow_copy(part)
-                bare_response = shallow_copy(response)
-                vars(bare_response)["id"] = None
-                vars(sent)["function_response"] = bare_response
+            named = call or response
+            if named is not None and named.id and named.id.startswith(CLIENT_CALL_PREFIX):
+                sent, bare = shallow_copy(part), shallow_copy(named)
+                vars(bare)["id"] = None
+                vars(sent)["function_call" if named is call else "function_response"] = bare
                 changed = True
         shown.append(sent)
     if not changed:

@@ -194,7 +194,7 @@ class InMemorySessionService(BaseSessionService):
             raise session_not_found(session.app_name, session.user_id, session.id)
         if event.id in stored.ids:
             return event
-        kept = as_appended(session, event)
+        kept = as_appended(stored.events, event)
         if kept.actions.state_delta:
             app, user, own = split_by_scope(kept.actions.state_delta)
             self._write_shared(session.app_name, session.user_id, app, user)

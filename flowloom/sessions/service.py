@@ -320,10 +320,10 @@ def without_shared_state(event: Event) -> Event:
     return event if not any(key.startswith(_SHARED) for key in delta) else _with_delta(event, own_state(delta))
 
 
-def as_appended(session: Session, event: Event) -> Event:
-    """The event as it is stored behind the log of `session` (see `append_event`)."""
+def as_appended(log: Sequence[Event], event: Event) -> Event:
+    """The event as it is stored behind a log (see `append_event`)."""
     if event.long_running_tool_ids or (event.author == "user" and answers_calls(event.content)):
-        event = admitted(event, session.events)
+        event = admitted(event, log)
     return without_temp_state(event)
 
 

@@ -13,7 +13,7 @@ from flowloom.events.event import Event
 from flowloom.events.ids import new_id
 from flowloom.log.claims import check_undecided
 from flowloom.sessions import sql_forks, sql_log
-from flowloom.sessions.admission import admitted_state
+from flowloom.sessions.admission import admitted_state, answers_unknown
 from flowloom.sessions.codec import decode_event
 from flowloom.sessions.history import History
 from flowloom.sessions.leases import Fence, Key, SessionLease
@@ -172,7 +172,11 @@ class SqlSessionService(BaseSessionService):
     async def _append(self, session: Session, event: Event, check: Callable[[Connection], None] | None = None) -> Event:
         """Write an event in one transaction with those that were appended soon; after `check`, by itself."""
         fence = _fence_of(session)
-        key, kept = (session.app_name, session.user_id, session.id), as_appended(session, event)
+        key, log = (session.app_name, session.user_id, session.id), session.events
+        if event.author == "user" and answers_unknown(event, log):
+            whole = await self.get_session(app_name=key[0], user_id=key[1], session_id=key[2])
+            log = log if whole is None else whole.events
+        kept = as_appended(log, event)
         row, dialect = EventRow.of(kept), self.database.dialect
         await SESSIONS.ensure(self.database)
         self._outdate(key, row.state)
@@ -211,7 +215,7 @@ class SqlSessionService(BaseSessionService):
         if event.partial or any(each.id == event.id for each in session.events[-_LATELY:]):
             return event
         fence = _fence_of(session)
-        key, kept = (session.app_name, session.user_id, session.id), as_appended(session, event)
+        key, kept = (session.app_name, session.user_id, session.id), as_appended(session.events, event)
         row, dialect = EventRow.of(kept), self.database.dialect
         await SESSIONS.ensure(self.database)
         soon = _Soon(kept, row, fence)

@@ -9,7 +9,7 @@ from typing import Any
 
 from google.genai import types
 
-from flowloom.context import InvocationContext
+from flowloom.context import InvocationContext, Run
 from flowloom.events.actions import EventActions
 from flowloom.events.event import Event
 from flowloom.events.parts import content_of
@@ -30,6 +30,10 @@ def request_event(
     Nothing else makes an event that may (see `RequestIds`).
     """
     ids = RequestIds(part.function_call.id or "" for part in parts if part.function_call is not None)
+    run: Run | None = ctx.run
+    while run is not None:
+        run.requests |= frozenset(ids)
+        run = run.caller
     records = {request_id: {"owner": ctx.agent.name, "hash": call_hash(call)} for request_id, call in about.items()}
     values: dict[str, Any] = {"content": content_of(role, parts), "long_running_tool_ids": ids}
     if records:

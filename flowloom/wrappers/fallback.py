@@ -23,7 +23,7 @@ from flowloom.events.response import LlmResponse
 from flowloom.events.wire import shallow_copy
 from flowloom.models.base_llm import Backend, BaseLlm
 from flowloom.models.failures import empty_stream, named
-from flowloom.models.request import LlmRequest
+from flowloom.models.request import LlmRequest, note_dropped
 from flowloom.wrappers.wrapper import close, provider_name_of, resolved
 
 _log = logging.getLogger("flowloom.wrappers")
@@ -136,7 +136,7 @@ class FallbackModel(BaseLlm):
                 async with aclosing(calling) as responses:
                     async for response in responses:
                         if not given and place != last:
-                            self._reasons.check(response, model.model)
+                            self._reasons.check(llm_request, response, model.model)
                         given = True
                         yield response if response.partial else _signed(response, model.model, failures)
                 if given:
@@ -183,10 +183,11 @@ class _Reasons:
             return True
         return isinstance(error, ModelError) and (error.status in self.statuses or error.code in self.codes)
 
-    def check(self, response: LlmResponse, name: str) -> None:
+    def check(self, request: LlmRequest, response: LlmResponse, name: str) -> None:
         """Raise for a response that is an error for which the next model is asked."""
         if response.error_code not in self.codes:
             return
+        note_dropped(request, response)
         raise ModelResponseError(
             f"The model `{name}` answered with the error {response.error_code}: "
             f"{response.error_message or 'no reason was given'}",

@@ -13,7 +13,7 @@ from flowloom.events import clock
 from flowloom.events.response import LlmResponse
 from flowloom.models.base_llm import BaseLlm
 from flowloom.models.failures import empty_stream
-from flowloom.models.request import LlmRequest
+from flowloom.models.request import LlmRequest, note_dropped
 from flowloom.models.retry import RetryOptions
 from flowloom.wrappers.wrapper import WrapperModel
 
@@ -53,7 +53,7 @@ class RetryModel(WrapperModel):
         self, llm_request: LlmRequest, stream: bool = False
     ) -> AsyncGenerator[LlmResponse, None]:
         """The answer of the first call that does not fail. Raises what the last one raised."""
-        policy = _Policy(self)
+        policy = _Policy(self, llm_request)
         retrying = AsyncRetrying(
             retry=policy.again, wait=policy.pause, sleep=policy.sleep, before_sleep=policy.give_up_call
         )
@@ -75,10 +75,11 @@ class RetryModel(WrapperModel):
 class _Policy:
     """What tenacity asks about one call: whether to make it again, and after how long."""
 
-    __slots__ = ("_model", "_pause")
+    __slots__ = ("_model", "_pause", "_request")
 
-    def __init__(self, model: RetryModel) -> None:
+    def __init__(self, model: RetryModel, request: LlmRequest) -> None:
         self._model = model
+        self._request = request
         self._pause = 0.0
 
     def again(self, state: RetryCallState) -> bool:
@@ -97,7 +98,9 @@ class _Policy:
         name, failure = self._model.model, self._failure(state)
         _log.info("The model `%s` is asked again in %.1f s: %s", name, self._pause, failure)
         if not state.outcome.failed:
-            await cast(_Begun, state.outcome.result())[1].aclose()
+            response, responses = cast(_Begun, state.outcome.result())
+            note_dropped(self._request, response)
+            await responses.aclose()
 
     async def sleep(self, seconds: float) -> None:
         sleep = self._model.options.sleep

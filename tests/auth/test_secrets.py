@@ -264,6 +264,11 @@ async def test_an_answer_that_is_appended_or_imported_leaves_nothing_behind(tmp_
         session = await chat.session()
         for given_part in (result(request.id, None, FORMS[0]), result("r9", "adk_request_credential", FORMS[0])):
             await service.append_event(session, event("user", given_part))
+        part = await service.get_session(
+            app_name="app", user_id="ann", session_id="s1", config=GetSessionConfig(num_recent_events=1)
+        )
+        assert part is not None
+        await service.append_event(part, event("user", result(request.id, "read_calendar", FORMS[0])))
         moved = session.model_copy(update={"id": "s2"}, deep=True)
         moved.events.append(event("user", result(request.id, "read_calendar", FORMS[0])))
         await service.import_session(moved)

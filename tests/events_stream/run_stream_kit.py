@@ -9,7 +9,7 @@ import kit
 from google.genai import types
 
 from flowloom import Event
-from flowloom.events.run_stream import (
+from flowloom.run_stream import (
     AgentFinished,
     AgentStarted,
     AgentTransferred,

@@ -10,7 +10,7 @@ from google.genai import types
 from run_stream_kit import lines, mapped, piece, thought, told, whole
 
 from flowloom import Event, EventActions, NodeInfo
-from flowloom.events.run_stream import (
+from flowloom.run_stream import (
     MessageCompleted,
     RunFinished,
     RunStreamMapper,

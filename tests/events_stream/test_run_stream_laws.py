@@ -19,7 +19,7 @@ from run_stream_kit import call_piece, mapped, piece, thought, whole
 from flowloom import Event, NodeInfo
 from flowloom.events.parts import call_piece as json_piece
 from flowloom.events.parts import content_of, text_part
-from flowloom.events.run_stream import (
+from flowloom.run_stream import (
     AgentFinished,
     AgentStarted,
     ConfirmationRequested,

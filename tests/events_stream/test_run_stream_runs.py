@@ -20,7 +20,7 @@ from flowloom import (
     SequentialAgent,
     StreamingMode,
 )
-from flowloom.events.run_stream import (
+from flowloom.run_stream import (
     AgentStarted,
     ConfirmationRequested,
     MessageCompleted,

@@ -18,7 +18,7 @@ from flowloom import (
     ParallelAgent,
     RunConfig,
 )
-from flowloom.events.run_stream import MessageCompleted, TextDelta
+from flowloom.run_stream import MessageCompleted, TextDelta
 from flowloom.testing import call, dropped
 
 LONG = "one two three four"

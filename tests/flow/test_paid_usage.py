@@ -2,15 +2,28 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
 from google.genai import types
-from kit import STREAMED, Chat, agent, said
+from kit import STREAMED, Chat, agent, model, said
 from runs.situations import held
 
-from flowloom import BasePlugin, LlmResponse, RunResult
+from flowloom import (
+    BaseLlm,
+    BasePlugin,
+    Event,
+    FallbackModel,
+    Flow,
+    InvocationContext,
+    LlmAgent,
+    LlmResponse,
+    RetryModel,
+    RetryOptions,
+    RunResult,
+)
 from flowloom.testing import dropped
 
 
@@ -102,8 +115,64 @@ async def test_a_wrapper_that_asks_twice_has_paid_twice(kept: bool, tokens: int)
     assert result.usage.total_tokens == tokens
 
 
+def blocked(tokens: int = 10) -> LlmResponse:
+    return LlmResponse(error_code="SAFETY", error_message="no", usage_metadata=usage(tokens))
+
+
+@pytest.mark.parametrize("deep", [False, True], ids=["the request", "a copy of it"])
+@pytest.mark.parametrize("around", ["fallback", "retry"])
+async def test_an_error_response_that_a_model_drops_was_paid(around: str, deep: bool) -> None:
+    """Models that ask again, or another one, leave the event the usage of its answer; totals and limits count all."""
+
+    async def copied(call_next: Any, llm_request: Any, **_: Any) -> AsyncIterator[LlmResponse]:
+        async for each in call_next(llm_request.model_copy(deep=True)):
+            yield each
+
+    if around == "fallback":
+        asked: BaseLlm = FallbackModel([model(blocked(10), model="a"), model(paid(tokens=20), model="b")], on="SAFETY")
+    else:
+        options = RetryOptions(sleep=lambda _: asyncio.sleep(0))
+        asked = RetryModel(model(blocked(10), paid(tokens=20)), options, error_codes=["SAFETY"])
+    root = LlmAgent(name="root", model=asked, around_model=copied if deep else None)
+    result = await run(root)
+    assert told(result)[0][0] == 21
+    assert (result.usage.total_tokens, result.model_calls) == (32, 1)
+
+
+async def test_error_responses_before_a_failure_were_paid() -> None:
+    """If no model gives an answer, the totals still say what was paid."""
+    down = dropped("never", after=0)
+    result = await run(LlmAgent(name="root", model=FallbackModel([model(blocked()), model(down)], on="SAFETY")))
+    assert (result.status, result.usage.total_tokens) == ("failed", 11)
+
+
 async def test_an_error_that_is_answered_has_been_paid() -> None:
     """A response that is an error, and one that a processor takes away, count like any other."""
     failed = LlmResponse(error_code="SAFETY", error_message="no", usage_metadata=usage(10))
     result = await run(agent("root", failed))
     assert (told(result)[0][0], result.usage.total_tokens) == (11, 11)
+
+
+async def rewritten(ctx: InvocationContext, request: Any, response: LlmResponse) -> AsyncIterator[Event]:
+    """An answer in the place of the model's."""
+    response.content = None
+    yield ctx.new_event({"content": said("mine")})
+
+
+def returned(ctx: InvocationContext, request: Any, response: LlmResponse) -> list[Event]:
+    """The same, at once, and a note that costs nothing."""
+    response.content = None
+    return [ctx.new_event({"content": said("mine")}), ctx.new_event({"content": said("a note")})]
+
+
+def beside(ctx: InvocationContext, request: Any, response: LlmResponse) -> Event:
+    """A note beside the model's answer."""
+    return ctx.new_event({"content": said("a note")})
+
+
+@pytest.mark.parametrize("processor", [rewritten, returned, beside], ids=lambda each: each.__name__)
+async def test_one_event_of_a_response_processor_says_what_the_answer_was_paid_for(processor: Any) -> None:
+    """In the place of the model's answer, the first one does; beside it, the answer itself does."""
+    root = agent("root", paid(), flow=Flow().with_response_processor(processor))
+    result = await run(root)
+    assert sum(each[0] or 0 for each in told(result)) == result.usage.total_tokens == 11

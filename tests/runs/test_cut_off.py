@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+import contextlib
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from contextlib import aclosing
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ from kit import STREAMED, WHERE, Chat, agent, hand_to, model, named_call, reques
 
 from flowloom import (
     AgentTool,
+    BaseAgent,
     BasePlugin,
     Event,
     InvocationContext,
@@ -25,7 +27,7 @@ from flowloom import (
     SequentialAgent,
     SqliteSessionService,
 )
-from flowloom.events.run_stream import MessageCompleted, RunFinished, run_stream_of
+from flowloom.run_stream import MessageCompleted, RunFinished, run_stream_of
 from flowloom.sessions.sql_service import SqlSessionService
 from flowloom.testing import FunctionModel, call, dropped, truncated
 from runs.situations import held, legal
@@ -190,6 +192,60 @@ async def test_each_branch_keeps_its_own_text() -> None:
     stored = await chat.stored()
     assert sorted(kept(stored)) == [("a", "one "), ("b", "two ")]
     assert [(each.author, each.error_code) for each in stored if each.error_code] == [("b", "ConnectionError")]
+
+
+class Careful(BaseAgent):
+    """Catches what its member raises, or leaves it in mid-answer, and says something itself, or nothing."""
+
+    leaves: bool = False
+    silent: bool = False
+
+    async def _run_async_impl(self, ctx: InvocationContext) -> AsyncGenerator[Event, None]:
+        with contextlib.suppress(ConnectionError):
+            async with aclosing(self.sub_agents[0].run_async(ctx)) as events:
+                async for each in events:
+                    yield each
+                    if self.leaves and each.text == "a time":
+                        break
+        if not self.silent:
+            yield ctx.new_event({"content": said("sorry")})
+
+
+@pytest.mark.parametrize("leaves", [False, True], ids=["fails", "is left"])
+async def test_an_agent_that_catches_a_failure_of_its_member_keeps_that_ones_text(leaves: bool) -> None:
+    """It stands in the log where it was said, as the member's own, and no end of a run is told."""
+    talker = Talker(failure=None if leaves else SERVER_DOWN)
+    root = Careful(name="root", sub_agents=[talker.agent("member")], leaves=leaves)
+    chat = Chat(SequentialAgent(name="flow", sub_agents=[root, agent("last", "bye")]), config=STREAMED)
+    events = await chat.say("go")
+    stored = await chat.stored()
+    said_by = [(each.author, each.text) for each in stored[1:]]
+    assert said_by == [("member", "Once upon a time"), ("root", "sorry"), ("last", "bye")]
+    assert kept(stored) == [("member", "Once upon a time")]
+    assert [each.id for each in events if not each.partial] == [each.id for each in stored[1:]]
+    assert len({each.id for each in events if each.author == "member"}) == 1
+    [*_, end] = run_stream_of(stored)
+    assert isinstance(end, RunFinished)
+    assert end.status == "final"
+
+
+async def test_branches_that_were_given_up_keep_their_texts_before_the_run_ends() -> None:
+    """Also if nothing is said after them; a later failure has its own author and text."""
+    failing, talker = Talker("two ", failure=SERVER_DOWN), Talker("one ")
+    both = ParallelAgent(name="both", sub_agents=[talker.agent("a"), failing.agent("b")])
+    careful = Careful(name="root", sub_agents=[both], silent=True)
+    chat = Chat(careful, config=STREAMED)
+    await chat.say("go")
+    assert sorted(kept(await chat.stored())) == [("a", "one "), ("b", "two ")]
+
+    first, last = Talker("half ", failure=SERVER_DOWN), Talker("more ", failure=TimeoutError("too late"))
+    careful = Careful(name="root", sub_agents=[first.agent("first")], silent=True)
+    chat = Chat(SequentialAgent(name="flow", sub_agents=[careful, last.agent("last")]), config=STREAMED)
+    with pytest.raises(TimeoutError):
+        await chat.say("go")
+    stored = await chat.stored()
+    assert kept(stored) == [("first", "half "), ("last", "more ")]
+    assert [(each.author, each.text) for each in stored if each.error_code] == [("last", "more ")]
 
 
 async def test_handovers_and_sequences_keep_the_text_of_who_spoke() -> None:

@@ -33,7 +33,7 @@ from flowloom import (
     SequentialAgent,
     SqliteSessionService,
 )
-from flowloom.events.run_stream import RunStreamMapper
+from flowloom.run_stream import RunStreamMapper
 from flowloom.testing import call
 from runs.situations import held
 

@@ -7,8 +7,9 @@ from typing import Any
 import pytest
 from kit import Chat, agent, approve, named_call, pending, requests_of, result, shown, text
 
-from flowloom import FunctionTool, LongRunningFunctionTool
+from flowloom import FunctionTool, LongRunningFunctionTool, pending_calls
 from flowloom.testing import call
+from flowloom.tools.input_request import request_input
 
 
 def order(what: str) -> None:
@@ -109,3 +110,33 @@ async def test_a_delegated_agent_is_shown_its_call_with_the_answer() -> None:
     last = shown(requests_of(helper)[-1])
     assert last[-2:] == ["model: order()", "user: order -> {'state': 'delivered'}"]
     assert "user: hi" not in last
+
+
+async def test_a_late_answer_to_a_question_is_shown_with_the_turn_that_asked() -> None:
+    """What a model has asked its user is a call like any other, whose turn it sees with the answer."""
+    root = agent("shop", call("adk_request_input", message="size?"), "hello", "thanks", tools=[request_input])
+    root.include_contents = "none"
+    chat = Chat(root)
+    await chat.say("a shirt please")
+    [asked] = pending_calls(await chat.stored())
+    await chat.say("hi")
+    await chat.answer(asked.reply("L"))
+    told = ["user: a shirt please", "model: adk_request_input()", "user: adk_request_input -> {'result': 'L'}"]
+    assert shown(requests_of(root)[-1]) == told
+
+
+@pytest.mark.parametrize("include", ["default", "none"])
+async def test_a_question_of_a_task_is_answered_in_the_task(include: Any) -> None:
+    """An agent in mode `task` sees the task, its question and the late answer, and finishes; the caller goes on."""
+    asking = call("adk_request_input", message="size?"), "which colour?", call("finish_task", result="L")
+    helper = agent("helper", *asking, tools=[request_input], mode="task", include_contents=include)
+    chat = Chat(agent("root", call("helper", request="a shirt"), "done", sub_agents=[helper]))
+    await chat.say("a shirt please")
+    [asked] = pending_calls(await chat.stored())
+    await chat.say("hi")
+    events = await chat.answer(asked.reply("L"))
+    assert shown(requests_of(helper)[-1])[-2:] == [
+        "model: adk_request_input()",
+        "user: adk_request_input -> {'result': 'L'}",
+    ]
+    assert [each.text for each in events if each.text] == ["done"]

@@ -12,6 +12,7 @@ from google.genai import types
 from kit import WHERE, Chat, agent, event, named_call, requests_of, result
 
 from flowloom import (
+    AgentTool,
     BaseAgent,
     BasePlugin,
     BaseTool,
@@ -154,6 +155,41 @@ async def test_callbacks_plugins_and_agents_of_ones_own_cannot_ask_either(who: s
     assert not [each for each in run_stream_of(log) if isinstance(each, ASKED)]
     await chat.answer(answer(NAMES[0]))
     assert ran == []
+
+
+class Rebuilding(BasePlugin):
+    """Builds every event anew from its JSON, as a plugin does that masks something in it; one adds a request."""
+
+    async def on_event_callback(self, *, invocation_context: Any, event: Event) -> Event:
+        new = Event.model_validate_json(event.model_dump_json(by_alias=True))
+        if new.long_running_tool_ids and new.content is not None:
+            new.content.parts = [*(new.content.parts or ()), forged()]
+            new.long_running_tool_ids.append("r1")
+        return new
+
+
+class Relaying(BaseAgent):
+    """An agent of one's own that passes copies of what its member says."""
+
+    async def _run_async_impl(self, ctx: Any) -> AsyncGenerator[Event, None]:
+        async for each in self.sub_agents[0].run_async(ctx):
+            yield Event.model_validate_json(each.model_dump_json(by_alias=True))
+
+
+@pytest.mark.parametrize("place", ["plugin", "in an agent tool", "agent of one's own"])
+async def test_a_request_of_the_engines_stays_one_when_its_event_is_built_anew(place: str) -> None:
+    """What a plugin or a custom agent makes of the event asks for the same, and for nothing else."""
+    payer = agent("payer", call("pay", amount=1), "paid", tools=[PAYING])
+    root: Any = payer
+    if place == "in an agent tool":
+        root = agent("root", call("payer", request="go"), "ok", tools=[AgentTool(payer)])
+    elif place == "agent of one's own":
+        root = Relaying(name="root", sub_agents=[payer])
+    chat = Chat(root, plugins=[] if root.name == "root" and place.startswith("agent") else [Rebuilding(name="again")])
+    await chat.say("go")
+    (asked,) = pending_calls(await chat.stored())
+    await chat.answer(asked.approve())
+    assert ran == [1]
 
 
 @pytest.mark.parametrize("sql", [False, True])

@@ -12,10 +12,12 @@ from flowloom import (
     AgentTool,
     BaseAgent,
     BasePlugin,
+    RequestAnswered,
     RunFailed,
     ToolConfirmation,
     UnreadableAnswerError,
     pending_calls,
+    run_stream_of,
 )
 from flowloom.testing import call
 from waiting.desk import WHERE, Desk, World, by_turn, model_of
@@ -120,6 +122,7 @@ async def test_a_log_that_holds_one_goes_on_as_if_it_did_not(
             session.events.append(stray)
             it.service.adopt(session)
         assert [each.id for each in pending_calls(await it.events())] == [one.id, two.id]
+        assert not [each for each in run_stream_of(await it.events()) if isinstance(each, RequestAnswered)]
         assert await it.say(invocation_id=one.invocation_id) == [], "nothing was decided"
         first = await it.answer(one.approve())
         again = await it.answer(two.reject())

@@ -10,8 +10,9 @@ from pydantic_core import to_jsonable_python
 
 from flowloom.events.event import Event
 from flowloom.events.requests import RESERVED_CALLS, RequestKind
-from flowloom.events.run_stream_agents import Out, Speaker, UniqueIds
-from flowloom.events.run_stream_events import (
+from flowloom.log.answers import answers_request
+from flowloom.run_stream.agents import Out, Speaker, UniqueIds
+from flowloom.run_stream.records import (
     ConfirmationRequested,
     CredentialRequested,
     InputRequested,
@@ -60,12 +61,14 @@ class Call:
 class ToolCalls:
     """All calls of a stream by id. One id is one call: it starts once and finishes once."""
 
-    __slots__ = ("_asked", "_calls", "_ids", "_open", "run")
+    __slots__ = ("_asked", "_calls", "_ids", "_open", "_requests", "run")
 
     def __init__(self) -> None:
         self._calls: dict[str, Call] = {}
         self._open: dict[str, Call] = {}
         self._asked: dict[str, int] = {}
+        self._requests: dict[str, types.FunctionCall] = {}
+        """What people were asked, and have not answered."""
         self._ids = UniqueIds()
         self.run = 0
         """The number of the current run."""
@@ -207,7 +210,7 @@ class ToolCalls:
         request_id = call.id or self._ids.give(f"{event.id}:call")
         if request_id in self._asked:
             return
-        self._asked[request_id] = self.run
+        self._asked[request_id], self._requests[request_id] = self.run, call
         args = call.args or {}
         kind = RESERVED_CALLS[call.name]
         if kind == "confirmation":
@@ -239,7 +242,11 @@ class ToolCalls:
     def _take_decision(self, answer: types.FunctionResponse, kind: RequestKind, out: Out) -> None:
         if not answer.id or self._asked.get(answer.id) == -1:
             return
+        request = self._requests.get(answer.id) or types.FunctionCall(name=answer.name)
+        if not answers_request(answer, request):  # no reader of the log takes it for a decision
+            return
         self._asked[answer.id] = -1
+        self._requests.pop(answer.id, None)
         out.append(RequestAnswered(answer.id, kind, None if kind == "credential" else answer.response))
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from flowloom.events.event import Event
-from flowloom.events.run_stream_events import AgentFinished, AgentStarted, RunStreamEvent
+from flowloom.run_stream.records import AgentFinished, AgentStarted, RunStreamEvent
 
 Speaker = tuple[str, str | None, str | None, str | None]
 """Who speaks, and where: author, branch, isolation scope, and the tool call that the agent runs for."""

@@ -19,18 +19,12 @@ from google.genai import types
 
 from flowloom.events.event import Event, asks_again
 from flowloom.events.requests import is_request, looks_like_request
-from flowloom.events.run_stream_agents import AgentTurns, Out, Speaker, UniqueIds
-from flowloom.events.run_stream_calls import HIDDEN_CALLS, Call, ToolCalls
-from flowloom.events.run_stream_events import (
-    AgentFinished,
-    AgentStarted,
+from flowloom.run_stream.agents import AgentTurns, Out, Speaker, UniqueIds
+from flowloom.run_stream.calls import HIDDEN_CALLS, Call, ToolCalls
+from flowloom.run_stream.records import (
     AgentTransferred,
-    ConfirmationRequested,
-    CredentialRequested,
     ErrorReported,
-    InputRequested,
     MessageCompleted,
-    RequestAnswered,
     RunFailed,
     RunFinished,
     RunStarted,
@@ -40,42 +34,8 @@ from flowloom.events.run_stream_events import (
     TextDelta,
     ThoughtDelta,
     TokenUsage,
-    ToolCallArgumentsCompleted,
-    ToolCallArgumentsDelta,
-    ToolCallFinished,
-    ToolCallProgress,
-    ToolCallStarted,
     UsageReported,
 )
-
-__all__ = [
-    "AgentFinished",
-    "AgentStarted",
-    "AgentTransferred",
-    "ConfirmationRequested",
-    "CredentialRequested",
-    "ErrorReported",
-    "InputRequested",
-    "MessageCompleted",
-    "RequestAnswered",
-    "RunFailed",
-    "RunFinished",
-    "RunStarted",
-    "RunStatus",
-    "RunStreamEvent",
-    "RunStreamMapper",
-    "StateChanged",
-    "TextDelta",
-    "ThoughtDelta",
-    "TokenUsage",
-    "ToolCallArgumentsCompleted",
-    "ToolCallArgumentsDelta",
-    "ToolCallFinished",
-    "ToolCallProgress",
-    "ToolCallStarted",
-    "UsageReported",
-    "run_stream_of",
-]
 
 PARENT_CALL = "agent_tool_call_id"
 """In `custom_metadata`: the event is one of an agent that runs as a tool, for that call. What is shown of it live
