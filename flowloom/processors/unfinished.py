@@ -108,10 +108,14 @@ def made_again(ctx: InvocationContext, calls: Sequence[types.FunctionCall]) -> U
     """
     tools = {tool.name: tool for tool in ctx.tools or ()}
     repeated: set[str | None] = set()
+    around: dict[str | None, str | None] = {}
     for event in ctx.session.events:
         repeated |= marked_calls([event])
-        if is_from_agent_tool(event):
-            repeated.discard(event.isolation_scope)  # it has come further since
+        around.update((call.id, event.isolation_scope) for call in event.get_function_calls())
+        scope = event.isolation_scope if is_from_agent_tool(event) else None
+        while scope:  # it has come further since, and so has what runs it
+            repeated.discard(scope)
+            scope = around.get(scope)
     waiting, progress = ctx.run.waiting_calls, ctx.run.progress
     first = progress.answered & waiting.keys() if progress is not None and progress.fresh else ()
     again = [call for call in calls if call.id not in first]

@@ -20,7 +20,7 @@ from flowloom.context.progress import is_from_agent_tool
 from flowloom.pending import PendingCall, pending_calls
 from flowloom.sessions.history import is_hidden
 from waiting.desk import WHERE
-from waiting.trees import Effects, Node, agent_of, nodes
+from waiting.trees import Call, Effects, Node, agent_of, nodes
 
 T = TypeVar("T")
 MOST_ROUNDS = 400
@@ -321,6 +321,18 @@ def is_final(event: Event, answer: types.FunctionResponse) -> bool:
     if event.author != "user" and response == {"status": "pending"}:
         return False
     return "waits for a person" not in str(response.get("error"))
+
+
+def test_a_delegate_of_an_agent_tool_waits_on_when_its_answers_are_refused() -> None:
+    """The agent around it has come further with it, and is not taken for one that was interrupted twice."""
+    leaf = Node("llm", turns=((Call("asks"), Call("gated_long")),))
+    people = People()
+    people.tree = Node("llm", turns=((Call("agent", Node("llm", turns=((Call("single", leaf),),))),),))
+    people.new_process()
+    people.run(new_message="Go.")
+    people.answer_with_what_does_not_fit()
+    people.answer_for_another_call()
+    people.teardown()
 
 
 @pytest.mark.timeout(1800)
