@@ -13,6 +13,7 @@ from flowloom import (
     AgentNameError,
     AgentTool,
     App,
+    BasePlugin,
     ConfigurationError,
     DuplicateAgentError,
     DuplicateToolError,
@@ -102,6 +103,7 @@ CONSTRUCTIONS: list[tuple[str, Callable[[], Any], type[Exception], str]] = [
     ),
     ("an unknown setting of an executor", lambda: LocalCodeExecutor(timeout=3), ConfigurationError, "timeout_seconds"),
     ("a tool of what is no agent", lambda: AgentTool("helper"), ConfigurationError, "not a str"),  # type: ignore[arg-type]
+    ("a class for a plugin", lambda: InMemoryRunner(agent(), plugins=[BasePlugin]), ConfigurationError, "is no plugin"),  # type: ignore[list-item]
     ("a field like none", lambda: Limits(xyz=1), ConfigurationError, "the fields are `agents`, .*`tools`"),
     ("an unknown model", lambda: LlmAgent(name="a", model="nothing-7b"), ModelNotFoundError, "nothing-7b"),
     ("a broken template", lambda: Template("{% if x %}"), TemplateError, "line 1"),

@@ -34,6 +34,8 @@ class PluginManager:
 
     def register_plugin(self, plugin: BasePlugin) -> None:
         """Add a plugin, asked after those that are there."""
+        if not isinstance(getattr(plugin, "name", None), str):
+            raise ConfigurationError(f"{plugin!r:.80} is no plugin. Give instances of `BasePlugin`.")
         if plugin.name in self._plugins:
             raise ConfigurationError(f"Two plugins are named `{plugin.name}`. Rename one.")
         self._plugins[plugin.name] = plugin

@@ -10,6 +10,7 @@ from google.genai import types
 
 from flowloom.context import InvocationContext, ReadonlyContext
 from flowloom.context.protocols import AnyLlmAgent, as_llm_agent
+from flowloom.errors import ConfigurationError
 from flowloom.events.parts import content_like
 from flowloom.models.request import LlmRequest
 from flowloom.processors.template import BraceTemplate, Template
@@ -74,7 +75,14 @@ def _write(agent: AnyLlmAgent, request: LlmRequest, texts: list[str], has_global
     if isinstance(static, str):
         request.append_instructions([static])
     else:
-        _append_content(request, content_like(static))
+        try:
+            content = content_like(static)
+        except ValueError as error:
+            raise ConfigurationError(
+                f"The `static_instruction` of agent `{agent.name}` is a {type(static).__name__}. Give a text or a "
+                f"Content."
+            ) from error
+        _append_content(request, content)
     request.dynamic_instructions.extend(text for text in (texts[1:] if has_global else texts) if text)
 
 

@@ -9,7 +9,16 @@ import pytest
 from google.genai import types
 from kit import Chat, agent, context, requests_of, shown, system_text
 
-from flowloom import BaseAgent, InvocationContext, LlmAgent, LlmRequest, ReadonlyContext, SequentialAgent, Template
+from flowloom import (
+    BaseAgent,
+    ConfigurationError,
+    InvocationContext,
+    LlmAgent,
+    LlmRequest,
+    ReadonlyContext,
+    SequentialAgent,
+    Template,
+)
 from flowloom import inject_session_state as inject
 from flowloom.processors import instructions
 
@@ -148,7 +157,7 @@ async def test_a_static_instruction_is_the_systems_and_the_changing_one_stands_b
 @pytest.mark.parametrize("wrong", [types.Part(text="Rules."), types.File(uri="gs://rules"), 3])
 async def test_a_static_instruction_of_another_kind_is_refused(wrong: Any) -> None:
     """It is never left out."""
-    with pytest.raises(ValueError, match=r"[Cc]ontent"):
+    with pytest.raises(ConfigurationError, match=rf"`root` is a {type(wrong).__name__}\. Give a text or a Content"):
         await Chat(agent("root", "one", static_instruction=wrong)).say("go")
 
 
