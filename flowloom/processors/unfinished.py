@@ -108,14 +108,14 @@ def made_again(ctx: InvocationContext, calls: Sequence[types.FunctionCall]) -> U
     """
     tools = {tool.name: tool for tool in ctx.tools or ()}
     repeated: set[str | None] = set()
-    around: dict[str | None, str | None] = {}
+    around: dict[str | None, tuple[str | None, ...]] = {}
     for event in ctx.session.events:
         repeated |= marked_calls([event])
-        around.update((call.id, event.isolation_scope) for call in event.get_function_calls())
-        scope = event.isolation_scope if is_from_agent_tool(event) else None
-        while scope:  # it has come further since, and so has what runs it
-            repeated.discard(scope)
-            scope = around.get(scope)
+        scopes = (event.isolation_scope, *around.get(event.isolation_scope, ()))
+        for call in event.get_function_calls():
+            around.setdefault(call.id, scopes)
+        if is_from_agent_tool(event):
+            repeated.difference_update(scopes)  # it has come further since, and so has what runs it
     waiting, progress = ctx.run.waiting_calls, ctx.run.progress
     first = progress.answered & waiting.keys() if progress is not None and progress.fresh else ()
     again = [call for call in calls if call.id not in first]
