@@ -302,7 +302,7 @@ class Invocation:
         progress: Progress | None = None
         if answered:
             own = answered[0].invocation_id
-            progress = Progress([e for e in session.events if e.invocation_id == own], interrupted=False)
+            progress = Progress(events_of(session, own), interrupted=False)
             progress.answers(message)
         elif message is None and invocation_id is not None:
             progress = Progress(events_of(session, invocation_id), interrupted=True)

@@ -108,7 +108,8 @@ Confirm = Callable[[PendingCall], "bool | ToolConfirmation | Awaitable[bool | To
 def pending_calls(events: Iterable[Event], invocation_id: str | None = None) -> list[PendingCall]:
     """What the log says to be waiting, in the order asked; of one invocation, if it is named.
 
-    A call that was answered once waits no more, even if the answer was only a report of how far it is.
+    A call that was answered once waits no more, even if the answer was only a report of how far it is. One that was
+    rewound does not either.
     """
     found: dict[str, PendingCall] = {}
     of_host: set[str] = set()  # they wait only because the run stopped before them: any result ends that
@@ -124,7 +125,13 @@ def pending_calls(events: Iterable[Event], invocation_id: str | None = None) -> 
             scope = scopes.get(scope)
         return scope is not None
 
+    begun: dict[str, None] = {}  # the invocations, in order
     for event in events:
+        begun.setdefault(event.invocation_id)
+        if (target := event.actions.rewind_before_invocation_id) in begun:
+            rewound = set(list(begun)[list(begun).index(target) :])
+            for each in [each for each in found.values() if each.invocation_id in rewound]:
+                del found[each.id]
         if invocation_id is not None and event.invocation_id != invocation_id:
             continue
         waiting = frozenset(event.long_running_tool_ids or ())

@@ -13,6 +13,7 @@ from flowloom import (
     AlreadyAnsweredError,
     BaseAgent,
     Event,
+    InvocationNotFoundError,
     LlmAgent,
     ParallelAgent,
     SequentialAgent,
@@ -297,3 +298,17 @@ async def test_a_decision_whose_call_was_cut_off_is_carried_out_with_the_next_on
     await it.answer(two.approve())
     assert sorted(world.ran) == ["pay 1 bob", "pay 2 bob"]
     assert model_of(it.runner.agent).requests
+
+
+async def test_a_call_that_was_rewound_is_not_carried_out(world: World) -> None:
+    """It waits no more; an approval that comes all the same is refused, and nothing of it is stored."""
+    it = Desk(lambda: payer(world))
+    await it.say("Go.")
+    asked = await it.waiting()
+    await it.runner.rewind_async(**WHERE, rewind_before_invocation_id=asked[0].invocation_id)
+    assert await it.waiting() == []
+    before = await it.events()
+    with pytest.raises(InvocationNotFoundError, match="was rewound"):
+        await it.answer(asked[0].approve())
+    assert await it.events() == before
+    assert world.ran == []
