@@ -370,9 +370,10 @@ class Frame:
         ctx = self.ctx
         steps, path = ctx.run.steps, ctx.path
         steps[path] = steps.get(path, 0) + 1
-        retry = None if self.unfit is None else ask_again(self)
-        if retry is not None or self.failure is not None:
-            return None, retry
+        if self.unfit is not None:
+            retry = ask_again(self)
+            if retry is not None or self.failure is not None:
+                return None, retry
         if self.landing is not None:
             self.finished = True
             if self.landing.agent is None:

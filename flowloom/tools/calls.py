@@ -184,7 +184,8 @@ def _merged(ctx: InvocationContext, answers: list[_Answer]) -> CallResults:
             or None
         )
     results = ctx.new_event({"content": content_of("user", parts), "actions": actions})
-    vars(results)["output"] = task_result(results)
+    if actions is not None and actions.set_model_response is not None:
+        vars(results)["output"] = task_result(results)
     return CallResults(results, error, waiting)
 
 
@@ -235,7 +236,11 @@ async def _answer(
         error = ToolError(refusal)
     else:
         args = _own_args(call.args)
-        misfit = _unknown(name, tools) if name not in tools else _unreadable(name, args)
+        misfit = None
+        if name not in tools:
+            misfit = _unknown(name, tools)
+        elif UNREADABLE in args:
+            misfit = _unreadable(name, args)
         if misfit is not None:
             result, error = await _on_error(ctx, tool, args, context, misfit)
         else:
