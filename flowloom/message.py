@@ -18,7 +18,7 @@ Message = types.Content | Piece | Sequence[Piece]
 def content_of_message(message: Message) -> types.Content:
     """A message as content. Raises `InputValidationError` for what is none."""
     try:
-        content = _content_of(message)
+        content = message if isinstance(message, types.Content) else _content_of(message)
     except ValueError as error:
         raise InputValidationError(
             f"{message!r:.80} is no message. Give a text, a `types.Part`, a list of these, a `types.Content`, or a "

@@ -324,7 +324,7 @@ def as_appended(log: Sequence[Event], event: Event) -> Event:
     """The event as it is stored behind a log (see `append_event`)."""
     if event.long_running_tool_ids or (event.author == "user" and answers_calls(event.content)):
         event = admitted(event, log)
-    return without_temp_state(event)
+    return without_temp_state(event) if event.actions.state_delta else event
 
 
 def without_temp_state(event: Event) -> Event:
