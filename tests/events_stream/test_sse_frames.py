@@ -231,10 +231,10 @@ def test_the_cost_grows_with_the_size_alone(chunk: int, line: int) -> None:
         best = float("inf")
         for _ in range(3):
             decoder = SseDecoder()
-            start = time.perf_counter()
+            start = time.thread_time()
             for piece in pieces:
                 decoder.frames(piece)
-            best = min(best, time.perf_counter() - start)
+            best = min(best, time.thread_time() - start)
         return best
 
     size = 30_000 * min(chunk, 20)
