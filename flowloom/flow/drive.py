@@ -86,8 +86,9 @@ async def drive(ctx: InvocationContext, flow: Flow | None = None, *, single_step
                     body = frame.span.watch(body)
                 try:
                     async for event in body:
-                        for kept in run.broken_off():
-                            yield kept
+                        if run.streamed is not None and run.streamed.broken:
+                            for kept in run.broken_off():
+                                yield kept
                         yield frame.own(event)
                 finally:
                     await body.aclose()
