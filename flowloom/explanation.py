@@ -11,7 +11,7 @@ from flowloom.agents import BaseAgent
 from flowloom.apps import App
 from flowloom.artifacts import BaseArtifactService, InMemoryArtifactService
 from flowloom.context import InvocationContext, RunConfig
-from flowloom.errors import InputValidationError
+from flowloom.errors import ConfigurationError, InputValidationError
 from flowloom.events import Event
 from flowloom.events.parts import content_of, text_part
 from flowloom.flow.assembly import Assembly, Recording, RehearsalEffects, Tracing, rehearsal_of, rehearse
@@ -73,6 +73,8 @@ class Rehearsal(Runner):
         memory_service: BaseMemoryService | None,
     ) -> None:
         app, agent = (agent, agent.root_agent) if isinstance(agent, App) else (None, agent)
+        if not isinstance(agent, BaseAgent):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise ConfigurationError(f"An agent or an `App` is expected, not a `{type(agent).__name__}`.")
         self.start_session = session_for(session, state, events_of_history(history or (), agent.name))
         """What runs begin with."""
         sessions = InMemorySessionService()

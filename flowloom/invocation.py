@@ -19,6 +19,7 @@ from flowloom.context.progress import Progress, events_of, is_left_behind, witho
 from flowloom.context.run import AGENT_ENDED
 from flowloom.errors import (
     AlreadyAnsweredError,
+    ConfigurationError,
     FlowloomError,
     LimitExceededError,
     RunLostError,
@@ -110,6 +111,8 @@ class Invocation:
         self._message = None if new_message is None else content_of_message(new_message)
         if self._message is not None:
             check_answers(self._message)
+        if run_config is not None and not isinstance(run_config, RunConfig):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise ConfigurationError(f"`run_config` takes a `RunConfig`, not a `{type(run_config).__name__}`.")
         self._state_delta = state_delta
         self._run_config = run_config
         self._yield_user_message = yield_user_message

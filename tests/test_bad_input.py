@@ -38,6 +38,8 @@ from flowloom import (
     Template,
     TemplateError,
     ToolSignatureError,
+    explain,
+    measure,
 )
 from flowloom.testing import ScriptedModel
 
@@ -147,6 +149,19 @@ def test_arguments_of_a_run_are_named_by_the_runner(method: str) -> None:
     ):
         with pytest.raises(TypeError, match=rf"^Runner\.run\w*\(\) .*'{named}'"):
             getattr(InMemoryRunner(agent()), method)(**arguments)
+
+
+async def test_a_run_config_that_is_none_is_refused() -> None:
+    """Before anything is stored, whichever way the run is started."""
+    runner = InMemoryRunner(agent("root", "done"))
+    with pytest.raises(ConfigurationError, match="`run_config` takes a `RunConfig`, not a `dict`"):
+        await runner.run_to_result(user_id="u", session_id="s", new_message="go", run_config={"max_llm_calls": 1})  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("entry", [explain, measure])
+async def test_what_is_no_agent_cannot_be_explained_or_measured(entry: Any) -> None:
+    with pytest.raises(ConfigurationError, match="not a `str`"):
+        await entry("root", "go")
 
 
 async def test_a_callback_that_takes_other_arguments_is_told_which_it_is_given() -> None:
