@@ -61,18 +61,22 @@ _latest: tuple[Any, Any, Any, Recorder | None] | None = None
 def recorder() -> Recorder | None:
     """The recorder of the providers that are set; None if there are none, or none of them records."""
     global _latest
-    if _READABLE and _latest is not None:
-        tracing, metering, logging = (
-            _TRACING["_TRACER_PROVIDER"],
-            _METERING["_METER_PROVIDER"],
-            _LOGGING["_LOGGER_PROVIDER"],
-        )
+    latest = _latest
+    if _READABLE and latest is not None:
+        if (
+            _TRACING["_TRACER_PROVIDER"] is latest[0]
+            and _METERING["_METER_PROVIDER"] is latest[1]
+            and _LOGGING["_LOGGER_PROVIDER"] is latest[2]
+        ):
+            return latest[3]
+        providers = [space[name] for name, space in zip(_NAMES, _SPACES, strict=True)]
     else:
         # at first the getters, because they load what the environment names
-        tracing, metering, logging = (None if is_proxy(provider) else provider for provider in (g() for g in _GETTERS))
-    if _latest is None or tracing is not _latest[0] or metering is not _latest[1] or logging is not _latest[2]:
-        _latest = tracing, metering, logging, _new_recorder(tracing, metering, logging)
-    return _latest[3]
+        providers = [None if is_proxy(provider) else provider for provider in (getter() for getter in _GETTERS)]
+    tracing, metering, logging = providers
+    if latest is None or any(new is not old for new, old in zip(providers, latest, strict=False)):
+        _latest = latest = tracing, metering, logging, _new_recorder(tracing, metering, logging)
+    return latest[3]
 
 
 def is_proxy(provider: object) -> bool:
