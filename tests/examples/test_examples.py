@@ -18,7 +18,7 @@ EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 
 def chat(name: str) -> Chat:
     root = load_app(EXAMPLES / name).agent
-    return Chat(root, plugins=ModelChoice.of(root, "offline", watched=False).plugins)
+    return Chat(root, plugins=ModelChoice(root, "offline", watched=False).plugins)
 
 
 def calls(events: list[Event]) -> list[tuple[str | None, dict[str, Any] | None]]:

@@ -12,13 +12,16 @@ from kit import user
 
 from flowloom import LlmRequest
 from flowloom.events.wire import shallow_copy
-from flowloom.models.contents import SharedContents, UnreadContents
+from flowloom.models import request as models_request
+from flowloom.models.contents import SharedContents
 
 
 def unread() -> tuple[LlmRequest, list[types.Content]]:
     history = [user("a"), user("b")]
     request = LlmRequest.empty("m")
-    request.show(UnreadContents(history, 2, [], 0))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(models_request, "SHORT", 0)  # a short history would be copied at once
+        request.show(history, [])
     return request, history
 
 
@@ -55,7 +58,7 @@ def test_what_user_code_changes_is_the_requests_own() -> None:
 def test_a_model_gets_an_ordinary_list() -> None:
     """What only reads is given the history's own entries."""
     request, history = unread()
-    request.hand_over()
+    request.hand_over(models_request.Origin("root", 1, models_request.Dropped()))
     assert type(request.contents) is list
     assert request.contents[0] is history[0]
     request.contents = []
