@@ -122,7 +122,7 @@ def _own_loop() -> tuple[asyncio.AbstractEventLoop, _Anchor | None]:
         loop = _loops.loop = asyncio.new_event_loop()
         _every_loop.add(loop)
         _loops.anchor = _Anchor()
-        weakref.finalize(_loops.anchor, _close, loop)
+        weakref.finalize(_loops.anchor, _close, loop, os.getpid())
     return loop, _loops.anchor
 
 
@@ -156,9 +156,12 @@ def _close_begun() -> None:
             _complete(loop, _closed(items))
 
 
-def _close(loop: asyncio.AbstractEventLoop) -> None:
-    """Close a loop, and before it what still works in the background."""
-    if loop.is_closed():
+def _close(loop: asyncio.AbstractEventLoop, process: int) -> None:
+    """Close a loop of `process`, and before it what still works in the background.
+
+    A fork ends the other threads, and so their anchors, in the child, before anything can be told to it.
+    """
+    if loop.is_closed() or process != os.getpid():
         return
     if not _within_loop() and not loop.is_running():
         tasks = asyncio.all_tasks(loop)

@@ -64,6 +64,18 @@ if child == 0:
 print(os.waitpid(child, 0)[1], len(list(open_run)), mine.run_to_result_sync(**go("one")).status)
 """
 
+BESIDE = """
+import asyncio
+async def main():
+    mine = runner()
+    print(mine.run_to_result_sync(**go("one")).status, flush=True)
+    child = os.fork()
+    if child == 0:
+        os._exit(0)
+    print(os.waitpid(child, 0)[1], mine.run_to_result_sync(**go("two")).status)
+asyncio.run(main())
+"""
+
 
 def output_of(program: str, where: str) -> str:
     """What a program prints, errors and warnings included; it is over soon."""
@@ -101,3 +113,9 @@ def test_a_forked_process_and_its_parent_do_not_get_in_each_others_way(where: st
     assert output_of(FORKED, where).split() == ["final", "final", "0", "2", "final"]
     for events in logs(where, "one", "two", "three"):
         legal(events)
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork here")
+def test_the_loop_of_another_thread_is_not_ended_by_a_forked_process(where: str) -> None:
+    """A child has no other thread of its parent's: what ends with that thread leaves the loop that it shares alone."""
+    assert output_of(BESIDE, where).split() == ["final", "0", "final"]
