@@ -155,7 +155,7 @@ async def one_more_turn(folder: Path, events: int = 10_000, repeat: int = 9) -> 
     finally:
         await engine.close()
     cold: list[float] = []
-    for _ in range(max(repeat // 2, 3)):
+    for _ in range(repeat):
         del engine
         gc.collect()
         engine = StoredEngine("text", path)

@@ -157,6 +157,11 @@ standing_still: ContextVar[tuple[asyncio.AbstractEventLoop, ...]] = ContextVar("
 """The event loops that stand still until the work at hand is done, because synchronous calls were made in them."""
 
 
+_process = [os.getpid()]  # kept up to date, because to ask the system costs as much as all else in `enter`
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=lambda: _process.__setitem__(0, os.getpid()))
+
+
 class LeaseQueue:
     """Who has which session in this process, and who waits for it. Serves several loops and threads."""
 
@@ -165,14 +170,14 @@ class LeaseQueue:
     def __init__(self) -> None:
         self._lock = threading.RLock()  # a lease may be given back by garbage collection
         self._first: dict[Key, Place] = {}
-        self._process = os.getpid()
+        self._process = _process[0]
 
     async def enter(self, key: Key, *, wait: bool, seconds: float) -> Place:
         """Take a place in the line of a session, and return when it is the first.
 
         Raises `SessionBusyError` if it is not the first and not to wait.
         """
-        if self._process != os.getpid():  # forked: the runs that had sessions are the parent's
+        if self._process != _process[0]:  # forked: the runs that had sessions are the parent's
             self.__init__()
         place = Place(time.monotonic() + seconds)
         if self._first.setdefault(key, place) is place:  # one step, so that it needs no lock

@@ -17,6 +17,7 @@ from flowloom.models.request import LlmRequest
 from flowloom.observer import Observer, ProcessorCall
 from flowloom.telemetry.content import as_json, content_captured
 
+_all = logging.getLogger("flowloom")
 _flow, _models, _tools, _sessions = (
     logging.getLogger(f"flowloom.{name}") for name in ("flow", "models", "tools", "sessions")
 )
@@ -24,10 +25,10 @@ _flow, _models, _tools, _sessions = (
 
 def step_logs() -> tuple[Observer, ...]:
     """What writes the lines of one run; nothing if no logger wants them, so that the run pays nothing."""
-    fine = logging.DEBUG  # looked at in a row: a loop costs twice as much, for every run
-    if _flow.isEnabledFor(fine) or _models.isEnabledFor(fine):
-        return (_StepLog(),)
-    return (_StepLog(),) if _tools.isEnabledFor(fine) or _sessions.isEnabledFor(fine) else ()
+    if not (_flow.level or _models.level or _tools.level or _sessions.level or _all.isEnabledFor(logging.DEBUG)):
+        return ()  # at a glance: this is asked for every run
+    wanted = any(logger.isEnabledFor(logging.DEBUG) for logger in (_flow, _models, _tools, _sessions))
+    return (_StepLog(),) if wanted else ()
 
 
 class _StepLog(Observer):
