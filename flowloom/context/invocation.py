@@ -313,12 +313,9 @@ class InvocationContext:
 
     def response_event(self, response: LlmResponse, values: dict[str, Any]) -> Event:
         """An event of this agent that carries a model's response; the partial ones and the complete one share an id."""
-        given = vars(response)
-        if type(response) is not LlmResponse:  # fields of a subclass are none of an event's
-            given = {name: given[name] for name in LlmResponse.model_fields}
         here = self._here_and_now(values, self.answer_id)
         self.answer_id = here["id"] if response.partial else None
-        return Event.unvalidated(given, here, values)
+        return Event.carrying(response, here, values)
 
     async def start(self) -> Event | None:
         """Append the user's message to the session, as a runner does before an agent runs."""

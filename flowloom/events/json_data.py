@@ -28,7 +28,7 @@ UNREADABLE = "$"
 
 _TOO_DEEP = f"it is nested deeper than {MAX_DEPTH} levels"
 _DIGITS = 4300
-_BIG = 10**_DIGITS
+_BIG, _SMALL = 10**_DIGITS, -(10**_DIGITS)
 _ADDRESS = re.compile(r"<.*\bat 0x[0-9a-fA-F]+>+", re.DOTALL)
 _FREE_ACTIONS = ("agent_state", "render_ui_widgets", "set_model_response")
 _FREE_FIELDS = ("custom_metadata", "output")
@@ -83,7 +83,7 @@ def is_json(value: Any, left: int = MAX_DEPTH) -> bool:
             if not (each.isascii() or _is_whole(each)):
                 return False
         elif kind is int:
-            if not -_BIG < each < _BIG:
+            if not _SMALL < each < _BIG:
                 return False
         elif kind is float:
             if not math.isfinite(each):
