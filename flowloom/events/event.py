@@ -65,7 +65,7 @@ class Event(LlmResponse):
 
     @classmethod
     def carrying(cls, response: LlmResponse, *more: dict[str, Any]) -> Self:
-        """The event of a response, without validation; `more` are its other fields, with `id`, `timestamp`, `actions`."""
+        """The event of a response, not validated; `more` are its other fields, with `id`, `timestamp` and `actions`."""
         given = vars(response)
         if type(response) is not LlmResponse:  # fields of a subclass are none of an event's
             given = {name: given[name] for name in LlmResponse.model_fields}
