@@ -6,13 +6,20 @@ The factors are generous: others use the machine too.
 from __future__ import annotations
 
 import statistics
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
-from benchmarks.persistence import CASES, late_beside_early, one_more_turn, per_delta, sync, turns_beside_bare_loop
+from benchmarks.persistence import CASES, late_beside_early, per_delta, sync, turns_beside_bare_loop
 
 SLACK = 1.75
+_ONE_MORE_TURN = """
+import asyncio, pathlib, sys
+from benchmarks.persistence import one_more_turn
+print(*asyncio.run(one_more_turn(pathlib.Path(sys.argv[1]))))
+"""
 NOTICEABLE = 300
 """From how many microseconds on a sync of the disk costs more than the engine."""
 
@@ -33,9 +40,12 @@ async def test_a_turn_costs_what_the_first_did_after_two_thousand(tmp_path: Path
 
 
 @pytest.mark.soak
-async def test_one_more_turn_on_ten_thousand_events(tmp_path: Path) -> None:
-    """At most 5 ms for a runner that has seen them, 150 ms for one that has not."""
-    seen, cold = await one_more_turn(tmp_path)
+def test_one_more_turn_on_ten_thousand_events(tmp_path: Path) -> None:
+    """At most 5 ms for a runner that has seen them, 150 ms for one that has not: in a program of its own, because the
+    garbage collector goes through all that a process has."""
+    command = [sys.executable, "-c", _ONE_MORE_TURN, str(tmp_path)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=True)
+    seen, cold = map(float, done.stdout.split())
     assert seen < 5 * SLACK
     assert cold < 150 * SLACK
     assert seen < cold / 10  # what was seen is not read again, on any machine
