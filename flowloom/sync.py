@@ -176,7 +176,7 @@ def _close(loop: asyncio.AbstractEventLoop, process: int) -> None:
 def _complete(loop: asyncio.AbstractEventLoop, work: Coroutine[Any, Any, _T]) -> _T:
     context = copy_context()  # the caller's, whichever thread runs the loop
     if _within_loop():
-        context.run(standing_still.set, (*standing_still.get(), asyncio.get_running_loop()))
+        context.run(standing_still.set, (*standing_still.get(), threading.get_ident()))
     task = loop.create_task(work, context=context)
     try:
         return _run(loop, task)

@@ -128,7 +128,8 @@ class Place:
     __slots__ = ("behind", "expires", "fence", "future", "home", "loop")
 
     def __init__(self, expires: float) -> None:
-        self.home = asyncio.get_running_loop()
+        self.home = threading.get_ident()
+        """The thread whose event loop the run is in."""
         self.loop: asyncio.AbstractEventLoop | None = None
         self.future: asyncio.Future[None] | None = None
         self.behind: deque[Place] | None = None
@@ -153,8 +154,8 @@ class Place:
             self.future.set_result(None)
 
 
-standing_still: ContextVar[tuple[asyncio.AbstractEventLoop, ...]] = ContextVar("flowloom_standing_still", default=())
-"""The event loops that stand still until the work at hand is done, because synchronous calls were made in them."""
+standing_still: ContextVar[tuple[int, ...]] = ContextVar("flowloom_standing_still", default=())
+"""The threads whose event loops stand still until the work at hand is done: synchronous calls were made in them."""
 
 
 _process = [os.getpid()]  # kept up to date, because to ask the system costs as much as all else in `enter`
