@@ -25,7 +25,7 @@ from flowloom.errors import (
     NotSupportedError,
     SessionNotFoundError,
 )
-from flowloom.events import Event, new_id
+from flowloom.events import Event
 from flowloom.events.parts import content_of, text_part
 from flowloom.flow.pipeline import Processor, Step, compile_steps
 from flowloom.invocation import Invocation, result_of
@@ -337,7 +337,7 @@ class Runner(Generic[OutputT]):
     ) -> InvocationContext:
         """The context of the agent that answers; `progress` is that of the invocation it goes on with, if it does."""
         if invocation_id is None:
-            invocation_id = answered[0].invocation_id if answered else "e-" + new_id()
+            invocation_id = answered[0].invocation_id if answered else ""
         run = Run(
             invocation_id=invocation_id,
             session=session,

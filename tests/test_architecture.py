@@ -47,7 +47,7 @@ FLOOR_OF = {room: number for number, rooms in enumerate(FLOORS) for room in room
 # Rooms of optional extras may import them where they are used; Jinja2 is loaded by the first template or page.
 EDGES = ("cli/", "__init__.py", "models/registry.py", "processors/template.py", "views/page.py")
 MAX_LINES = 500
-ENGINE_LINES = 10050
+ENGINE_LINES = 10080
 # What comes beside the engine: models, stores and services, what looks at the engine, and what holds on to a run of it.
 NO_ENGINE = (
     "models",
@@ -194,7 +194,7 @@ def lines_of_code(path: Path) -> int:
 
 
 def test_the_engine_reads_in_an_afternoon() -> None:
-    """What runs an agent stays under 10,050 lines of code; models, services, and what looks at it come beside it."""
+    """What runs an agent stays under 10,080 lines of code; models, services, and what looks at it come beside it."""
     engine = [path for path in modules() if not str(path.relative_to(PACKAGE)).startswith(NO_ENGINE)]
     assert sum(map(lines_of_code, engine)) < ENGINE_LINES
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary, WeakValueDictionary
@@ -14,7 +15,6 @@ from flowloom.auth.keyring import Given, Keyring
 from flowloom.auth.loading import token_exchange
 from flowloom.auth.refusal import TokenRefusedError
 from flowloom.errors import CredentialError
-from flowloom.events.clock import now
 
 if TYPE_CHECKING:
     from flowloom.auth.config import AuthConfig
@@ -36,7 +36,7 @@ class Access:
         self._config = config
 
     async def credential(
-        self, keyring: Keyring, owner: CredentialOwner, service: Any, call_id: str | None
+        self, keyring: Keyring, owner: CredentialOwner, service: Any, call_id: str | None, now: Callable[[], float]
     ) -> AuthCredential | None:
         """The credential for a call: what the user has just given, what is kept, or the tool's own; None to ask.
 
@@ -52,7 +52,7 @@ class Access:
             if given is not None:
                 found = await self._redeemed(given, keyring, owner, service)
             else:
-                found = await self._kept(keyring, owner, service)
+                found = await self._kept(keyring, owner, service, now)
         return None if found is None else found.model_copy(deep=True)
 
     def response(self, keyring: Keyring, service: Any, call_id: str | None) -> AuthCredential | None:
@@ -102,9 +102,11 @@ class Access:
             await self._keep(outcome, keyring, owner, service)
         return outcome
 
-    async def _kept(self, keyring: Keyring, owner: CredentialOwner, service: Any) -> AuthCredential | None:
+    async def _kept(
+        self, keyring: Keyring, owner: CredentialOwner, service: Any, now: Callable[[], float]
+    ) -> AuthCredential | None:
         found = await self._load(keyring, owner, service)
-        if found is not None and not _expired(found):
+        if found is not None and not _expired(found, now()):
             return found
         scheme, client = self._config.auth_scheme, self._config.client
         if not scheme.is_oauth:
@@ -116,7 +118,7 @@ class Access:
                 tokens = await token_exchange().refreshed(endpoints, client or found.oauth2, found.oauth2)
             except TokenRefusedError:
                 latest = await self._load(keyring, owner, service)
-                if latest is not None and not _expired(latest):  # another process has refreshed it meanwhile
+                if latest is not None and not _expired(latest, now()):  # another process has refreshed it meanwhile
                     return latest
         if tokens is None and scheme.needs_no_user and client is not None:
             tokens = await token_exchange().own(endpoints, client)
@@ -169,6 +171,6 @@ def _raised(given: Given) -> AuthCredential:
     raise CredentialError(str(given.outcome))
 
 
-def _expired(credential: AuthCredential) -> bool:
+def _expired(credential: AuthCredential, now: float) -> bool:
     at = credential.oauth2.expires_at if credential.oauth2 is not None else None
-    return at is not None and at - EARLY_SECONDS <= now()
+    return at is not None and at - EARLY_SECONDS <= now

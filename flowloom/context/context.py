@@ -113,6 +113,11 @@ class Context(ReadonlyContext):
         self.display: str | None = None
         """A text for the user, put beside the tool's result."""
 
+    @property
+    def inside(self) -> InvocationContext:
+        """The place of what this call does itself (see `EffectKey`)."""
+        return self._invocation_context.inside_call(self.call_index)
+
     def get_invocation_context(self) -> InvocationContext:
         """The agent's place in the run."""
         return self._invocation_context
@@ -269,7 +274,7 @@ class Context(ReadonlyContext):
         if not self.function_call_id:
             raise ContextError("Only a tool can ask for a credential: this context has no function call id.")
         ctx = self._invocation_context
-        asked = auth_config.access.request(ctx.credential_service, ctx.effects.new_id(ctx))
+        asked = auth_config.access.request(ctx.credential_service, ctx.effects.new_id(self.inside))
         self._actions.requested_auth_configs[self.function_call_id] = asked.to_wire()
 
     async def load_credential(self, auth_config: AuthConfig) -> AuthCredential | None:
@@ -279,7 +284,10 @@ class Context(ReadonlyContext):
         (refreshed if it has expired). Raises `CredentialError` if the user refused, or the exchange failed.
         """
         ctx = self._invocation_context
-        return await auth_config.access.credential(ctx.run.keyring, self, ctx.credential_service, self.function_call_id)
+        call_id, service = self.function_call_id, ctx.credential_service
+        return await auth_config.access.credential(
+            ctx.run.keyring, self, service, call_id, lambda: ctx.effects.now(self.inside)
+        )
 
     async def save_credential(self, auth_config: AuthConfig) -> None:
         """Keep the `exchanged_auth_credential` of `auth_config` for the user.

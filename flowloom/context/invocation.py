@@ -109,7 +109,7 @@ class InvocationContext:
             if session_service is None and isinstance(service, InMemorySessionService):
                 service.adopt(session)
             run = Run(
-                invocation_id=invocation_id or "e-" + new_id(),
+                invocation_id=invocation_id or "",
                 session=session,
                 session_service=service,
                 artifact_service=InMemoryArtifactService()
@@ -129,6 +129,10 @@ class InvocationContext:
         self.branch = branch
         self.isolation_scope = isolation_scope
         self.lineage: tuple[AnyAgent, ...] = _parents_of(agent) if lineage is None else lineage
+        if not run.invocation_id:
+            run.invocation_id = "e-" + run.effects.new_id(self)
+        if run.totals.started is None:
+            run.totals.start(self)
 
     # -- the run's ------------------------------------------------------------------------------
 
@@ -286,7 +290,11 @@ class InvocationContext:
             counter = (path, step, kind)
             n = self.run.effect_counts.get(counter, 0)
             self.run.effect_counts[counter] = n + 1
-        return EffectKey(path, step, kind, n)
+        return EffectKey(path, step, kind, n, (self.run.attempts or {}).get((path, step, kind, n), 0))
+
+    def inside_call(self, index: int) -> Self:
+        """The place of what the tool call at `index` of this step does itself: keys of its effects stand below its."""
+        return self.model_copy(update={"path_prefix": f"{self.effect_key('tool', index)}/"})
 
     # -- events ---------------------------------------------------------------------------------
 

@@ -101,6 +101,8 @@ class Run:
     steps: dict[str, int] = field(default_factory=_dict, init=False)
     """Model steps taken so far, by agent path."""
     effect_counts: dict[tuple[str, int, str], int] = field(default_factory=_dict, init=False)
+    attempts: dict[tuple[str, int, str, int], int] | None = field(default=None, init=False)
+    """How often tool calls were tried before, by path, step, kind and position, for those that were."""
     open_calls: dict[str, OpenCall] = field(default_factory=_dict, init=False)
     inner_calls: dict[str, OpenCall] = field(default_factory=_dict, init=False)
     """Calls of agents that run as tools, as the log keeps them: those agents answer them, in runs of their own."""

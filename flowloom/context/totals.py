@@ -10,10 +10,10 @@ from google.genai import types
 
 from flowloom.context.run_config import NO_LIMITS, Limits, RunConfig
 from flowloom.errors import LimitExceededError, LlmCallsLimitExceededError
-from flowloom.events.clock import monotonic
 from flowloom.notebook import count
 
 if TYPE_CHECKING:
+    from flowloom.context.invocation import InvocationContext
     from flowloom.context.protocols import AnyLlmAgent
 
 
@@ -51,7 +51,8 @@ class AgentTotals:
         self.tool_calls = 0
         self.tokens = 0
         self.tools: dict[str, int] = {}
-        self.started = monotonic()
+        self.started: float | None = None
+        """When it was asked for first, in epoch seconds, if its time is limited."""
 
 
 class Totals:
@@ -64,15 +65,20 @@ class Totals:
         self.model_calls = 0
         self.tool_calls = 0
         self.usage = Usage()
-        self.started = 0.0 if config.limits is NO_LIMITS else monotonic()
+        self.started: float | None = 0.0 if config.limits.seconds is None else None
+        """When the run began, in epoch seconds; None until it has, 0 if its time is not limited."""
         self._agents: dict[str, AgentTotals] = {}
         self._tools: dict[str, int] = {}
         self.reached: LimitExceededError | None = None
         """The latest limit that was reached: an agent as a tool may meet one that ends the whole run."""
 
-    def count_model_call(self, agent: AnyLlmAgent | None = None) -> None:
+    def start(self, ctx: InvocationContext) -> None:
+        """The run begins; its time is that of its effects, as all that it decides by."""
+        self.started = ctx.effects.now(ctx)
+
+    def count_model_call(self, ctx: InvocationContext) -> None:
         """Count a model call that is about to be made. Raises when a limit forbids it."""
-        config, limits = self.config, self.config.limits
+        config, limits, agent = self.config, self.config.limits, ctx.llm_agent
         if 0 < config.max_llm_calls <= self.model_calls:
             raise self._reached(limits, "max_llm_calls", config.max_llm_calls, self.model_calls)
         if limits is NO_LIMITS and (agent is None or agent.limits is None):
@@ -82,15 +88,13 @@ class Totals:
             self._check(limits, "model_calls", limits.model_calls, self.model_calls)
         if limits.total_tokens is not None:
             self._check(limits, "total_tokens", limits.total_tokens, self.usage.total_tokens)
-        if limits.seconds is not None:
-            self._check(limits, "seconds", limits.seconds, monotonic() - self.started)
+        self._check_time(limits, ctx)
         own = limits_of(agent, limits)
         if own is not None and agent is not None:
             used = self._of(agent.name)
             self._check(own, "model_calls", own.model_calls, used.model_calls, agent.name)
             self._check(own, "total_tokens", own.total_tokens, used.tokens, agent.name)
-            if own.seconds is not None:
-                self._check(own, "seconds", own.seconds, monotonic() - used.started, agent.name)
+            self._check_time(own, ctx, used)
             used.model_calls += 1
         self.model_calls += 1
 
@@ -101,12 +105,12 @@ class Totals:
         if agent is not None and limits_of(agent, self.config.limits) is not None:
             self._of(agent.name).tokens += self.usage.total_tokens - before
 
-    def count_tool_calls(self, names: Sequence[str], agent: AnyLlmAgent | None = None) -> list[str | None]:
+    def count_tool_calls(self, names: Sequence[str], ctx: InvocationContext) -> list[str | None]:
         """Count tool calls that are about to be made. Raises when a limit of the run or the agent forbids them.
 
         For each call: None, or why it must not be made because its tool was called as often as it may be.
         """
-        limits = self.config.limits
+        limits, agent = self.config.limits, ctx.llm_agent
         if limits is NO_LIMITS and (agent is None or agent.limits is None):
             self.tool_calls += len(names)
             return [None] * len(names)
@@ -126,19 +130,25 @@ class Totals:
         count = refused.count(None)
         if limits.tool_calls is not None and self.tool_calls + count > limits.tool_calls:
             raise self._reached(limits, "tool_calls", limits.tool_calls, self.tool_calls, wanted=count)
-        if limits.seconds is not None:
-            self._check(limits, "seconds", limits.seconds, monotonic() - self.started)
+        self._check_time(limits, ctx)
         if own is not None and used is not None and agent is not None:
             if own.tool_calls is not None and used.tool_calls + count > own.tool_calls:
                 raise self._reached(own, "tool_calls", own.tool_calls, used.tool_calls, agent.name, wanted=count)
-            if own.seconds is not None:
-                self._check(own, "seconds", own.seconds, monotonic() - used.started, agent.name)
+            self._check_time(own, ctx, used)
             used.tool_calls += count
         for _, counted, _ in budgets:
             for name, calls in wanted.items():
                 counted[name] = counted.get(name, 0) + calls
         self.tool_calls += count
         return refused
+
+    def _check_time(self, limits: Limits, ctx: InvocationContext, used: AgentTotals | None = None) -> None:
+        if limits.seconds is None:
+            return
+        now, whose = ctx.effects.now(ctx), used or self
+        whose.started = now if whose.started is None else whose.started
+        name = None if used is None else ctx.agent.name
+        self._check(limits, "seconds", limits.seconds, max(now - whose.started, 0.0), name)
 
     def _check(self, limits: Limits, name: str, allowed: float | None, used: float, agent: str | None = None) -> None:
         if allowed is not None and used >= allowed:

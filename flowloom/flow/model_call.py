@@ -73,7 +73,7 @@ class ModelCall:
             self._ready = await self._ask("before_model", self._before, llm_request=self._request)
         if self._ready is None:
             if counts:
-                self._ctx.run.totals.count_model_call(self._ctx.llm_agent)
+                self._ctx.run.totals.count_model_call(self._ctx)
             try:
                 self._responses = self._start()
             except Exception as error:

@@ -155,7 +155,7 @@ class AgentTool(BaseTool):
             for event in kept:
                 run.follow(event)
             ctx.taken_up = True
-        ctx.path_prefix = f"{caller.effect_key('tool', tool_context.call_index)}/"
+        ctx.path_prefix = tool_context.inside.path_prefix
         ctx.agent_span = caller.agent_span
         ctx.outbox = caller.outbox
         return ctx

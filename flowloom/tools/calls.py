@@ -111,7 +111,7 @@ async def run_calls(
     is None when no call has an answer yet. A tool that hands over to an agent for which `transfer_problem` has an
     answer failed, with that answer for an error. Cancellation cancels all calls and returns when they have ended.
     """
-    refused = ctx.run.totals.count_tool_calls([call.name or "" for call in calls], ctx.llm_agent)
+    refused = ctx.run.totals.count_tool_calls([call.name or "" for call in calls], ctx)
     decided = confirmations or {}
     telemetry = recorder()
     spans = None if telemetry is None else telemetry.start_tools(ctx, len(calls))
@@ -424,6 +424,7 @@ async def _attempts(ctx: InvocationContext, tool: RunnableTool, args: dict[str, 
     """One call, within its time, as often as its retries allow."""
     delay = FIRST_RETRY_SECONDS
     for attempt in range(tool.retries + 1):
+        _count_attempt(ctx, context)
         try:
             await ctx.run.check_lease()
             if tool.timeout is None:
@@ -435,9 +436,16 @@ async def _attempts(ctx: InvocationContext, tool: RunnableTool, args: dict[str, 
             if attempt == tool.retries or error is ctx.run.totals.reached or ctx.run.lost:
                 raise
             _log.info("Tool `%s` failed (%s); attempt %d follows.", tool.name, error_text(error), attempt + 2)
-            await ctx.effects.sleep(ctx, delay)
+            await ctx.effects.sleep(context.inside, delay)
             delay *= 2
     raise ToolError(f"Tool `{tool.name}` was not tried.")
+
+
+def _count_attempt(ctx: InvocationContext, context: Context) -> None:
+    """Each try of a call has an effect key of its own, also those that a wrapper asks for."""
+    place = (ctx.path, ctx.step, "tool", context.call_index)
+    tried = ctx.run.attempts = ctx.run.attempts or {}
+    tried[place] = tried.get(place, -1) + 1
 
 
 async def _timed(

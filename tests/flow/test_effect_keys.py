@@ -1,0 +1,168 @@
+"""The keys of effects: the same in every run, whatever is the quickest, and one for each thing that is done."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+from kit import Chat, agent, call
+
+from flowloom import (
+    AgentTool,
+    Context,
+    DirectEffects,
+    FunctionTool,
+    InMemoryRunner,
+    InvocationContext,
+    LimitExceededError,
+    Limits,
+    LlmAgent,
+    LlmResponse,
+    ParallelAgent,
+    RunConfig,
+)
+
+
+class Journal(DirectEffects):
+    """Effects that depend on nothing but their keys, and what each of them gave. Tools and models wait their turn."""
+
+    def __init__(self, order: int = 0) -> None:
+        self.order = order
+        self.given: dict[str, Any] = {}
+        self.clock = 1_000.0
+
+    def _give(self, key: object, value: Any) -> Any:
+        assert str(key) not in self.given, f"two effects share the key {key}"
+        self.given[str(key)] = value
+        return value
+
+    async def _wait_turn(self, key: object) -> None:
+        """Let others go first: which ones depends on the key and on the order of this run."""
+        for _ in range(sum(map(ord, str(key))) * (self.order * 7 + 3) % 11):
+            await asyncio.sleep(0)
+
+    async def call_model(self, ctx: InvocationContext, *args: Any) -> AsyncIterator[LlmResponse]:  # type: ignore[override]
+        key = ctx.effect_key("model")
+        await self._wait_turn(key)
+        said: list[Any] = []
+        async for response in super().call_model(ctx, *args):
+            said.append(response.to_wire())
+            yield response
+        self._give(key, said)
+
+    async def call_tool(self, ctx: InvocationContext, tool: Any, args: dict[str, Any], context: Context) -> Any:
+        key = ctx.effect_key("tool", context.call_index)
+        await self._wait_turn(key)
+        try:
+            return self._give(key, await super().call_tool(ctx, tool, args, context))
+        except Exception as error:
+            self._give(key, repr(error))
+            raise
+
+    def now(self, ctx: InvocationContext) -> float:
+        return self._give(ctx.effect_key("now"), self.clock)
+
+    def new_id(self, ctx: InvocationContext) -> str:
+        key = ctx.effect_key("id")
+        return self._give(key, f"<{key}>")
+
+    async def sleep(self, ctx: InvocationContext, seconds: float) -> None:
+        key = ctx.effect_key("sleep")
+        await self._wait_turn(key)
+        self._give(key, seconds)
+
+
+def flaky(name: str, failures: int) -> FunctionTool:
+    """A tool that fails some times, tries itself again, and makes an id of its own."""
+    left = [failures]
+
+    async def work(tool_context: Context) -> str:
+        """Work."""
+        if left[0]:
+            left[0] -= 1
+            raise ValueError(name)
+        return tool_context.invocation_context.effects.new_id(tool_context.inside)
+
+    work.__name__ = name
+    return FunctionTool(work, retries=failures)
+
+
+async def test_each_attempt_of_a_tool_call_has_a_key() -> None:
+    effects = Journal()
+    await Chat(agent("root", call("work"), "done", tools=[flaky("work", 2)]), effects=effects).say("go")
+    assert [key for key in effects.given if key.startswith("root/0/tool/") and "/root" not in key] == [
+        "root/0/tool/0",
+        "root/0/tool/0/1",
+        "root/0/tool/0/2",
+    ]
+
+
+async def test_a_try_that_a_wrapper_asks_for_has_a_key_too() -> None:
+    effects = Journal()
+
+    async def twice(call_next: Any, tool_context: Context, **_: Any) -> Any:
+        await call_next()
+        return await call_next()
+
+    root = agent("root", call("work"), "done", tools=[flaky("work", 0)], around_tool=twice)
+    await Chat(root, effects=effects).say("go")
+    assert {"root/0/tool/0", "root/0/tool/0/1"} <= effects.given.keys()
+
+
+async def test_what_a_call_does_itself_is_keyed_below_it() -> None:
+    """Pauses between tries and ids, of several calls at once."""
+    effects = Journal()
+    tools = [flaky("one", 1), flaky("two", 0)]
+    await Chat(agent("root", [call("one"), call("two")], "done", tools=tools), effects=effects).say("go")
+    assert {"root/0/tool/0/root/0/sleep/0", "root/0/tool/0/1/root/0/id/0", "root/0/tool/1/root/0/id/0"} <= (
+        effects.given.keys()
+    )
+
+
+async def test_the_invocation_s_own_id_is_an_effect() -> None:
+    effects = Journal()
+    events = await Chat(agent("root", "done"), effects=effects).say("go")
+    assert {event.invocation_id for event in events} == {"e-<root/0/id/0>"}
+
+
+@pytest.mark.parametrize("limits", [Limits(seconds=10.0), Limits(agents={"root": Limits(seconds=10.0)})])
+async def test_the_time_of_a_limit_is_that_of_the_effects(limits: Limits) -> None:
+    effects = Journal()
+
+    def wait() -> str:
+        """Wait."""
+        effects.clock += 60.0
+        return "late"
+
+    root = agent("root", call("wait"), "done", tools=[wait])
+    with pytest.raises(LimitExceededError, match="seconds"):
+        await Chat(root, effects=effects, config=RunConfig(limits=limits)).say("go")
+
+
+def office() -> LlmAgent | ParallelAgent:
+    """Branches at once, calls at once, agents as tools, and tools that fail at first."""
+
+    def member(name: str) -> LlmAgent:
+        expert = agent("expert", call("two"), f"{name} knows", tools=[flaky("two", 1)])
+        tools = [flaky("one", 2), flaky("three", 0), AgentTool(expert)]
+        asked = [call("one"), call("expert", request="?"), call("three")]
+        return agent(name, asked, call("three"), f"{name} is done", tools=tools)
+
+    return ParallelAgent(name="office", sub_agents=[member("left"), member("right")])
+
+
+async def test_keys_and_values_do_not_depend_on_what_is_the_quickest() -> None:
+    """A run whose models and tools end in another order asks for the same effects, and is given the same."""
+    runs: list[tuple[dict[str, Any], dict[str, Any]]] = []
+    for order in range(4):
+        effects = Journal(order)
+        runner = InMemoryRunner(office(), effects=effects)
+        result = await runner.run_to_result(user_id="u", session_id="s", new_message="go")
+        stored = {event.id: event.to_wire() for event in result.events}
+        runs.append((effects.given, stored))
+    assert len({tuple(given) for given, _ in runs}) > 1, "the order was always the same"
+    for given, stored in runs[1:]:
+        assert given == runs[0][0]
+        assert stored == runs[0][1]
