@@ -316,7 +316,8 @@ class Invocation:
             run.keyring.hold(self._answers)
         run.stop = self._wish
         if self._runs:
-            run.totals = self._runs[-1].totals  # limits, and what was used, are those of all turns together
+            before = self._runs[-1]  # limits, what was used and the keys of effects are those of all turns together
+            run.totals, run.steps, run.effect_counts = before.totals, before.steps, before.effect_counts
         self._runs.append(run)
         if not answered or message is None:
             return ctx, None, None

@@ -46,6 +46,22 @@ FLOORS: list[set[str]] = [
 FLOOR_OF = {room: number for number, rooms in enumerate(FLOORS) for room in rooms}
 # Rooms of optional extras may import them where they are used; Jinja2 is loaded by the first template or page.
 EDGES = ("cli/", "__init__.py", "models/registry.py", "processors/template.py", "views/page.py")
+PLAYED = {"flow", "context", "log", "processors", "tools", "agents", "auth", "routing", "invocation", "runner"}
+"""The rooms that a run goes through."""
+CHANCES = ("time", "datetime", "uuid", "random", "secrets", "flowloom.events.clock")
+TIME_AND_CHANCE = {
+    "auth/access.py": ["urandom"],  # the secret of a process, by which it knows its own requests
+    "auth/exchange.py": [
+        "flowloom.events.clock"
+    ],  # an exchange with a server is the effect of the tool that asks for it
+    "auth/service.py": ["urandom"],
+    "context/effects.py": ["flowloom.events.clock", "new_id"],  # the effects themselves
+    "context/ending.py": ["time"],  # for how long a cancelled run is waited for
+    "context/invocation.py": ["new_id"],  # the session of a context that is made by hand
+    "flow/assembly.py": ["time"],  # what processors cost
+    "flow/observed.py": ["time"],
+    "processors/code_process.py": ["secrets"],  # names of folders that the code cannot know
+}
 MAX_LINES = 500
 ENGINE_LINES = 10080
 # What comes beside the engine: models, stores and services, what looks at the engine, and what holds on to a run of it.
@@ -167,6 +183,27 @@ def test_every_module_imports_at_the_top() -> None:
         and any(isinstance(each, ast.Import | ast.ImportFrom) for each in ast.walk(node))
     ]
     assert hidden == []
+
+
+def test_what_a_run_decides_by_comes_from_its_effects() -> None:
+    """Where agents run, nothing reads the clock or makes up an id by itself: what is done again takes the same way."""
+    found = {
+        str(path.relative_to(PACKAGE)): sorted({name for node in ast.walk(parsed(path)) for name in _chances(node)})
+        for path in modules()
+        if room_of(path) in PLAYED
+    }
+    assert {name: chances for name, chances in found.items() if chances} == TIME_AND_CHANCE
+
+
+def _chances(node: ast.AST) -> Iterator[str]:
+    """What a node imports of time and chance, and where it reads the system's randomness."""
+    if isinstance(node, ast.Import):
+        yield from (alias.name for alias in node.names if alias.name in CHANCES)
+    elif isinstance(node, ast.ImportFrom):
+        yield from (node.module for _ in node.names[:1] if node.module in CHANCES)
+        yield from (alias.name for alias in node.names if alias.name == "new_id")
+    elif isinstance(node, ast.Attribute) and node.attr == "urandom":
+        yield node.attr
 
 
 def test_every_module_is_of_readable_length() -> None:

@@ -109,7 +109,7 @@ class Context(ReadonlyContext):
         self.tool_confirmation = tool_confirmation
         """A person's decision about this call, if one was asked for and given."""
         self.call_index = call_index
-        """The position of the call in the model's answer."""
+        """The position of the call among those of the step."""
         self.display: str | None = None
         """A text for the user, put beside the tool's result."""
 

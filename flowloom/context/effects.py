@@ -26,7 +26,7 @@ class EffectKey(NamedTuple):
 
     `path` is the agent's place in the tree, names joined by dots; `step` counts the agent's model steps in the
     invocation, from 0; `kind` is `model`, `tool`, `now`, `id` or `sleep`; `n` counts the effects of that kind in
-    the step, from 0. For a tool it is the position of its call in the model's answer; `attempt` counts the tries of
+    the step, from 0. For a tool it is the position of its call among those of the step; `attempt` counts the tries of
     that call, from 0, and ends the key from the second try on. What a call does itself (the agents that it runs, its
     ids and pauses) has keys below the call's, so that they do not depend on which of several calls is the quickest.
     """

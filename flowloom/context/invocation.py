@@ -287,10 +287,15 @@ class InvocationContext:
         """The key of the next effect of this kind (see `EffectKey`)."""
         path, step = self.path, self.step
         if n is None:
-            counter = (path, step, kind)
-            n = self.run.effect_counts.get(counter, 0)
-            self.run.effect_counts[counter] = n + 1
+            n = self.count_effects(kind, 1)
         return EffectKey(path, step, kind, n, (self.run.attempts or {}).get((path, step, kind, n), 0))
+
+    def count_effects(self, kind: str, count: int) -> int:
+        """The number of the first of so many effects of a kind that come now, in this step."""
+        counter, counts = (self.path, self.step, kind), self.run.effect_counts
+        first = counts.get(counter, 0)
+        counts[counter] = first + count
+        return first
 
     def inside_call(self, index: int) -> Self:
         """The place of what the tool call at `index` of this step does itself: keys of its effects stand below its."""

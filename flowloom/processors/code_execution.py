@@ -102,7 +102,7 @@ async def _run_code(
         return
     yield ctx.response_event(response, {"content": content_of("model", parts)})
     # a tool call, so that whoever records, replays or denies effects has a say in this one too
-    context = Context(ctx)
+    context = Context(ctx, call_index=ctx.count_effects("tool", 1))
     result: dict[str, str] = await ctx.effects.call_tool(ctx, _RunCode(executor), {"code": code}, context)
     answer = types.CodeExecutionResult(outcome=types.Outcome(result["outcome"]), output=result["output"])
     response.content = None

@@ -113,21 +113,31 @@ async def run_calls(
     """
     refused = ctx.run.totals.count_tool_calls([call.name or "" for call in calls], ctx)
     decided = confirmations or {}
+    first = ctx.count_effects("tool", len(calls))
     telemetry = recorder()
     spans = None if telemetry is None else telemetry.start_tools(ctx, len(calls))
     try:
         if len(calls) == 1:
             confirmation = decided.get(calls[0].id or "")
             if spans is None:
-                answers = [await _answer(ctx, calls[0], 0, tools, confirmation, refused[0])]
+                answers = [await _answer(ctx, calls[0], first, tools, confirmation, refused[0])]
             else:
-                answers = [await _recorded(ctx, calls[0], 0, tools, confirmation, refused[0], spans)]
+                answers = [await _recorded(ctx, calls[0], first, 0, tools, confirmation, refused[0], spans)]
         else:
             try:
                 async with asyncio.TaskGroup() as group:
                     tasks = [
                         group.create_task(
-                            _recorded(ctx, call, index, tools, decided.get(call.id or ""), refused[index], spans)
+                            _recorded(
+                                ctx,
+                                call,
+                                first + index,
+                                index,
+                                tools,
+                                decided.get(call.id or ""),
+                                refused[index],
+                                spans,
+                            )
                         )
                         for index, call in enumerate(calls)
                     ]
@@ -205,6 +215,7 @@ def _changes(ctx: InvocationContext, answers: list[_Answer]) -> Event | None:
 async def _recorded(
     ctx: InvocationContext,
     call: types.FunctionCall,
+    number: int,
     index: int,
     tools: Mapping[str, RunnableTool],
     confirmation: ToolConfirmation | None,
@@ -212,9 +223,9 @@ async def _recorded(
     spans: ToolSpans | None,
 ) -> _Answer:
     if spans is None:
-        return await _answer(ctx, call, index, tools, confirmation, refusal)
+        return await _answer(ctx, call, number, tools, confirmation, refusal)
     with spans.start(index, call, tools.get(call.name or "")):
-        return await _answer(ctx, call, index, tools, confirmation, refusal)
+        return await _answer(ctx, call, number, tools, confirmation, refusal)
 
 
 async def _answer(

@@ -166,3 +166,14 @@ async def test_keys_and_values_do_not_depend_on_what_is_the_quickest() -> None:
     for given, stored in runs[1:]:
         assert given == runs[0][0]
         assert stored == runs[0][1]
+
+
+async def test_calls_that_a_resumed_step_makes_first_share_no_key_with_its_answer_s() -> None:
+    """A call that a person has approved runs in the step in which the model is asked again, which calls tools, too."""
+    effects = Journal()
+    gated = FunctionTool(flaky("gated", 0).func, require_confirmation=True)
+    root = agent("root", call("gated"), call("free"), "done", tools=[gated, flaky("free", 0)])
+    runner = InMemoryRunner(root, effects=effects, confirm=lambda _: True)
+    result = await runner.run_to_result(user_id="u", session_id="s", new_message="go")
+    assert result.text == "done"
+    assert {"root/1/tool/0", "root/1/tool/1"} <= effects.given.keys()
