@@ -124,8 +124,10 @@ class WireServer:
         self._started.set_result(server.sockets[0].getsockname()[1])
         await self._stop.wait()
         server.close()
-        for _ in range(5):  # a connection that was accepted just before has no transport yet
-            await asyncio.sleep(0)
+        # a connection that was accepted just before has no handler yet
+        accepting = asyncio.all_tasks() - {asyncio.current_task()} - handlers
+        await asyncio.gather(*accepting, return_exceptions=True)
+        await asyncio.sleep(0)
         for handler in handlers:
             handler.cancel()
         await asyncio.gather(*handlers, return_exceptions=True)
