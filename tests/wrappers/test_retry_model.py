@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import subprocess
-import sys
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from typing import Any
@@ -245,19 +243,3 @@ async def test_several_models_are_tried_again_as_one() -> None:
     first, second = ScriptedModel([DOWN, "First."], model="a"), ScriptedModel([DOWN], model="b")
     model = RetryModel(FallbackModel([first, second]), RetryOptions(initial_delay=0, jitter=0))
     assert await texts(model) == ["First."]
-
-
-def test_without_its_library_the_error_names_the_extra() -> None:
-    code = "import sys, flowloom.models\nsys.modules['tenacity'] = None\nfrom flowloom import RetryModel"
-    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
-    assert "ConfigurationError" in found.stderr
-    assert "flowloom[retry]" in found.stderr
-
-
-def test_the_other_wrappers_do_not_load_it() -> None:
-    code = (
-        "import sys\nfrom flowloom import CachedModel, FallbackModel, LimitedModel\n"
-        "print('flowloom.wrappers.retry' in sys.modules)"
-    )
-    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert found.stdout.strip() == "False"
