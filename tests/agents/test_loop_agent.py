@@ -6,7 +6,7 @@ from collections.abc import AsyncGenerator
 from typing import Any
 
 import pytest
-from kit import Chat, agent, call, named_call, pending, requests_of, result, said, story
+from kit import Chat, agent, call, hand_to, named_call, pending, requests_of, result, said, story
 
 from flowloom import (
     BaseAgent,
@@ -141,3 +141,12 @@ async def test_a_child_error_ends_the_loop() -> None:
     loop = LoopAgent(name="loop", sub_agents=[agent("a", RuntimeError("down"), "never")])
     with pytest.raises(RuntimeError, match="down"):
         await Chat(loop).say("go")
+
+
+async def test_an_agent_that_was_handed_over_to_leaves_the_loop_around_the_one_that_handed_over() -> None:
+    """What escalates is the turn: whoever ends it, the loop does not begin another one."""
+    helper = agent("helper", call("exit_loop"), tools=[exit_loop])
+    member = agent("member", hand_to("helper"), "again", sub_agents=[helper])
+    events = await Chat(LoopAgent(name="loop", sub_agents=[member], max_iterations=3)).say("go")
+    assert [event.author for event in events] == ["member", "member", "helper", "helper"]
+    assert len(requests_of(member)) == 1
