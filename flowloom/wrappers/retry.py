@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 from collections.abc import AsyncGenerator, Iterable
 from contextlib import aclosing
-from itertools import count
 
 from flowloom.errors import IncompleteStreamError, ModelError, ModelResponseError
 from flowloom.events.response import LlmResponse
@@ -45,10 +44,20 @@ class RetryModel(WrapperModel):
         self, llm_request: LlmRequest, stream: bool = False
     ) -> AsyncGenerator[LlmResponse, None]:
         """The answer of the first call that does not fail. Raises what the last one raised."""
-        for attempt in count(2):
-            responses = self.inner.generate_content_async(llm_request, stream)
+        first, responses = await self._begun(llm_request, stream)
+        async with aclosing(responses):
+            yield first
+            async for response in responses:
+                yield response
+
+    async def _begun(self, request: LlmRequest, stream: bool) -> tuple[LlmResponse, AsyncGenerator[LlmResponse, None]]:
+        """The first call that does not fail, with its first response: only up to there can a call be made again."""
+        attempt = 1
+        while True:
+            attempt += 1
+            responses = self.inner.generate_content_async(request, stream)
             try:
-                first = await self._first_of(responses, llm_request)
+                first = await self._first_of(responses, request)
             except ModelError as error:
                 # nothing was given out of a stream that broke, so it may be asked for again
                 failure = empty_stream(self.model) if isinstance(error, IncompleteStreamError) else error
@@ -59,18 +68,14 @@ class RetryModel(WrapperModel):
                 failure = self._failure_in(first)
                 pause = None if failure is None else self.options.pause_before(attempt, failure)
                 if pause is None:
-                    break
-                note_dropped(llm_request, first)
+                    return first, responses
+                note_dropped(request, first)
                 await responses.aclose()
             _log.info("The model `%s` is asked again in %.1f s: %s", self.model, pause, failure)
             await self.options.sleep(pause)
-        async with aclosing(responses):
-            yield first
-            async for response in responses:
-                yield response
 
     async def _first_of(self, responses: AsyncGenerator[LlmResponse, None], request: LlmRequest) -> LlmResponse:
-        """The first response of a call. Only up to here can the call be made again."""
+        """The first response of a call; one that says nothing at all counts as a broken stream."""
         try:
             return await anext(responses)
         except StopAsyncIteration:
