@@ -318,6 +318,8 @@ class Invocation:
         if self._runs:
             before = self._runs[-1]  # limits, what was used and the keys of effects are those of all turns together
             run.totals, run.steps, run.effect_counts = before.totals, before.steps, before.effect_counts
+        elif run.totals.started is None:
+            run.totals.start(ctx)
         self._runs.append(run)
         if not answered or message is None:
             return ctx, None, None

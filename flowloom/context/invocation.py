@@ -131,8 +131,6 @@ class InvocationContext:
         self.lineage: tuple[AnyAgent, ...] = _parents_of(agent) if lineage is None else lineage
         if not run.invocation_id:
             run.invocation_id = "e-" + run.effects.new_id(self)
-        if run.totals.started is None:
-            run.totals.start(self)
 
     # -- the run's ------------------------------------------------------------------------------
 

@@ -177,3 +177,14 @@ async def test_calls_that_a_resumed_step_makes_first_share_no_key_with_its_answe
     result = await runner.run_to_result(user_id="u", session_id="s", new_message="go")
     assert result.text == "done"
     assert {"root/1/tool/0", "root/1/tool/1"} <= effects.given.keys()
+
+
+async def test_the_turns_of_an_invocation_share_no_key_when_their_time_is_limited() -> None:
+    """The time of all turns together begins with the first one, and is asked for once."""
+    effects = Journal()
+    gated = FunctionTool(flaky("gated", 0).func, require_confirmation=True)
+    root = agent("root", call("gated"), "done", tools=[gated])
+    runner = InMemoryRunner(root, effects=effects, confirm=lambda _: True)
+    limited = RunConfig(limits=Limits(seconds=60.0))
+    result = await runner.run_to_result(user_id="u", session_id="s", new_message="go", run_config=limited)
+    assert result.text == "done"
