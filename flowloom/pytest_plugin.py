@@ -111,20 +111,21 @@ def event_snapshot(snapshot: Any) -> Any:
 
 
 @pytest.fixture
-def cassette(request: pytest.FixtureRequest) -> Callable[[Any], RecordingModel]:
+def cassette(request: pytest.FixtureRequest) -> Callable[..., RecordingModel]:
     """Makes models whose answers are kept in `cassettes/MODULE/TEST.jsonl` beside the test: `cassette("gemini-...")`.
 
     They play what is recorded; `pytest --cassettes record` (or `rewrite`) asks the given model, a name or a `BaseLlm`.
+    `secrets` and `secret_fields` are those of `RecordingModel`.
     """
     test = request.node.nodeid.partition("::")[2].replace("::", ".")
     name = import_module("flowloom.testing.file_names").file_name(test)
     path = request.path.parent / "cassettes" / request.path.stem / f"{name}.jsonl"
     mode = request.config.getoption("--cassettes")
 
-    def recording(inner: Any) -> RecordingModel:
+    def recording(inner: Any, **declared: Any) -> RecordingModel:
         if mode != "replay":
             path.parent.mkdir(parents=True, exist_ok=True)
-        return import_module("flowloom.testing.cassettes").RecordingModel.of_test(inner, path, mode)
+        return import_module("flowloom.testing.cassettes").RecordingModel.of_test(inner, path, mode, **declared)
 
     return recording
 

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing
 from pathlib import Path
-from typing import Literal, Self, cast
+from typing import Any, Literal, Self, cast
 
 from google.genai import types
-from pydantic import PrivateAttr
+from pydantic import Field, PrivateAttr
 
-from flowloom.errors import FlowloomError, ModelError
+from flowloom.errors import ConfigurationError, FlowloomError, ModelError
 from flowloom.models import BaseLlm, LlmRequest, LlmResponse
 from flowloom.testing.cassette_file import Asked, CassetteError, CassetteFile, Entry, compact, error_data
-from flowloom.testing.secrets import Secrets
+from flowloom.testing.secrets import SHORTEST, Secrets
 from flowloom.views import RequestDiff, Section, diff
 from flowloom.views.canonical import Data, Ordinals
 from flowloom.views.sections import sections_of
@@ -63,13 +63,20 @@ class RecordingModel(WrapperModel):
     and has its own place in it. In `rewrite`, a model replaces what was there when it was made, and leaves what others
     have recorded since. Only one process at a time should record.
 
-    **Secrets** are written as `<redacted NAME>`, in requests and responses (see `secrets.Secrets` for what is taken for
-    one). The request is compared without them; and where a recorded one has `<redacted NAME>`, anything may stand, so
-    that replaying needs no secrets. A replayed response has `<redacted NAME>`, too.
+    **Secrets** are written as `<redacted NAME>`, in requests and responses: what environment variables, attributes of
+    `inner` and headers hold whose names say key, token, secret or password; the fields and headers that
+    `secrets.Secrets` declares; and what is declared here: values in `secrets`, by the names that stand in their
+    places, and names of fields and headers in `secret_fields`. The request is compared without them; and where a
+    recorded one has `<redacted NAME>`, anything may stand, so that replaying needs no secrets. A replayed response has
+    `<redacted NAME>`, too.
+
+    Raises `ConfigurationError` for one of `secrets` with fewer than 8 characters, which is not looked for.
     """
 
     path: Path
     mode: Mode = "replay"
+    secrets: Mapping[str, str] = Field(default_factory=dict[str, str], repr=False, exclude=True)
+    secret_fields: Sequence[str] = ()
 
     _advice: str = PrivateAttr(
         default='`mode="record"` asks the model for what is missing, `mode="rewrite"` for everything.'
@@ -80,15 +87,29 @@ class RecordingModel(WrapperModel):
     _held: list[str] | None = PrivateAttr(default_factory=list[str])
     """Lines that wait for the first answer of a rewrite; None once the old file is gone."""
 
-    def __init__(self, inner: BaseLlm | str, path: str | Path, mode: Mode = "replay") -> None:
-        super().__init__(inner, path=path, mode=mode)
+    def __init__(
+        self,
+        inner: BaseLlm | str,
+        path: str | Path,
+        mode: Mode = "replay",
+        *,
+        secrets: Mapping[str, str] | None = None,
+        secret_fields: Sequence[str] = (),
+    ) -> None:
+        super().__init__(inner, path=path, mode=mode, secrets=secrets or {}, secret_fields=secret_fields)
+        for name, value in self.secrets.items():
+            if len(value) < SHORTEST:
+                raise ConfigurationError(
+                    f"The secret `{name}` has fewer than {SHORTEST} characters: it would be found in the middle of "
+                    f"words. Name the field that holds it in `secret_fields`."
+                )
         self._file = CassetteFile.at(self.path)
         self._start = self._file.position
 
     @classmethod
-    def of_test(cls, inner: BaseLlm | str, path: Path, mode: Mode) -> Self:
+    def of_test(cls, inner: BaseLlm | str, path: Path, mode: Mode, **declared: Any) -> Self:
         """A model for a test of pytest, whose options choose the mode."""
-        model = cls(inner, path, mode)
+        model = cls(inner, path, mode, **declared)
         model._advice = (
             "`pytest --cassettes record` asks the model for what is missing, `pytest --cassettes rewrite` for "
             "everything."
@@ -109,7 +130,8 @@ class RecordingModel(WrapperModel):
         self, llm_request: LlmRequest, stream: bool = False
     ) -> AsyncGenerator[LlmResponse, None]:
         """The recorded answer, or `inner`'s. Raises `CassetteMissError`, `CassetteError`, and what was recorded."""
-        secrets = Secrets.known(self.inner)
+        sent = llm_request.config.http_options
+        secrets = Secrets.known(self.inner, sent, values=self.secrets.items(), fields=self.secret_fields)
         asked = Asked.of(llm_request, secrets)
         entry = self._take(asked)
         if entry is not None:

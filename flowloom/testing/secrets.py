@@ -1,9 +1,8 @@
-"""`Secrets`: what must not be written down, and data without it."""
+"""`Secrets`: what is declared to be a secret, and data without it."""
 
 from __future__ import annotations
 
 import base64
-import binascii
 import json
 import os
 import re
@@ -14,7 +13,7 @@ from urllib.parse import quote, quote_plus
 
 from pydantic import BaseModel, SecretBytes, SecretStr
 
-from flowloom.models import BaseLlm
+from flowloom.auth import AuthCredential, HttpAuth, HttpCredentials, OAuth2Auth, ServiceAccount
 from flowloom.views.canonical import HIDDEN, Data
 
 SHORTEST = 8
@@ -22,46 +21,15 @@ SHORTEST = 8
 MARK = re.compile(r'<redacted [^<>"\\]+>')
 """What stands in the place of a secret."""
 
-_SECRET_NAME = re.compile(
-    r"key(?!board|map|word|stone|note)|token(?!iz)|secret|passw|passphrase|_pwd|credential|authorization|cookie", re.I
+_NAMING = ("key", "token", "secret", "password", "passwd", "pwd", "passphrase", "credential", "authorization", "cookie")
+"""What a word in the name of a variable, setting or header ends in if the value is a secret."""
+_HEADERS = "authorization proxy-authorization cookie set-cookie x-api-key api-key x-goog-api-key x-auth-token"
+_FIELDS = (
+    "passwd passphrase auth_token session_token bearer_token secret_key secret_access_key aws_secret_access_key "
+    "aws_session_token private_key"
 )
-_SECRET_FIELDS = frozenset(
-    "authorization proxyauthorization apikey xapikey xgoogapikey xauthtoken authtoken accesstoken "
-    "refreshtoken idtoken sessiontoken clientsecret secretkey secretaccesskey awssecretaccesskey privatekey password "
-    "passwd passphrase".split()
-)
-"""Names of fields whose value is a secret whatever it looks like, in lower case without `-` and `_`."""
-
-# A token begins where no word goes on; in JSON that is inside of JSON, an escaped line break may stand before it.
-_EDGE = r"(?:(?<![\w-])|(?<=\\[nrt]))"
-_NO_WORD = r"(?![A-Za-z][a-z]{0,14}[^\w~+/=-]*(?:\s|\Z))"  # prose goes on with a word
-_IS = r"\\?[\"']?\s*[:=]\s*\\?[\"']?"
-_OPAQUE = r"[^\s\"',;<>\\&()\[\]{}]"
-_SHAPES = {
-    "google api key": rf"{_EDGE}AIza[\w-]{{16,}}",
-    "google access token": rf"{_EDGE}ya29\.[\w.-]{{10,}}",
-    "google client secret": rf"{_EDGE}GOCSPX-[\w-]{{10,}}",
-    "api key": rf"{_EDGE}sk-(?:(?=[\w-]*\d)[\w-]{{12,}}|[\w-]{{20,}})",
-    "stripe key": rf"{_EDGE}[srp]k_(?:live|test)_\w{{10,}}",
-    "github token": rf"{_EDGE}(?:gh[pousr]_[A-Za-z0-9]{{16,}}|github_pat_\w{{20,}})",
-    "gitlab token": rf"{_EDGE}glpat-[\w-]{{16,}}",
-    "hugging face token": rf"{_EDGE}hf_[A-Za-z0-9]{{20,}}",
-    "npm token": rf"{_EDGE}npm_[A-Za-z0-9]{{20,}}",
-    "slack token": rf"{_EDGE}xox[a-z]-[\w-]{{8,}}",
-    "aws key": rf"{_EDGE}(?:AKIA|ASIA)[0-9A-Z]{{12,}}",
-    "jwt": rf"{_EDGE}eyJ[\w-]{{5,}}\.[\w-]{{5,}}(?:\.[\w-]*)*",
-    "private key": r"-----BEGIN [A-Z ]*PRIVATE KEY-----(?:.*?-----END [A-Z ]*PRIVATE KEY-----|.*\Z)",
-    "bearer token": rf"{_EDGE}(?i:bearer)\s+{_NO_WORD}(?P<it>[\w.~+/=-]{{8,}})",
-    "header": (
-        r"(?i:authorization|x-api-key|x-goog-api-key|x-auth-token|api[_-]?key|access[_-]?token|client[_-]?secret)"
-        rf"{_IS}(?:(?i:bearer|basic|token)\s+{_NO_WORD}|(?={_OPAQUE}*\d))(?P<it>{_OPAQUE}{{8,}})"
-    ),
-    "cookie": rf"(?i:cookie){_IS}(?P<it>[\w.$-]+=[^\s\"'<>\\]{{4,}})",
-    "url password": r"://[^/\s:@\"'<>{}]*:(?P<it>[^/\s@\"'<>{}]+)@",
-}
-_SCHEME = re.compile(r"\A(?i:bearer|basic|token)\s+")
+_SCHEMES = ("bearer", "basic", "token")
 _NO_NAME = re.compile(r'[^ -~]|[<>"\\]')
-_BASE64 = re.compile(r"[A-Za-z0-9+/]{16,}={0,2}|[A-Za-z0-9_-]{16,}={0,2}")
 
 
 class _Span(NamedTuple):
@@ -70,47 +38,43 @@ class _Span(NamedTuple):
     name: str
 
 
-class _Pattern(NamedTuple):
-    name: str
-    regex: re.Pattern[str]
-
-
 class Secrets:
-    """The secrets that this process knows of, and the shapes that secrets usually have.
+    """What is a secret because it is declared to be one; nothing is guessed from how a text looks.
 
-    Known are: values of environment variables and of the models' attributes whose names look like secrets (key,
-    token, secret, password, credential, ...), if they have 8 characters or more. They are found as they are, escaped
-    for JSON or for URLs, and in base64; in texts, in keys, in numbers, and over the pieces of a stream. Besides, the
-    values of fields named like `authorization`, `api_key` or `password`, and what looks like a well-known token.
+    `values` are pairs of a name and a secret of 8 characters or more. They are found as they are, escaped for JSON or
+    for URLs, and in base64; in texts, in keys, in numbers, and over the pieces of a stream.
+
+    `fields` are names of fields and headers whose values are secrets whatever they hold, in any spelling (`api_key`,
+    `apiKey`, `Api-Key`). The secret fields of credentials, and the headers that carry keys, tokens and cookies, are
+    always among them. They are found in data, and in texts that are JSON.
     """
 
-    def __init__(self, named: Iterable[tuple[str, str]] = ()) -> None:
+    def __init__(self, values: Iterable[tuple[str, str]] = (), fields: Iterable[str] = ()) -> None:
         names: dict[str, str] = {}
-        for name, value in sorted(named):
-            value = _SCHEME.sub("", value.strip())
+        for name, value in sorted(values):
+            value = _without_scheme(value.strip())
             if len(value) >= SHORTEST:
                 names.setdefault(value, name)
-        self._numbers = names
-        self._patterns = [*_known_patterns(tuple(names.items())), *_shapes()]
+        self._names = names
+        self._patterns = _patterns(tuple(names.items()))
+        self._fields = _declared_fields() | {_plain(name) for name in fields}
 
     @classmethod
-    def known(cls, *models: BaseLlm) -> Secrets:
-        """The secrets in the environment as it is now, and in the attributes of these models."""
+    def known(
+        cls, *owners: BaseModel | None, values: Iterable[tuple[str, str]] = (), fields: Iterable[str] = ()
+    ) -> Secrets:
+        """`values` and `fields`, and the secrets in the environment as it is now and in the attributes of `owners`.
+
+        A variable, an attribute or an entry holds a secret if its name says so: if a word of it ends in key, token,
+        secret, password, credential, authorization, cookie or the like. A `SecretStr` always does.
+        """
         named = [(name, value) for name, value in os.environ.items() if is_secret_name(name)]
-        return cls([*named, *(each for model in models for each in _attributes(model, 0))])
+        held = [each for owner in owners if owner is not None for each in _attributes(owner, 0)]
+        return cls([*named, *held, *values], fields)
 
     def redact(self, value: Data) -> Data:
         """JSON values with `<redacted NAME>` in the place of each secret. What is given stays as it is."""
-        if isinstance(value, str):
-            return self._redact_text(value)
-        if isinstance(value, list):
-            return [self.redact(item) for item in cast(list[Data], value)]
-        if isinstance(value, dict):
-            return {self._redact_text(k): self._redact_field(k, v) for k, v in cast(dict[str, Data], value).items()}
-        if isinstance(value, int | float) and not isinstance(value, bool):
-            name = self._numbers.get(str(value))
-            return value if name is None else _mark(name)
-        return value
+        return self._without_values(self._without_fields(value))
 
     def redact_pieces(self, texts: Sequence[str]) -> list[str]:
         """Texts that follow each other, as in a stream, without the secrets that begin in one and end in another."""
@@ -126,15 +90,47 @@ class Secrets:
                 at += len(text)
         return pieces
 
-    def _redact_field(self, name: str, value: Data) -> Data:
-        plain = name.replace("-", "").replace("_", "").lower()
-        if plain in _SECRET_FIELDS and isinstance(value, str | int | float) and not isinstance(value, bool):
-            text = str(value)
-            return value if not text or text == HIDDEN or MARK.fullmatch(text) else _mark(name)
-        return self.redact(value)
+    # -- fields ------------------------------------------------------------------------------------
 
-    def _redact_text(self, text: str) -> str:
-        return _redact_base64(text, self._replace) or self._replace(text)
+    def _without_fields(self, value: Data, *, in_schema: bool = False) -> Data:
+        if isinstance(value, str):
+            return self._json_without_fields(value) if value[:1] in ("{", "[") else value
+        if isinstance(value, list):
+            return [self._without_fields(item) for item in cast(list[Data], value)]
+        if not isinstance(value, dict):
+            return value
+        entries = cast(dict[str, Data], value)
+        fields = (
+            frozenset[str]() if "logProbability" in entries else self._fields
+        )  # its `token` is a word of the answer
+        return {
+            name: _hidden(name, item)
+            if _plain(name) in fields and not (in_schema and isinstance(item, dict))
+            else self._without_fields(item, in_schema=name == "properties")
+            for name, item in entries.items()
+        }
+
+    def _json_without_fields(self, text: str) -> str:
+        try:
+            data = json.loads(text)
+            redacted = self._without_fields(data)
+        except (ValueError, RecursionError):
+            return text
+        return text if redacted == data else json.dumps(redacted, ensure_ascii=False)
+
+    # -- values ------------------------------------------------------------------------------------
+
+    def _without_values(self, value: Data) -> Data:
+        if isinstance(value, str):
+            return _redact_base64(value, self._replace) or self._replace(value)
+        if isinstance(value, list):
+            return [self._without_values(item) for item in cast(list[Data], value)]
+        if isinstance(value, dict):
+            return {self._replace(k): self._without_values(v) for k, v in cast(dict[str, Data], value).items()}
+        if isinstance(value, int | float) and not isinstance(value, bool):
+            name = self._names.get(str(value))
+            return value if name is None else _mark(name)
+        return value
 
     def _replace(self, text: str) -> str:
         for span in reversed(self._spans(text)):
@@ -162,29 +158,55 @@ class Secrets:
     def _found(self, text: str) -> Iterator[_Span]:
         for name, regex in self._patterns:
             for match in regex.finditer(text):
-                yield _Span(*(match.span("it") if "it" in regex.groupindex else match.span()), name)
+                yield _Span(*match.span(), name)
 
 
 def is_secret_name(name: str) -> bool:
-    """Whether what goes by that name is likely to be a secret."""
-    return _SECRET_NAME.search(name) is not None
+    """Whether a variable, setting or header of that name holds a secret."""
+    words = re.split("[^a-z]+", name.lower())
+    return any(word.removesuffix("s").endswith(_NAMING) for word in words)
+
+
+@lru_cache(maxsize=1)
+def _declared_fields() -> frozenset[str]:
+    credentials = (AuthCredential, HttpAuth, HttpCredentials, OAuth2Auth, ServiceAccount)
+    of_credentials = (name for model in credentials for name in model.secrets)
+    return frozenset(_plain(name) for name in (*of_credentials, *_HEADERS.split(), *_FIELDS.split()))
+
+
+def _plain(name: str) -> str:
+    """A name without what its spellings differ in."""
+    return name.replace("-", "").replace("_", "").lower()
+
+
+def _without_scheme(value: str) -> str:
+    """The secret in the value of an `Authorization` header, or in a value like it."""
+    scheme, _, rest = value.partition(" ")
+    return rest.lstrip() if scheme.lower() in _SCHEMES else value
 
 
 def _mark(name: str) -> str:
     return f"<redacted {_NO_NAME.sub('_', name) or 'secret'}>"
 
 
-@lru_cache(maxsize=1)
-def _shapes() -> list[_Pattern]:
-    return [_Pattern(name, re.compile(shape, re.DOTALL)) for name, shape in _SHAPES.items()]
+def _hidden(name: str, value: Data) -> Data:
+    """The value of a declared field with a mark in the place of each text and number in it."""
+    if isinstance(value, list):
+        return [_hidden(name, item) for item in cast(list[Data], value)]
+    if isinstance(value, dict):
+        return {key: _hidden(name, item) for key, item in cast(dict[str, Data], value).items()}
+    if isinstance(value, bool) or not isinstance(value, str | int | float):
+        return value
+    text = str(value)
+    return value if not text or text == HIDDEN or MARK.fullmatch(text) else _mark(name)
 
 
 @lru_cache(maxsize=16)
-def _known_patterns(names: tuple[tuple[str, str], ...]) -> list[_Pattern]:
-    patterns: list[_Pattern] = []
+def _patterns(names: tuple[tuple[str, str], ...]) -> list[tuple[str, re.Pattern[str]]]:
+    patterns: list[tuple[str, re.Pattern[str]]] = []
     for value, name in names:
         forms = sorted({re.escape(form) for form in _forms(value)}, key=len, reverse=True)
-        patterns.append(_Pattern(name, re.compile("|".join(forms))))
+        patterns.append((name, re.compile("|".join(forms))))
     return patterns
 
 
@@ -210,19 +232,18 @@ def _forms(value: str) -> Iterator[str]:
 
 def _redact_base64(text: str, redact: Callable[[str], str]) -> str | None:
     """A text that is base64 throughout, with the secrets in what it stands for redacted; None if there are none."""
-    if len(text) % 4 or not _BASE64.fullmatch(text):
+    if len(text) % 4 or len(text) < SHORTEST:
         return None
-    url_safe = "-" in text or "_" in text
+    digits = b"-_" if "-" in text or "_" in text else b"+/"
     try:
-        data = (base64.urlsafe_b64decode if url_safe else base64.b64decode)(text)
-    except binascii.Error:
+        data = base64.b64decode(text, digits, validate=True)
+    except ValueError:
         return None
     plain = data.decode("utf-8", "surrogateescape")
     redacted = redact(plain)
     if redacted == plain:
         return None
-    coded = redacted.encode("utf-8", "surrogateescape")
-    return (base64.urlsafe_b64encode if url_safe else base64.b64encode)(coded).decode()
+    return base64.b64encode(redacted.encode("utf-8", "surrogateescape"), digits).decode()
 
 
 def _attributes(owner: Any, depth: int) -> Iterator[tuple[str, str]]:

@@ -18,6 +18,7 @@ from flowloom.flow import Assembly, AssemblyStep
 from flowloom.flow.assembly import assembly_of
 from flowloom.models import LlmRequest
 from flowloom.testing.file_names import file_name
+from flowloom.testing.secrets import Secrets
 from flowloom.views import EventsView, RequestView, Section, diff, write_sections
 from flowloom.views.canonical import Ordinals, canonical_at
 
@@ -61,7 +62,7 @@ class _TextSnapshotExtension(SingleFileSnapshotExtension):
         sections = self.sections_of(data)
         if exclude is not None or include is not None or matcher is not None:
             sections = list(_filtered(sections, _Sieve(exclude, include, matcher)))
-        return write_sections(sections) + "\n"
+        return write_sections(_without_secrets(sections)) + "\n"
 
     def diff_lines(self, serialized_data: Any, snapshot_data: Any) -> Iterator[str]:
         """What a failing test shows: each section that is different, with the processor that wrote it."""
@@ -179,6 +180,16 @@ def _filtered(sections: Iterable[Section], sieve: _Sieve) -> Iterator[Section]:
             path = (*path, (name, type(section.value) if depth == len(names) - 1 else dict))
         else:
             yield Section(section.path, sieve.apply(section.value, path), section.by)
+
+
+def _without_secrets(sections: Iterable[Section]) -> list[Section]:
+    """What cassettes redact is in no snapshot either."""
+    secrets = Secrets.known()
+    redacted: list[Section] = []
+    for section in sections:
+        (value,) = secrets.redact({section.path.rpartition(".")[2]: section.value}).values()
+        redacted.append(Section(section.path, value, section.by))
+    return redacted
 
 
 def _number(index: str) -> str | int:

@@ -225,3 +225,34 @@ def test_the_plugin_loads_nothing_that_a_test_does_not_use(pytester: pytest.Pyte
         """
     )
     pytester.runpytest_subprocess("-p", "no:cacheprovider").assert_outcomes(passed=1)
+
+
+SECRET = """
+    from flowloom import InMemoryRunner, LlmAgent
+    from flowloom.testing import ScriptedModel, call
+
+    def unlock(password: str) -> dict:
+        "Unlock the door."
+        return {"headers": {"Authorization": "Basic abc"}, "said": "{instruction}"}
+
+    async def test_events(event_snapshot, request_snapshot):
+        model = ScriptedModel([call("unlock", password="swordfish"), "It is {instruction}."])
+        agent = LlmAgent(name="guide", model=model, instruction="Say {instruction}.", tools=[unlock])
+        events = [e async for e in InMemoryRunner(agent).run_async(user_id="u", session_id="s", new_message="hi")]
+        assert events == event_snapshot
+        assert model.requests == request_snapshot
+"""
+
+
+def test_no_snapshot_holds_a_secret(run: Run, pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither the value of a variable whose name says so, nor what a declared field or header holds."""
+    monkeypatch.setenv("DOOR_PASSWORD", "open-sesame")
+    run("--snapshot-update", source=SECRET, instruction="open-sesame")
+    files = [path.read_text() for path in pytester.path.rglob("*.txt")]
+    assert len(files) == 2
+    for text in files:
+        assert "<redacted DOOR_PASSWORD>" in text
+        assert "<redacted password>" in text
+        assert "<redacted Authorization>" in text
+        assert not [secret for secret in ("open-sesame", "swordfish", "Basic abc") if secret in text]
+    run(source=SECRET, instruction="open-sesame").assert_outcomes(passed=1)
