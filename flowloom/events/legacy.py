@@ -1,12 +1,11 @@
 """The legacy form of events: `{"type": ..., "data": ...}` objects, one for each thing that an event holds.
 
 Each object made here carries, under `event` in its data, what belongs to the event as a whole, and `more` if another
-object of the same event follows. Objects of older servers have none of this: each is an event of its own.
+object of the same event follows. Objects without it are events of their own.
 """
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable
 from typing import Any, TypedDict, cast
 
@@ -23,21 +22,22 @@ class LegacyEvent(TypedDict):
     data: Any
 
 
-_ALIASES = {
-    "message": "message text content assistant_message response",
-    "delta": "delta text_delta message_delta token chunk",
-    "thought": "thought thinking reasoning",
-    "tool_call": "tool_call function_call tool_use tool_start",
-    "tool_result": "tool_result function_response tool_response tool_output tool_end",
-    "transfer": "transfer agent_transfer handoff",
-    "sources": "sources citations grounding",
-    "error": "error",
-    "done": "done end complete finished",
-    "metadata": "metadata usage",
+_NEEDED: dict[str, str | None] = {
+    "message": "text",
+    "delta": "text",
+    "thought": "text",
+    "tool_call": None,
+    "tool_result": None,
+    "transfer": "agent",
+    "sources": "sources",
+    "error": None,
+    "done": None,
+    "metadata": "fields",
     "part": "part",
-    "event": "event raw",
 }
-_TYPES = {alias: kind for kind, aliases in _ALIASES.items() for alias in aliases.split()}
+"""The types, and the field that the data of each cannot do without."""
+_TEXTS = {"message": "text", "delta": "text", "thought": "text", "error": "message"}
+"""Types whose data may be a text alone, and the field that it stands for."""
 _ENVELOPE = ("id", "author", "invocationId", "timestamp", "branch")
 _EMPTY_ACTIONS = ("stateDelta", "artifactDelta", "requestedAuthConfigs", "requestedToolConfirmations")
 _DEFAULT_AUTHOR = "agent"
@@ -46,7 +46,7 @@ _DEFAULT_AUTHOR = "agent"
 def is_legacy(data: dict[str, Any]) -> bool:
     """Whether an object is of the legacy form."""
     kind: Any = data.get("type")
-    return isinstance(kind, str) and ("data" in data or kind in _TYPES) and not is_canonical(data)
+    return isinstance(kind, str) and ("data" in data or kind == "done") and not is_canonical(data)
 
 
 # -- canonical to legacy ---------------------------------------------------------------------------
@@ -188,9 +188,8 @@ class LegacyReader:
         """The events that this object completes. Raises `EventParseError` if it is none of the legacy form."""
         if not is_legacy(given):
             raise EventParseError('An object of the legacy form has a "type" and "data".')
-        kind = _TYPES.get(given["type"], "")
-        data = _data_of(kind, given)
-        found: Any = None if kind == "event" else data.pop("event", None)
+        kind, data = _known(given)
+        found: Any = data.pop("event", None) if kind not in ("", "done") else None  # those are of no other event
         envelope = cast(dict[str, Any], found) if isinstance(found, dict) else {}
         events: list[ParsedEvent] = []
         if not envelope or envelope.get("id") != self._envelope.get("id"):
@@ -214,12 +213,9 @@ class LegacyReader:
             return done_event()
         if kind == "error":
             return error_event(data)
-        if kind == "event":
-            inner: Any = data.get("event", data)
-            return self._parse(cast(dict[str, Any], inner) if isinstance(inner, dict) else {})
         author: Any = data.pop("author", _DEFAULT_AUTHOR)
         envelope: dict[str, Any] = {"author": author}
-        if kind == "delta" or data.pop("partial", None) is True:
+        if kind == "delta":
             envelope["partial"] = True
         if kind == "tool_result":
             envelope["role"] = "user"
@@ -240,13 +236,13 @@ def _canonical(objects: list[tuple[str, dict[str, Any]]], envelope: dict[str, An
     transfer: Any = None
     for kind, data in objects:
         if kind == "transfer":
-            transfer = _first(data, "agent", "agent_name", "to", "target")
+            transfer = data["agent"]
         elif kind == "sources":
             event["groundingMetadata"] = _grounding(_read_sources(data))
         elif kind == "error":
             event.update({name: data[key] for name, key in _ERROR_FIELDS if key in data})
         elif kind == "metadata":
-            found: Any = data.get("fields", data)
+            found: Any = data["fields"]
             fields = cast(dict[str, Any], found) if isinstance(found, dict) else {}
         else:
             parts.append(_part_of(kind, data))
@@ -269,70 +265,39 @@ _ERROR_FIELDS = (("errorCode", "code"), ("errorMessage", "message"))
 
 def _part_of(kind: str, data: dict[str, Any]) -> Any:
     if kind == "part":
-        return data.get("part", data)
-    part: dict[str, Any] = {}
-    if "signature" in data:
-        part["thoughtSignature"] = data["signature"]
+        return data["part"]
+    part: dict[str, Any] = {"thoughtSignature": data["signature"]} if "signature" in data else {}
     if kind == "tool_call":
-        call = _named(data)
-        args: Any = _first(data, "args", "arguments", "input", "parameters")
-        if args is not None:
-            call["args"] = _arguments(args)
-        return {**part, "functionCall": call}
+        return {**part, "functionCall": {key: data[key] for key in ("id", "name", "args") if key in data}}
     if kind == "tool_result":
-        answer = _named(data)
-        result: Any = _first(data, "result", "response", "output", "content")
-        if result is not None:
-            answer["response"] = as_object(result, "result")
+        answer = {key: data[key] for key in ("id", "name") if key in data}
+        if "result" in data:
+            answer["response"] = as_object(data["result"], "result")
         return {**part, "functionResponse": answer}
-    part["text"] = _first(data, "text", "content", "delta", "message")
+    part["text"] = data["text"]
     if kind == "thought":
         part["thought"] = True
     return part
 
 
-def _named(data: dict[str, Any]) -> dict[str, Any]:
-    """Id and name of a call or a result."""
-    found = {
-        "id": _first(data, "id", "call_id", "tool_call_id"),
-        "name": _first(data, "name", "tool", "tool_name"),
-    }
-    return {key: value for key, value in found.items() if value is not None}
-
-
-def _arguments(given: Any) -> Any:
-    """Arguments may come as JSON text; text that is not JSON of an object is kept under `arguments`."""
-    if isinstance(given, str):
-        try:
-            given = json.loads(given)
-        except (ValueError, RecursionError):
-            return {"arguments": given}
-    return as_object(given, "arguments")
-
-
 def _read_sources(data: dict[str, Any]) -> list[dict[str, str]]:
-    given: Any = _first(data, "sources", "citations", "items")
+    given: Any = data["sources"]
     found: list[dict[str, str]] = []
     for each in cast(list[Any], given) if isinstance(given, list) else []:
-        fields = cast(dict[str, Any], each) if isinstance(each, dict) else {"url": each}
-        url: Any = _first(fields, "url", "uri", "link")
-        title: Any = _first(fields, "title", "name")
+        fields = cast(dict[str, Any], each) if isinstance(each, dict) else {}
+        url, title = fields.get("url"), fields.get("title")
         if isinstance(url, str):
             found.append({"url": url, "title": title if isinstance(title, str) else url})
     return found
 
 
-def _data_of(kind: str, given: dict[str, Any]) -> dict[str, Any]:
-    """The data as an object: older servers also write a text or a list, or leave the fields beside the type."""
-    data: Any = given.get("data", {key: value for key, value in given.items() if key != "type"})
-    if isinstance(data, dict):
-        return dict(cast(dict[str, Any], data))
-    if isinstance(data, list) and kind == "sources":
-        return {"sources": data}
-    if data is None:
-        return {}
-    return {"message": data} if kind == "error" else {"text": data}
-
-
-def _first(data: dict[str, Any], *names: str) -> Any:
-    return next((data[name] for name in names if data.get(name) is not None), None)
+def _known(given: dict[str, Any]) -> tuple[str, dict[str, Any]]:
+    """The type and data of an object; without a type if it is none that is known, or lacks what that type needs."""
+    kind: str = given["type"]
+    data: Any = given.get("data")
+    if isinstance(data, str) and kind in _TEXTS:
+        return kind, {_TEXTS[kind]: data}
+    fields = dict(cast(dict[str, Any], data)) if isinstance(data, dict) else {}
+    needed = _NEEDED.get(kind)
+    known = kind in _NEEDED and (needed is None or needed in fields)
+    return kind if known else "", fields
