@@ -3,6 +3,8 @@
 import json
 import sys
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -11,6 +13,7 @@ if str(HERE) not in sys.path:
     sys.path.append(str(HERE))
 
 from conformance import compare, driver, engine  # noqa: E402
+from journal import Journal  # noqa: E402
 
 SHOWN = 12
 """How many differences of one trace a failure tells about."""
@@ -25,6 +28,42 @@ def test_scenario_gives_the_expected_trace(path: Path) -> None:
     verdict, differences = compare.compare(case["scenario"], {"trace": case["expected"]}, trace)
     if not verdict.startswith("pass"):
         pytest.fail(_told(differences), pytrace=False)
+
+
+@pytest.mark.parametrize("path", SCENARIOS, ids=lambda path: path.stem)
+def test_scenario_asks_for_the_same_effects_in_another_order_of_scheduling(path: Path) -> None:
+    """Whichever model, tool or append is the quicker: keys and values of all effects are the same, and so is the trace."""
+    case = json.loads(path.read_text(encoding="utf-8"))
+    journals = [Journal(order) for order in range(2)]
+    for effects in journals:
+        trace = driver.run_scenario(_engine_with(effects), case["scenario"])
+        verdict, differences = compare.compare(case["scenario"], {"trace": case["expected"]}, trace)
+        if not verdict.startswith("pass"):
+            pytest.fail(_told(differences), pytrace=False)
+    assert journals[1].given == journals[0].given
+
+
+def _engine_with(effects: Journal) -> Any:
+    """The engine with recorded effects: an invocation for each turn, and a store that lets others go first, too."""
+
+    class Recorded(engine.Runner):
+        turns = 0
+
+        def run_async(self, **message: Any) -> Any:
+            effects.invocation = f"{self.turns}:"
+            self.turns += 1
+            return super().run_async(**message)
+
+    class Store(engine.InMemorySessionService):
+        async def append_event(self, session: Any, event: Any) -> Any:
+            await effects.wait_turn((event.author, event.id))
+            return await super().append_event(session, event)
+
+    def make_runner(app_name: str, agent: Any, session_service: Any, artifact_service: Any, plugins: Any) -> Any:
+        services = {"session_service": session_service, "artifact_service": artifact_service}
+        return Recorded(app_name=app_name, agent=agent, plugins=plugins or None, effects=effects, **services)
+
+    return SimpleNamespace(**{**vars(engine), "make_runner": make_runner, "InMemorySessionService": Store})
 
 
 def test_there_are_scenarios_of_every_area() -> None:

@@ -2,76 +2,23 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
+from journal import Journal
 from kit import Chat, agent, call
 
 from flowloom import (
     AgentTool,
     Context,
-    DirectEffects,
     FunctionTool,
     InMemoryRunner,
-    InvocationContext,
     LimitExceededError,
     Limits,
     LlmAgent,
-    LlmResponse,
     ParallelAgent,
     RunConfig,
 )
-
-
-class Journal(DirectEffects):
-    """Effects that depend on nothing but their keys, and what each of them gave. Tools and models wait their turn."""
-
-    def __init__(self, order: int = 0) -> None:
-        self.order = order
-        self.given: dict[str, Any] = {}
-        self.clock = 1_000.0
-
-    def _give(self, key: object, value: Any) -> Any:
-        assert str(key) not in self.given, f"two effects share the key {key}"
-        self.given[str(key)] = value
-        return value
-
-    async def _wait_turn(self, key: object) -> None:
-        """Let others go first: which ones depends on the key and on the order of this run."""
-        for _ in range(sum(map(ord, str(key))) * (self.order * 7 + 3) % 11):
-            await asyncio.sleep(0)
-
-    async def call_model(self, ctx: InvocationContext, *args: Any) -> AsyncIterator[LlmResponse]:  # type: ignore[override]
-        key = ctx.effect_key("model")
-        await self._wait_turn(key)
-        said: list[Any] = []
-        async for response in super().call_model(ctx, *args):
-            said.append(response.to_wire())
-            yield response
-        self._give(key, said)
-
-    async def call_tool(self, ctx: InvocationContext, tool: Any, args: dict[str, Any], context: Context) -> Any:
-        key = ctx.effect_key("tool", context.call_index)
-        await self._wait_turn(key)
-        try:
-            return self._give(key, await super().call_tool(ctx, tool, args, context))
-        except Exception as error:
-            self._give(key, repr(error))
-            raise
-
-    def now(self, ctx: InvocationContext) -> float:
-        return self._give(ctx.effect_key("now"), self.clock)
-
-    def new_id(self, ctx: InvocationContext) -> str:
-        key = ctx.effect_key("id")
-        return self._give(key, f"<{key}>")
-
-    async def sleep(self, ctx: InvocationContext, seconds: float) -> None:
-        key = ctx.effect_key("sleep")
-        await self._wait_turn(key)
-        self._give(key, seconds)
 
 
 def flaky(name: str, failures: int) -> FunctionTool:
