@@ -7,6 +7,7 @@ import io
 import tokenize
 from collections.abc import Iterator
 from functools import cache
+from graphlib import TopologicalSorter
 from pathlib import Path
 
 import flowloom
@@ -46,6 +47,8 @@ FLOORS: list[set[str]] = [
 FLOOR_OF = {room: number for number, rooms in enumerate(FLOORS) for room in rooms}
 # Rooms of optional extras may import them where they are used; Jinja2 is loaded by the first template or page.
 EDGES = ("cli/", "__init__.py", "models/registry.py", "processors/template.py", "views/page.py")
+CIRCULAR = {"flow", "context", "observer"}
+"""The rooms whose modules name each other's types, still."""
 PLAYED = {"flow", "context", "log", "processors", "tools", "agents", "auth", "routing", "invocation", "runner"}
 """The rooms that a run goes through."""
 CHANCES = ("time", "datetime", "uuid", "random", "secrets", "flowloom.events.clock")
@@ -145,9 +148,17 @@ def room_of(path: Path) -> str:
 def imports(tree: ast.AST) -> Iterator[str]:
     for node in ast.walk(tree):
         if isinstance(node, ast.ImportFrom) and node.module:
-            yield node.module
+            named = [f"{node.module}.{alias.name}" for alias in node.names]
+            yield from {name if _path_of(name) else node.module for name in named}
         elif isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
+
+
+@cache
+def _path_of(module: str) -> Path | None:
+    """The file of one of the package's modules; None if there is none of that name."""
+    stem = PACKAGE.parent.joinpath(*module.split("."))
+    return next((path for path in (stem.with_suffix(".py"), stem / "__init__.py") if path.exists()), None)
 
 
 def without_type_checking(tree: ast.Module) -> ast.Module:
@@ -170,6 +181,15 @@ def test_every_module_imports_its_own_floor_and_below_only() -> None:
         if name.startswith("flowloom.") and (other := name.split(".")[1]) != room and FLOOR_OF[other] >= FLOOR_OF[room]
     ]
     assert wrong == []
+
+
+def test_no_modules_import_each_other() -> None:
+    """No circle, however long, and be it of types only: each module can be read after those that it names."""
+    graph: dict[Path, set[Path]] = {}
+    for path in modules():
+        found = {other for name in imports(parsed(path)) if (other := _path_of(name))} - {path}
+        graph[path] = {other for other in found if not {room_of(path), room_of(other)} <= CIRCULAR}
+    TopologicalSorter(graph).prepare()
 
 
 def test_every_module_imports_at_the_top() -> None:

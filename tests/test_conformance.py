@@ -32,7 +32,7 @@ def test_scenario_gives_the_expected_trace(path: Path) -> None:
 
 @pytest.mark.parametrize("path", SCENARIOS, ids=lambda path: path.stem)
 def test_scenario_asks_for_the_same_effects_in_another_order_of_scheduling(path: Path) -> None:
-    """Whichever model, tool or append is the quicker: keys and values of all effects are the same, and so is the trace."""
+    """Keys and values of all effects, and the trace, do not depend on which model, tool or append is the quicker."""
     case = json.loads(path.read_text(encoding="utf-8"))
     journals = [Journal(order) for order in range(2)]
     for effects in journals:

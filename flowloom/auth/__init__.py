@@ -14,6 +14,7 @@ from flowloom.auth.keyring import Keyring
 from flowloom.events.requests import CREDENTIAL_CALL
 
 if TYPE_CHECKING:
+    from flowloom.auth.access import Access
     from flowloom.auth.config import AuthConfig
     from flowloom.auth.credentials import (
         AuthCredential,
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from flowloom.auth.service import BaseCredentialService, InMemoryCredentialService
 
 _HOMES = {
+    "access": "Access",
     "config": "AuthConfig",
     "credentials": "AuthCredential AuthCredentialTypes HttpAuth HttpCredentials OAuth2Auth ServiceAccount",
     "schemes": "AuthScheme OAuthFlow OAuthFlows",
@@ -36,6 +38,7 @@ _home_of = {name: f"flowloom.auth.{module}" for module, names in _HOMES.items() 
 
 __all__ = [
     "CREDENTIAL_CALL",
+    "Access",
     "AuthAnswer",
     "AuthConfig",
     "AuthCredential",

@@ -6,19 +6,17 @@ import asyncio
 import os
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from weakref import WeakKeyDictionary, WeakValueDictionary
 
+from flowloom.auth.config import AuthConfig
 from flowloom.auth.consent import consent_request, redeem
 from flowloom.auth.credentials import AuthCredential, OAuth2Auth
 from flowloom.auth.keyring import Given, Keyring
 from flowloom.auth.loading import token_exchange
 from flowloom.auth.refusal import TokenRefusedError
+from flowloom.auth.service import CredentialOwner
 from flowloom.errors import CredentialError
-
-if TYPE_CHECKING:
-    from flowloom.auth.config import AuthConfig
-    from flowloom.auth.service import CredentialOwner
 
 EARLY_SECONDS = 30.0
 """A token that expires this soon is refreshed: the call that it is for takes time, too."""

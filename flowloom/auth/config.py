@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import BaseModel, field_validator, model_validator
 
-from flowloom.auth.access import Access
 from flowloom.auth.credentials import AuthCredential, OAuth2Auth
 from flowloom.auth.fields import AuthModel
 from flowloom.auth.loading import token_exchange
@@ -60,11 +59,6 @@ class AuthConfig(AuthModel):
     def client(self) -> OAuth2Auth | None:
         """The OAuth 2 client that the tool is."""
         return self.raw_auth_credential.oauth2 if self.raw_auth_credential is not None else None
-
-    @property
-    def access(self) -> Access:
-        """How the engine gets the credential."""
-        return Access(self)
 
     def with_exchanged(self, credential: AuthCredential | None) -> AuthConfig:
         """The same with what came of asking."""

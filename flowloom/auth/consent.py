@@ -6,19 +6,17 @@ import base64
 import hashlib
 import hmac
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 from urllib.parse import parse_qs, urlsplit
 
 from pydantic_core import from_json
 
 from flowloom.auth.answers import AuthAnswer
+from flowloom.auth.config import AuthConfig
 from flowloom.auth.credentials import AuthCredential, OAuth2Auth
 from flowloom.auth.loading import token_exchange
 from flowloom.auth.schemes import AuthScheme, Endpoints
 from flowloom.errors import ConfigurationError, ContextError, CredentialError
-
-if TYPE_CHECKING:
-    from flowloom.auth.config import AuthConfig
 
 _REFUSED = "The user gave no access. Go on without it, or call the tool again to ask once more."
 

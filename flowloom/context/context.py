@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from google.genai import types
 
+from flowloom import auth
 from flowloom.context.invocation import InvocationContext
 from flowloom.context.run_config import RunConfig
 from flowloom.errors import ContextError, InputRequiredError
@@ -274,7 +275,7 @@ class Context(ReadonlyContext):
         if not self.function_call_id:
             raise ContextError("Only a tool can ask for a credential: this context has no function call id.")
         ctx = self._invocation_context
-        asked = auth_config.access.request(ctx.credential_service, ctx.effects.new_id(self.inside))
+        asked = auth.Access(auth_config).request(ctx.credential_service, ctx.effects.new_id(self.inside))
         self._actions.requested_auth_configs[self.function_call_id] = asked.to_wire()
 
     async def load_credential(self, auth_config: AuthConfig) -> AuthCredential | None:
@@ -285,7 +286,7 @@ class Context(ReadonlyContext):
         """
         ctx = self._invocation_context
         call_id, service = self.function_call_id, ctx.credential_service
-        return await auth_config.access.credential(
+        return await auth.Access(auth_config).credential(
             ctx.run.keyring, self, service, call_id, lambda: ctx.effects.now(self.inside)
         )
 
@@ -306,7 +307,7 @@ class Context(ReadonlyContext):
         user refused, or the exchange failed.
         """
         ctx = self._invocation_context
-        return auth_config.access.response(ctx.run.keyring, ctx.credential_service, self.function_call_id)
+        return auth.Access(auth_config).response(ctx.run.keyring, ctx.credential_service, self.function_call_id)
 
 
 CallbackContext = Context

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
+from google.genai import types
+
+from flowloom.events.actions import EventActions
 from flowloom.notebook import clipped, line, quoted, table
-
-if TYPE_CHECKING:
-    from flowloom.events.event import Event
 
 _MOST_EVENTS = 200
 """How many events a table shows."""
@@ -20,13 +20,32 @@ _MOST_NAMES = 60
 """How many characters of names a line shows."""
 
 
-def line_of(event: Event) -> str:
+class Shown(Protocol):
+    """An event, as far as it is shown."""
+
+    id: str
+    author: str
+    invocation_id: str
+    branch: str | None
+    partial: bool | None
+    content: types.Content | None
+    actions: EventActions
+    error_code: str | None
+    error_message: str | None
+
+    @property
+    def text(self) -> str: ...
+    def get_function_calls(self) -> list[types.FunctionCall]: ...
+    def get_function_responses(self) -> list[types.FunctionResponse]: ...
+
+
+def line_of(event: Shown) -> str:
     """The event in one short line. Calls and results are named, without their values."""
     partial = "(partial)" if event.partial else ""
     return line([type(event).__name__, f"of {quoted(event.author)}", partial, *words_of(event)])
 
 
-def words_of(event: Event) -> Iterator[str]:
+def words_of(event: Shown) -> Iterator[str]:
     """What the event says and does, in a few words."""
     calls, answers = event.get_function_calls(), event.get_function_responses()
     if event.text:
@@ -43,12 +62,12 @@ def _names(named: Iterable[Any]) -> str:
     return clipped(", ".join(str(each.name) for each in islice(named, _MOST_NAMES)), _MOST_NAMES)
 
 
-def table_of(event: Event) -> str:
+def table_of(event: Shown) -> str:
     """The event as a table, for notebooks."""
     return table(f"{type(event).__name__} of {event.author}", [*_contents(event), *_facts(event)])
 
 
-def table_of_all(title: str, facts: Iterable[tuple[str, str]], events: list[Event]) -> str:
+def table_of_all(title: str, facts: Iterable[tuple[str, str]], events: Sequence[Shown]) -> str:
     """Facts, and events by author, as a table; of very many events the last."""
     left = len(events) - _MOST_EVENTS
     rows = [*facts]
@@ -60,7 +79,7 @@ def table_of_all(title: str, facts: Iterable[tuple[str, str]], events: list[Even
     return table(title, rows)
 
 
-def _contents(event: Event) -> Iterator[tuple[str, str]]:
+def _contents(event: Shown) -> Iterator[tuple[str, str]]:
     """What an event says and does, in order."""
     parts = (event.content.parts if event.content is not None else None) or ()
     for part in islice(parts, _MOST_PARTS):
@@ -79,7 +98,7 @@ def _contents(event: Event) -> Iterator[tuple[str, str]]:
         yield "error", f"{event.error_code}: {event.error_message or ''}"
 
 
-def _facts(event: Event) -> Iterator[tuple[str, str]]:
+def _facts(event: Shown) -> Iterator[tuple[str, str]]:
     actions = event.actions
     if event.partial:
         yield "partial", "yes"
