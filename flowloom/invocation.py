@@ -16,7 +16,6 @@ from flowloom.auth.answers import AuthAnswer, credential_requests, redact_messag
 from flowloom.context import InvocationContext, Run, RunConfig, StreamingMode
 from flowloom.context.hooks import NO_HOOKS, content_answered, first_answer, tell_all
 from flowloom.context.progress import Progress, events_of, is_left_behind, without_others
-from flowloom.context.run import AGENT_ENDED
 from flowloom.errors import (
     AlreadyAnsweredError,
     ConfigurationError,
@@ -31,6 +30,7 @@ from flowloom.flow import record_end, settle_end, settle_failure
 from flowloom.flow.frame import error_event
 from flowloom.log.answers import check_answers
 from flowloom.log.claims import without_repeated
+from flowloom.log.marks import AGENT_ENDED
 from flowloom.message import Message, content_of_message
 from flowloom.notebook import count
 from flowloom.pending import Confirm, PendingCall, decisions_of, pending_calls

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Generator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:  # nothing is loaded here, so that a test run that does not use flowloom does not pay for it
-    from flowloom.context.invocation import InvocationContext
     from flowloom.events.event import Event
     from flowloom.events.response import LlmResponse
     from flowloom.models.base_llm import BaseLlm
@@ -34,20 +33,20 @@ class ProcessorCall:
 class Observer:
     """Is told of every processor, model call and stored event of the runs that it is given to.
 
-    Override what you need, and give it to a `Runner` (`observers=[...]`). A run that nobody observes pays nothing. What
-    an observer raises ends the run: this is how one forbids something.
+    Override what you need, and give it to a `Runner` (`observers=[...]`). `ctx` is the agent's `InvocationContext`.
+    A run that nobody observes pays nothing. What an observer raises ends the run: this is how one forbids something.
     """
 
-    def processor_started(self, ctx: InvocationContext, call: ProcessorCall) -> None:
+    def processor_started(self, ctx: Any, call: ProcessorCall) -> None:
         """A processor is about to be called."""
 
-    def processor_finished(self, ctx: InvocationContext, call: ProcessorCall) -> None:
+    def processor_finished(self, ctx: Any, call: ProcessorCall) -> None:
         """A processor has returned or raised; nothing more comes of this call."""
 
-    def model_asked(self, ctx: InvocationContext, model: BaseLlm, request: LlmRequest) -> None:
+    def model_asked(self, ctx: Any, model: BaseLlm, request: LlmRequest) -> None:
         """A model is about to be given this request; the callbacks have been asked."""
 
-    def event_recorded(self, ctx: InvocationContext, event: Event) -> None:
+    def event_recorded(self, ctx: Any, event: Event) -> None:
         """An event was taken in, as the consumer will see it; partial ones too."""
 
 

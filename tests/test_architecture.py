@@ -47,7 +47,7 @@ FLOORS: list[set[str]] = [
 FLOOR_OF = {room: number for number, rooms in enumerate(FLOORS) for room in rooms}
 # Rooms of optional extras may import them where they are used; Jinja2 is loaded by the first template or page.
 EDGES = ("cli/", "__init__.py", "models/registry.py", "processors/template.py", "views/page.py")
-CIRCULAR = {"flow", "context", "observer"}
+CIRCULAR = {"flow"}
 """The rooms whose modules name each other's types, still."""
 PLAYED = {"flow", "context", "log", "processors", "tools", "agents", "auth", "routing", "invocation", "runner"}
 """The rooms that a run goes through."""

@@ -1,24 +1,16 @@
-"""`Effects`: everything that the flow does to the world (contract "Effects" of the house).
-
-The flow itself is deterministic. Record and replay, durable runs, fault injection and benchmarks without latency
-are other implementations of this protocol.
-"""
+"""The keys of effects, and the effects that are what they are called (see `Effects`)."""
 
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
+from flowloom.context.protocols import RunnableTool
 from flowloom.events.clock import now, sleep
 from flowloom.events.ids import new_id
 from flowloom.events.response import LlmResponse
 from flowloom.models.base_llm import BaseLlm
 from flowloom.models.request import LlmRequest
-
-if TYPE_CHECKING:
-    from flowloom.context.context import Context
-    from flowloom.context.invocation import InvocationContext
-    from flowloom.context.protocols import RunnableTool
 
 
 class EffectKey(NamedTuple):
@@ -41,55 +33,22 @@ class EffectKey(NamedTuple):
         return f"{self.path}/{self.step}/{self.kind}/{self.n}{f'/{self.attempt}' if self.attempt else ''}"
 
 
-class Effects(Protocol):
-    """The doors to the world. An implementation that needs the effect's key takes `ctx.effect_key(kind)`, once
-    per effect, before it awaits anything."""
-
-    def call_model(
-        self, ctx: InvocationContext, model: BaseLlm, request: LlmRequest, stream: bool
-    ) -> AsyncIterator[LlmResponse]:
-        """Ask a model."""
-        ...
-
-    async def call_tool(
-        self, ctx: InvocationContext, tool: RunnableTool, args: dict[str, Any], context: Context
-    ) -> Any:
-        """Run a tool, in its thread if it blocks. `context.call_index` is its position among the step's calls."""
-        ...
-
-    def now(self, ctx: InvocationContext) -> float:
-        """The time, in epoch seconds."""
-        ...
-
-    def new_id(self, ctx: InvocationContext) -> str:
-        """A fresh unique id."""
-        ...
-
-    async def sleep(self, ctx: InvocationContext, seconds: float) -> None:
-        """Wait."""
-        ...
-
-
 class DirectEffects:
     """The default: does the thing."""
 
-    def call_model(
-        self, ctx: InvocationContext, model: BaseLlm, request: LlmRequest, stream: bool
-    ) -> AsyncIterator[LlmResponse]:
+    def call_model(self, ctx: Any, model: BaseLlm, request: LlmRequest, stream: bool) -> AsyncIterator[LlmResponse]:
         return model.generate_content_async(request, stream)
 
-    async def call_tool(
-        self, ctx: InvocationContext, tool: RunnableTool, args: dict[str, Any], context: Context
-    ) -> Any:
+    async def call_tool(self, ctx: Any, tool: RunnableTool, args: dict[str, Any], context: Any) -> Any:
         return await tool.run_async(args=args, tool_context=context)
 
-    def now(self, ctx: InvocationContext) -> float:
+    def now(self, ctx: Any) -> float:
         return now()
 
-    def new_id(self, ctx: InvocationContext) -> str:
+    def new_id(self, ctx: Any) -> str:
         return new_id()
 
-    async def sleep(self, ctx: InvocationContext, seconds: float) -> None:
+    async def sleep(self, ctx: Any, seconds: float) -> None:
         await sleep(seconds)
 
 

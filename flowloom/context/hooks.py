@@ -6,16 +6,13 @@ import logging
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from inspect import isawaitable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from google.genai import types
 
-from flowloom.context.origin import note_callback
+from flowloom.context.origin import Located, note_callback
 from flowloom.errors import CallbackError
 from flowloom.events.parts import content_like
-
-if TYPE_CHECKING:
-    from flowloom.context.invocation import InvocationContext
 
 _log = logging.getLogger("flowloom.plugins")
 
@@ -102,7 +99,7 @@ async def first_answer(callbacks: Iterable[Callback], **arguments: Any) -> Any:
     return None
 
 
-def content_answered(answer: Any, hook: str, ctx: InvocationContext) -> types.Content:
+def content_answered(answer: Any, hook: str, ctx: Located) -> types.Content:
     """What a callback has answered that may answer a content. Raises `CallbackError` for anything else."""
     try:
         return content_like(answer)

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final, Protocol, Self
+from typing import Any, Final, Protocol, Self
 
 from google.genai import types
 
 from flowloom.artifacts import BaseArtifactService, InMemoryArtifactService
-from flowloom.context.effects import DIRECT_EFFECTS, EffectKey, Effects
+from flowloom.context.effects import DIRECT_EFFECTS, EffectKey
 from flowloom.context.hooks import NO_CALLBACKS, NO_HOOKS, FlowCallbacks, Hooks
-from flowloom.context.protocols import as_llm_agent
+from flowloom.context.protocols import AnyAgent, Effects, RunnableTool, as_llm_agent
 from flowloom.context.run import Run
 from flowloom.context.run_config import RunConfig, default_run_config
 from flowloom.context.totals import Usage
@@ -24,9 +24,6 @@ from flowloom.models.base_llm import BaseLlm
 from flowloom.sessions.in_memory import InMemorySessionService
 from flowloom.sessions.service import BaseSessionService
 from flowloom.sessions.session import Session
-
-if TYPE_CHECKING:
-    from flowloom.context.protocols import AnyAgent, RunnableTool
 
 
 class _HookSource(Protocol):

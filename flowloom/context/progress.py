@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from google.genai import types
 
-from flowloom.context.run import AGENT_ENDED, RUN_ENDED
+from flowloom.context.protocols import AnyContext
 from flowloom.errors import InvocationNotFoundError
 from flowloom.events.event import Event
 from flowloom.events.parts import content_of
@@ -15,10 +15,9 @@ from flowloom.events.requests import CREDENTIAL_CALL, is_request
 from flowloom.events.wire import shallow_copy
 from flowloom.log.answers import answers_request, readable_answers, says_nothing, subject_call_id, subjects_of
 from flowloom.log.claims import Decision, is_decided_once
-from flowloom.log.marks import AGENT_TOOL_CALL
+from flowloom.log.marks import AGENT_ENDED, AGENT_TOOL_CALL, RUN_ENDED
 
 if TYPE_CHECKING:
-    from flowloom.context.invocation import InvocationContext
     from flowloom.sessions import Session
 
 
@@ -86,7 +85,7 @@ class Progress:
         for index in range(self._message + 1, len(self.events)):
             yield index, self.events[index]
 
-    def own(self, ctx: InvocationContext, start: int = 0) -> tuple[list[Event], list[Event]]:
+    def own(self, ctx: AnyContext, start: int = 0) -> tuple[list[Event], list[Event]]:
         """The events of `ctx.agent` at its place in the run: before the latest message of the user, and after it. What
         was cut off is none of them: it is to be done again.
 
@@ -221,7 +220,7 @@ def path_of(event: Event) -> str:
     return event.node_info.path if event.node_info is not None else ""
 
 
-def at_place(event: Event, ctx: InvocationContext) -> bool:
+def at_place(event: Event, ctx: AnyContext) -> bool:
     """Whether an event belongs to the branch, the scope and the workflow member of `ctx`."""
     return (
         (event.branch or None) == (ctx.branch or None)

@@ -1,22 +1,22 @@
-"""What the lower rooms need to know of agents and tools, which live above them."""
+"""What the lower rooms need to know of agents, tools, contexts and effects, which live above them.
+
+What agents, tools and effects are given is an `InvocationContext` (`ctx`, `parent_context`) or a `Context` (the rest).
+Those stand above this module, too: they are `Any` here, and the classes that implement a protocol name them.
+"""
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Callable, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol, TypeVar
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
+from typing import Any, ClassVar, Literal, Protocol, TypeVar
 
 from google.genai import types
 
 from flowloom.context.hooks import Callbacks, FlowCallbacks
+from flowloom.context.run_config import Limits
 from flowloom.events.event import Event
+from flowloom.events.response import LlmResponse
 from flowloom.models.base_llm import BaseLlm
 from flowloom.models.request import LlmRequest
-
-if TYPE_CHECKING:
-    from flowloom.context.context import Context, ReadonlyContext
-    from flowloom.context.invocation import InvocationContext
-    from flowloom.context.run_config import Limits
-
 
 _T = TypeVar("_T")
 
@@ -34,25 +34,23 @@ class RunnableTool(Protocol):
 
     @property
     def declaration(self) -> types.FunctionDeclaration | None: ...
-    async def run_async(self, *, args: dict[str, Any], tool_context: Context) -> Any: ...
-    async def process_llm_request(self, *, tool_context: Context, llm_request: LlmRequest) -> None: ...
+    async def run_async(self, *, args: dict[str, Any], tool_context: Any) -> Any: ...
+    async def process_llm_request(self, *, tool_context: Any, llm_request: LlmRequest) -> None: ...
 
 
 class RunnableToolset(Protocol):
     """A toolset as the flow uses it; `tools.BaseToolset` is the class to derive from."""
 
-    async def get_tools_with_prefix(
-        self, readonly_context: ReadonlyContext | None = None
-    ) -> Sequence[RunnableTool]: ...
-    async def process_llm_request(self, *, tool_context: Context, llm_request: LlmRequest) -> None: ...
+    async def get_tools_with_prefix(self, readonly_context: Any = None) -> Sequence[RunnableTool]: ...
+    async def process_llm_request(self, *, tool_context: Any, llm_request: LlmRequest) -> None: ...
 
 
 class Planner(Protocol):
     """Lets a model plan before it acts; `planners.BasePlanner` is the class to derive from."""
 
-    def build_planning_instruction(self, readonly_context: ReadonlyContext, llm_request: LlmRequest) -> str | None: ...
+    def build_planning_instruction(self, readonly_context: Any, llm_request: LlmRequest) -> str | None: ...
     def process_planning_response(
-        self, callback_context: Context, response_parts: list[types.Part]
+        self, callback_context: Any, response_parts: list[types.Part]
     ) -> list[types.Part] | None: ...
 
 
@@ -75,8 +73,8 @@ class AnyAgent(Protocol):
         """What `make` computes from agents' fields; made again when one is set, or `on` is another."""
         ...
 
-    def run_async(self, parent_context: InvocationContext) -> AsyncGenerator[Event, None]: ...
-    def run_body(self, ctx: InvocationContext) -> AsyncGenerator[Event, None]:
+    def run_async(self, parent_context: Any) -> AsyncGenerator[Event, None]: ...
+    def run_body(self, ctx: Any) -> AsyncGenerator[Event, None]:
         """The agent's own work, without its callbacks."""
         ...
 
@@ -146,3 +144,51 @@ class AnyLlmAgent(AnyAgent, Protocol):
 def as_llm_agent(agent: AnyAgent | None) -> AnyLlmAgent | None:
     """The agent, if it works through a flow and a model; else None."""
     return agent if agent is not None and agent.is_llm_agent else None  # pyright: ignore[reportReturnType]
+
+
+class Effects(Protocol):
+    """Everything that a run does to the world (contract "Effects" of the house).
+
+    `ctx` is the `InvocationContext` of the agent, `context` the `Context` of the call. An implementation that needs the
+    effect's key takes `ctx.effect_key(kind)`, once per effect, before it awaits anything. The flow itself is
+    deterministic: record and replay, durable runs, fault injection and benchmarks without latency are implementations.
+    """
+
+    def call_model(self, ctx: Any, model: BaseLlm, request: LlmRequest, stream: bool) -> AsyncIterator[LlmResponse]:
+        """Ask a model."""
+        ...
+
+    async def call_tool(self, ctx: Any, tool: RunnableTool, args: dict[str, Any], context: Any) -> Any:
+        """Run a tool, in its thread if it blocks. `context.call_index` is its position among the step's calls."""
+        ...
+
+    def now(self, ctx: Any) -> float:
+        """The time, in epoch seconds."""
+        ...
+
+    def new_id(self, ctx: Any) -> str:
+        """A fresh unique id."""
+        ...
+
+    async def sleep(self, ctx: Any, seconds: float) -> None:
+        """Wait."""
+        ...
+
+
+class AnyContext(Protocol):
+    """An agent's place in a run; `InvocationContext` is the class."""
+
+    @property
+    def agent(self) -> AnyAgent: ...
+    @property
+    def llm_agent(self) -> AnyLlmAgent | None: ...
+    @property
+    def effects(self) -> Effects: ...
+    @property
+    def step(self) -> int: ...
+    @property
+    def branch(self) -> str | None: ...
+    @property
+    def isolation_scope(self) -> str | None: ...
+    @property
+    def node_path(self) -> str: ...

@@ -6,15 +6,17 @@ import asyncio
 import contextlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from google.genai import types
 
 from flowloom.auth.keyring import Keyring
-from flowloom.context.effects import DIRECT_EFFECTS, Effects
+from flowloom.context.effects import DIRECT_EFFECTS
 from flowloom.context.ending import to_its_end
 from flowloom.context.hooks import NO_HOOKS, Callbacks, Hooks, first_answer
 from flowloom.context.origin import note_origin
+from flowloom.context.progress import Progress
+from flowloom.context.protocols import AnyContext, Effects
 from flowloom.context.run_config import RunConfig, StreamingMode
 from flowloom.context.streamed import Streamed
 from flowloom.context.threads import Threads
@@ -33,20 +35,15 @@ from flowloom.observer import Observer, observers
 
 if TYPE_CHECKING:
     from flowloom.artifacts import BaseArtifactService
-    from flowloom.context.invocation import InvocationContext
-    from flowloom.context.progress import Progress
     from flowloom.memory import BaseMemoryService
     from flowloom.sessions import BaseSessionService, Session
 
+_ContextT = TypeVar("_ContextT", bound=AnyContext)
 _dict: Any = dict  # called as it is: `dict[str, int]()` takes five times as long
 
 INTERRUPTED = "The run was interrupted before this call gave a result."
 FLUSHING_SECONDS = 0.75
 """How long a cancelled run waits for the store to confirm them."""
-RUN_ENDED = "run_ended"
-"""The key of an event's `custom_metadata` that says how its run has ended: `failed`, `limit` or `cancelled`."""
-AGENT_ENDED = "agent_ended"
-"""The key of an event's `custom_metadata` that says that a `limit` of its agent has ended the agent's turn."""
 
 
 @dataclass(slots=True)
@@ -142,10 +139,10 @@ class Run:
     """What the consumer has seen of answers that are not complete yet; None until something is streamed."""
     unsettled: Event | None = field(default=None, init=False)
     """The event whose storing was cut off: nobody knows whether it was stored."""
-    failures: tuple[tuple[BaseException, InvocationContext], ...] = field(default=(), init=False)
+    failures: tuple[tuple[BaseException, Any], ...] = field(default=(), init=False)
     """The errors that ended turns of agents, and where each came from."""
 
-    def note_failure(self, error: BaseException, ctx: InvocationContext) -> None:
+    def note_failure(self, error: BaseException, ctx: AnyContext) -> None:
         """An error ends the turn of `ctx.agent`: what it was saying is broken off."""
         if isinstance(error, Exception):
             self.failures += ((error, self.origin_of(error, ctx)),)
@@ -156,7 +153,7 @@ class Run:
         """The events that keep what was broken off so far, while the run goes on: an agent has caught what ended it."""
         return self.streamed.cut_off(all_over=False) if self.streamed is not None and self.streamed.broken else []
 
-    def origin_of(self, error: BaseException, otherwise: InvocationContext) -> InvocationContext:
+    def origin_of(self, error: BaseException, otherwise: _ContextT) -> _ContextT:
         """Where an error comes from, as far as that was noted; others may have been caught before."""
         return next((ctx for known, ctx in self.failures if known in (error, error.__context__)), otherwise)
 
@@ -237,7 +234,7 @@ class Run:
 
     async def record(
         self,
-        ctx: InvocationContext,
+        ctx: AnyContext,
         event: Event,
         hooks: Callbacks | None = None,
         *,
@@ -301,7 +298,7 @@ class Run:
             self._tell_observers(ctx, stored)
         return stored
 
-    def _tell_observers(self, ctx: InvocationContext, event: Event) -> None:
+    def _tell_observers(self, ctx: AnyContext, event: Event) -> None:
         for observer in self.observers:
             try:
                 observer.event_recorded(ctx, event)
@@ -394,7 +391,7 @@ class Run:
             call.suspended = True
             self.waiting_calls[call_id] = call
 
-    async def answer_open_calls(self, ctx: InvocationContext, reason: str) -> list[Event]:
+    async def answer_open_calls(self, ctx: AnyContext, reason: str) -> list[Event]:
         """Give every call of this run that is still without a result an error result, so that the history is legal.
 
         The store has the events then, in their order; `flush` waits for them.
@@ -437,7 +434,7 @@ class Run:
             work, hurried = self.session_service.flush(), self.stop == "cancelled"
             await to_its_end(work, hurried=hurried, grace=FLUSHING_SECONDS, late=late)
 
-    def refusal(self, ctx: InvocationContext, first: OpenCall, reason: str) -> Event:
+    def refusal(self, ctx: AnyContext, first: OpenCall, reason: str) -> Event:
         """The event that answers an open call, and those of the same agent at the same place, with an error."""
         parts = [
             response_part(call.id, call.name, {"error": reason})
@@ -457,7 +454,7 @@ class Run:
             }
         )
 
-    def refusals_of(self, ctx: InvocationContext, reason: str) -> list[Event]:
+    def refusals_of(self, ctx: AnyContext, reason: str) -> list[Event]:
         """The event that answers the open calls of `ctx.agent` at its place with an error, if there are any."""
         place = (ctx.agent.name, ctx.branch, ctx.isolation_scope)
         mine = [call for call in self.open_calls.values() if call.place == place]

@@ -4,17 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from google.genai import types
 
+from flowloom.context.protocols import AnyContext, AnyLlmAgent
 from flowloom.context.run_config import NO_LIMITS, Limits, RunConfig
 from flowloom.errors import LimitExceededError, LlmCallsLimitExceededError
 from flowloom.notebook import count
-
-if TYPE_CHECKING:
-    from flowloom.context.invocation import InvocationContext
-    from flowloom.context.protocols import AnyLlmAgent
 
 
 @dataclass(slots=True)
@@ -72,11 +68,11 @@ class Totals:
         self.reached: LimitExceededError | None = None
         """The latest limit that was reached: an agent as a tool may meet one that ends the whole run."""
 
-    def start(self, ctx: InvocationContext) -> None:
+    def start(self, ctx: AnyContext) -> None:
         """The run begins; its time is that of its effects, as all that it decides by."""
         self.started = ctx.effects.now(ctx)
 
-    def count_model_call(self, ctx: InvocationContext) -> None:
+    def count_model_call(self, ctx: AnyContext) -> None:
         """Count a model call that is about to be made. Raises when a limit forbids it."""
         config, limits, agent = self.config, self.config.limits, ctx.llm_agent
         if 0 < config.max_llm_calls <= self.model_calls:
@@ -105,7 +101,7 @@ class Totals:
         if agent is not None and limits_of(agent, self.config.limits) is not None:
             self._of(agent.name).tokens += self.usage.total_tokens - before
 
-    def count_tool_calls(self, names: Sequence[str], ctx: InvocationContext) -> list[str | None]:
+    def count_tool_calls(self, names: Sequence[str], ctx: AnyContext) -> list[str | None]:
         """Count tool calls that are about to be made. Raises when a limit of the run or the agent forbids them.
 
         For each call: None, or why it must not be made because its tool was called as often as it may be.
@@ -142,7 +138,7 @@ class Totals:
         self.tool_calls += count
         return refused
 
-    def _check_time(self, limits: Limits, ctx: InvocationContext, used: AgentTotals | None = None) -> None:
+    def _check_time(self, limits: Limits, ctx: AnyContext, used: AgentTotals | None = None) -> None:
         if limits.seconds is None:
             return
         now, whose = ctx.effects.now(ctx), used or self

@@ -8,12 +8,12 @@ from typing import Any
 from flowloom.context import Context, InvocationContext, Run
 from flowloom.context.ending import to_its_end
 from flowloom.context.hooks import tell_of_error
-from flowloom.context.run import INTERRUPTED, RUN_ENDED
+from flowloom.context.run import INTERRUPTED
 from flowloom.context.streamed import speaker_of
 from flowloom.errors import LimitExceededError, RunLostError, error_text
 from flowloom.events.event import Event
 from flowloom.flow.frame import error_event
-from flowloom.log.marks import AGENT_TOOL_CALL
+from flowloom.log.marks import AGENT_TOOL_CALL, RUN_ENDED
 
 Events = AsyncGenerator[Event, None]
 SETTLING_SECONDS = 10.0

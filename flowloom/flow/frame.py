@@ -12,7 +12,6 @@ from flowloom.context import Context, InvocationContext
 from flowloom.context.hooks import Callbacks, content_answered, first_answer
 from flowloom.context.progress import Progress, is_from_agent_tool
 from flowloom.context.protocols import AnyAgent, AnyLlmAgent, as_llm_agent
-from flowloom.context.run import AGENT_ENDED, RUN_ENDED
 from flowloom.errors import (
     AgentNotFoundError,
     CallbackError,
@@ -32,7 +31,7 @@ from flowloom.flow.observed import observed
 from flowloom.flow.output import ask_again, give_up, keep_answer, note_answer
 from flowloom.flow.pipeline import Step, with_extra
 from flowloom.flow.waiting import awaits_more, has_agent
-from flowloom.log.marks import HOST_CALLS
+from flowloom.log.marks import AGENT_ENDED, HOST_CALLS, RUN_ENDED
 from flowloom.processors.agent_transfer import transfer_targets
 from flowloom.processors.model_choice import model_of
 from flowloom.processors.output_schema import refusal_in
