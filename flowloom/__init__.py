@@ -33,7 +33,7 @@ _HOMES = {
     "DuplicateAgentError DuplicateToolError EventParseError EventStreamError FlowloomError Halt "
     "HistoryError IncompleteStreamError "
     "InputRequiredError InputValidationError InvocationNotFoundError JsonDataError LimitExceededError "
-    "LlmCallsLimitExceededError MissingVariableError ModelError ModelNotConfiguredError "
+    "LlmCallsLimitExceededError MissingExtraError MissingVariableError ModelError ModelNotConfiguredError "
     "ModelNotFoundError ModelRateLimitError ModelRequestError ModelResponseError ModelStreamError "
     "ModelUnavailableError NotSupportedError PipelineError PlaceholderError ProcessorError "
     "RequestNotFoundError RequestOverError RunLostError SessionBusyError SessionNotFoundError StorageError "
@@ -109,4 +109,4 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return [*globals(), *_home_of]
+    return [*globals(), *__all__]

@@ -89,6 +89,17 @@ def _models_in(annotation: Any) -> Iterator[type[BaseModel]]:
         yield from _models_in(part)
 
 
+class MissingExtraError(ConfigurationError, ImportError):
+    """What needs an extra is used, and the extra is not installed; the text has the command that installs it.
+
+    Attributes: `extra`, and `name`, the module that is missing.
+    """
+
+    def __init__(self, message: str, *, extra: str, name: str | None = None) -> None:
+        ImportError.__init__(self, message, name=name)
+        self.extra = extra
+
+
 class AgentNameError(ConfigurationError):
     """An agent's name is empty, reserved, or has characters that a name may not have."""
 

@@ -92,7 +92,7 @@ def _own_frames(trace: TracebackType | None, root: Path) -> TracebackType | None
 
 
 @pytest.fixture
-def request_snapshot(snapshot: Any) -> Generator[Any, None, None]:
+def request_snapshot(request: pytest.FixtureRequest) -> Generator[Any, None, None]:
     """Compares an `Assembly`, a request, or the steps of an assembly with what is stored:
     `assert assembly == request_snapshot`.
 
@@ -101,13 +101,19 @@ def request_snapshot(snapshot: Any) -> Generator[Any, None, None]:
     """
     tracing = import_module("flowloom.flow.assembly").Tracing()
     with observing(tracing):
-        yield snapshot.use_extension(import_module("flowloom.testing.snapshots").RequestSnapshotExtension)
+        yield _snapshot(request, "RequestSnapshotExtension")
 
 
 @pytest.fixture
-def event_snapshot(snapshot: Any) -> Any:
+def event_snapshot(request: pytest.FixtureRequest) -> Any:
     """Compares the events of a run with what is stored: `assert events == event_snapshot`."""
-    return snapshot.use_extension(import_module("flowloom.testing.snapshots").EventSnapshotExtension)
+    return _snapshot(request, "EventSnapshotExtension")
+
+
+def _snapshot(request: pytest.FixtureRequest, kind: str) -> Any:
+    """syrupy's fixture with an extension of ours. Raises `MissingExtraError` without syrupy."""
+    extension = getattr(import_module("flowloom.testing.snapshots"), kind)
+    return request.getfixturevalue("snapshot").use_extension(extension)
 
 
 @pytest.fixture

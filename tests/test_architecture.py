@@ -17,7 +17,7 @@ PACKAGE = Path(flowloom.__file__).parent
 # From the ground up; a module may import its own room and the rooms on lower floors.
 FLOORS: list[set[str]] = [
     {"errors", "notebook", "observer", "service"},
-    {"guard", "settings"},
+    {"guard", "settings", "extras"},
     {"events"},
     {"sql", "auth"},
     {"models"},
@@ -123,6 +123,7 @@ NO_ENGINE = (
     "events/sse_decoder.py",
     "events/store_records.py",
     "events/shown.py",
+    "extras",
     "guard",
     "notebook",
     "pytest_plugin",

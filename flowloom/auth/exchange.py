@@ -15,6 +15,7 @@ from flowloom.auth.refusal import TokenRefusedError
 from flowloom.auth.schemes import AuthScheme, Endpoints
 from flowloom.errors import ConfigurationError, CredentialError
 from flowloom.events.clock import monotonic, now
+from flowloom.extras import missing_extra
 
 try:
     import httpx
@@ -22,9 +23,7 @@ try:
     from authlib.oauth2 import rfc7636
     from authlib.oauth2.rfc6749 import parameters
 except ImportError as error:
-    raise ConfigurationError(
-        "Credentials of OAuth 2 and OpenID servers need authlib: `pip install flowloom[auth]`."
-    ) from error
+    raise missing_extra("Credentials of OAuth 2 and OpenID servers need authlib", "auth", error) from error
 
 _oauth: Any = httpx_client  # authlib has no types
 _pkce: Any = rfc7636

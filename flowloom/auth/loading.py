@@ -12,5 +12,5 @@ if TYPE_CHECKING:
 
 @functools.cache
 def token_exchange() -> TokenExchange:
-    """What talks to OAuth 2 servers; loaded once. Raises `ConfigurationError` without the extra `auth`."""
+    """What talks to OAuth 2 servers; loaded once. Raises `MissingExtraError` without the extra `auth`."""
     return importlib.import_module("flowloom.auth.exchange").TokenExchange()

@@ -27,6 +27,7 @@ from flowloom.converters.generate_content_misfit import Misfit
 from flowloom.converters.protobuf_fields import Message, data_of, fill, generativelanguage
 from flowloom.errors import InputValidationError, ModelResponseError, UnsupportedFeatureError
 from flowloom.events.response import LlmResponse
+from flowloom.extras import require
 from flowloom.models.request import LlmRequest
 from flowloom.tools import BaseTool
 
@@ -101,6 +102,7 @@ def response_from_proto(message: generativelanguage.GenerateContentResponse | Me
 
 def _plain(message: Any) -> Message:
     """The message without proto-plus around it."""
+    require(Message)
     if isinstance(message, Message):
         return message
     return cast(Any, type(message)).pb(message)

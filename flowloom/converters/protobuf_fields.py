@@ -6,15 +6,16 @@ another form is seen to here.
 
 from __future__ import annotations
 
+import functools
 import math
 import struct
 from collections.abc import Mapping
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from pydantic.alias_generators import to_snake
 
 from flowloom.converters.generate_content_misfit import Misfit, kind_of
-from flowloom.errors import ConfigurationError
+from flowloom.extras import absent, missing_extra
 
 try:
     from google.ai import generativelanguage
@@ -24,18 +25,14 @@ try:
     from google.protobuf.message import Message
     from google.protobuf.timestamp_pb2 import Timestamp
 except ImportError as error:
-    raise ConfigurationError(
-        "Messages of protobuf need `google-ai-generativelanguage`: `pip install flowloom[protobuf]`."
-    ) from error
+    if TYPE_CHECKING:
+        raise
+    generativelanguage = json_format = FieldDescriptor = Duration = Message = Timestamp = absent(
+        missing_extra("Messages of protobuf need `google-ai-generativelanguage`", "protobuf", error)
+    )
 
 __all__ = ["Message", "data_of", "fill", "generativelanguage"]
 
-_INT_BITS = {
-    FieldDescriptor.CPPTYPE_INT32: (-(2**31), 2**31),
-    FieldDescriptor.CPPTYPE_UINT32: (0, 2**32),
-    FieldDescriptor.CPPTYPE_INT64: (-(2**63), 2**63),
-    FieldDescriptor.CPPTYPE_UINT64: (0, 2**64),
-}
 _STRUCT = "google.protobuf.Struct"
 _VALUE = "google.protobuf.Value"
 _LIST = "google.protobuf.ListValue"
@@ -127,6 +124,17 @@ def _fitted_field(value: Any, field: FieldDescriptor) -> Any:
     return _fitted_one(value, field)
 
 
+@functools.cache
+def _int_ranges() -> dict[int, tuple[int, int]]:
+    """The lowest integer that a field of a type holds, and the first that it does not."""
+    return {
+        FieldDescriptor.CPPTYPE_INT32: (-(2**31), 2**31),
+        FieldDescriptor.CPPTYPE_UINT32: (0, 2**32),
+        FieldDescriptor.CPPTYPE_INT64: (-(2**63), 2**63),
+        FieldDescriptor.CPPTYPE_UINT64: (0, 2**64),
+    }
+
+
 def _entry_of(field: FieldDescriptor) -> FieldDescriptor | None:
     """The values of a map."""
     kind = field.message_type
@@ -139,11 +147,11 @@ def _fitted_one(value: Any, field: FieldDescriptor) -> Any:
     if field.enum_type is not None:
         if isinstance(value, str) and value not in field.enum_type.values_by_name:
             raise Misfit(f"the enum `{field.enum_type.name}` of this release has no `{value}`")
-        low, high = _INT_BITS[FieldDescriptor.CPPTYPE_INT32]
+        low, high = _int_ranges()[FieldDescriptor.CPPTYPE_INT32]
         if isinstance(value, int) and not low <= value < high:
             raise Misfit(f"{value} is out of the range of an enum")
-    elif field.cpp_type in _INT_BITS and isinstance(value, int | float):
-        low, high = _INT_BITS[field.cpp_type]
+    elif field.cpp_type in _int_ranges() and isinstance(value, int | float):
+        low, high = _int_ranges()[field.cpp_type]
         if not low <= value < high or value != int(value):
             raise Misfit(f"{value} is no whole number in the range of the field")
     elif field.cpp_type == FieldDescriptor.CPPTYPE_FLOAT and isinstance(value, int | float):

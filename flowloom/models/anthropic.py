@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from typing import Any, Literal, Self
+from typing import TYPE_CHECKING, Any, Literal, Self
 from urllib.parse import urlsplit
 
 from google.genai import types
 from pydantic import Field
 
 from flowloom.errors import ConfigurationError
+from flowloom.extras import absent, missing_extra, require
 from flowloom.models.anthropic_answers import MessagesReader
 from flowloom.models.anthropic_messages import messages_body
 from flowloom.models.anthropic_models import abilities_of
@@ -25,7 +26,9 @@ try:
     from anthropic import _base_client as sdk  # pyright: ignore[reportPrivateUsage]
     from anthropic.lib.credentials import default_credentials
 except ImportError as error:
-    raise ConfigurationError("Anthropic's models need its SDK: `pip install flowloom[anthropic]`.") from error
+    if TYPE_CHECKING:
+        raise
+    anthropic = sdk = default_credentials = absent(missing_extra("Anthropic's models need its SDK", "anthropic", error))
 
 _ANTHROPIC_URL = "https://api.anthropic.com"
 _NO_KEY = "none"  # other servers may ask for no key, the SDK does
@@ -74,6 +77,10 @@ class AnthropicModel(SdkModel):
     and the ends of the last two user messages let it be read from the cache: at a tenth of the price, after a quarter
     more (twice the price for `1h`) was paid to store it.
     """
+
+    def _when_made(self) -> None:
+        require(anthropic)
+        super()._when_made()
 
     @classmethod
     def supported_models(cls) -> list[str]:

@@ -8,7 +8,6 @@ streamed chunk through JSON four times (see `gemini_contents` and `gemini_http`)
 from __future__ import annotations
 
 import asyncio
-import importlib.metadata
 import os
 import platform
 from collections.abc import AsyncGenerator, Mapping
@@ -20,6 +19,7 @@ from google.auth import exceptions as auth_exceptions
 from google.genai import types
 from pydantic import Field, PrivateAttr
 
+from flowloom import __version__
 from flowloom.errors import ConfigurationError, ModelRequestError, ModelResponseError
 from flowloom.events.response import LlmResponse
 from flowloom.events.wire import shallow_copy
@@ -37,7 +37,7 @@ from flowloom.models.request import LlmRequest, http_options_of
 from flowloom.models.retry import RetryOptions
 from flowloom.models.turns import legal_contents, spoken_contents
 
-_LABEL = f"flowloom/{importlib.metadata.version('flowloom')} gl-python/{platform.python_version()}"
+_LABEL = f"flowloom/{__version__} gl-python/{platform.python_version()}"
 _LABELLED = ("x-goog-api-client", "user-agent")
 _API_VERSION = "v1beta"
 _NO_CALLING = types.AutomaticFunctionCallingConfig(disable=True)

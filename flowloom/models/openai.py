@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from typing import Any, ClassVar, Literal, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 from urllib.parse import urlsplit
 
 from google.genai import types
 
 from flowloom.errors import ConfigurationError
+from flowloom.extras import absent, missing_extra, require
 from flowloom.models.http import load_transport
 from flowloom.models.openai_chat import chat_body
 from flowloom.models.openai_chat_answers import ChatReader
@@ -24,7 +25,9 @@ try:
     import openai
     from openai import _base_client as sdk  # pyright: ignore[reportPrivateUsage]
 except ImportError as error:
-    raise ConfigurationError("OpenAI's models need its SDK: `pip install flowloom[openai]`.") from error
+    if TYPE_CHECKING:
+        raise
+    openai = sdk = absent(missing_extra("OpenAI's models need its SDK", "openai", error))
 
 _OPENAI_URL = "https://api.openai.com/v1"
 _OLLAMA_URL = "http://127.0.0.1:11434"
@@ -66,6 +69,10 @@ class OpenAIModel(SdkModel):
     dialect: Literal["openai", "compatible"] | None = None
     """Whether the server knows all of OpenAI's API, as a gateway before it does, or what other servers know of it; by
     default told from its host, which is OpenAI's own, Azure's, or another's."""
+
+    def _when_made(self) -> None:
+        require(openai)
+        super()._when_made()
 
     @classmethod
     def supported_models(cls) -> list[str]:

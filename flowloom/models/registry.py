@@ -58,7 +58,7 @@ class LLMRegistry:
     def new_llm(cls, model: str) -> BaseLlm:
         """The adapter for a model name, also as `models/<name>`. Raises `ModelNotFoundError` if none or several match.
 
-        `ConfigurationError` is raised for a provider whose extra is not installed.
+        `MissingExtraError` is raised for a provider whose extra is not installed.
         """
         matches = cls._matches(model) or cls._matches(model_name(model))
         if len(matches) != 1:

@@ -14,9 +14,10 @@ import time
 import weakref
 from collections import OrderedDict, deque
 from collections.abc import Generator, Hashable, Iterable, Sequence
-from typing import Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from flowloom.errors import ConfigurationError, StorageError
+from flowloom.extras import absent, missing_extra, require
 from flowloom.sql.database import (
     ALL_LANES,
     Cursor,
@@ -34,9 +35,11 @@ try:
     from psycopg import conninfo, errors
     from psycopg_pool import ConnectionPool, PoolTimeout
 except ImportError as error:
-    raise ConfigurationError(
-        "PostgreSQL needs psycopg and its pool, which are not installed: `pip install flowloom[postgres]`."
-    ) from error
+    if TYPE_CHECKING:
+        raise
+    psycopg = conninfo = errors = ConnectionPool = PoolTimeout = absent(
+        missing_extra("PostgreSQL needs psycopg and its pool", "postgres", error)
+    )
 
 T = TypeVar("T")
 AnyJob = Job[Any]
@@ -50,7 +53,6 @@ CONNECT_TIMEOUT = 15.0
 ATTEMPTS = 12
 """How often a transaction is tried that other transactions are in the way of."""
 
-_CONFLICTS = (errors.SerializationFailure, errors.DeadlockDetected, errors.LockNotAvailable)
 _READERS = object()  # reads have no lane
 
 
@@ -60,12 +62,13 @@ class PostgresDatabase(Database):
     `dsn`: as libpq takes it, `postgresql://user@host/database` or `host=... dbname=...`. At most `max_connections`
     are open at once; they are made as they are needed.
 
-    Raises `ConfigurationError` for a `dsn` that cannot be read.
+    Raises `ConfigurationError` for a `dsn` that cannot be read, `MissingExtraError` without psycopg.
     """
 
     dialect = "postgres"
 
     def __init__(self, dsn: str, *, max_connections: int = MAX_CONNECTIONS) -> None:
+        require(psycopg)
         try:
             fields = conninfo.conninfo_to_dict(dsn)
         except psycopg.Error as error:
@@ -319,7 +322,7 @@ class _Core:
                 with self._connection() as connection:
                     self._transact(connection, lane, jobs, reading=reading, durable=durable)
                 return
-            except _CONFLICTS:
+            except _conflicts():
                 if attempt == ATTEMPTS:
                     raise
             except psycopg.OperationalError as error:
@@ -371,7 +374,7 @@ class _Core:
                         job.result = job.work(given)
                 else:
                     job.result = job.work(given)
-            except (*_CONFLICTS, psycopg.OperationalError):
+            except (*_conflicts(), psycopg.OperationalError):
                 raise
             except Exception as error:
                 if not safe:
@@ -405,7 +408,7 @@ class _Core:
     def _translated(self, error: BaseException) -> BaseException:
         if not isinstance(error, psycopg.Error):
             return error
-        if isinstance(error, _CONFLICTS):
+        if isinstance(error, _conflicts()):
             remedy = f"Other transactions were in the way {ATTEMPTS} times in a row; try again."
         elif isinstance(error, psycopg.OperationalError):
             remedy = "Look whether the server runs, can be reached from here, and knows this user and database."
@@ -415,6 +418,11 @@ class _Core:
         translated = StorageError(f"{capitalized(self.name)} cannot be used: {text}. {remedy}")
         translated.__cause__ = error
         return translated
+
+
+def _conflicts() -> tuple[type[psycopg.Error], ...]:
+    """What a transaction fails with that others are in the way of."""
+    return errors.SerializationFailure, errors.DeadlockDetected, errors.LockNotAvailable
 
 
 class _RolledBack(Exception):

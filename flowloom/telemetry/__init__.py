@@ -9,7 +9,8 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from flowloom.errors import ConfigurationError
+from flowloom.errors import MissingExtraError
+from flowloom.extras import absent
 from flowloom.telemetry.agent_span import AgentSpan
 from flowloom.telemetry.content import content_captured, reread_settings
 from flowloom.telemetry.metrics import ProcessorTimes
@@ -40,7 +41,9 @@ def __getattr__(name: str) -> Any:
         raise AttributeError(f"module `flowloom.telemetry` has no attribute `{name}`")
     try:
         return import_module("flowloom.telemetry.setup").configure_telemetry
-    except ModuleNotFoundError as error:
-        raise ConfigurationError(
-            f"`configure_telemetry` needs `{error.name}`, which is not installed: `pip install 'flowloom[otel]'`."
-        ) from error
+    except MissingExtraError as error:
+        return absent(error)
+
+
+def __dir__() -> list[str]:
+    return [*globals(), *__all__]

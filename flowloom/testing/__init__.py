@@ -8,6 +8,8 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from flowloom.errors import MissingExtraError
+from flowloom.extras import absent
 from flowloom.guard import ModelGuard, ModelRequestBlockedError, block_model_requests
 from flowloom.testing.arguments import SchemaValueError, arguments_for, value_for
 from flowloom.testing.auto_model import AutoModel
@@ -80,5 +82,12 @@ __all__ = [
 
 def __getattr__(name: str) -> Any:
     if name in _SUITES:
-        return getattr(import_module("flowloom.testing.suites"), name)
+        try:
+            return getattr(import_module("flowloom.testing.suites"), name)
+        except MissingExtraError as error:
+            return absent(error)
     raise AttributeError(f"module `flowloom.testing` has no attribute `{name}`")
+
+
+def __dir__() -> list[str]:
+    return [*globals(), *__all__]

@@ -8,12 +8,9 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, cast
 
-from syrupy.extensions.single_file import SingleFileSnapshotExtension, WriteMode
-from syrupy.location import PyTestLocation
-from syrupy.types import SnapshotIndex
-
 from flowloom.errors import InputValidationError
 from flowloom.events import Event
+from flowloom.extras import missing_extra
 from flowloom.flow import Assembly, AssemblyStep
 from flowloom.flow.assembly import assembly_of
 from flowloom.models import LlmRequest
@@ -21,6 +18,13 @@ from flowloom.testing.file_names import file_name
 from flowloom.testing.secrets import Secrets
 from flowloom.views import EventsView, RequestView, Section, diff, write_sections
 from flowloom.views.canonical import Ordinals, canonical_at
+
+try:
+    from syrupy.extensions.single_file import SingleFileSnapshotExtension, WriteMode
+    from syrupy.location import PyTestLocation
+    from syrupy.types import SnapshotIndex
+except ImportError as error:
+    raise missing_extra("Snapshots need syrupy", "test", error) from error
 
 Filter = Callable[..., bool]
 Matcher = Callable[..., Any]

@@ -22,3 +22,7 @@ def __getattr__(name: str) -> Any:
     value = getattr(import_module(f"flowloom.wrappers.{_HOMES[name]}"), name)
     globals()[name] = value
     return value
+
+
+def __dir__() -> list[str]:
+    return [*globals(), *__all__]

@@ -98,11 +98,11 @@ def test_without_the_extra_a_config_says_what_to_install() -> None:
     code = """
 import sys
 sys.modules["authlib"] = None
-from flowloom import AuthConfig, ConfigurationError
+from flowloom import AuthConfig, MissingExtraError
 AuthConfig(auth_scheme={"type": "apiKey", "in": "header", "name": "X"})
 try:
     AuthConfig(auth_scheme={"type": "openIdConnect", "openIdConnectUrl": "https://x"})
-except ConfigurationError as error:
+except MissingExtraError as error:
     print(error)
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

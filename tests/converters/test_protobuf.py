@@ -301,14 +301,16 @@ def test_a_message_without_a_json_form_is_refused() -> None:
         response_from_proto(RESPONSE(candidates=[{"content": {"parts": [part]}}]))
 
 
-def test_without_the_extra_the_import_says_what_to_install() -> None:
+def test_without_the_extra_the_first_use_says_what_to_install() -> None:
+    """A message cannot be made; the function can be imported."""
     script = """
 import sys
 sys.modules["google.ai"] = sys.modules["google.ai.generativelanguage"] = None
 import flowloom
+convert = flowloom.request_to_proto
 try:
-    flowloom.request_to_proto
-except flowloom.ConfigurationError as error:
+    convert(flowloom.LlmRequest())
+except flowloom.MissingExtraError as error:
     print(error)
 """
     ran = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)

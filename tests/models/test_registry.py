@@ -92,10 +92,10 @@ def test_a_missing_sdk_is_named(name: str, extra: str) -> None:
     program = (
         "import sys\n"
         f"sys.modules[{extra!r}] = None\n"
-        "from flowloom import ConfigurationError, LLMRegistry\n"
+        "from flowloom import LLMRegistry, MissingExtraError\n"
         "try:\n"
         f"    LLMRegistry.new_llm({name!r})\n"
-        "except ConfigurationError as error:\n"
+        "except MissingExtraError as error:\n"
         "    print(error)\n"
     )
     run = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)

@@ -48,8 +48,9 @@ def test_a_missing_extra_is_named(missing: str) -> None:
     program = (
         f"import sys; sys.modules[{missing!r}] = None\n"
         "import flowloom\n"
-        "try:\n    flowloom.PostgresSessionService\n"
-        "except flowloom.ConfigurationError as error:\n    print(error)\n"
+        "kind = flowloom.PostgresSessionService\n"
+        "try:\n    kind('dbname=a')\n"
+        "except flowloom.MissingExtraError as error:\n    print(error)\n"
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=True)
     assert "pip install flowloom[postgres]" in done.stdout
