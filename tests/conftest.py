@@ -15,7 +15,7 @@ from postgres_server import PostgresServer, empty, running_server
 settings.register_profile("fixed", derandomize=True, deadline=None, max_examples=examples(100))
 settings.load_profile("fixed")
 
-pytest_plugins = ["pytester"]
+pytest_plugins = ["pytester", *(["ledger_check"] if os.environ.get("FLOWLOOM_LEDGER") else [])]
 
 
 def pytest_pycollect_makeitem(collector: pytest.Collector, obj: object) -> list[pytest.Item] | None:

@@ -31,11 +31,11 @@ from flowloom.flow.observed import observed
 from flowloom.flow.output import ask_again, give_up, keep_answer, note_answer
 from flowloom.flow.pipeline import Step, with_extra
 from flowloom.flow.waiting import awaits_more, has_agent
-from flowloom.log.marks import AGENT_ENDED, HOST_CALLS, RUN_ENDED
+from flowloom.log.marks import AGENT_ENDED, HOST_CALLS, REPEATED, RUN_ENDED
 from flowloom.processors.agent_transfer import transfer_targets
 from flowloom.processors.model_choice import model_of
 from flowloom.processors.output_schema import refusal_in
-from flowloom.processors.unfinished import REPEATED, marked_calls, unasked
+from flowloom.processors.unfinished import marked_calls, unasked
 from flowloom.telemetry import AgentSpan, Recorder
 from flowloom.tools.delegation import FINISH_TASK
 from flowloom.tools.output import SET_MODEL_RESPONSE

@@ -16,14 +16,11 @@ from flowloom.events.event import UNFIT_OUTPUT, Event
 from flowloom.events.parts import content_of, response_part
 from flowloom.events.requests import CREDENTIAL_CALL, is_request, looks_like_request
 from flowloom.log.answers import subjects_of
-from flowloom.log.marks import HOST_CALLS
+from flowloom.log.marks import HOST_CALLS, REPEATED
 from flowloom.processors.output_schema import refusal_in, retry_event
 from flowloom.tools.calls import CallResults
 from flowloom.tools.confirmation import follow_ups
 from flowloom.tools.delegation import DelegateTool
-
-REPEATED = "repeated_calls"
-"""The key of an event's `agent_state` that names calls which are about to be made a second time."""
 
 _TWICE = (
     "This call was interrupted twice. Whether it took effect is not known, and it is not made again: find out, or ask."

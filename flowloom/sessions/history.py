@@ -22,6 +22,7 @@ from flowloom.events.parts import content_of, text_part
 from flowloom.events.requests import looks_like_request
 from flowloom.events.wire import shallow_copy
 from flowloom.log.call_ids import CallIds
+from flowloom.log.ledger import CallLedger
 from flowloom.models.contents import is_special
 from flowloom.sessions.current_turn import CurrentTurn
 from flowloom.sessions.effective_log import EffectiveLog
@@ -75,7 +76,7 @@ class History:
 
     MAX_VIEWS = 64
 
-    __slots__ = ("_open_calls", "_reported", "_views", "call_ids", "log")
+    __slots__ = ("_ledger", "_open_calls", "_reported", "_views", "call_ids", "log")
 
     def __init__(self) -> None:
         self.log = EffectiveLog()
@@ -84,6 +85,13 @@ class History:
         self._views: dict[tuple[Viewer, Visible], _View] = {}
         self._reported: set[str] = set()
         self._open_calls = OpenCalls()
+        self._ledger: CallLedger | None = None
+
+    def ledger(self, events: Sequence[Event]) -> CallLedger:
+        """In what state each call of `events` is; work is proportional to the events not yet seen."""
+        if self._ledger is None:
+            self._ledger = CallLedger()
+        return self._ledger.read(events)
 
     def open_calls(self, events: Sequence[Event]) -> OpenCalls:
         """The calls in `events` that have no result yet; work is proportional to the events not yet seen."""

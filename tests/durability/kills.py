@@ -26,7 +26,7 @@ from resuming.company import per_branch
 
 from durability.office import Fuse, Kind, Office, fused
 from flowloom import Event, Runner, Session, SqliteSessionService
-from flowloom.processors.unfinished import REPEATED
+from flowloom.log.marks import REPEATED
 from flowloom.sessions.postgres import PostgresSessionService
 from flowloom.sessions.sql_schema import PLACES
 from flowloom.sessions.sql_service import SqlSessionService

@@ -1,0 +1,361 @@
+"""`CallLedger`: the only code that says in what state a function call is (decision 28).
+
+A fold over events: what was rewound does not count, and nothing is read twice. Whether an answer is one is decided
+here, once, by the strict rule of `log/answers.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Literal, NamedTuple
+
+from google.genai import types
+
+from flowloom.events.event import Event
+from flowloom.events.requests import RESERVED_CALLS, RequestKind, is_request
+from flowloom.log.answers import answers_request, subject_call_id
+from flowloom.log.cursor import LogCursor
+from flowloom.log.marks import AGENT_TOOL_CALL, HOST_CALLS, REPEATED
+
+Kind = RequestKind | Literal["tool", "client"]
+State = Literal["open", "waiting", "decided", "suspended", "answered"]
+
+
+class Place(NamedTuple):
+    """Whose call it is, and where in a run it was made."""
+
+    author: str
+    branch: str | None
+    scope: str | None
+    """The call that the author runs for, if it was called like a function."""
+    path: str
+    """The turn of a workflow's member, `flow@1/writer@2`; empty outside workflows."""
+
+    @classmethod
+    def of(cls, event: Event) -> Place:
+        """Where an event was made."""
+        path = event.node_info.path if event.node_info is not None else ""
+        return cls(event.author, event.branch or None, event.isolation_scope or None, path)
+
+    def holds(self, other: Place) -> bool:
+        """Whether something was made here; what has no node path may have been."""
+        return self[:3] == other[:3] and other.path in (self.path, "")
+
+
+class Answer(NamedTuple):
+    """A function response, and the event that it is in."""
+
+    response: types.FunctionResponse
+    event: Event
+
+
+@dataclass(slots=True, eq=False)
+class CallRecord:
+    """A function call: where it was made, what it is, and how far it is."""
+
+    call: types.FunctionCall
+    event: Event
+    """The event that it is in."""
+    kind: Kind
+    """What answers it: a `tool` that runs here, a `client` (long-running tools, the host of the run), or a person."""
+    state: State
+    """`open`: it has no result yet; `waiting`: a person or a client has to answer; `decided`: that is done, and not
+    carried out; `suspended`: the agent that it runs waits; `answered`: it has its result, or will have none."""
+    since: int
+    """Its place in the order in which calls were made, and began to wait."""
+    subject: str | None = None
+    """The call that a request to a person is about."""
+    client_executed: bool = False
+    """Whether it waits only because the run stopped before it: any result ends that."""
+    inner: bool = False
+    """Whether an agent that runs as a tool has made it, which answers it in a run of its own."""
+    attempts: int = 0
+    """How often it was marked as about to be made again."""
+    answers: tuple[Answer, ...] = ()
+    """What was answered, in order: reports and placeholders too, but no decision that cannot be read."""
+    before: CallRecord | None = None
+    """An earlier call of the same id."""
+
+    @property
+    def id(self) -> str:
+        return self.call.id or ""
+
+    @property
+    def name(self) -> str:
+        return self.call.name or ""
+
+    @property
+    def parent(self) -> str | None:
+        """The call whose agent has made this one."""
+        return self.event.isolation_scope or None
+
+    @property
+    def place(self) -> Place:
+        return Place.of(self.event)
+
+    @property
+    def is_request(self) -> bool:
+        """Whether it asks a person for something."""
+        return self.kind != "tool" and self.kind != "client"
+
+    @property
+    def waits(self) -> bool:
+        """Whether the run can end before it is over: for a client or a person, or for what its agent waits for."""
+        if self.state == "suspended":
+            return True
+        return self.kind != "tool" and (self.state == "waiting" or self.state == "decided")
+
+
+class CallLedger:
+    """The calls of one log. It belongs to a session's history, and reads new events only."""
+
+    __slots__ = ("_calls", "_count", "_cursor", "_inside", "_kept", "_live", "_requests", "_scopes", "_starts")
+
+    def __init__(self) -> None:
+        self._cursor = LogCursor()
+        self._reset()
+
+    def _reset(self) -> None:
+        self._count = 0
+        self._kept: list[Event] = []  # what was not rewound
+        self._starts: dict[str, int] = {}  # where among them each invocation begins
+        self._calls: dict[str, CallRecord] = {}  # the latest of each id
+        self._live: dict[str, dict[str, CallRecord]] = {}  # those that are not over, by invocation
+        self._requests: dict[str, list[CallRecord]] = {}  # by the call that they are about
+        self._inside: dict[str, list[CallRecord]] = {}  # by the call whose agent made them
+        self._scopes: dict[str, None] = {}  # of agents that were called and have not finished, the latest one last
+
+    # -- reading -------------------------------------------------------------------------------------------------------
+
+    @classmethod
+    def of(cls, events: Iterable[Event]) -> CallLedger:
+        """The ledger of some events."""
+        ledger = cls()
+        for event in events:
+            ledger._read(event)
+        return ledger
+
+    def read(self, events: Sequence[Event]) -> CallLedger:
+        """Come up to date with the log; work is proportional to what is new in it."""
+        new = self._cursor.advance(events)
+        if new is None:
+            self._reset()
+        for event in events if new is None else new:
+            self._read(event)
+        return self
+
+    def _read(self, event: Event) -> None:
+        target = event.actions.rewind_before_invocation_id
+        if target is None:
+            self._take(event)
+        elif target in self._starts:
+            kept = self._kept[: self._starts[target]]
+            self._reset()
+            for earlier in kept:
+                self._take(earlier)
+
+    def _take(self, event: Event) -> None:
+        self._starts.setdefault(event.invocation_id, len(self._kept))
+        self._kept.append(event)
+        state, scope, content = event.actions.agent_state, event.isolation_scope, event.content
+        inner = False
+        if state and REPEATED in state:
+            for call_id in state[REPEATED]:
+                if (made := self._calls.get(call_id)) is not None:
+                    made.attempts += 1
+        if scope:
+            inner = AGENT_TOOL_CALL in (event.custom_metadata or ())
+            if inner:
+                self._suspend(scope, content)
+            else:
+                self._scopes.pop(scope, None)
+                self._scopes[scope] = None
+        if content is None or not content.parts:
+            return
+        for part in content.parts:
+            if part.function_call is not None or part.function_response is not None:
+                self._take_parts(event, content.parts, inner)
+                return
+
+    def _suspend(self, scope: str, content: types.Content | None) -> None:
+        """An agent that runs as a tool has left something: it waits, and has come further since it was begun again."""
+        made = self._calls.get(scope)
+        if made is not None and content is not None and content.parts and made.state in ("open", "decided"):
+            made.state = "suspended"
+        for outer in (*((made,) if made is not None else ()), *self.around(made)):
+            outer.attempts = 0
+
+    def _take_parts(self, event: Event, parts: Sequence[types.Part], inner: bool) -> None:
+        if event.author != "user":
+            for part in parts:
+                if part.function_response is not None and part.function_response.id:
+                    self._end_what_is_about(part.function_response.id)
+        for part in parts:
+            call, response = part.function_call, part.function_response
+            if call is not None and call.id:
+                self._take_call(event, call, call.id, inner)
+            elif response is not None and response.id:
+                self._scopes.pop(response.id, None)
+                made = self._calls.get(response.id)
+                if made is None:
+                    continue
+                if event.author == "user":
+                    self._take_answer(made, Answer(response, event), inner)
+                else:
+                    self._take_result(made, Answer(response, event), inner)
+
+    def _take_call(self, event: Event, call: types.FunctionCall, call_id: str, inner: bool) -> None:
+        kind: Kind = "tool"
+        state: State = "open"
+        subject = None
+        marked: Sequence[str] = ()
+        if event.long_running_tool_ids and call_id in event.long_running_tool_ids:
+            kind, state = RESERVED_CALLS.get(call.name, "client"), "waiting"
+            if kind != "client":
+                if not is_request(event, call):
+                    return  # it came from elsewhere, and is history
+                subject = subject_call_id(call)
+            marked = (event.custom_metadata or {}).get(HOST_CALLS, ())
+        self._count += 1
+        before = self._calls.get(call_id)
+        if before is not None:
+            self._forget(before)
+        made = CallRecord(call, event, kind, state, self._count, subject, call_id in marked, inner, before=before)
+        self._calls[call_id] = made
+        self._live.setdefault(event.invocation_id, {})[call_id] = made
+        if event.isolation_scope:
+            self._inside.setdefault(event.isolation_scope, []).append(made)
+        if subject:
+            self._requests.setdefault(subject, []).append(made)
+            self._decide(subject, "open", "waiting")
+
+    def _take_answer(self, made: CallRecord, answer: Answer, inner: bool) -> None:
+        """What the user answers, or the end of a task."""
+        if made.is_request:
+            if inner or not answers_request(answer.response, made.call):
+                return
+            made.answers += (answer,)
+            if made.state == "waiting" and made.subject:
+                made.state = "decided"
+                self._decide(made.subject, "waiting", "decided")
+            elif made.state == "waiting":
+                self._end(made)
+            return
+        made.answers += (answer,)
+        if made.state == "suspended" or made.state == "open" or made.kind == "client":
+            self._end(made)
+            self._end_inside(made.id)
+
+    def _take_result(self, made: CallRecord, answer: Answer, inner: bool) -> None:
+        """What the engine answers: a result, a report of how far it is, or a placeholder until a person has decided."""
+        response, event = answer
+        failed = "error" in (response.response or ())
+        if made.is_request:
+            if failed:
+                self._end(made)
+            return
+        made.answers += (answer,)
+        if made.kind == "client" and made.state == "waiting" and not made.client_executed and not failed:
+            return
+        actions, call_id = event.actions, made.id
+        asked = call_id in actions.requested_tool_confirmations or call_id in (actions.requested_inputs or ())
+        made.client_executed = False
+        if not failed and event.long_running_tool_ids and call_id in event.long_running_tool_ids:
+            self._count += 1
+            made.kind, made.state, made.since = "client", "waiting", self._count  # it has begun
+        elif asked and not inner:
+            made.kind, made.state = "tool", "open"  # until somebody is asked
+        else:
+            self._end(made)
+            return
+        self._live.setdefault(made.event.invocation_id, {})[call_id] = made
+
+    def _decide(self, call_id: str, before: State, after: State) -> None:
+        made = self._calls.get(call_id)
+        if made is not None and made.kind == "tool" and made.state == before:
+            made.state = after
+
+    def _end_what_is_about(self, call_id: str) -> None:
+        """A call has a result: what people were asked about it is over, and what its agent waited for."""
+        for request in self._requests.get(call_id, ()):
+            self._end(request)
+        self._end_inside(call_id)
+
+    def _end_inside(self, call_id: str) -> None:
+        for made in self.inside(call_id) if call_id in self._inside else ():
+            if made.state != "open" or made.inner:
+                self._end(made)
+
+    def _end(self, made: CallRecord) -> None:
+        made.state = "answered"
+        self._forget(made)
+
+    def _forget(self, made: CallRecord) -> None:
+        live = self._live.get(made.event.invocation_id)
+        if live is not None and live.get(made.id) is made:
+            del live[made.id]
+            if not live:
+                del self._live[made.event.invocation_id]
+
+    # -- queries -------------------------------------------------------------------------------------------------------
+
+    def call(self, call_id: str | None) -> CallRecord | None:
+        """The latest call of that id, over or not."""
+        return self._calls.get(call_id or "")
+
+    def live(self, invocation_id: str | None = None) -> Iterator[CallRecord]:
+        """The calls that are not over, of one invocation if it is named."""
+        if invocation_id is not None:
+            yield from self._live.get(invocation_id, {}).values()
+            return
+        for calls in self._live.values():
+            yield from calls.values()
+
+    def open(self, invocation_id: str | None = None) -> list[CallRecord]:
+        """The calls that were made here and have no result, nobody being asked about them."""
+        return [made for made in self.live(invocation_id) if made.state == "open" and not made.inner]
+
+    def waiting(self, invocation_id: str | None = None) -> list[CallRecord]:
+        """The calls that the run can end before: of a client, to a person (also if the answer is there, and was not
+        carried out), and those of agents that wait."""
+        return [made for made in self.live(invocation_id) if made.waits]
+
+    def pending(self, invocation_id: str | None = None) -> list[CallRecord]:
+        """The calls that a person or a client has to answer, in the order asked."""
+        found = [m for m in self.live(invocation_id) if m.kind != "tool" and m.state == "waiting"]
+        found.sort(key=_since)
+        return found
+
+    def around(self, made: CallRecord | None) -> Iterator[CallRecord]:
+        """The calls that the agent which made a call runs for, the innermost first."""
+        seen: set[str | None] = {None}
+        while made is not None and made.parent not in seen:
+            seen.add(made.parent)
+            made = self.call(made.parent)
+            if made is not None:
+                yield made
+
+    def inside(self, call_id: str) -> list[CallRecord]:
+        """The calls of the agent behind a call, and of those that these run."""
+        found = [*self._inside.get(call_id, ())]
+        seen = {call_id}
+        for made in found:  # grows meanwhile
+            if made.id not in seen:
+                seen.add(made.id)
+                found += self._inside.get(made.id, ())
+        return found
+
+    def is_ready(self, call_id: str) -> bool:
+        """Whether the agent behind a call waits for nobody: it was cut off, or stopped before calls that can run."""
+        waiting = [made for made in self.inside(call_id) if made.waits and made.state != "suspended"]
+        return all(made.state == "decided" for made in waiting) or any(made.client_executed for made in waiting)
+
+    @property
+    def open_scope(self) -> str | None:
+        """The scope of the latest event whose agent has not finished: the user's next message belongs to it."""
+        return next(reversed(self._scopes), None)
+
+
+def _since(made: CallRecord) -> int:
+    return made.since

@@ -1,0 +1,145 @@
+"""In what state a call is, as the events tell it (decision 28)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import ledger_check
+import pytest
+from google.genai import types
+from kit import Chat, agent, context, event, named_call, result
+
+from flowloom import Event
+from flowloom.context.run import Run
+from flowloom.events.requests import ForeignRequestIds
+from flowloom.log.ledger import CallLedger, Place
+from flowloom.log.marks import AGENT_TOOL_CALL, HOST_CALLS, REPEATED
+from flowloom.testing import call
+
+GATED = {"id": "c1", "name": "pay", "args": {}}
+
+
+def asks(request_id: str = "r1", about: dict[str, Any] = GATED, **fields: Any) -> Event:
+    """The event by which the engine asks a person."""
+    part = named_call(request_id, "adk_request_confirmation", originalFunctionCall=about)
+    return event("root", part, long_running_tool_ids=[request_id], **fields)
+
+
+def decides(request_id: str = "r1", **fields: Any) -> Event:
+    return event("user", result(request_id, "adk_request_confirmation", {"confirmed": True} | fields))
+
+
+CALLED = event("root", named_call("c1", "pay"))
+HELD = event(
+    "root",
+    result("c1", "pay", {"error": "It needs a decision."}),
+    actions={"requested_tool_confirmations": {"c1": {"hint": "?"}}},
+)
+BEGUN = event("root", result("c1", "pay", {"status": "pending"}), long_running_tool_ids=["c1"])
+RESULT = event("root", result("c1", "pay", {"ok": True}))
+LONG = event("root", named_call("c1", "order"), long_running_tool_ids=["c1"])
+LEFT = event("root", named_call("c1", "pay"), long_running_tool_ids=["c1"], custom_metadata={HOST_CALLS: ["c1"]})
+FOREIGN = asks()
+FOREIGN.long_running_tool_ids = ForeignRequestIds(["r1"])
+KEPT: dict[str, Any] = {"isolation_scope": "c1", "custom_metadata": {AGENT_TOOL_CALL: "c1"}}
+INNER = event("inner", named_call("c2", "order"), long_running_tool_ids=["c2"], **KEPT)
+MARK = event("root", actions={"agent_state": {REPEATED: ["c1"]}})
+
+
+@pytest.mark.parametrize(
+    ("log", "states"),
+    [
+        ([CALLED], {"c1": "open"}),
+        ([CALLED, RESULT], {"c1": "answered"}),
+        ([CALLED, HELD], {"c1": "open"}),
+        ([CALLED, HELD, asks()], {"c1": "waiting", "r1": "waiting"}),
+        ([CALLED, HELD, asks(), decides()], {"c1": "decided", "r1": "decided"}),
+        ([CALLED, HELD, asks(), decides(confirmed="yes")], {"c1": "waiting", "r1": "waiting"}),
+        ([CALLED, HELD, asks(), decides(originalFunctionCall={"id": "c9"})], {"c1": "waiting", "r1": "waiting"}),
+        ([CALLED, HELD, asks(), decides(), RESULT], {"c1": "answered", "r1": "answered"}),
+        ([CALLED, HELD, asks(), decides(), HELD], {"c1": "open", "r1": "answered"}),
+        ([CALLED, HELD, asks(), decides(), BEGUN], {"c1": "waiting", "r1": "answered"}),
+        ([CALLED, FOREIGN], {"c1": "open", "r1": None}),
+        ([LONG], {"c1": "waiting"}),
+        ([LONG, RESULT], {"c1": "waiting"}),
+        ([LONG, event("user", result("c1", "order", {"status": "soon"}))], {"c1": "answered"}),
+        ([LONG, event("root", result("c1", "order", {"error": "no"}))], {"c1": "answered"}),
+        ([LEFT, RESULT], {"c1": "answered"}),
+        ([CALLED, INNER], {"c1": "suspended", "c2": "waiting"}),
+        ([CALLED, INNER, RESULT], {"c1": "answered", "c2": "answered"}),
+        ([CALLED, INNER, event("user", result("c1", "pay", {}))], {"c1": "answered", "c2": "answered"}),
+        ([CALLED, HELD, asks(), decides(), INNER], {"c1": "suspended", "r1": "decided", "c2": "waiting"}),
+        ([event("root", named_call("c1", "pay"), isolation_scope="c1"), RESULT], {"c1": "answered"}),
+    ],
+)
+def test_the_state_of_a_call(log: list[Event], states: dict[str, str | None]) -> None:
+    """Each state follows from the events alone; what cannot be read, is about another call or is forged decides
+    nothing."""
+    ledger = CallLedger.of(log)
+    found = {call_id: ledger.call(call_id) for call_id in states}
+    assert {call_id: made and made.state for call_id, made in found.items()} == states
+
+
+def test_a_rewind_gives_calls_the_state_that_they_had() -> None:
+    """What was rewound is neither asked nor answered, and an id may be used anew."""
+    log = [
+        event("root", named_call("c1", "order"), long_running_tool_ids=["c1"], invocation_id="e-1"),
+        event("user", result("c1", "order", {"ok": True}), invocation_id="e-2"),
+        event("root", named_call("c2", "order"), long_running_tool_ids=["c2"], invocation_id="e-2"),
+    ]
+    ledger = CallLedger().read(log)
+    assert [made.id for made in ledger.pending()] == ["c2"]
+    log.append(event("root", actions={"rewind_before_invocation_id": "e-2"}, invocation_id="e-3"))
+    assert [made.id for made in ledger.read(log).pending()] == ["c1"]
+    assert ledger.call("c2") is None
+
+
+def test_what_waits_stands_in_the_order_asked() -> None:
+    """A call that began after a decision stands behind what was asked before that."""
+    other = event("root", named_call("c2", "order"), long_running_tool_ids=["c2"])
+    ledger = CallLedger.of([CALLED, HELD, asks(), other, decides(), BEGUN])
+    assert [made.id for made in ledger.pending()] == ["c2", "c1"]
+
+
+def test_attempts_count_until_the_agent_behind_a_call_has_come_further() -> None:
+    """A call that is marked was made so often; of an agent that left something since, it goes on for the first time."""
+    ledger = CallLedger().read(log := [CALLED, MARK])
+    assert [made.attempts for made in ledger.open()] == [1]
+    ledger.read([*log, INNER])
+    assert [made.attempts for made in ledger.waiting()] == [0, 0]
+
+
+def test_a_ledger_reads_what_is_new() -> None:
+    """A log that does not begin with what was read is read anew."""
+    ledger = CallLedger().read([CALLED, HELD])
+    assert ledger.read([LONG]).call("c1") is not None
+    assert [made.kind for made in ledger.pending()] == ["client"]
+
+
+@pytest.mark.parametrize(
+    ("path", "other", "held"),
+    [("", "", True), ("a@1", "a@1", True), ("a@1", "", True), ("a@1", "a@2", False), ("", "a@1", False)],
+)
+def test_a_place_holds_what_was_made_there(path: str, other: str, held: bool) -> None:
+    """An event of another engine has no node path, and may be of any member."""
+    assert Place("a", None, None, path).holds(Place("a", None, None, other)) is held
+
+
+async def test_the_ledger_is_compared_with_readers_of_the_whole_log(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A run whose ledger has missed something fails, if the comparison is on."""
+    monkeypatch.setattr(Run, "record", ledger_check.watched(Run.record))
+
+    def pay() -> None:
+        pass
+
+    await Chat(agent("root", call("pay"), "Done.", tools=[pay])).say("Pay.")
+    monkeypatch.setattr(CallLedger, "_take_result", lambda *_: None)
+    with pytest.raises(AssertionError):
+        await Chat(agent("root", call("pay"), "Done.", tools=[pay])).say("Pay.")
+
+
+def test_a_session_has_one_ledger() -> None:
+    """It is made when it is asked for, and kept with the history."""
+    session = context(agent("root"), CALLED).session
+    assert session.history.ledger(session.events) is session.history.ledger(session.events)
+    assert isinstance(session.history.ledger(session.events).call("c1").call, types.FunctionCall)  # type: ignore[union-attr]
