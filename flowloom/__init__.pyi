@@ -1,7 +1,6 @@
 """The public names as type checkers see them; `__init__.py` loads the same on first use."""
 
 from flowloom.agents import Agent, BaseAgent, LlmAgent, LoopAgent, ParallelAgent, SequentialAgent
-from flowloom.apps import App, ResumabilityConfig
 from flowloom.artifacts import ArtifactVersion, BaseArtifactService, InMemoryArtifactService
 from flowloom.artifacts.files import FileArtifactService
 from flowloom.auth import (
@@ -17,6 +16,9 @@ from flowloom.auth import (
     OAuthFlow,
     OAuthFlows,
 )
+from flowloom.client.handlers import EventHandler, create_event_handler
+from flowloom.client.sse import EventStreamReader, SseFrame
+from flowloom.client.store import EventStore
 from flowloom.compaction import BaseEventsSummarizer, EventsCompactionConfig, LlmEventsSummarizer, compact_session
 from flowloom.context import (
     CallbackContext,
@@ -37,24 +39,6 @@ from flowloom.context import (
     observing,
 )
 from flowloom.context.hooks import FlowCallbacks
-from flowloom.converters.chat_contents import contents_to_messages, messages_to_contents
-from flowloom.converters.chat_messages import (
-    ChatMessage,
-    LLMServiceOptions,
-    ToolCall,
-    ToolChoice,
-    is_valid_chat_message,
-    is_valid_tool_call,
-)
-from flowloom.converters.chat_service import AgentResponse, LLMService, LlmService, ServiceModel
-from flowloom.converters.generate_content import (
-    WireResponse,
-    request_from_json,
-    request_to_json,
-    response_from_json,
-    response_to_json,
-)
-from flowloom.converters.protobuf import request_from_proto, request_to_proto, response_from_proto, response_to_proto
 from flowloom.errors import (
     AgentNameError,
     AgentNotFoundError,
@@ -115,26 +99,51 @@ from flowloom.errors import (
     UnsupportedFeatureError,
 )
 from flowloom.events import Event, EventActions, EventCompaction, InputRequest, LlmResponse, NodeInfo, ToolConfirmation
-from flowloom.events.handlers import EventHandler, create_event_handler
-from flowloom.events.legacy import from_legacy, to_legacy
-from flowloom.events.parsed import ParsedEvent, Source, parse_event_sse
-from flowloom.events.sse import EventStreamReader, SseFrame
-from flowloom.events.store import EventStore
-from flowloom.explanation import explain
-from flowloom.flow import Assembly, AssemblyStep, Flow
+from flowloom.flow import Flow
 from flowloom.human import FormField, HumanModel, HumanObserver, ToolForm, WaitingRequest
+from flowloom.inspection import (
+    Change,
+    Difference,
+    EventsView,
+    RequestDiff,
+    RequestView,
+    Section,
+    assert_prefix_extends,
+    diff,
+)
+from flowloom.inspection.assembly import Assembly, AssemblyStep
+from flowloom.inspection.explanation import explain
+from flowloom.inspection.profile import CostChange, ProcessorCost, ProcessorProfile, measure
+from flowloom.interop.adk_sqlite import AdkSqliteDatabase
+from flowloom.interop.chat_contents import contents_to_messages, messages_to_contents
+from flowloom.interop.chat_messages import (
+    ChatMessage,
+    LLMServiceOptions,
+    ToolCall,
+    ToolChoice,
+    is_valid_chat_message,
+    is_valid_tool_call,
+)
+from flowloom.interop.chat_service import AgentResponse, LLMService, LlmService, ServiceModel
+from flowloom.interop.generate_content import (
+    WireResponse,
+    request_from_json,
+    request_to_json,
+    response_from_json,
+    response_to_json,
+)
+from flowloom.interop.legacy import from_legacy, to_legacy
+from flowloom.interop.parsed import ParsedEvent, Source, parse_event_sse
+from flowloom.interop.protobuf import request_from_proto, request_to_proto, response_from_proto, response_to_proto
 from flowloom.memory import BaseMemoryService, InMemoryMemoryService, MemoryEntry, SearchMemoryResponse
 from flowloom.memory.postgres import PostgresMemoryService
 from flowloom.memory.sqlite import SqliteMemoryService
 from flowloom.models import BaseLlm, LLMRegistry, LlmRequest
 from flowloom.models.aggregator import StreamingAggregator
-from flowloom.models.anthropic import AnthropicModel
 from flowloom.models.context_cache import CacheMetadata, ContextCacheConfig
 from flowloom.models.gemini import Gemini
-from flowloom.models.offline import OfflineModel
-from flowloom.models.openai import OpenAIModel
 from flowloom.models.retry import RetryOptions
-from flowloom.pending import PendingCall, answers, pending_calls
+from flowloom.offline.model import OfflineModel
 from flowloom.plugins import BasePlugin, LoggingPlugin, ModelOverride, PluginManager
 from flowloom.processors import Contents, Template, inject_session_state
 from flowloom.processors.code_executors import (
@@ -149,9 +158,8 @@ from flowloom.processors.compaction import Compaction
 from flowloom.processors.context_cache import ContextCaching
 from flowloom.processors.planners import BasePlanner, BuiltInPlanner, PlanReActPlanner
 from flowloom.processors.window import DropToolPayloads, KeepTurns, TokenWindow
-from flowloom.profile import CostChange, ProcessorCost, ProcessorProfile, measure
-from flowloom.run_handle import RunHandle
-from flowloom.run_result import RunResult
+from flowloom.providers.anthropic import AnthropicModel
+from flowloom.providers.openai import OpenAIModel
 from flowloom.run_stream import (
     AgentFinished,
     AgentStarted,
@@ -179,7 +187,11 @@ from flowloom.run_stream import (
     UsageReported,
     run_stream_of,
 )
-from flowloom.runner import InMemoryRunner, RunArguments, Runner
+from flowloom.runner.app import App, ResumabilityConfig
+from flowloom.runner.handle import RunHandle
+from flowloom.runner.pending import PendingCall, answers, pending_calls
+from flowloom.runner.result import RunResult
+from flowloom.runner.runner import InMemoryRunner, RunArguments, Runner
 from flowloom.sessions import (
     BaseSessionService,
     GetSessionConfig,
@@ -190,7 +202,6 @@ from flowloom.sessions import (
     Viewer,
     visible,
 )
-from flowloom.sessions.adk_sqlite import AdkSqliteDatabase
 from flowloom.sessions.postgres import PostgresSessionService
 from flowloom.sessions.sqlite import SqliteSessionService
 from flowloom.telemetry import ProcessorTimes, configure_telemetry
@@ -214,16 +225,6 @@ from flowloom.tools import (
 from flowloom.tools.authenticated import AuthenticatedFunctionTool
 from flowloom.tools.input_request import RequestInputTool, request_input
 from flowloom.tools.placeholder import PlaceholderTool
-from flowloom.views import (
-    Change,
-    Difference,
-    EventsView,
-    RequestDiff,
-    RequestView,
-    Section,
-    assert_prefix_extends,
-    diff,
-)
 from flowloom.wrappers import CachedModel, FallbackModel, LimitedModel, RetryModel
 
 __version__: str

@@ -15,8 +15,8 @@ from kit import WHERE, agent
 from pydantic import BaseModel, ConfigDict
 
 from flowloom import FunctionTool, InMemoryRunner, LongRunningFunctionTool, ToolArgumentsError
-from flowloom.events.sse_decoder import SseDecoder
 from flowloom.models.aggregator import StreamingAggregator
+from flowloom.models.sse_decoder import SseDecoder
 from flowloom.processors.template import BraceTemplate
 from flowloom.testing import call
 from flowloom.tools.output import OutputSchema

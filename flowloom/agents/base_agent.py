@@ -14,7 +14,7 @@ from flowloom.context.hooks import Callbacks, as_callbacks
 from flowloom.errors import AgentNameError, ConfigurationError, DuplicateAgentError, NotSupportedError
 from flowloom.events.event import Event
 from flowloom.flow import run_agent
-from flowloom.settings import Settings
+from flowloom.objects.settings import Settings
 
 _NAME = re.compile(r"[\w-]+")
 _T = TypeVar("_T")

@@ -19,13 +19,13 @@ from flowloom.flow.delegation import delegates_of
 from flowloom.models.base_llm import BaseLlm
 from flowloom.models.registry import LLMRegistry
 from flowloom.models.request import check_name
+from flowloom.objects.settings import ReadBy
 from flowloom.processors import Template
 from flowloom.processors.code_executors import BaseCodeExecutor
 from flowloom.processors.output_schema import schema_of
 from flowloom.processors.planners import BasePlanner
 from flowloom.processors.template import BraceTemplate
 from flowloom.processors.tools import is_toolset
-from flowloom.settings import ReadBy
 from flowloom.tools.agent_tool import AgentTool
 from flowloom.tools.base_tool import BaseTool
 from flowloom.tools.base_toolset import BaseToolset

@@ -12,7 +12,7 @@ from pydantic import Field, ValidationError
 from flowloom.errors import InputValidationError
 from flowloom.events.clock import now
 from flowloom.events.wire import WireModel
-from flowloom.service import Service
+from flowloom.objects.service import Service
 
 USER_PREFIX = "user:"
 """A file whose name starts so belongs to the user: all of the user's sessions share it."""

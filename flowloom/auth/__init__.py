@@ -6,12 +6,12 @@ models are loaded when they are used: a run without credentials does not pay for
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from flowloom.auth.answers import AuthAnswer, redact_message
 from flowloom.auth.keyring import Keyring
 from flowloom.events.requests import CREDENTIAL_CALL
+from flowloom.objects.on_use import homes_of, loaded_on_use
 
 if TYPE_CHECKING:
     from flowloom.auth.access import Access
@@ -34,7 +34,6 @@ _HOMES = {
     "schemes": "AuthScheme OAuthFlow OAuthFlows",
     "service": "BaseCredentialService InMemoryCredentialService",
 }
-_home_of = {name: f"flowloom.auth.{module}" for module, names in _HOMES.items() for name in names.split()}
 
 __all__ = [
     "CREDENTIAL_CALL",
@@ -56,15 +55,4 @@ __all__ = [
     "redact_message",
 ]
 
-
-def __getattr__(name: str) -> Any:
-    home = _home_of.get(name)
-    if home is None:
-        raise AttributeError(f"module `flowloom.auth` has no attribute `{name}`")
-    value = getattr(import_module(home), name)
-    globals()[name] = value
-    return value
-
-
-def __dir__() -> list[str]:
-    return [*globals(), *__all__]
+__getattr__, __dir__ = loaded_on_use(__name__, homes_of(__name__, _HOMES))

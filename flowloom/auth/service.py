@@ -6,7 +6,7 @@ import os
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any, Protocol
 
-from flowloom.service import Service
+from flowloom.objects.service import Service
 
 if TYPE_CHECKING:
     from flowloom.auth.config import AuthConfig

@@ -14,9 +14,9 @@ from flowloom.cli.loading import Loaded
 from flowloom.cli.stores import USER_ID, session_of
 from flowloom.cli.usage_error import UsageError
 from flowloom.errors import InputValidationError, closest_first, quoted_list
-from flowloom.explanation import Said
-from flowloom.profile import ProcessorProfile, measure
-from flowloom.runner import InMemoryRunner
+from flowloom.inspection.explanation import Said
+from flowloom.inspection.profile import ProcessorProfile, measure
+from flowloom.runner.runner import InMemoryRunner
 
 TURN = "turn"
 """The name under which a budget holds the whole turn."""

@@ -28,9 +28,9 @@ from flowloom.errors import RunLostError, SessionBusyError
 from flowloom.events import Event
 from flowloom.events.parts import content_of
 from flowloom.human import HumanObserver
-from flowloom.message import Message
-from flowloom.pending import pending_calls
-from flowloom.runner import Runner
+from flowloom.runner.message import Message
+from flowloom.runner.pending import pending_calls
+from flowloom.runner.runner import Runner
 from flowloom.sessions import Session
 
 _LEASE_SECONDS = 5.0

@@ -9,7 +9,7 @@ from flowloom.cli.stores import session_name
 from flowloom.cli.usage_error import UsageError
 from flowloom.errors import AlreadyExistsError
 from flowloom.events import new_id
-from flowloom.runner import Runner
+from flowloom.runner.runner import Runner
 from flowloom.sessions import Session, State
 
 

@@ -15,11 +15,11 @@ from flowloom.cli.model_choice import model_named
 from flowloom.cli.stores import USER_ID, session_of
 from flowloom.cli.usage_error import UsageError
 from flowloom.errors import closest_first, quoted_list
-from flowloom.explanation import explain
-from flowloom.flow.assembly import Assembly
+from flowloom.inspection.assembly import Assembly
+from flowloom.inspection.explanation import explain
 from flowloom.plugins import ModelOverride
-from flowloom.routing import agents_of
-from flowloom.runner import InMemoryRunner
+from flowloom.runner.routing import agents_of
+from flowloom.runner.runner import InMemoryRunner
 from flowloom.sessions import Session
 
 

@@ -13,6 +13,7 @@ from google.genai import types
 from flowloom.cli.display import Display
 from flowloom.cli.reading import Reader
 from flowloom.context import InvocationContext
+from flowloom.context.observer import Observer
 from flowloom.errors import FlowloomError, ModelError, ModelUnavailableError, quoted_list
 from flowloom.events.parts import call_part, text_part
 from flowloom.human import (
@@ -26,8 +27,7 @@ from flowloom.human import (
 )
 from flowloom.human.model import people_in
 from flowloom.models import BaseLlm, LlmRequest
-from flowloom.notebook import count
-from flowloom.observer import Observer
+from flowloom.objects.notebook import count
 
 _STEPS = re.compile(r"\n\nProcessors \(\d+\)\n-+\n")
 _NAME = re.compile(r"[^\s{]+")

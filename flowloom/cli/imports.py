@@ -9,8 +9,8 @@ from flowloom.cli.session_file import read_session
 from flowloom.cli.stores import USER_ID, is_own_database
 from flowloom.cli.usage_error import UsageError
 from flowloom.errors import quoted_list
+from flowloom.interop.adk_sqlite import AdkSqliteDatabase
 from flowloom.sessions import BaseSessionService
-from flowloom.sessions.adk_sqlite import AdkSqliteDatabase
 from flowloom.sessions.sqlite import SqliteSessionService
 
 

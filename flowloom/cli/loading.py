@@ -12,10 +12,10 @@ from types import ModuleType
 from typing import Any, cast
 
 from flowloom.agents import BaseAgent
-from flowloom.apps import App
 from flowloom.cli.usage_error import UsageError
 from flowloom.errors import FlowloomError, quoted_list
 from flowloom.plugins import BasePlugin
+from flowloom.runner.app import App
 
 
 @dataclass(slots=True)

@@ -6,7 +6,7 @@ from flowloom.agents import BaseAgent, LlmAgent
 from flowloom.cli.usage_error import UsageError
 from flowloom.errors import ConfigurationError, ModelNotFoundError
 from flowloom.models import BaseLlm, LLMRegistry
-from flowloom.models.offline import OfflineModel
+from flowloom.offline.model import OfflineModel
 from flowloom.plugins import BasePlugin, ModelOverride
 
 _SECONDS_PER_WORD = 0.02

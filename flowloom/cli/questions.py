@@ -10,7 +10,7 @@ from pydantic_core import from_json
 
 from flowloom.cli.display import Display, call_text
 from flowloom.cli.reading import Reader
-from flowloom.pending import PendingCall
+from flowloom.runner.pending import PendingCall
 
 _DEFAULT_HINT = "Answer with `confirmed` true or false"
 _YES = frozenset({"y", "yes"})

@@ -29,7 +29,7 @@ from flowloom.errors import (
     quoted_list,
 )
 from flowloom.events import new_id
-from flowloom.pending import pending_calls
+from flowloom.runner.pending import pending_calls
 from flowloom.sessions import Session
 
 _T = TypeVar("_T")

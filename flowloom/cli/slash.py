@@ -15,9 +15,9 @@ from flowloom.cli.tables import moment, table
 from flowloom.cli.transcript import held, shown_state
 from flowloom.cli.usage_error import UsageError
 from flowloom.errors import closest_first, quoted_list
-from flowloom.explanation import explain
-from flowloom.notebook import count
-from flowloom.pending import pending_calls
+from flowloom.inspection.explanation import explain
+from flowloom.objects.notebook import count
+from flowloom.runner.pending import pending_calls
 
 _EVENTS = 50
 """How many events are listed."""

@@ -13,8 +13,8 @@ from flowloom.auth.fields import HIDDEN
 from flowloom.cli.display import Display, call_text
 from flowloom.events import Event
 from flowloom.events.shown import words_of
-from flowloom.notebook import count
-from flowloom.pending import PendingCall, pending_calls
+from flowloom.objects.notebook import count
+from flowloom.runner.pending import PendingCall, pending_calls
 from flowloom.sessions import State
 
 _SECRET = frozenset(

@@ -6,7 +6,7 @@ from pydantic import Field
 
 from flowloom.compaction.summarizer import BaseEventsSummarizer
 from flowloom.errors import ConfigurationError
-from flowloom.settings import Settings
+from flowloom.objects.settings import Settings
 
 
 class EventsCompactionConfig(Settings):

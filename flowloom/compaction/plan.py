@@ -16,7 +16,7 @@ from flowloom.compaction.config import EventsCompactionConfig
 from flowloom.compaction.token_count import characters, prompt_tokens, sees
 from flowloom.events.event import Event
 from flowloom.log.answers import answers_request
-from flowloom.sessions.effective_log import EffectiveLog, Entry, Place, Span, first_id, last_id, place_of
+from flowloom.log.effective_log import EffectiveLog, Entry, Place, Span, first_id, last_id, place_of
 
 PINNED = "pinned"
 """The key of an event's `custom_metadata` that says that it is always shown as it is."""

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from weakref import WeakKeyDictionary
 
 from flowloom.events.event import Event
-from flowloom.sessions.effective_log import EffectiveLog, Place, place_of
+from flowloom.log.effective_log import EffectiveLog, Place, place_of
 
 CHARACTERS_PER_TOKEN = 4
 _LOOK_BACK = 64

@@ -14,6 +14,7 @@ from flowloom.auth.keyring import Keyring
 from flowloom.context.effects import DIRECT_EFFECTS
 from flowloom.context.ending import to_its_end
 from flowloom.context.hooks import NO_HOOKS, Callbacks, Hooks, first_answer
+from flowloom.context.observer import Observer, observers
 from flowloom.context.origin import note_origin
 from flowloom.context.progress import Progress
 from flowloom.context.protocols import AnyContext, Effects
@@ -31,7 +32,6 @@ from flowloom.events.requests import is_request, looks_like_request, without_req
 from flowloom.events.wire import shallow_copy
 from flowloom.log.answers import answers_request, says_nothing, subject_call_id
 from flowloom.log.marks import AGENT_TOOL_CALL, HOST_CALLS
-from flowloom.observer import Observer, observers
 
 if TYPE_CHECKING:
     from flowloom.artifacts import BaseArtifactService

@@ -9,8 +9,8 @@ from google.genai import types
 from pydantic import ConfigDict, Field
 
 from flowloom.events.wire import shallow_copy
+from flowloom.objects.settings import Settings
 from flowloom.sessions.service import GetSessionConfig
-from flowloom.settings import Settings
 
 
 class StreamingMode(Enum):

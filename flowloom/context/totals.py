@@ -10,7 +10,7 @@ from google.genai import types
 from flowloom.context.protocols import AnyContext, AnyLlmAgent
 from flowloom.context.run_config import NO_LIMITS, Limits, RunConfig
 from flowloom.errors import LimitExceededError, LlmCallsLimitExceededError
-from flowloom.notebook import count
+from flowloom.objects.notebook import count
 
 
 @dataclass(slots=True)

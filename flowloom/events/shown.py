@@ -10,7 +10,7 @@ from typing import Any, Protocol
 from google.genai import types
 
 from flowloom.events.actions import EventActions
-from flowloom.notebook import clipped, line, quoted, table
+from flowloom.objects.notebook import clipped, line, quoted, table
 
 _MOST_EVENTS = 200
 """How many events a table shows."""

@@ -1,8 +1,7 @@
 """The flow: the loop, the pipeline, the model call."""
 
-from flowloom.flow.assembly import Assembly, AssemblyStep
 from flowloom.flow.drive import run_agent
 from flowloom.flow.ending import record_end, settle_end, settle_failure
 from flowloom.flow.flow import Flow
 
-__all__ = ["Assembly", "AssemblyStep", "Flow", "record_end", "run_agent", "settle_end", "settle_failure"]
+__all__ = ["Flow", "record_end", "run_agent", "settle_end", "settle_failure"]

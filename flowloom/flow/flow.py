@@ -4,17 +4,19 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Sequence
 from dataclasses import fields
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from flowloom.context import InvocationContext
 from flowloom.context.hooks import NO_CALLBACKS, FlowCallbacks
 from flowloom.errors import PipelineError
 from flowloom.events.event import Event
-from flowloom.flow.assembly import Assembly, Recording, rehearsal_of, rehearse
 from flowloom.flow.drive import drive, recorded
 from flowloom.flow.pipeline import RESPONSE, Processor, Step, compile_steps, find_step, name_of
-from flowloom.notebook import count, line, table
+from flowloom.objects.notebook import count, line, table
 from flowloom.processors import REQUEST_PROCESSORS, RESPONSE_PROCESSORS
+
+if TYPE_CHECKING:
+    from flowloom.inspection.assembly import Assembly
 
 
 class Flow:
@@ -167,6 +169,8 @@ class Flow:
         It is the first half of a step, for real: callbacks before the model have their say, tools that the message
         confirms are run, and the events of processors are stored in the session. `explain` changes nothing.
         """
+        from flowloom.inspection.assembly import Recording, rehearsal_of, rehearse  # a room above, loaded when used
+
         recording = Recording()
         inner = ctx.model_copy(update={"run": rehearsal_of(ctx.run, recording)})
         events = recorded(inner, lambda each: drive(each, self, single_step=True))

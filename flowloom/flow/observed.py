@@ -8,11 +8,11 @@ from time import perf_counter
 from typing import Any
 
 from flowloom.context import InvocationContext
+from flowloom.context.observer import Observer, ProcessorCall
 from flowloom.events.event import Event
 from flowloom.events.response import LlmResponse
 from flowloom.flow.pipeline import Step, events_of
 from flowloom.models.request import LlmRequest
-from flowloom.observer import Observer, ProcessorCall
 
 
 def observed(steps: tuple[Step, ...], observers: tuple[Observer, ...]) -> tuple[Step, ...]:

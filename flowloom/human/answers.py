@@ -14,7 +14,7 @@ from flowloom.events.response import LlmResponse
 from flowloom.events.wire import shallow_copy
 from flowloom.human.forms import unfit
 from flowloom.human.request import WaitingRequest
-from flowloom.models.sdk_request import calling_mode
+from flowloom.providers.sdk_request import calling_mode
 
 Piece = str | types.Part | types.FunctionCall
 Answer = Piece | Sequence[Piece] | types.Content | LlmResponse | Exception

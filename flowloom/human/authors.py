@@ -5,13 +5,13 @@ from __future__ import annotations
 from threading import Lock
 
 from flowloom.context import InvocationContext
+from flowloom.context.observer import Observer, ProcessorCall
 from flowloom.errors import ModelNotConfiguredError
-from flowloom.flow.assembly import ModelReached, Recording
 from flowloom.human.model import people_in
 from flowloom.human.request import followed
+from flowloom.inspection.assembly import ModelReached, Recording
 from flowloom.models.base_llm import BaseLlm
 from flowloom.models.request import LlmRequest
-from flowloom.observer import Observer, ProcessorCall
 from flowloom.processors.model_choice import model_of
 
 _MAX_OPEN = 256

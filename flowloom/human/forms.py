@@ -14,10 +14,10 @@ from pydantic import JsonValue, ValidationError
 
 from flowloom.errors import ConfigurationError, ToolArgumentsError, UnfitAnswerError
 from flowloom.events.json_schema import JsonValidator, validator_of
+from flowloom.inspection.report import parameters_of
 from flowloom.models.request import LlmRequest
-from flowloom.models.sdk_request import calling_mode, json_schema_of
+from flowloom.providers.sdk_request import calling_mode, json_schema_of
 from flowloom.tools.validation import read_again
-from flowloom.views.report import parameters_of
 
 _PLACE = re.compile(r"^- `([^`]+)`: ", re.MULTILINE)
 _WORDS: dict[str, bool] = {"yes": True, "y": True, "true": True, "no": False, "n": False, "false": False}

@@ -12,15 +12,15 @@ from typing import Any, Literal, Self, cast
 
 from flowloom.errors import ConfigurationError
 from flowloom.events.wire import shallow_copy
-from flowloom.flow.assembly import Assembly
 from flowloom.human.forms import ToolForm, forms_of
+from flowloom.inspection.assembly import Assembly
+from flowloom.inspection.difference import diff
+from flowloom.inspection.report import report_of
+from flowloom.inspection.request_view import RequestView
+from flowloom.inspection.sections import Section
 from flowloom.models.contents import SharedContents
 from flowloom.models.request import LlmRequest
 from flowloom.tools.output import OutputSchema
-from flowloom.views.difference import diff
-from flowloom.views.report import report_of
-from flowloom.views.request_view import RequestView
-from flowloom.views.sections import Section
 
 RequestState = Literal["waiting", "answered", "cancelled", "timed out"]
 

@@ -12,7 +12,7 @@ from pydantic import Field
 from flowloom.errors import NotSupportedError
 from flowloom.events.event import Event
 from flowloom.events.wire import WireModel
-from flowloom.service import Service
+from flowloom.objects.service import Service
 
 if TYPE_CHECKING:
     from flowloom.sessions import Session

@@ -11,9 +11,9 @@ from typing import Any, Generic, TypeVar, cast
 
 from flowloom.errors import EventParseError, FlowloomError, ModelStreamError
 from flowloom.events.event_json import read_json
-from flowloom.events.sse_decoder import SseDecoder
 from flowloom.models.failures import broken_stream, empty_stream, stream_error, transport_error, unreadable
 from flowloom.models.http import MAX_BODY_BYTES, TOO_LARGE, httpx, whole_body
+from flowloom.models.sse_decoder import SseDecoder
 
 _Chunk = TypeVar("_Chunk")
 _DONE = b"[DONE]"

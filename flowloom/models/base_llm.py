@@ -13,7 +13,7 @@ from pydantic import PrivateAttr
 from flowloom.errors import NotSupportedError
 from flowloom.events.response import LlmResponse
 from flowloom.models.request import LlmRequest
-from flowloom.settings import Settings
+from flowloom.objects.settings import Settings
 
 _log = logging.getLogger("flowloom.models")
 _LOOPBACK = ("localhost", "127.0.0.1", "::1")

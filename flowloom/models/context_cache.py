@@ -8,7 +8,7 @@ from google.genai import types
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from flowloom.events.clock import now
-from flowloom.settings import Settings
+from flowloom.objects.settings import Settings
 
 _SOON = 120.0  # seconds
 

@@ -22,12 +22,12 @@ class LLMRegistry:
     _factories: dict[str, Factory | str] = {  # noqa: RUF012 - the registry is one for the process, as in ADK
         r"gemini-.*": "flowloom.models.gemini:Gemini",
         r"projects/.+/locations/.+/(endpoints|publishers/google/models)/.+": "flowloom.models.gemini:Gemini",
-        r"offline(-.*)?": "flowloom.models.offline:OfflineModel",
+        r"offline(-.*)?": "flowloom.offline.model:OfflineModel",
         r"human": "flowloom.human:HumanModel",
-        r"openai(-responses)?/.+": "flowloom.models.openai:OpenAIModel.from_name",
-        r"ollama/.+": "flowloom.models.openai:OpenAIModel.from_name",
-        r"https?://.+#.+": "flowloom.models.openai:OpenAIModel.from_name",
-        r"anthropic/.+": "flowloom.models.anthropic:AnthropicModel.from_name",
+        r"openai(-responses)?/.+": "flowloom.providers.openai:OpenAIModel.from_name",
+        r"ollama/.+": "flowloom.providers.openai:OpenAIModel.from_name",
+        r"https?://.+#.+": "flowloom.providers.openai:OpenAIModel.from_name",
+        r"anthropic/.+": "flowloom.providers.anthropic:AnthropicModel.from_name",
     }
 
     @classmethod

@@ -12,7 +12,7 @@ from flowloom.context import Context, InvocationContext
 from flowloom.errors import error_text
 from flowloom.events import Event, LlmResponse
 from flowloom.models import LlmRequest
-from flowloom.notebook import count
+from flowloom.objects.notebook import count
 from flowloom.plugins.base_plugin import BasePlugin
 
 if TYPE_CHECKING:

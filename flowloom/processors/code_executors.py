@@ -21,8 +21,8 @@ from flowloom.context import InvocationContext
 from flowloom.context.ending import all_ended
 from flowloom.errors import ConfigurationError, InputValidationError, NotSupportedError
 from flowloom.models.request import LlmRequest
+from flowloom.objects.settings import Settings
 from flowloom.processors.code_process import MAX_FILES, CodePlace, Ended, run_python
-from flowloom.settings import Settings
 
 
 @dataclass(frozen=True)

@@ -9,10 +9,10 @@ from google.genai import types
 from flowloom.context import InvocationContext
 from flowloom.context.protocols import AnyLlmAgent
 from flowloom.events.parts import answers_calls, content_of, text_part
+from flowloom.log.history import Viewer, Visible, visible
 from flowloom.models.contents import SharedContents
 from flowloom.models.request import LlmRequest
 from flowloom.processors.model_choice import model_of
-from flowloom.sessions.history import Viewer, Visible, visible
 
 _NO_REPLIES = (
     "Nobody will answer questions about this task. Finish it with what you have been given, and state the result."

@@ -16,10 +16,10 @@ from google.genai import types
 from flowloom.context import InvocationContext
 from flowloom.events.event import Event
 from flowloom.log.cursor import LogCursor
+from flowloom.log.history import FOREIGN_LEAD_IN, LEAD_INS, foreign_content
 from flowloom.models.contents import SharedContents
 from flowloom.models.request import LlmRequest
 from flowloom.processors.token_count import Calibration
-from flowloom.sessions.history import FOREIGN_LEAD_IN, LEAD_INS, foreign_content
 
 Pinned = Callable[[types.Content], bool]
 """Whether a content stays in the window. Asked once for each content; it only reads, and is a pure function."""

@@ -6,9 +6,9 @@ from flowloom.context import InvocationContext
 from flowloom.context.protocols import AnyLlmAgent
 from flowloom.events.event import UNFIT_OUTPUT, Event, asks_again
 from flowloom.events.parts import content_of, text_part
+from flowloom.log.history import UNFIT_LEAD_IN
 from flowloom.models.request import LlmRequest
 from flowloom.processors.model_choice import model_of
-from flowloom.sessions.history import UNFIT_LEAD_IN
 from flowloom.tools.delegation import FINISH_TASK
 from flowloom.tools.output import SET_MODEL_RESPONSE, OutputSchema, SetModelResponseTool
 

@@ -1,6 +1,6 @@
 """Sessions: state, event logs, the services that keep them, and the projection of a log for a model."""
 
-from flowloom.sessions.history import History, Projection, Viewer, project, visible
+from flowloom.log.history import History, Projection, Viewer, project, visible
 from flowloom.sessions.in_memory import InMemorySessionService
 from flowloom.sessions.leases import SessionLease
 from flowloom.sessions.service import BaseSessionService, GetSessionConfig, ListSessionsResponse

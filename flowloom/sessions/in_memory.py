@@ -12,8 +12,8 @@ from flowloom.events.clock import now
 from flowloom.events.event import Event
 from flowloom.events.ids import new_id
 from flowloom.log.claims import check_undecided
+from flowloom.log.history import History
 from flowloom.sessions.admission import admitted_state
-from flowloom.sessions.history import History
 from flowloom.sessions.service import (
     BaseSessionService,
     GetSessionConfig,

@@ -16,7 +16,7 @@ from flowloom.events.ids import new_id
 from flowloom.events.parts import answers_calls
 from flowloom.events.wire import WireModel, shallow_copy
 from flowloom.log.claims import check_undecided
-from flowloom.service import Service
+from flowloom.objects.service import Service
 from flowloom.sessions.admission import admitted, admitted_log, admitted_state
 from flowloom.sessions.leases import LeaseQueue, SessionLease
 from flowloom.sessions.session import Session

@@ -8,7 +8,7 @@ from pydantic import ConfigDict, Field, SerializerFunctionWrapHandler, field_ser
 
 from flowloom.events.event import Event
 from flowloom.events.wire import WireModel
-from flowloom.sessions.history import History
+from flowloom.log.history import History
 from flowloom.sessions.leases import Fence
 from flowloom.sessions.shared_list import SharedList
 

@@ -9,7 +9,7 @@ from collections import OrderedDict
 from collections.abc import Sequence
 
 from flowloom.events.event import Event
-from flowloom.sessions.history import History
+from flowloom.log.history import History
 from flowloom.sessions.leases import Key
 from flowloom.sessions.shared_list import shared
 

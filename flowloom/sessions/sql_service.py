@@ -12,10 +12,10 @@ from flowloom.events.clock import now
 from flowloom.events.event import Event
 from flowloom.events.ids import new_id
 from flowloom.log.claims import check_undecided
+from flowloom.log.history import History
 from flowloom.sessions import sql_forks, sql_log
 from flowloom.sessions.admission import admitted_state, answers_unknown
 from flowloom.sessions.codec import decode_event
-from flowloom.sessions.history import History
 from flowloom.sessions.leases import Fence, Key, SessionLease
 from flowloom.sessions.service import (
     BaseSessionService,

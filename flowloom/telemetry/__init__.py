@@ -6,11 +6,9 @@ extra `otel`, sets providers that export over OTLP/HTTP.
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from flowloom.errors import MissingExtraError
-from flowloom.extras import absent
+from flowloom.objects.on_use import loaded_on_use
 from flowloom.telemetry.agent_span import AgentSpan
 from flowloom.telemetry.content import content_captured, reread_settings
 from flowloom.telemetry.metrics import ProcessorTimes
@@ -35,15 +33,4 @@ __all__ = [
     "step_logs",
 ]
 
-
-def __getattr__(name: str) -> Any:
-    if name != "configure_telemetry":
-        raise AttributeError(f"module `flowloom.telemetry` has no attribute `{name}`")
-    try:
-        return import_module("flowloom.telemetry.setup").configure_telemetry
-    except MissingExtraError as error:
-        return absent(error)
-
-
-def __dir__() -> list[str]:
-    return [*globals(), *__all__]
+__getattr__, __dir__ = loaded_on_use(__name__, {"configure_telemetry": "flowloom.telemetry.setup"})

@@ -11,10 +11,10 @@ from time import perf_counter
 from typing import Any
 
 from flowloom.context import InvocationContext
+from flowloom.context.observer import Observer, ProcessorCall
 from flowloom.events.event import Event
 from flowloom.models.base_llm import BaseLlm
 from flowloom.models.request import LlmRequest
-from flowloom.observer import Observer, ProcessorCall
 from flowloom.telemetry.content import as_json, content_captured
 
 _all = logging.getLogger("flowloom")

@@ -5,33 +5,30 @@ Fixtures come with the pytest plugin, which pytest finds by itself. The suites n
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from flowloom.errors import MissingExtraError
-from flowloom.extras import absent
-from flowloom.guard import ModelGuard, ModelRequestBlockedError, block_model_requests
-from flowloom.testing.arguments import SchemaValueError, arguments_for, value_for
-from flowloom.testing.auto_model import AutoModel
-from flowloom.testing.capture import CapturedRun, ModelCallRecord, ProcessorRecord, capture_run
-from flowloom.testing.cassettes import CassetteError, CassetteMissError, RecordingModel
-from flowloom.testing.frozen import FrozenClock, frozen
-from flowloom.testing.lint import Finding, lint
-from flowloom.testing.scripted import (
-    Answer,
-    AnsweringModel,
-    FunctionModel,
-    ScriptedModel,
-    ScriptExhaustedError,
-    call,
-    chunks_of,
-    delayed,
-    dropped,
-    truncated,
-)
-from flowloom.testing.symmetry import assert_symmetric
+from flowloom.objects.on_use import homes_of, loaded_on_use
 
 if TYPE_CHECKING:
+    from flowloom.inspection.guard import ModelGuard, ModelRequestBlockedError, block_model_requests
+    from flowloom.testing.arguments import SchemaValueError, arguments_for, value_for
+    from flowloom.testing.auto_model import AutoModel
+    from flowloom.testing.capture import CapturedRun, ModelCallRecord, ProcessorRecord, capture_run
+    from flowloom.testing.cassettes import CassetteError, CassetteMissError, RecordingModel
+    from flowloom.testing.frozen_clock import FrozenClock, frozen
+    from flowloom.testing.linting import Finding, lint
+    from flowloom.testing.scripted import (
+        Answer,
+        AnsweringModel,
+        FunctionModel,
+        ScriptedModel,
+        ScriptExhaustedError,
+        call,
+        chunks_of,
+        delayed,
+        dropped,
+        truncated,
+    )
     from flowloom.testing.suites import (
         ArtifactServiceSuite,
         ModelSuite,
@@ -39,8 +36,21 @@ if TYPE_CHECKING:
         SessionServiceSuite,
         ToolsetSuite,
     )
+    from flowloom.testing.symmetry import assert_symmetric
 
-_SUITES = ("ArtifactServiceSuite", "ModelSuite", "ProcessorSuite", "SessionServiceSuite", "ToolsetSuite")
+_GUARD = {"guard": "ModelGuard ModelRequestBlockedError block_model_requests"}
+_HOMES = {
+    "arguments": "SchemaValueError arguments_for value_for",
+    "auto_model": "AutoModel",
+    "capture": "CapturedRun ModelCallRecord ProcessorRecord capture_run",
+    "cassettes": "CassetteError CassetteMissError RecordingModel",
+    "frozen_clock": "FrozenClock frozen",
+    "linting": "Finding lint",
+    "scripted": "Answer AnsweringModel FunctionModel ScriptExhaustedError ScriptedModel call chunks_of delayed dropped "
+    "truncated",
+    "suites": "ArtifactServiceSuite ModelSuite ProcessorSuite SessionServiceSuite ToolsetSuite",
+    "symmetry": "assert_symmetric",
+}
 
 __all__ = [
     "Answer",
@@ -79,15 +89,4 @@ __all__ = [
     "value_for",
 ]
 
-
-def __getattr__(name: str) -> Any:
-    if name in _SUITES:
-        try:
-            return getattr(import_module("flowloom.testing.suites"), name)
-        except MissingExtraError as error:
-            return absent(error)
-    raise AttributeError(f"module `flowloom.testing` has no attribute `{name}`")
-
-
-def __dir__() -> list[str]:
-    return [*globals(), *__all__]
+__getattr__, __dir__ = loaded_on_use(__name__, homes_of(__name__, _HOMES) | homes_of("flowloom.inspection", _GUARD))

@@ -13,9 +13,9 @@ from pydantic import PrivateAttr
 
 from flowloom.errors import quoted_list
 from flowloom.events.parts import call_part
+from flowloom.log.history import LEAD_INS
 from flowloom.models import LlmRequest
 from flowloom.models.request import snapshot
-from flowloom.sessions.history import LEAD_INS
 from flowloom.testing.arguments import arguments_for, value_for
 from flowloom.testing.scripted import AnsweringModel
 from flowloom.tools.delegation import FINISH_TASK

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 
 from flowloom.context import InvocationContext, ProcessorCall, observing
 from flowloom.events import Event
-from flowloom.flow import Assembly
-from flowloom.flow.assembly import Tracing
+from flowloom.inspection import Assembly
+from flowloom.inspection.assembly import Tracing
 from flowloom.models import BaseLlm, LlmRequest
 from flowloom.models.request import snapshot
 

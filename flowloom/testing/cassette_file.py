@@ -22,10 +22,10 @@ from weakref import WeakValueDictionary
 from pydantic import ValidationError
 
 from flowloom.errors import FlowloomError, ModelError
+from flowloom.inspection import RequestView
+from flowloom.inspection.canonical import Data
 from flowloom.models import LlmRequest, LlmResponse
 from flowloom.testing.secrets import MARK, Secrets
-from flowloom.views import RequestView
-from flowloom.views.canonical import Data
 
 # Written as escapes: halves of characters, which UTF-8 cannot hold, and what some editors take for the end of a line.
 _ESCAPED = re.compile("[\ud800-\udfff\u0085\u2028\u2029]")

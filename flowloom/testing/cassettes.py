@@ -12,13 +12,13 @@ from google.genai import types
 from pydantic import Field, PrivateAttr
 
 from flowloom.errors import ConfigurationError, FlowloomError, ModelError
+from flowloom.inspection import RequestDiff, Section, diff
+from flowloom.inspection.canonical import Data, Ordinals
+from flowloom.inspection.sections import sections_of
+from flowloom.inspection.tree import Fields
 from flowloom.models import BaseLlm, LlmRequest, LlmResponse
 from flowloom.testing.cassette_file import Asked, CassetteError, CassetteFile, Entry, compact, error_data
 from flowloom.testing.secrets import SHORTEST, Secrets
-from flowloom.views import RequestDiff, Section, diff
-from flowloom.views.canonical import Data, Ordinals
-from flowloom.views.sections import sections_of
-from flowloom.views.tree import Fields
 from flowloom.wrappers.wrapper import WrapperModel
 
 __all__ = ["CassetteError", "CassetteMissError", "Mode", "RecordingModel"]

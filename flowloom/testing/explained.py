@@ -7,17 +7,17 @@ from contextlib import aclosing
 from typing import Any
 
 from flowloom.agents import BaseAgent
-from flowloom.apps import App
 from flowloom.artifacts import BaseArtifactService
 from flowloom.context import DirectEffects, InvocationContext, RunConfig
 from flowloom.events import LlmResponse
-from flowloom.explanation import Rehearsal, Said
-from flowloom.flow.assembly import Assembly, ModelReached, Tracing, rehearse
-from flowloom.guard import ModelGuard
+from flowloom.inspection.assembly import Assembly, ModelReached, Tracing, rehearse
+from flowloom.inspection.explanation import Rehearsal, Said
+from flowloom.inspection.guard import ModelGuard
 from flowloom.memory import BaseMemoryService
-from flowloom.message import Message
 from flowloom.models import BaseLlm, LlmRequest
 from flowloom.plugins import BasePlugin
+from flowloom.runner.app import App
+from flowloom.runner.message import Message
 from flowloom.sessions import Session
 from flowloom.testing.scripted import Answer, ScriptedModel, ScriptExhaustedError
 

@@ -17,7 +17,7 @@ from flowloom.events.clock import sleep
 from flowloom.events.parts import content_of, text_part
 from flowloom.models import BaseLlm, LlmRequest, LlmResponse
 from flowloom.models.request import snapshot
-from flowloom.notebook import count
+from flowloom.objects.notebook import count
 
 
 class ScriptExhaustedError(FlowloomError, AssertionError):

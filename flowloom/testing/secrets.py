@@ -14,7 +14,7 @@ from urllib.parse import quote, quote_plus
 from pydantic import BaseModel, SecretBytes, SecretStr
 
 from flowloom.auth import AuthCredential, HttpAuth, HttpCredentials, OAuth2Auth, ServiceAccount
-from flowloom.views.canonical import HIDDEN, Data
+from flowloom.inspection.canonical import HIDDEN, Data
 
 SHORTEST = 8
 """Shorter values are not looked for: they would be found in the middle of words."""

@@ -11,13 +11,12 @@ from typing import Any, cast
 from flowloom.errors import InputValidationError
 from flowloom.events import Event
 from flowloom.extras import missing_extra
-from flowloom.flow import Assembly, AssemblyStep
-from flowloom.flow.assembly import assembly_of
+from flowloom.inspection import Assembly, AssemblyStep, EventsView, RequestView, Section, diff, write_sections
+from flowloom.inspection.assembly import assembly_of
+from flowloom.inspection.canonical import Ordinals, canonical_at
 from flowloom.models import LlmRequest
 from flowloom.testing.file_names import file_name
 from flowloom.testing.secrets import Secrets
-from flowloom.views import EventsView, RequestView, Section, diff, write_sections
-from flowloom.views.canonical import Ordinals, canonical_at
 
 try:
     from syrupy.extensions.single_file import SingleFileSnapshotExtension, WriteMode

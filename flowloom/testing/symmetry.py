@@ -8,12 +8,12 @@ from typing import Any
 from flowloom.agents import BaseAgent
 from flowloom.context import RunConfig, StreamingMode
 from flowloom.events import Event
-from flowloom.message import Message
+from flowloom.inspection import EventsView, diff, write_sections
 from flowloom.plugins import ModelOverride
-from flowloom.runner import InMemoryRunner
-from flowloom.testing.frozen import frozen
+from flowloom.runner.message import Message
+from flowloom.runner.runner import InMemoryRunner
+from flowloom.testing.frozen_clock import frozen
 from flowloom.testing.scripted import Answer, ScriptedModel
-from flowloom.views import EventsView, diff, write_sections
 
 CHUNK_SIZES = (1, 7, 1000)
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from flowloom.objects.on_use import homes_of, loaded_on_use
 
 if TYPE_CHECKING:
     from flowloom.wrappers.cache import CachedModel
@@ -11,18 +12,8 @@ if TYPE_CHECKING:
     from flowloom.wrappers.limits import LimitedModel
     from flowloom.wrappers.retry import RetryModel
 
-_HOMES = {"CachedModel": "cache", "FallbackModel": "fallback", "LimitedModel": "limits", "RetryModel": "retry"}
+_HOMES = {"cache": "CachedModel", "fallback": "FallbackModel", "limits": "LimitedModel", "retry": "RetryModel"}
 
 __all__ = ["CachedModel", "FallbackModel", "LimitedModel", "RetryModel"]
 
-
-def __getattr__(name: str) -> Any:
-    if name not in _HOMES:
-        raise AttributeError(f"module `flowloom.wrappers` has no attribute `{name}`")
-    value = getattr(import_module(f"flowloom.wrappers.{_HOMES[name]}"), name)
-    globals()[name] = value
-    return value
-
-
-def __dir__() -> list[str]:
-    return [*globals(), *__all__]
+__getattr__, __dir__ = loaded_on_use(__name__, homes_of(__name__, _HOMES))

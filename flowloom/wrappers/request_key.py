@@ -12,9 +12,9 @@ from typing import Any, cast
 from google.genai import types
 from pydantic import BaseModel
 
+from flowloom.inspection.canonical import schema_of
 from flowloom.models.contents import SharedContents
 from flowloom.models.request import LlmRequest
-from flowloom.views.canonical import schema_of
 
 VERSION = 1
 """Of the way in which keys are made. Keys of different versions are never equal."""

@@ -142,7 +142,7 @@ def test_importing_flowloom_does_not_load_the_extra() -> None:
 def test_the_help_loads_no_store() -> None:
     """Databases, and what imports from them, are loaded by the commands that need them."""
     names = (
-        "{'sqlite3', 'psycopg', 'flowloom.sessions.sqlite', 'flowloom.sessions.adk_sqlite', 'flowloom.cli.compacting'}"
+        "{'sqlite3', 'psycopg', 'flowloom.sessions.sqlite', 'flowloom.interop.adk_sqlite', 'flowloom.cli.compacting'}"
     )
     program = f"import sys, flowloom.cli.commands; print({names} & set(sys.modules))"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, env=environment())

@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from models.sdk_kit import frame
 from models.wire_server import Reply, WireServer, raw_stream
+from providers.sdk_kit import frame
 
 from .process import flowloom
 

@@ -16,7 +16,7 @@ from flowloom import (
     Viewer,
     compact_session,
 )
-from flowloom.sessions.history import project
+from flowloom.log.history import project
 
 TURNS = 2000
 ROOT = Viewer("root")

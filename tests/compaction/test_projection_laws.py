@@ -22,7 +22,7 @@ from flowloom import (
     Viewer,
     compact_session,
 )
-from flowloom.sessions.history import History, project
+from flowloom.log.history import History, project
 
 PLACES = st.sampled_from([(None, None), (None, None), ("both.left", None), ("both.right", None), (None, "task")])
 VIEWERS = [

@@ -18,7 +18,7 @@ from flowloom import (
     Viewer,
     compact_session,
 )
-from flowloom.sessions.history import project
+from flowloom.log.history import project
 
 
 def rewind(invocation_id: str) -> Event:

@@ -18,7 +18,7 @@ from waiting.desk import by_turn
 
 from durability.writers import fork, service_of
 from flowloom import AlreadyAnsweredError, FunctionTool, Runner
-from flowloom.pending import PendingCall, answers, pending_calls
+from flowloom.runner.pending import PendingCall, answers, pending_calls
 from flowloom.testing import call
 
 WHERE = {"user_id": "ann", "session_id": "s1"}

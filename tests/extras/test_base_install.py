@@ -54,9 +54,9 @@ print(json.dumps([use(code) for code in json.load(sys.stdin)]))
 """
 
 USES = {
-    "from flowloom.models.openai import OpenAIModel; OpenAIModel()": "openai",
+    "from flowloom.providers.openai import OpenAIModel; OpenAIModel()": "openai",
     "from flowloom.models import LLMRegistry; LLMRegistry.new_llm('openai/gpt-5')": "openai",
-    "from flowloom.models.anthropic import AnthropicModel; AnthropicModel()": "anthropic",
+    "from flowloom.providers.anthropic import AnthropicModel; AnthropicModel()": "anthropic",
     "from flowloom.models import LLMRegistry; LLMRegistry.new_llm('anthropic/claude-x')": "anthropic",
     "from flowloom.sessions.postgres import PostgresSessionService; PostgresSessionService('dbname=a')": "postgres",
     "from flowloom.memory.postgres import PostgresMemoryService; PostgresMemoryService('dbname=a')": "postgres",
@@ -64,9 +64,9 @@ USES = {
     "'openIdConnectUrl': 'https://x'})": "auth",
     "from flowloom.telemetry import configure_telemetry; configure_telemetry()": "otel",
     "from flowloom.telemetry.setup import configure_telemetry": "otel",
-    "from flowloom.converters.protobuf import request_to_proto; from flowloom.models import LlmRequest; "
+    "from flowloom.interop.protobuf import request_to_proto; from flowloom.models import LlmRequest; "
     "request_to_proto(LlmRequest())": "protobuf",
-    "from flowloom.converters.protobuf import response_from_proto; response_from_proto(b'')": "protobuf",
+    "from flowloom.interop.protobuf import response_from_proto; response_from_proto(b'')": "protobuf",
     "from flowloom.testing import ModelSuite\nclass Suite(ModelSuite): ...": "test",
     "from flowloom.testing import ToolsetSuite; ToolsetSuite().toolset": "test",
     "import flowloom.testing.suites": "test",

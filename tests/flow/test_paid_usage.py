@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from google.genai import types
 from kit import STREAMED, Chat, agent, model, said
-from runs.situations import held
+from runner.situations import held
 
 from flowloom import (
     BaseLlm,

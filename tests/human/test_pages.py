@@ -10,8 +10,8 @@ from google.genai import types
 
 from flowloom import BaseLlm, HumanModel, LlmAgent, LlmRequest, LlmResponse, RequestView, SequentialAgent, diff
 from flowloom.human import HumanObserver, WaitingRequest
+from flowloom.inspection.page import page_of
 from flowloom.testing import ScriptedModel, call, frozen
-from flowloom.views.page import page_of
 from human.person import add, agent, answering, chat, first_of, said, waiting_for
 
 

@@ -16,8 +16,8 @@ from google.genai import types
 from google.oauth2 import service_account
 from kit import said, user
 from models.gemini_wire import text, whole
-from models.sdk_kit import at, call, inline, result
 from models.wire_server import Reply, WireServer
+from providers.sdk_kit import at, call, inline, result
 
 from flowloom import Gemini, LlmRequest, UnsupportedFeatureError
 from flowloom.models.signatures import ANTHROPIC, OPENAI, signed

@@ -20,10 +20,10 @@ from flowloom import (
     ModelUnavailableError,
     OpenAIModel,
 )
-from flowloom.events.sse import EventStreamReader
-from flowloom.events.sse_decoder import MAX_LINE_BYTES
+from flowloom.client.sse import EventStreamReader
 from flowloom.models import BaseLlm
 from flowloom.models.http import MAX_BODY_BYTES, LoopClient
+from flowloom.models.sse_decoder import MAX_LINE_BYTES
 
 ONCE = {"attempts": 1}
 MAKERS: dict[str, Callable[[str], BaseLlm]] = {

@@ -7,8 +7,8 @@ from google.genai import types
 from kit import event, named_call, result, user
 
 from flowloom import Event
-from flowloom.routing import answered_calls
-from flowloom.sessions.open_calls import OpenCalls
+from flowloom.log.open_calls import OpenCalls
+from flowloom.runner.routing import answered_calls
 
 
 def opens(scope: str) -> list[Event]:

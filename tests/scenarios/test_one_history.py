@@ -10,11 +10,11 @@ import pytest
 from google.genai import types
 from kit import Chat, approve, hand_to, named_call, open_calls, pending, text
 from models.answer_server import AnswerServer
-from models.anthropic_wire import MessagesServer
 from models.gemini_wire import GeminiServer
-from models.openai_wire import ChatServer
-from models.responses_wire import ResponsesServer
 from models.wire_server import Seen
+from providers.anthropic_wire import MessagesServer
+from providers.openai_wire import ChatServer
+from providers.responses_wire import ResponsesServer
 
 from flowloom import (
     AnthropicModel,

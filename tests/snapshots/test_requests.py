@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from hierarchies import HIERARCHIES
-from views.requests import asked
+from inspection.requests import asked
 
 from flowloom import BaseAgent, LlmAgent, explain
 from flowloom.cli.loading import load_app

@@ -6,7 +6,7 @@ import pytest
 from kit import collect
 
 from flowloom import Flow, InMemoryRunner, LlmAgent, ProcessorTimes, configure_telemetry, observing
-from flowloom.observer import observers
+from flowloom.context.observer import observers
 from flowloom.testing import ScriptedModel
 from telemetry.conftest import Recording
 

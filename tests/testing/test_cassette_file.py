@@ -12,9 +12,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from flowloom import LlmRequest, LlmResponse, ModelError
+from flowloom.inspection import RequestView
 from flowloom.testing import FunctionModel, call
 from flowloom.testing.cassettes import CassetteError, Mode, RecordingModel
-from flowloom.views import RequestView
 
 from .cassette_kit import ask, lines, recording, replaying, responses, texts, write, written
 

@@ -27,9 +27,9 @@ from flowloom import (
     RunConfig,
 )
 from flowloom.errors import ConfigurationError
+from flowloom.inspection import EventsView, RequestView
 from flowloom.testing import FunctionModel, ScriptedModel, call
 from flowloom.testing.cassettes import CassetteMissError, Mode, RecordingModel
-from flowloom.views import EventsView, RequestView
 
 from .cassette_kit import ask, lines, recording, replaying, responses, texts, write, written
 

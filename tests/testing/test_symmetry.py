@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 from hierarchies import HIERARCHIES
+from inspection.requests import asked
 from kit import agent, said, story
-from views.requests import asked
 
 from flowloom import LlmRequest, LlmResponse
 from flowloom.testing import assert_symmetric, call

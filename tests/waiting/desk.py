@@ -23,7 +23,7 @@ from flowloom import (
     Session,
     ToolContext,
 )
-from flowloom.pending import PendingCall, answers, pending_calls
+from flowloom.runner.pending import PendingCall, answers, pending_calls
 from flowloom.testing.scripted import response_of, snapshot
 
 WHERE: dict[str, Any] = {"user_id": "ann", "session_id": "s1"}

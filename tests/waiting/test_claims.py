@@ -27,7 +27,7 @@ from flowloom import (
     SqliteSessionService,
     request_input,
 )
-from flowloom.pending import PendingCall, answers, pending_calls
+from flowloom.runner.pending import PendingCall, answers, pending_calls
 from flowloom.testing import call
 from waiting.desk import WHERE, ByTurn, World, by_turn
 

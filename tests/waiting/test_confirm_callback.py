@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from flowloom import AgentTool, BaseAgent, LoopAgent, ParallelAgent, SequentialAgent, ToolConfirmation, ToolContext
-from flowloom.pending import PendingCall
+from flowloom.runner.pending import PendingCall
 from flowloom.testing import call
 from waiting.desk import WHERE, Desk, World, by_turn, last_text, model_of, seen_results
 

@@ -32,7 +32,7 @@ from flowloom import (
     run_stream_of,
 )
 from flowloom.cli.display import Display
-from flowloom.pending import answers
+from flowloom.runner.pending import answers
 from flowloom.testing import call
 from flowloom.tools.input_request import request_input
 

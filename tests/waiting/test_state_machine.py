@@ -17,8 +17,8 @@ from kit import examples
 
 from flowloom import AlreadyAnsweredError, Event, InMemorySessionService, Runner, Session
 from flowloom.context.progress import is_from_agent_tool
-from flowloom.pending import PendingCall, pending_calls
-from flowloom.sessions.history import is_hidden
+from flowloom.log.history import is_hidden
+from flowloom.runner.pending import PendingCall, pending_calls
 from waiting.desk import WHERE
 from waiting.trees import Call, Effects, Node, agent_of, nodes
 

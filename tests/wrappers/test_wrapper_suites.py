@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 
 import pytest
 from kit import STREAMED, Chat, story
-from models.test_suites_providers import TestGemini as GeminiRules
+from providers.test_suites_providers import TestGemini as GeminiRules
 
 from flowloom import (
     BaseLlm,

@@ -1,0 +1,495 @@
+"""The history projection: from a session's event log to the contents one agent is shown (spec §9).
+
+`project` builds the contents of a whole log. `History` keeps, per viewer, what was built so far and extends it by
+the new events only; a property test holds that both give the same list. Plain events append to a view, and so does
+a function response that directly follows its call. Whatever reorders (late responses, merges, rewinds, summaries)
+rebuilds the view, because it is rare; from what counts of the log (`EffectiveLog`), which summaries keep short.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from google.genai import types
+
+from flowloom.events.event import UNFIT_OUTPUT, Event
+from flowloom.events.ids import CLIENT_CALL_PREFIX, INPUT_ID_PREFIX
+from flowloom.events.parts import content_of, text_part
+from flowloom.events.requests import looks_like_request
+from flowloom.events.wire import shallow_copy
+from flowloom.log.call_ids import CallIds
+from flowloom.log.current_turn import CurrentTurn
+from flowloom.log.effective_log import EffectiveLog
+from flowloom.log.ledger import CallLedger
+from flowloom.log.open_calls import OpenCalls
+from flowloom.log.rearrange import HistoryItem, rearrange
+from flowloom.models.contents import is_special
+
+_log = logging.getLogger("flowloom.history")
+
+HIDDEN_CALLS = frozenset({"adk_request_credential", "adk_request_confirmation"})
+"""Calls between the engine and the client; an event that holds one is never shown to a model (spec §9.2d)."""
+
+FOREIGN_LEAD_IN = "For context, this happened elsewhere in the conversation:"
+UNFIT_LEAD_IN = "That answer does not have the required form:"
+"""How the message begins that asks a model for its structured answer again."""
+LEAD_INS = frozenset({FOREIGN_LEAD_IN, UNFIT_LEAD_IN})
+"""How user contents begin that are no words of the user's."""
+
+
+class Viewer(NamedTuple):
+    """Who looks at a history, and how. Equal viewers share one projection."""
+
+    agent: str
+    branch: str | None = None
+    isolation_scope: str | None = None
+    current_turn_only: bool = False
+    """Whether only what came since the latest input is shown (`include_contents="none"`)."""
+    keeps_call_ids: bool = False
+    """Whether call ids that were minted here stay in the contents."""
+    foreign_thoughts: bool = False
+    """Whether the thoughts of other agents are shown (as context)."""
+
+
+Visible = Callable[[Event, Viewer], bool]
+
+
+def visible(event: Event, viewer: Viewer) -> bool:
+    """Whether `viewer` may see `event`: the rule of branches and isolation scopes (spec §9.2b, c).
+
+    A branch is a dotted path. An event is seen from its own branch and from branches below it, and everywhere if
+    it has none; a viewer without a branch sees all branches. The isolation scopes must be equal. A pure function;
+    `Contents(visible=...)` takes another one.
+    """
+    if event.isolation_scope != viewer.isolation_scope and (event.isolation_scope or viewer.isolation_scope):
+        return False
+    theirs, ours = event.branch, viewer.branch
+    return not theirs or not ours or theirs == ours or ours.startswith(theirs + ".")
+
+
+class History:
+    """The projections of one session's log, by viewer. It belongs to a session and dies with it."""
+
+    MAX_VIEWS = 64
+
+    __slots__ = ("_ledger", "_open_calls", "_reported", "_views", "call_ids", "log")
+
+    def __init__(self) -> None:
+        self.log = EffectiveLog()
+        """What counts of the session's log."""
+        self.call_ids = CallIds()
+        self._views: dict[tuple[Viewer, Visible], _View] = {}
+        self._reported: set[str] = set()
+        self._open_calls = OpenCalls()
+        self._ledger: CallLedger | None = None
+
+    def ledger(self, events: Sequence[Event]) -> CallLedger:
+        """In what state each call of `events` is; work is proportional to the events not yet seen."""
+        if self._ledger is None:
+            self._ledger = CallLedger()
+        return self._ledger.read(events)
+
+    def open_calls(self, events: Sequence[Event]) -> OpenCalls:
+        """The calls in `events` that have no result yet; work is proportional to the events not yet seen."""
+        return self._open_calls.read(events)
+
+    def contents(self, events: Sequence[Event], viewer: Viewer, rule: Visible = visible) -> Projection:
+        """What `viewer` is shown of `events`; work is proportional to the events not yet seen.
+
+        The result's list belongs to the history: copy it before changing it.
+        """
+        self.log.read(events)
+        key = (viewer, rule)
+        view = self._views.get(key)
+        if view is None:
+            if len(self._views) >= self.MAX_VIEWS:
+                del self._views[next(iter(self._views))]
+            view = self._views[key] = _View(viewer, rule)
+        view.advance(events, self.log)
+        for orphan in view.projection.orphans:
+            if orphan not in self._reported:
+                self._reported.add(orphan)
+                _log.warning(
+                    "The function response `%s` answers no call that agent `%s` made; it is left out of the request.",
+                    orphan,
+                    viewer.agent,
+                )
+        return view.projection
+
+
+@dataclass(slots=True)
+class Projection:
+    """Contents in the order a model is given them; its lists only grow."""
+
+    contents: list[types.Content] = field(default_factory=list[types.Content])
+    special: list[int] = field(default_factory=list[int])
+    """Indices of the contents that hold more than words, calls and results (see `is_special`)."""
+    orphans: list[str] = field(default_factory=list[str])
+    """Ids of function responses that answer no call."""
+
+    def before(self, index: int) -> Projection:
+        """The same without what stands at `index` and behind: new lists, for requests go on with those that are."""
+        return Projection(self.contents[:index], [at for at in self.special if at < index], self.orphans)
+
+
+def project(events: Sequence[Event], viewer: Viewer, rule: Visible = visible) -> Projection:
+    """The contents of a whole log for `viewer`, from scratch."""
+    view, log = _View(viewer, rule), EffectiveLog()
+    log.read(events)
+    view.rebuild(events, log)
+    return view.projection
+
+
+class _View:
+    """One viewer's projection and where it stands in the log."""
+
+    __slots__ = (
+        "_consumed",
+        "_foreign_calls",
+        "_generation",
+        "_held",
+        "_open_calls",
+        "_rebuild_next",
+        "_revision",
+        "_rule",
+        "_shown",
+        "_turn",
+        "_viewer",
+        "projection",
+    )
+
+    def __init__(self, viewer: Viewer, rule: Visible) -> None:
+        self._viewer = viewer
+        self._rule = rule
+        self._reset()
+
+    def _reset(self) -> None:
+        self.projection = Projection()
+        self._consumed = 0
+        self._generation = 0
+        self._foreign_calls: set[str] = set()  # ids of other agents' calls
+        self._open_calls: list[str] | None = None  # ids of the calls in the latest item, if it was a call
+        self._held: HistoryItem | None = None  # the latest item, while calls in it are without an answer
+        self._shown = 0  # how many contents there were before what is shown of the held item
+        self._rebuild_next = False
+        self._revision = 0
+        self._turn = 0  # where the current turn starts in the log, what was rewound not counted
+
+    def advance(self, events: Sequence[Event], log: EffectiveLog) -> None:
+        """Bring the projection up to date with `events`, which `log` has read."""
+        count, done = len(events), self._consumed
+        if self._generation != log.generation:
+            return self.rebuild(events, log)
+        if done == count:
+            return None
+        if self._rebuild_next or (self._revision != log.revision and self._is_changed(log)):
+            return self.rebuild(events, log)
+        self._revision = log.revision
+        if self._held is not None:
+            self.projection = self.projection.before(self._shown)
+        rewound = count - len(log.kept(events))
+        for place, event in enumerate(events[done:], done - rewound):
+            if not self._append(event, place):
+                return self.rebuild(events, log)
+        if self._held is not None:
+            self._shown = len(self.projection.contents)
+            answered = self._held.without_calls(self._held.unanswered)
+            if answered is not None:
+                self._emit(answered.content)
+        self._consumed = count
+        return None
+
+    def _is_changed(self, log: EffectiveLog) -> bool:
+        """Whether what was added to the log since is not all that is new to this view."""
+        return not self._viewer.current_turn_only or log.changed_since(self._revision, self._turn)
+
+    def _append(self, event: Event, place: int) -> bool:
+        """Extend the view by one event. False if only a rebuild can tell what the view is now."""
+        if event.actions.compaction is not None:
+            return True  # what is shown here did not change by it
+        item = self._item_of(event)
+        if item is None:
+            return True
+        if item.transcription is not None:
+            return False
+        if self._viewer.current_turn_only and _starts_turn(item, event):
+            self.projection = Projection()
+            self._open_calls = self._held = None
+            self._turn = place
+        held = self._held
+        if item.responses:
+            if self._open_calls is None or not _in_order(item.responses, self._open_calls):
+                return False
+            if held is not None:
+                if not held.unanswered.issubset(item.responses):
+                    return False
+                self._emit(held.content)
+            self._open_calls = self._held = None
+        elif held is not None:
+            return False
+        elif item.calls:
+            self._open_calls = _distinct(item.calls)
+            if item.unanswered:
+                if self._open_calls is None:
+                    return False
+                self._held = item
+                return True
+        else:
+            self._open_calls = None
+        self._emit(item.content)
+        return True
+
+    def _emit(self, content: types.Content) -> None:
+        shown = _for_model(content, self._viewer.keeps_call_ids)
+        if shown is None:
+            return
+        contents = self.projection.contents
+        if is_special(shown):
+            self.projection.special.append(len(contents))
+        contents.append(shown)
+
+    def rebuild(self, events: Sequence[Event], log: EffectiveLog) -> None:
+        """Build the view from the whole log, which `log` has read."""
+        self._reset()
+        self._revision = log.revision
+        if self._viewer.current_turn_only:
+            items = self._items_of_turn(log.kept(events), log)
+        else:
+            items = self._items_of(log.shown(events))
+        items = _merge_transcriptions(items)
+        last = items[-1] if items else None
+        arranged = rearrange(_with_answers(items))
+        for content in arranged.contents:
+            self._emit(content)
+        self.projection.orphans.extend(arranged.orphans)
+        self._rebuild_next = arranged.drops_between
+        self._open_calls = None if last is None or last.responses else _distinct(last.calls)
+        if last is not None and last.unanswered and not last.responses:
+            self._held = last
+            rest = last.without_calls(last.unanswered)
+            emitted = rest is not None and _for_model(rest.content, self._viewer.keeps_call_ids) is not None
+            self._shown = len(self.projection.contents) - emitted
+        self._consumed, self._generation = len(events), log.generation
+
+    def _items_of(self, events: Sequence[Event]) -> list[HistoryItem]:
+        found = (self._item_of(event) for event in events)
+        return [item for item in found if item is not None]
+
+    def _items_of_turn(self, kept: Sequence[Event], log: EffectiveLog) -> list[HistoryItem]:
+        """The current turn. A summary that tells of earlier turns is none of it."""
+        turn = CurrentTurn()
+        for place, event in enumerate(kept):
+            item = None if event.actions.compaction is not None else self._item_of(event)
+            if event.author == "user" and self._rule(event, self._viewer):
+                turn.answer()
+            if item is None:
+                continue
+            if _starts_turn(item, event):
+                turn.begin(place)
+            turn.take(item)
+        self._turn = turn.start
+        shown = log.shown_since(self._turn)
+        if shown is None:
+            return turn.items
+        self._foreign_calls.clear()
+        self._items_of(kept[: self._turn])  # for the calls of other agents
+        return self._items_of(shown)
+
+    def _item_of(self, event: Event) -> HistoryItem | None:
+        """What one event contributes, or None if it is not shown."""
+        viewer, content = self._viewer, event.content
+        if content is None or not content.role or not content.parts:
+            return _transcription_of(event) if self._rule(event, viewer) else None
+        if not self._rule(event, viewer):
+            return None
+        calls: list[str] = []
+        responses: list[str] = []
+        hidden = False
+        for part in content.parts:
+            call, response = part.function_call, part.function_response
+            if call is not None:
+                if event.long_running_tool_ids:
+                    hidden = hidden or _is_hidden(part, event)
+                calls.append(call.id or "")
+            elif response is not None:
+                if event.author == "user":
+                    hidden = hidden or _is_hidden(part, event)
+                responses.append(response.id or "")
+        if hidden:
+            rest = [part for part in content.parts if not _is_hidden(part, event)]
+            if not rest:
+                return None
+            content = content_of(content.role, rest)
+            calls = [part.function_call.id or "" for part in rest if part.function_call is not None]
+            responses = [part.function_response.id or "" for part in rest if part.function_response is not None]
+        teller = event.author
+        if teller == "user":
+            if not responses or not self._foreign_calls.issuperset(responses):
+                return HistoryItem(content, calls, responses, beside_answer=hidden)
+        elif teller == viewer.agent:
+            waiting = event.long_running_tool_ids
+            if calls:
+                unanswered = frozenset(call for call in calls if call and (waiting is None or call not in waiting))
+                return HistoryItem(content, calls, responses, unanswered)
+            return HistoryItem(content, calls, responses)
+        self._foreign_calls.update(call for call in calls if call)
+        if event.custom_metadata and UNFIT_OUTPUT in event.custom_metadata:
+            return None  # other agents are told the answer that fits
+        told = foreign_content(teller, content, viewer.foreign_thoughts)
+        return None if told is None else HistoryItem(told, [], [], foreign=True)
+
+
+def _with_answers(items: list[HistoryItem]) -> list[HistoryItem]:
+    """The items without the calls that no later response answers; of one id used twice, the later call has it."""
+    kept: list[HistoryItem] = []
+    answered: set[str] = set()
+    for item in reversed(items):
+        shown = item.without_calls(item.unanswered - answered)
+        answered.difference_update(item.calls)
+        answered.update(item.responses)
+        if shown is not None:
+            kept.append(shown)
+    kept.reverse()
+    return kept
+
+
+def is_hidden(named: types.FunctionCall | types.FunctionResponse) -> bool:
+    """Whether a call or response is between the engine and the client, and no model's to see."""
+    return named.name in HIDDEN_CALLS or (named.id is not None and named.id.startswith(INPUT_ID_PREFIX))
+
+
+def _is_hidden(part: types.Part, event: Event) -> bool:
+    """Whether a part is no model's to see. A call in the engine's words that a model has made is, with its error."""
+    call, answer = part.function_call, part.function_response
+    if call is not None:
+        return is_hidden(call) and looks_like_request(event, call)
+    return answer is not None and is_hidden(answer) and event.author == "user"
+
+
+def _distinct(calls: list[str]) -> list[str] | None:
+    """The ids of an item's calls; None if there are none, or if they do not tell the calls apart."""
+    return calls if calls and len(set(calls)) == len(calls) and "" not in calls else None
+
+
+def _in_order(responses: list[str], calls: list[str]) -> bool:
+    """Whether these answer some of the calls, each once, in their order: nothing has to be put elsewhere."""
+    if responses == calls:
+        return True
+    given = set(responses)
+    return responses == [call for call in calls if call in given]
+
+
+def _transcription_of(event: Event) -> HistoryItem | None:
+    for role, heard in (("user", event.input_transcription), ("model", event.output_transcription)):
+        if heard is not None and heard.text:
+            return HistoryItem(content_of(role, [text_part(heard.text)]), [], [], transcription=role)
+    return None
+
+
+def _merge_transcriptions(items: list[HistoryItem]) -> list[HistoryItem]:
+    """Neighbouring transcriptions of one speaker become one text (spec §9.5)."""
+    if not any(item.transcription for item in items):
+        return items
+    merged: list[HistoryItem] = []
+    texts: list[str] = []
+    for index, item in enumerate(items):
+        if item.transcription is None:
+            merged.append(item)
+            continue
+        texts.append((item.content.parts or [types.Part()])[0].text or "")
+        following = items[index + 1].transcription if index + 1 < len(items) else None
+        if following != item.transcription:
+            spoken = content_of(item.transcription, [types.Part(text="".join(texts))])
+            merged.append(HistoryItem(spoken, [], [], transcription=item.transcription))
+            texts = []
+    return merged
+
+
+def _starts_turn(item: HistoryItem, event: Event) -> bool:
+    """Whether a turn begins here: input from the user or another agent (spec §9.9).
+
+    A message of nothing but function responses goes on with the turn that called.
+    """
+    if item.foreign:
+        return not _hands_over(event)
+    if event.author != "user" or item.content.role != "user":
+        return False
+    return not item.responses or len(item.responses) < len(item.content.parts or ())
+
+
+def _hands_over(event: Event) -> bool:
+    """Whether an event of another agent does no more than to hand the conversation over."""
+    if event.actions.transfer_to_agent:
+        return True
+    calls = event.get_function_calls()
+    return bool(calls) and all(call.name == "transfer_to_agent" for call in calls)
+
+
+def foreign_content(author: str, content: types.Content, thoughts: bool = False) -> types.Content | None:
+    """Another agent's content as user content that tells about it (spec §9.4); None if nothing is left to tell."""
+    parts: list[types.Part] = []
+    for part in content.parts or ():
+        if part.thought and not thoughts:
+            continue
+        if part.text:
+            parts.append(text_part(f"[{author}] said: {part.text}"))
+        elif part.function_call is not None:
+            call = part.function_call
+            parts.append(text_part(f"[{author}] called tool `{call.name}` with parameters: {_json(call.args)}"))
+        elif part.function_response is not None:
+            answer = part.function_response
+            text = f"[{author}] tool `{answer.name}` returned: {_json(answer.response)}"
+            parts.append(text_part(text))
+        elif not _is_empty(part) and part.thought_signature is None:
+            parts.append(part)
+    if not parts:
+        return None
+    return content_of("user", [text_part(FOREIGN_LEAD_IN), *parts])
+
+
+def _json(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"), default=str)
+
+
+def _is_empty(part: types.Part) -> bool:
+    if part.text:
+        return False
+    return all(value is None or name in ("text", "thought") for name, value in part.__dict__.items())
+
+
+def _for_model(content: types.Content, keeps_call_ids: bool) -> types.Content | None:
+    """The content as it is sent (spec §9.8): empty parts dropped, minted call ids taken off; shared if unchanged."""
+    parts = content.parts or []
+    for part in parts:
+        fields = part.__dict__  # half of what three attributes of a pydantic model cost
+        if not fields["text"] or fields["function_call"] is not None or fields["function_response"] is not None:
+            break
+    else:
+        return content
+    changed = False
+    shown: list[types.Part] = []
+    for part in parts:
+        call, response = part.function_call, part.function_response
+        if not part.text and call is None and response is None and _is_empty(part):
+            changed = True
+            continue
+        sent = part
+        if not keeps_call_ids:
+            named = call or response
+            if named is not None and named.id and named.id.startswith(CLIENT_CALL_PREFIX):
+                sent, bare = shallow_copy(part), shallow_copy(named)
+                vars(bare)["id"] = None
+                vars(sent)["function_call" if named is call else "function_response"] = bare
+                changed = True
+        shown.append(sent)
+    if not changed:
+        return content
+    if not shown:
+        return None
+    new = shallow_copy(content)
+    vars(new)["parts"] = shown
+    return new

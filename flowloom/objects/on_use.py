@@ -1,0 +1,39 @@
+"""Names of a room that are loaded when they are used."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Mapping
+from importlib import import_module
+from typing import Any
+
+from flowloom.errors import MissingExtraError
+from flowloom.extras import absent
+
+
+def homes_of(room: str, modules: Mapping[str, str]) -> dict[str, str]:
+    """Each name with the whole path of the module that has it, from a room's modules with their names, in one text."""
+    return {name: f"{room}.{module}" for module, names in modules.items() for name in names.split()}
+
+
+def loaded_on_use(room: str, homes: Mapping[str, str]) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
+    """The `__getattr__` and `__dir__` of a room whose names have `homes` elsewhere, which are loaded with a first name.
+
+    A name whose home needs an extra that is not installed is a value that says so when it is used.
+    """
+
+    def load(name: str) -> Any:
+        home = homes.get(name)
+        if home is None:
+            raise AttributeError(f"module `{room}` has no attribute `{name}`")
+        try:
+            value = getattr(import_module(home), name)
+        except MissingExtraError as error:
+            return absent(error)
+        setattr(sys.modules[room], name, value)
+        return value
+
+    def names() -> list[str]:
+        return [*vars(sys.modules[room]), *homes]
+
+    return load, names

@@ -1,0 +1,195 @@
+"""Anthropic's Messages API: responses from the JSON of answers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from google.genai import types
+
+from flowloom.errors import ModelResponseError
+from flowloom.events.parts import call_part, call_piece, content_of
+from flowloom.events.response import LlmResponse
+from flowloom.models.aggregator import StreamingAggregator
+from flowloom.models.failures import reported_in_stream, status_error
+from flowloom.models.signatures import ANTHROPIC, ANTHROPIC_REDACTED, signed
+from flowloom.providers.sdk_answers import (
+    Json,
+    called,
+    citations_of,
+    minted_id,
+    object_of,
+    objects_of,
+    usage_of,
+    with_metadata,
+)
+from flowloom.providers.sdk_call import reported, status_of
+from flowloom.providers.sdk_request import json_text
+
+_FINISH = {
+    "end_turn": types.FinishReason.STOP,
+    "stop_sequence": types.FinishReason.STOP,
+    "tool_use": types.FinishReason.STOP,
+    "pause_turn": types.FinishReason.STOP,
+    "max_tokens": types.FinishReason.MAX_TOKENS,
+    "model_context_window_exceeded": types.FinishReason.MAX_TOKENS,
+    "refusal": types.FinishReason.SAFETY,
+}
+
+
+class MessagesReader:
+    """Reads the answers of the Messages API; see `AnswerReader`.
+
+    A whole answer is taken block by block as a streamed one is, so that both give the same.
+    """
+
+    def __init__(self, model: str) -> None:
+        self._model = model
+        self._aggregator = StreamingAggregator()
+        self._finished = False
+        self._message: Json = {}
+        self._usage: Json = {}
+        self._calls: dict[int, tuple[str, str]] = {}  # id and name, by the place of the block
+        self._signatures: dict[int, str] = {}
+        self._length = 0  # of the text so far
+        self._start = 0  # of the block of text that came last
+        self._cited: list[Json] = []
+
+    @property
+    def finished(self) -> bool:
+        """Whether the answer has been told to be at its end."""
+        return self._finished
+
+    def whole(self, data: Json) -> LlmResponse:
+        if data.get("error"):
+            code, message = reported(data)
+            raise status_error(status_of(code), code, message, self._model)
+        if "content" not in data:
+            raise ModelResponseError(
+                f"The answer of the model `{self._model}` could not be read: it has no content.", model=self._model
+            )
+        self._note(data, object_of(data.get("usage")))
+        for place, block in enumerate(objects_of(data["content"])):
+            if block.get("type") == "tool_use":
+                made = call_part(block.get("id") or minted_id(), block.get("name") or "", object_of(block.get("input")))
+                self._aggregator.feed_response(called(made))
+            else:
+                self._begin(place, block)
+                self._end(place)
+        return self.close()
+
+    def feed(self, data: Json) -> list[LlmResponse]:
+        kind: Any = data.get("type")
+        if kind == "content_block_delta":
+            return self._more(data.get("index") or 0, data["delta"])
+        if kind == "content_block_start":
+            return self._begin(data.get("index") or 0, data["content_block"])
+        if kind == "content_block_stop":
+            return self._end(data.get("index") or 0)
+        if kind == "message_start":
+            message = object_of(data.get("message"))
+            self._note(message, object_of(message.get("usage")))
+        elif kind == "message_delta":
+            self._note(object_of(data.get("delta")), object_of(data.get("usage")))
+        elif kind == "message_stop":
+            self._finished = True
+        elif kind == "error" or data.get("error"):
+            code, message = reported(data)
+            raise reported_in_stream(status_of(code), code, message, self._model)
+        return []
+
+    def close(self) -> LlmResponse:
+        complete = self._aggregator.close()
+        content = complete.content if complete is not None and complete.content else content_of("model", [])
+        reason = _FINISH.get(str(self._message.get("stop_reason") or "end_turn"), types.FinishReason.OTHER)
+        metadata = self._metadata()
+        explanation = object_of(self._message.get("stop_details")).get("explanation")
+        if explanation and not content.parts:
+            metadata["error_message"] = explanation
+        return with_metadata(content, reason, metadata)
+
+    # -- blocks ------------------------------------------------------------------------------------
+
+    def _begin(self, place: int, block: Json) -> list[LlmResponse]:
+        kind = block.get("type")
+        if kind == "text":
+            self._start = self._length
+            self._cited += [self._citation(each) for each in objects_of(block.get("citations"))]
+            return self._text(block.get("text"))
+        if kind == "thinking":
+            if block.get("signature"):
+                self._signatures[place] = block["signature"]
+            return self._thought(block.get("thinking"))
+        if kind == "redacted_thinking":
+            hidden = types.Part(text="", thought=True, thought_signature=signed(ANTHROPIC_REDACTED, block["data"]))
+            self._aggregator.feed_response(called(hidden))  # nothing to show
+        elif kind == "tool_use":
+            self._calls[place] = (block.get("id") or minted_id(), block.get("name") or "")
+            given = object_of(block.get("input"))
+            return self._arguments(place, json_text(given) if given else "", more=True)
+        return []  # what a server did on its own
+
+    def _more(self, place: int, delta: Json) -> list[LlmResponse]:
+        kind = delta.get("type")
+        if kind == "text_delta":
+            return self._text(delta.get("text"))
+        if kind == "thinking_delta":
+            return self._thought(delta.get("thinking"))
+        if kind == "input_json_delta" and place in self._calls:
+            return self._arguments(place, delta.get("partial_json") or "", more=True)
+        if kind == "signature_delta":
+            self._signatures[place] = delta["signature"]
+        elif kind == "citations_delta":
+            self._cited.append(self._citation(object_of(delta.get("citation"))))
+        return []
+
+    def _end(self, place: int) -> list[LlmResponse]:
+        for citation in self._cited:
+            citation.setdefault("end_index", self._length)
+        if signature := self._signatures.get(place):
+            self._aggregator.sign_thought(signed(ANTHROPIC, signature))
+        return self._arguments(place, "", more=False) if place in self._calls else []
+
+    def _text(self, text: Any) -> list[LlmResponse]:
+        if not text:
+            return []
+        self._length += len(text)
+        return [self._aggregator.feed_text(text)]
+
+    def _thought(self, text: Any) -> list[LlmResponse]:
+        return [self._aggregator.feed_text(text, thought=True)] if text else []
+
+    def _arguments(self, place: int, text: str, *, more: bool) -> list[LlmResponse]:
+        call_id, name = self._calls[place]
+        return self._aggregator.feed_response(called(call_piece(call_id, name, text, more=more)))
+
+    # -- what stands beside the content ------------------------------------------------------------
+
+    def _citation(self, cited: Json) -> Json:
+        """Where the source is, and where in the answer the block begins that it stands behind."""
+        return {
+            "url": cited.get("url") or cited.get("source") or cited.get("file_id"),
+            "title": cited.get("title") or cited.get("document_title"),
+            "start_index": self._start,
+        }
+
+    def _note(self, message: Json, usage: Json) -> None:
+        """Take in a message without its content, or what has changed of it."""
+        self._message |= {name: value for name, value in message.items() if value is not None and name != "content"}
+        self._usage |= {name: value for name, value in usage.items() if value is not None}
+
+    def _metadata(self) -> Json:
+        found: Json = {}
+        if self._message.get("model"):
+            found["model_version"] = self._message["model"]
+        if self._usage:
+            cached: int = self._usage.get("cache_read_input_tokens") or 0
+            stored: int = self._usage.get("cache_creation_input_tokens") or 0
+            found["usage_metadata"] = usage_of(
+                prompt=(self._usage.get("input_tokens") or 0) + cached + stored,
+                output=self._usage.get("output_tokens"),
+                cached=cached,
+                thoughts=object_of(self._usage.get("output_tokens_details")).get("thinking_tokens"),
+            )
+        if self._cited:
+            found["citation_metadata"] = citations_of(self._cited)
+        return found

@@ -1,0 +1,230 @@
+"""OpenAI's chat completions: responses from the JSON of answers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, NoReturn
+
+from google.genai import types
+
+from flowloom.errors import ModelResponseError
+from flowloom.events.parts import call_piece, content_of
+from flowloom.events.response import LlmResponse
+from flowloom.models.aggregator import StreamingAggregator
+from flowloom.models.failures import reported_in_stream, status_error
+from flowloom.models.signatures import CHAT, signed
+from flowloom.providers.openai_chat import THOUGHT_FIELDS
+from flowloom.providers.sdk_answers import (
+    Json,
+    called,
+    citations_of,
+    joined_logprobs,
+    minted_id,
+    object_of,
+    objects_of,
+    usage_of,
+    with_metadata,
+)
+from flowloom.providers.sdk_call import reported, status_of
+from flowloom.providers.sdk_request import json_text
+
+_FINISH = {
+    "stop": types.FinishReason.STOP,
+    "tool_calls": types.FinishReason.STOP,
+    "function_call": types.FinishReason.STOP,
+    "length": types.FinishReason.MAX_TOKENS,
+    "content_filter": types.FinishReason.SAFETY,
+}
+
+
+class _Call:
+    """A call that streams: its id, its name, and the id that the wire gave it, if any."""
+
+    __slots__ = ("call_id", "name", "wire_id")
+
+    def __init__(self, call_id: str, name: str, wire_id: str) -> None:
+        self.call_id = call_id
+        self.name = name
+        self.wire_id = wire_id
+
+
+class ChatReader:
+    """Reads the answers of chat completions; see `AnswerReader`. `server` is who thinks, if that has to be known."""
+
+    def __init__(self, model: str, server: str = "") -> None:
+        self._model = model
+        self._server = server
+        self._aggregator = StreamingAggregator()
+        self._finish: str | None = None
+        self._refused = False
+        self._metadata: Json = {}
+        self._logprobs: list[types.LogprobsResult] = []
+        self._calls: list[_Call] = []
+        self._at: dict[int, _Call] = {}  # the latest call of an index on the wire
+        self._thinking: str | None = None  # the field in which a thought is coming
+
+    @property
+    def finished(self) -> bool:
+        """Whether the model has said why it stopped."""
+        return self._finish is not None
+
+    def whole(self, data: Json) -> LlmResponse:
+        if data.get("error"):
+            code, message = reported(data)
+            raise status_error(status_of(code), code, message, self._model)
+        choice = _first(data)
+        if choice is None:
+            raise ModelResponseError(
+                f"The answer of the model `{self._model}` could not be read: it has no choices.", model=self._model
+            )
+        self._note(data, choice)
+        list(self._pieces(object_of(choice.get("message"))))
+        return self.close()
+
+    def feed(self, data: Json) -> list[LlmResponse]:
+        choice = _first(data)
+        if data.get("error") or data.get("object") == "error" or (choice is None and _is_message(data)):
+            self._raise_reported(data)
+        if choice is None:
+            self._note(data, {})
+            return []
+        if choice.get("error"):
+            self._raise_reported(choice)
+        self._note(data, choice)
+        # a server that does not stream gives a message; one that does may give all so far beside what is new
+        return list(self._pieces(object_of(choice.get("delta")) or object_of(choice.get("message"))))
+
+    def close(self) -> LlmResponse:
+        self._end_thought()
+        for call in self._calls:
+            self._aggregator.feed_response(called(call_piece(call.call_id, call.name, "", more=False)))
+        complete = self._aggregator.close()
+        content = complete.content if complete is not None else None
+        return self._response(content or content_of("model", []))
+
+    def _raise_reported(self, data: Json) -> NoReturn:
+        code, message = reported(data)
+        raise reported_in_stream(status_of(code), code, message, self._model)
+
+    def _pieces(self, delta: Json) -> Iterator[LlmResponse]:
+        for field in THOUGHT_FIELDS:
+            if (thought := delta.get(field)) and isinstance(thought, str):
+                self._thinking = field
+                yield self._aggregator.feed_text(thought, thought=True)
+                break
+        for text, is_thought in (*_texts(delta.get("content")), *_texts(delta.get("refusal"))):
+            if not is_thought:
+                self._end_thought()
+            yield self._aggregator.feed_text(text, thought=is_thought)
+        self._refused = self._refused or bool(delta.get("refusal"))
+        legacy = object_of(delta.get("function_call"))
+        for piece in objects_of(delta.get("tool_calls")) or ([{"function": legacy}] if legacy else []):
+            self._end_thought()
+            function = object_of(piece.get("function"))
+            call = self._call_of(piece, function.get("name") or "")
+            arguments = function.get("arguments") or ""
+            if not isinstance(arguments, str):
+                arguments = json_text(arguments)
+            part = call_piece(call.call_id, call.name, arguments, more=True)
+            yield from self._aggregator.feed_response(called(part))
+
+    def _end_thought(self) -> None:
+        """Note in which field a thought came: some servers want it back there."""
+        if self._thinking is not None and self._server:
+            self._aggregator.sign_thought(signed(CHAT, f"{self._thinking}@{self._server}"))
+        self._thinking = None
+
+    def _call_of(self, piece: Json, name: str) -> _Call:
+        """The call that a piece belongs to, or a new one. Servers leave out the index, or give all calls the same."""
+        wire_id: str = piece.get("id") or ""
+        index: Any = piece.get("index")
+        call = self._at.get(index) if index is not None else self._calls[-1] if self._calls else None
+        if call is not None and wire_id and call.wire_id and wire_id != call.wire_id:
+            call = None
+        if call is not None and index is None and name and not (wire_id and wire_id == call.wire_id):
+            call = None
+        if call is None:
+            taken = any(other.wire_id == wire_id for other in self._calls)
+            call = _Call(wire_id if wire_id and not taken else minted_id(), name, wire_id)
+            self._calls.append(call)
+        if index is not None:
+            self._at[index] = call
+        call.name = call.name or name
+        call.wire_id = call.wire_id or wire_id
+        return call
+
+    def _note(self, data: Json, choice: Json) -> None:
+        if data.get("model"):
+            self._metadata["model_version"] = data["model"]
+        if data.get("usage"):
+            self._metadata["usage_metadata"] = _usage(object_of(data["usage"]))
+        if choice.get("finish_reason"):
+            self._finish = choice["finish_reason"]
+        if choice.get("logprobs"):
+            found = object_of(choice["logprobs"])
+            self._logprobs.append(logprobs_of([*objects_of(found.get("content")), *objects_of(found.get("refusal"))]))
+        said = object_of(choice.get("message") or choice.get("delta"))
+        if sources := objects_of(said.get("annotations")):
+            self._metadata["citation_metadata"] = citations_of(object_of(each.get("url_citation")) for each in sources)
+
+    def _response(self, content: types.Content) -> LlmResponse:
+        reason = _FINISH.get(str(self._finish or "stop"), types.FinishReason.OTHER)
+        if self._refused and reason == types.FinishReason.STOP:
+            reason = types.FinishReason.SAFETY
+        return with_metadata(content, reason, {**self._metadata, **joined_logprobs(self._logprobs)})
+
+
+def _first(data: Json) -> Json | None:
+    """The first choice, which is the only one that counts."""
+    for choice in objects_of(data.get("choices")):
+        if not choice.get("index"):
+            return choice
+    return None
+
+
+def _is_message(data: Json) -> bool:
+    """Whether an event without choices is an error that is not called one."""
+    return isinstance(data.get("message"), str) and not data.get("usage")
+
+
+def _texts(content: Any) -> Iterator[tuple[str, bool]]:
+    """The texts of a message, and which of them are thoughts: some servers give them in pieces."""
+    if isinstance(content, str):
+        if content:
+            yield content, False
+        return
+    for item in objects_of(content):
+        if item.get("type") == "thinking":
+            inner = item.get("thinking")
+            thought = inner if isinstance(inner, str) else "".join(text for text, _ in _texts(inner))
+            if thought:
+                yield thought, True
+        elif text := item.get("text"):
+            yield str(text), False
+
+
+def _usage(usage: Json) -> types.GenerateContentResponseUsageMetadata:
+    prompt: Json = object_of(usage.get("prompt_tokens_details"))
+    output: Json = object_of(usage.get("completion_tokens_details"))
+    return usage_of(
+        prompt=usage.get("prompt_tokens"),
+        output=usage.get("completion_tokens"),
+        total=usage.get("total_tokens"),
+        cached=prompt.get("cached_tokens"),
+        thoughts=output.get("reasoning_tokens"),
+    )
+
+
+def logprobs_of(tokens: list[Json]) -> types.LogprobsResult:
+    """The log probabilities of tokens, as both of OpenAI's APIs give them."""
+    return types.LogprobsResult(
+        chosen_candidates=[_candidate(token) for token in tokens],
+        top_candidates=[
+            types.LogprobsResultTopCandidates(candidates=list(map(_candidate, objects_of(token.get("top_logprobs")))))
+            for token in tokens
+        ],
+    )
+
+
+def _candidate(token: Json) -> types.LogprobsResultCandidate:
+    return types.LogprobsResultCandidate(token=token.get("token"), log_probability=token.get("logprob"))

@@ -1,0 +1,215 @@
+"""OpenAI's Responses API: responses from the JSON of answers."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+from google.genai import types
+
+from flowloom.errors import ModelResponseError
+from flowloom.events.parts import call_part, call_piece, content_of, text_part
+from flowloom.events.response import LlmResponse
+from flowloom.models.aggregator import StreamingAggregator
+from flowloom.models.failures import reported_in_stream, status_error
+from flowloom.models.partial_args import arguments_of
+from flowloom.models.signatures import OPENAI, signed
+from flowloom.providers.openai_chat_answers import logprobs_of
+from flowloom.providers.sdk_answers import (
+    Json,
+    called,
+    citations_of,
+    joined_logprobs,
+    minted_id,
+    object_of,
+    objects_of,
+    usage_of,
+    with_metadata,
+)
+from flowloom.providers.sdk_call import reported, status_of
+
+_INCOMPLETE = {"max_output_tokens": types.FinishReason.MAX_TOKENS, "content_filter": types.FinishReason.SAFETY}
+_ENDS = ("response.completed", "response.incomplete")
+_TEXT, _THOUGHT = False, True
+_DELTAS = {
+    "response.output_text.delta": _TEXT,
+    "response.refusal.delta": _TEXT,
+    "response.reasoning_text.delta": _THOUGHT,
+    "response.reasoning_summary_text.delta": _THOUGHT,
+}
+
+
+class _Open:
+    """An item that has begun."""
+
+    __slots__ = ("arguments", "call_id", "name")
+
+    def __init__(self, item: Json) -> None:
+        is_call = item.get("type") == "function_call"
+        self.call_id: str = (item.get("call_id") or minted_id()) if is_call else ""
+        self.name: str = item.get("name") or ""
+        self.arguments: str = item.get("arguments") or ""
+
+
+class ResponsesReader:
+    """Reads the answers of the Responses API; see `AnswerReader`."""
+
+    def __init__(self, model: str) -> None:
+        self._model = model
+        self._aggregator = StreamingAggregator()
+        self._response: Json = {}
+        self._items: list[Json] = []  # what is done
+        self._open: dict[int, _Open] = {}  # what has begun, by its place
+        self._streamed: set[int] = set()  # the places of which something has come by itself
+
+    @property
+    def finished(self) -> bool:
+        """Whether the answer has been told to be at its end."""
+        return bool(self._response)
+
+    def whole(self, data: Json) -> LlmResponse:
+        if data.get("error") or data.get("status") == "failed":
+            code, message = reported(data)
+            raise status_error(status_of(code), code, message, self._model)
+        if "output" not in data or data.get("status") not in (None, "completed", "incomplete"):
+            raise ModelResponseError(
+                f"The answer of the model `{self._model}` could not be read: it has no output, or is not complete "
+                f"(its status is {data.get('status')!r}).",
+                model=self._model,
+            )
+        self._response = data
+        self._items = objects_of(data["output"])
+        self._aggregator.feed_response(LlmResponse(content=self._content()))
+        return self.close()
+
+    def feed(self, data: Json) -> list[LlmResponse]:
+        kind: Any = data.get("type")
+        thought = _DELTAS.get(kind)
+        if thought is not None:
+            if not data.get("delta"):
+                return []
+            self._streamed.add(data.get("output_index") or 0)
+            return [self._aggregator.feed_text(data["delta"], thought=thought)]
+        if kind == "response.function_call_arguments.delta":
+            return self._more_arguments(data)
+        if kind in ("response.output_item.added", "response.output_item.done"):
+            return self._item(data, done=kind.endswith("done"))
+        if kind == "response.reasoning_summary_part.added" and data.get("summary_index"):
+            return [self._aggregator.feed_text("\n\n", thought=True)]
+        if kind in _ENDS:
+            self._response = object_of(data.get("response"))
+            if not self._items:  # a server that tells all at the end
+                self._items = objects_of(self._response.get("output"))
+                return self._aggregator.feed_response(LlmResponse(content=self._content())) if self._items else []
+        if kind in ("error", "response.failed") or data.get("error"):
+            code, message = reported(object_of(data.get("response")) if kind == "response.failed" else data)
+            raise reported_in_stream(status_of(code), code, message, self._model)
+        return []
+
+    def close(self) -> LlmResponse:
+        complete = self._aggregator.close()
+        content = complete.content if complete is not None and complete.content else content_of("model", [])
+        return with_metadata(content, self._reason(), self._metadata())
+
+    # -- items -------------------------------------------------------------------------------------
+
+    def _item(self, data: Json, *, done: bool) -> list[LlmResponse]:
+        place: int = data.get("output_index") or 0
+        item = object_of(data.get("item"))
+        if not done or place not in self._open:
+            self._open[place] = _Open(item)
+        opened, streamed = self._open[place], place in self._streamed
+        if done:
+            self._items.append(item)
+            del self._open[place]
+            self._streamed.discard(place)
+        kind = item.get("type")
+        if kind == "function_call":
+            # arguments that were not streamed stand in the item, at its end or from the beginning
+            late = "" if streamed or not done else item.get("arguments") or opened.arguments
+            return self._piece(opened, late, more=not done)
+        if not done:
+            return []
+        if not streamed:
+            content = content_of("model", list(_parts(item)))
+            return self._aggregator.feed_response(LlmResponse(content=content)) if content.parts else []
+        if kind == "reasoning" and (signature := _signature(item)) is not None:
+            self._aggregator.sign_thought(signature)
+        return []
+
+    def _more_arguments(self, data: Json) -> list[LlmResponse]:
+        place: int = data.get("output_index") or 0
+        opened = self._open.get(place)
+        if opened is None or not data.get("delta"):
+            return []
+        self._streamed.add(place)
+        return self._piece(opened, data["delta"], more=True)
+
+    def _piece(self, opened: _Open, arguments: str, *, more: bool) -> list[LlmResponse]:
+        return self._aggregator.feed_response(called(call_piece(opened.call_id, opened.name, arguments, more=more)))
+
+    def _content(self) -> types.Content:
+        return content_of("model", [part for item in self._items for part in _parts(item)])
+
+    # -- the end -----------------------------------------------------------------------------------
+
+    def _reason(self) -> types.FinishReason:
+        if self._response.get("status") == "incomplete":
+            why = object_of(self._response.get("incomplete_details")).get("reason")
+            return _INCOMPLETE.get(str(why), types.FinishReason.OTHER)
+        refused = any(text.get("type") == "refusal" for text in self._texts())
+        return types.FinishReason.SAFETY if refused else types.FinishReason.STOP
+
+    def _metadata(self) -> Json:
+        found: Json = {}
+        if self._response.get("model"):
+            found["model_version"] = self._response["model"]
+        if usage := object_of(self._response.get("usage")):
+            found["usage_metadata"] = usage_of(
+                prompt=usage.get("input_tokens"),
+                output=usage.get("output_tokens"),
+                total=usage.get("total_tokens"),
+                cached=object_of(usage.get("input_tokens_details")).get("cached_tokens"),
+                thoughts=object_of(usage.get("output_tokens_details")).get("reasoning_tokens"),
+            )
+        texts = list(self._texts())
+        sources = [each for text in texts for each in objects_of(text.get("annotations")) if each.get("url")]
+        if sources:
+            found["citation_metadata"] = citations_of(sources)
+        logprobs = [logprobs_of(objects_of(text.get("logprobs"))) for text in texts if text.get("logprobs")]
+        return {**found, **joined_logprobs(logprobs)}
+
+    def _texts(self) -> Iterator[Json]:
+        """The pieces of the messages in the answer."""
+        for item in self._items:
+            if item.get("type") == "message":
+                yield from objects_of(item.get("content"))
+
+
+def _parts(item: Json) -> Iterator[types.Part]:
+    """An item as parts; none for what a server did on its own."""
+    kind = item.get("type")
+    if kind == "function_call":
+        yield call_part(item.get("call_id") or minted_id(), item.get("name") or "", arguments_of(item.get("arguments")))
+    elif kind == "message":
+        for text in objects_of(item.get("content")):
+            if said := text.get("text") or text.get("refusal"):
+                yield text_part(said)
+    elif kind == "reasoning":
+        thought, signature = _thought_of(item), _signature(item)
+        if thought or signature is not None:
+            yield types.Part(text=thought, thought=True, thought_signature=signature)
+
+
+def _thought_of(item: Json) -> str:
+    summary = "\n\n".join(str(each.get("text") or "") for each in objects_of(item.get("summary")))
+    return summary + "".join(str(each.get("text") or "") for each in objects_of(item.get("content")))
+
+
+def _signature(item: Json) -> bytes | None:
+    """What a thought has to be sent back with."""
+    secret = item.get("encrypted_content")
+    if not secret:
+        return None
+    return signed(OPENAI, json.dumps({"id": item.get("id"), "encrypted_content": secret}))

@@ -1,0 +1,198 @@
+"""`SdkModel`: what the adapters on the SDKs of other providers share."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import AsyncGenerator, Mapping
+from typing import Any, ClassVar, Self, cast
+
+from google.genai import types
+from pydantic import Field, PrivateAttr
+
+from flowloom.errors import ConfigurationError, ModelRequestError
+from flowloom.events.response import LlmResponse
+from flowloom.models.base_llm import BaseLlm, is_loopback
+from flowloom.models.http import ADDRESS_ERRORS, SILENCE_SECONDS, LoopClient, httpx
+from flowloom.models.request import LlmRequest, http_options_of
+from flowloom.models.retry import RetryOptions
+from flowloom.models.turns import legal_contents, spoken_contents
+from flowloom.providers.sdk_call import AnswerReader, SdkCall
+from flowloom.providers.sdk_request import Treatment, check_settings, to_json, unsupported
+
+_RAW = {"X-Stainless-Raw-Response": "stream"}  # asks the SDK not to read the answer
+_UNUSED_HTTP = ("base_url", "base_url_resource_scope", "api_version", "client_args", "async_client_args")
+_CLIENTS = ("httpx_client", "httpx_async_client", "aiohttp_client")
+
+
+class SdkModel(BaseLlm):
+    """A model behind a provider's own SDK.
+
+    An adapter can be built without credentials; the first call then raises `ConfigurationError`. It may be used
+    from any number of event loops. Connections are closed when their loop ends, or by `aclose()`.
+    """
+
+    base_url: str | None = None
+    """Where to send requests; the SDK's environment variable or its own default if left out."""
+    api_key: str | None = Field(default=None, repr=False, exclude=True)
+    """The key; the SDK's environment variable if left out."""
+    timeout: float | None = Field(default=SILENCE_SECONDS, gt=0)
+    """Seconds that the provider may be silent; None for any time."""
+    headers: dict[str, str] = Field(default_factory=dict[str, str], repr=False, exclude=True)
+    """Added to each request."""
+    extra_body: dict[str, Any] = Field(default_factory=dict[str, Any], repr=False)
+    """Added to the body of each request, objects field by field: what only this provider or server knows."""
+    retry_options: RetryOptions = Field(default_factory=RetryOptions)
+    """How refused and failed calls are made again; the SDK's own retries are off."""
+
+    keeps_call_ids: ClassVar[bool] = True
+
+    _client: Any = PrivateAttr(default=None)
+    _client_settings: Any = PrivateAttr(default=None)
+    _http: LoopClient = PrivateAttr(default_factory=LoopClient)
+
+    def _when_made(self) -> None:
+        """Connect now, so that nothing is left for the first request; unless there are no credentials yet."""
+        super()._when_made()
+        if self.api_key is not None:
+            self.api_key = self.api_key.strip()  # one that was read from a file ends with its line
+        for name, value in self.headers.items():
+            if not (name + value).isprintable() or not (name + value).isascii():
+                raise ConfigurationError(f"The header `{name}` of `{type(self).__name__}` is not plain ASCII text.")
+        self._client_now()
+
+    def __deepcopy__(self, memo: Any = None) -> Self:
+        """A model of the same fields, with connections of its own."""
+        return type(self)(**{name: getattr(self, name) for name in type(self).model_fields})
+
+    # -- what an adapter is ------------------------------------------------------------------------
+
+    @property
+    @abstractmethod
+    def treatments(self) -> Mapping[str, Treatment]:
+        """What becomes of each field of a request's config; fields that are not named are refused."""
+        raise NotImplementedError
+
+    @property
+    @abstractmethod
+    def url(self) -> str:
+        """Where requests go."""
+        raise NotImplementedError
+
+    @abstractmethod
+    def _connected(self) -> Any:
+        """The SDK's client, on `_http`."""
+        raise NotImplementedError
+
+    @abstractmethod
+    def _path(self) -> str:
+        """Where below `url` requests go."""
+        raise NotImplementedError
+
+    @abstractmethod
+    def _body(self, request: LlmRequest, contents: list[types.Content], model: str, stream: bool) -> dict[str, Any]:
+        """The JSON of a request. Raises `UnsupportedFeatureError` for what it has no words for."""
+        raise NotImplementedError
+
+    @abstractmethod
+    def _reader(self, model: str) -> AnswerReader:
+        """What reads one answer."""
+        raise NotImplementedError
+
+    # -- what all have -----------------------------------------------------------------------------
+
+    @property
+    def hosted(self) -> bool:
+        """True, unless requests stay on this machine."""
+        return not is_loopback(self.url)
+
+    @property
+    def output_schema_and_tools(self) -> bool:
+        """True: a response schema may stand beside tools."""
+        return True
+
+    async def generate_content_async(
+        self, llm_request: LlmRequest, stream: bool = False
+    ) -> AsyncGenerator[LlmResponse, None]:
+        """Answer `llm_request`, whose `model` goes before the adapter's. Nothing in the request is changed.
+
+        Raises `ModelRateLimitError`, `ModelUnavailableError`, `ModelRequestError` (`UnsupportedFeatureError` for what
+        the provider's API cannot express), `ModelResponseError` or `ModelStreamError`, the cause attached;
+        `ConfigurationError` when there are no credentials. Closing the generator closes the connection.
+        """
+        model = llm_request.model or self.model
+        call = self._call(llm_request, model, stream)
+        try:
+            while (responses := await call.read()) is not None:
+                for response in responses:
+                    yield response
+        finally:
+            await call.aclose()
+
+    async def aclose(self) -> None:
+        """Close the connections. The adapter may be used on; it opens new ones."""
+        await self._http.aclose()
+
+    def _client_now(self) -> Any:
+        """The SDK's client for the settings as they are now; None without credentials.
+
+        Raises `ConfigurationError` for settings of which none can be made.
+        """
+        settings = (self.base_url, self.api_key, getattr(self, "auth_token", None))
+        if self._client is None or settings != self._client_settings:
+            self._client = None
+            try:
+                if "?" in (self.base_url or ""):
+                    raise ValueError(f"`base_url` has a query, which no path can be added to: {self.base_url}")
+                if self.missing_credentials is None:
+                    self._client, self._client_settings = self._connected(), settings
+            except (ValueError, OSError, *ADDRESS_ERRORS) as error:
+                if isinstance(error, ConfigurationError):
+                    raise
+                raise ConfigurationError(f"`{type(self).__name__}` cannot be set up: {error}") from error
+        return self._client
+
+    def _call(self, request: LlmRequest, model: str, stream: bool) -> SdkCall:
+        client = self._client_now()
+        if client is None:
+            raise ConfigurationError(f"The model `{self.model}` has no credentials. {self.missing_credentials}")
+        plain = spoken_contents(request)
+        if not plain:
+            raise ModelRequestError(f"The request to the model `{model}` has no contents.", model=model)
+        options = http_options_of(request)
+        self._check(request, options, model)
+        body = self._body(request, legal_contents(plain), model, stream)
+        content = to_json(_merged(_merged(body, self.extra_body), options.extra_body or {}))
+        sent: dict[str, Any] = {
+            "headers": {**self.headers, **(options.headers or {}), **_RAW},
+            "timeout": self.timeout if options.timeout is None else options.timeout / 1000,
+            "max_retries": 0,
+        }
+
+        async def send() -> httpx.Response:
+            return cast(
+                httpx.Response,
+                await client.post(self._path(), cast_to=httpx.Response, content=content, options=dict(sent)),
+            )
+
+        retry = self.retry_options.overridden_by(options.retry_options)
+        return SdkCall(send, lambda: self._reader(model), model, retry, stream=stream)
+
+    def _check(self, request: LlmRequest, options: types.HttpOptions, model: str) -> None:
+        """Refuse or report the settings that are not sent."""
+        check_settings(request, model, self.treatments, self._leave_out, why="is not known to this provider")
+        for name in _UNUSED_HTTP:
+            if getattr(options, name, None) is not None:
+                self._leave_out(f"config.http_options.{name}")
+        for name in _CLIENTS:
+            if getattr(options, name, None) is not None:
+                raise unsupported(model, f"config.http_options.{name}", "belongs to google-genai")
+
+
+def _merged(body: dict[str, Any], more: Mapping[str, Any]) -> dict[str, Any]:
+    """A body with additions: objects field by field, all else replaced."""
+    merged = dict(body)
+    for name, value in more.items():
+        old = merged.get(name)
+        both = isinstance(old, dict) and isinstance(value, Mapping)
+        merged[name] = _merged(cast(dict[str, Any], old), cast(Mapping[str, Any], value)) if both else value
+    return merged

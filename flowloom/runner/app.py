@@ -1,0 +1,53 @@
+"""`App`: a root agent with what belongs to it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from pydantic import Field
+
+from flowloom.agents import BaseAgent
+from flowloom.agents.base_agent import OutputT, TypedByOutput
+from flowloom.compaction.config import EventsCompactionConfig
+from flowloom.errors import ConfigurationError
+from flowloom.models.context_cache import ContextCacheConfig
+from flowloom.objects.settings import Settings
+from flowloom.plugins import BasePlugin
+
+_NAME = re.compile(r"[\w-]+")
+
+
+class ResumabilityConfig(Settings):
+    """Whether invocations can be gone on with; in this engine all of them can."""
+
+    is_resumable: bool = False
+
+
+class App(TypedByOutput[OutputT]):
+    """An application: a name under which sessions are kept, the root agent, and what holds for all of its runs.
+
+    `events_compaction_config` has long conversations summed up, within runs and after them; `context_cache_config` has
+    providers cache the beginning of conversations. `resumability_config` is taken for the sake of code that gives it:
+    every invocation can be gone on with.
+
+    Raises `ConfigurationError` for a name that is not of letters, digits, `_` and `-`, or is `user`.
+    """
+
+    name: str
+    root_agent: BaseAgent[OutputT]
+    if TYPE_CHECKING:  # given as any sequence, read as a list
+        plugins: list[BasePlugin] = Field(init=False)
+        _plugins: Sequence[BasePlugin] = Field(default=(), alias="plugins")
+    else:
+        plugins: list[BasePlugin] = Field(default_factory=list)
+    events_compaction_config: EventsCompactionConfig | None = None
+    context_cache_config: ContextCacheConfig | None = None
+    resumability_config: ResumabilityConfig | None = None
+
+    def _when_made(self) -> None:
+        if not _NAME.fullmatch(self.name) or self.name == "user":
+            raise ConfigurationError(
+                f"`{self.name}` is no name for an app: use letters, digits, `_` and `-`, and not `user`."
+            )

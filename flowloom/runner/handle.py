@@ -1,0 +1,172 @@
+"""`RunHandle`: a run as a thing that one holds, looks at, pauses and stops."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, AsyncIterator
+from typing import Generic, Literal, Self
+
+from flowloom.agents.base_agent import OutputT
+from flowloom.errors import ConfigurationError
+from flowloom.events import Event
+from flowloom.run_stream import RunStreamEvent
+from flowloom.runner.invocation import Invocation
+from flowloom.runner.result import RunResult
+from flowloom.runner.typed_events import typed_events
+
+_running: set[asyncio.Task[None]] = set()
+"""The runs that are under way: an event loop alone does not keep a task that nobody holds."""
+
+
+class RunHandle(Generic[OutputT]):
+    """A run that goes on by itself, in a task that ends with it: an async iterator of its events, to be read once.
+
+    `stream` gives them as typed events. `async with` the handle to have the run cancelled when the block is left before
+    it is over. Raises `ConfigurationError` without a running event loop.
+    """
+
+    def __init__(self, invocation: Invocation) -> None:
+        try:
+            loop = asyncio.get_running_loop()
+        except RuntimeError as error:
+            raise ConfigurationError(
+                "A run can be started within an event loop only. Call `start` in a coroutine, or `run_to_result_sync`."
+            ) from error
+        self._invocation = invocation
+        self._events: list[Event] = []
+        self._taken = 0
+        """How many of them the iterator has given."""
+        self._readers: list[asyncio.Future[None]] = []
+        """Those that wait for the next event, or for the end."""
+        self._complete = self._over = False
+        self._cut_off = False
+        self._task = loop.create_task(self._run(), name="flowloom run")
+        _running.add(self._task)
+        self._task.add_done_callback(self._end)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *exc_info: object) -> None:
+        if not self._task.done():
+            self.cancel()
+        await self.result()
+
+    def __aiter__(self) -> AsyncIterator[Event]:
+        return self
+
+    async def __anext__(self) -> Event:
+        while self._taken >= len(self._events):
+            if self._is_over():
+                raise StopAsyncIteration
+            await self._news()
+        self._taken += 1
+        return self._events[self._taken - 1]
+
+    def stream(self) -> AsyncGenerator[RunStreamEvent, None]:
+        """The typed events of the run, from its first to the `RunFinished` that tells how it ended.
+
+        What ends the run is not raised. The models stream from the next call on, so ask for it before anything is
+        awaited; a `run_config` that was given to `start` decides instead. There may be several readers, each of which
+        gets all events. Closing the stream, or cancelling its reader, does not end the run; `cancel` does.
+        """
+        self._invocation.stream_models()
+        return typed_events(self._invocation, self._all_events())
+
+    async def _all_events(self) -> AsyncGenerator[Event, None]:
+        given = 0
+        while True:
+            while given < len(self._events):
+                given += 1
+                yield self._events[given - 1]
+            if self._is_over():
+                return
+            await self._news()
+
+    def _is_over(self) -> bool:
+        """Whether no event comes any more. Raises what ended the run, unless it was cancelled."""
+        error = self._invocation.error
+        if self._over and error is not None and not isinstance(error, asyncio.CancelledError):
+            raise error
+        return self._over
+
+    async def _news(self) -> None:
+        """Wait for the next event, or for the end."""
+        reader = asyncio.get_running_loop().create_future()
+        self._readers.append(reader)
+        await reader
+
+    def _tell_readers(self) -> None:
+        readers, self._readers = self._readers, []
+        for reader in readers:
+            if not reader.done():
+                reader.set_result(None)
+
+    @property
+    def invocation_id(self) -> str:
+        """The id of the invocation, for going on with it later; empty until the run has begun."""
+        return self._invocation.invocation_id
+
+    @property
+    def done(self) -> bool:
+        """Whether the run is over."""
+        return self._task.done()
+
+    def cancel(self, mode: Literal["now", "after_step"] = "now") -> None:
+        """Stop the run: at once, or when the model's answer and its tool calls are complete.
+
+        Calls that are cut off are answered with an error, so that the history stays legal, and one event tells that the
+        run was cancelled, and after what. A run that is over stays as it is.
+        """
+        if self._task.done():
+            return
+        self._invocation.stop("cancelled")
+        if mode == "now" and not self._cut_off:  # once: what makes the history legal is not to be cut off
+            self._cut_off = True
+            self._task.cancel()
+
+    def pause(self) -> None:
+        """Let the run end before its next model call. `run_async(invocation_id=...)` goes on with it, at any time, in
+        any process."""
+        if not self._task.done():
+            self._invocation.stop("paused")
+
+    async def result(self) -> RunResult[OutputT]:
+        """What came of the run, when it is over. It never raises what ended the run: see `RunResult.raise_for_status`.
+
+        Cancelling who waits for it does not cancel the run.
+        """
+        await asyncio.wait({self._task})
+        return self._invocation.result(self._events)
+
+    async def _run(self) -> None:
+        events = self._invocation.events()
+        step = events.__anext__()
+        try:
+            while True:
+                event = await step
+                self._events.append(event)
+                step = events.__anext__()
+                if self._readers:
+                    self._tell_readers()
+                    try:
+                        await asyncio.sleep(0)  # who waits for an event sees it before the run goes on
+                    except asyncio.CancelledError as error:
+                        if event.partial:
+                            step = events.athrow(error)
+                        else:  # the run ends before its next step, or is over
+                            self._task.uncancel()
+                            self._task.cancel()
+        except StopAsyncIteration:
+            self._complete = True
+        except (Exception, asyncio.CancelledError) as error:
+            self._invocation.failed(error)
+        finally:
+            await events.aclose()
+
+    def _end(self, task: asyncio.Task[None]) -> None:
+        _running.discard(task)
+        if task.cancelled() and not self._complete:  # before it has begun
+            self._invocation.failed(asyncio.CancelledError())
+        self._over = True
+        self._tell_readers()

@@ -1,0 +1,178 @@
+"""Which agent answers a message, and what the message answers (spec §18.4 to §18.6)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from google.genai import types
+
+from flowloom.agents import BaseAgent, LlmAgent
+from flowloom.context.progress import is_from_agent_tool, path_of
+from flowloom.errors import ConfigurationError, DuplicateAgentError
+from flowloom.events import Event
+from flowloom.events.requests import RESERVED_CALLS, is_request
+from flowloom.events.wire import shallow_copy
+from flowloom.flow.delegation import delegates_of
+from flowloom.log.answers import readable_answers
+from flowloom.log.history import is_hidden
+
+Place = tuple[BaseAgent, tuple[BaseAgent, ...]]
+"""An agent, and the agents above it, root first."""
+
+
+def answered_calls(events: Sequence[Event], message: types.Content | None) -> list[Event]:
+    """The events whose calls a message answers, in the order of its answers; the latest, for an id used twice."""
+    answers = readable_answers(message)
+    found = _events_calling(events, answers)
+    return [found[answer.id] for answer in answers if answer.id in found]
+
+
+def _events_calling(events: Sequence[Event], answers: Sequence[types.FunctionResponse]) -> dict[str | None, Event]:
+    """By the id of an answer, the latest event with that call."""
+    wanted = {answer.id for answer in answers if answer.id}
+    found: dict[str | None, Event] = {}
+    for event in reversed(events):
+        if not wanted:
+            break
+        owned: Event | None = None
+        for call in event.get_function_calls():
+            if call.id in wanted and (call.name not in RESERVED_CALLS or is_request(event, call)):
+                wanted.discard(call.id)
+                owned = owned or _owner(events, event)
+                found[call.id] = owned
+    return found
+
+
+def _owner(events: Sequence[Event], event: Event) -> Event:
+    """The event itself; for one of an agent that runs as a tool, the same with the author whose call runs it."""
+    scope, author = event.isolation_scope, event.author
+    inner = is_from_agent_tool(event)
+    while inner and scope:
+        calling = next((e for e in reversed(events) if any(call.id == scope for call in e.get_function_calls())), None)
+        if calling is None:
+            break
+        author, scope, inner = calling.author, calling.isolation_scope, is_from_agent_tool(calling)
+    if author == event.author:
+        return event
+    owned = shallow_copy(event)
+    vars(owned)["author"] = author
+    return owned
+
+
+def find_agent_to_run(root: BaseAgent, events: Sequence[Event], answered: Sequence[Event]) -> Place:
+    """Which agent goes on (spec §18.6).
+
+    A root that is no LLM agent, or that has a task sub-agent, always runs. Otherwise the agent whose call is
+    answered, or the workflow it belongs to; else the latest agent that spoke and may be handed over to from
+    anywhere; else the root.
+    """
+    top: Place = (root, ())
+    if not isinstance(root, LlmAgent) or not root.sub_agents:
+        return top
+    if any(isinstance(c, LlmAgent) and c.mode == "task" for c in delegates_of(root).values()):
+        return top
+    for event in answered[:1]:
+        place = place_of(root, event.author)
+        if place is not None:
+            return _workflow_above(place)
+    for event in reversed(events):
+        if event.author == "user":
+            continue
+        if event.author == root.name:
+            return top
+        place = place_of(root, event.author)
+        if place is not None and _transferable(place):
+            return place
+    return top
+
+
+def messages_of(root: BaseAgent, events: Sequence[Event], message: types.Content) -> list[types.Content]:
+    """A message as several, one for each place that its answers go to; what answers nothing goes with the first.
+
+    Places are different if another agent goes on, or another invocation; and if models see the answers, each on its own
+    branch.
+    """
+    groups: dict[tuple[str, ...], list[types.Part]] = {}
+    keys: list[tuple[str, ...] | None] = []
+    places: dict[str, tuple[str, str]] = {}
+    parts = message.parts or []
+    if sum(part.function_response is not None for part in parts) < 2:
+        return [message]
+    answers = readable_answers(message)
+    readable, calling = set(map(id, answers)), _events_calling(events, answers)
+    for part in parts:
+        answer = part.function_response
+        event = calling.get(answer.id) if answer is not None and id(answer) in readable else None
+        if answer is None or event is None:
+            keys.append(None)
+            continue
+        agent, _ = find_agent_to_run(root, events, [event])
+        seen = not is_hidden(answer)
+        place = (event.author, path_of(event))
+        other = "" if places.setdefault(event.branch or "", place) == place else "@".join(place)  # one hands over to it
+        keys.append((agent.name, event.invocation_id, (seen and event.branch) or "", other))
+    first = next((key for key in keys if key is not None), None)
+    for part, key in zip(parts, keys, strict=True):
+        if first is not None:
+            groups.setdefault(key or first, []).append(part)
+    if len(groups) < 2:
+        return [message]
+    return [types.Content(role=message.role, parts=each) for each in groups.values()]
+
+
+def place_of(root: BaseAgent, name: str) -> Place | None:
+    """The first agent of that name in the tree, and the agents above it."""
+    todo: list[Place] = [(root, ())]
+    while todo:
+        agent, above = todo.pop()
+        if agent.name == name:
+            return agent, above
+        todo.extend((child, (*above, agent)) for child in reversed(agent.sub_agents))
+    return None
+
+
+def _workflow_above(place: Place) -> Place:
+    """The uppermost agent on the way that runs its members itself: it has to go on after its member (decision 28)."""
+    agent, above = place
+    for depth, ancestor in enumerate(above):
+        if not isinstance(ancestor, LlmAgent):
+            return ancestor, above[:depth]
+    if isinstance(agent, LlmAgent) and agent.mode in ("task", "single_turn"):
+        return above[-1], above[:-1]  # a delegated agent goes on below the one that called it
+    return place
+
+
+def _transferable(place: Place) -> bool:
+    """Whether an agent can be handed over to across the tree: it and all above it are LLM agents that hand back."""
+    agent, above = place
+    return all(
+        isinstance(each, LlmAgent) and not each.disallow_transfer_to_parent and each.mode not in ("task", "single_turn")
+        for each in (*above, agent)
+    )
+
+
+def agents_of(root: BaseAgent) -> list[BaseAgent]:
+    """All agents of a tree, each once, the root first."""
+    found: dict[int, BaseAgent] = {}
+    todo = [root]
+    while todo:
+        agent = todo.pop()
+        if id(agent) not in found:
+            found[id(agent)] = agent
+            todo.extend(reversed(agent.sub_agents))
+    return list(found.values())
+
+
+def check_tree(root: BaseAgent) -> None:
+    """Raise `DuplicateAgentError` if two different agents of a tree have one name, `ConfigurationError` for a root
+    that can only be called."""
+    if isinstance(root, LlmAgent) and root.mode in ("task", "single_turn"):
+        raise ConfigurationError(
+            f"The root agent `{root.name}` is in mode `{root.mode}`, but nobody calls it. Use `chat`."
+        )
+    names: dict[str, BaseAgent] = {}
+    for agent in agents_of(root):
+        if names.setdefault(agent.name, agent) is not agent:
+            raise DuplicateAgentError(
+                f"Two agents below `{root.name}` are named `{agent.name}`. Histories go by name: rename one."
+            )

@@ -1,0 +1,439 @@
+"""`Runner`: runs an app's agents on sessions (spec §18)."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Generator, Sequence
+from copy import copy
+from typing import Any, Generic, Literal, Required, Self, TypedDict, Unpack
+
+from google.genai import types
+
+from flowloom.agents import BaseAgent, LlmAgent, RunConfig
+from flowloom.agents.base_agent import OutputT
+from flowloom.artifacts import BaseArtifactService, InMemoryArtifactService
+from flowloom.auth.service import BaseCredentialService, InMemoryCredentialService
+from flowloom.compaction.background import BackgroundCompaction
+from flowloom.context import DirectEffects, Effects, InvocationContext, Run
+from flowloom.context.observer import Observer
+from flowloom.context.observer import observers as observers_of_all
+from flowloom.context.progress import Progress
+from flowloom.context.run_config import default_run_config
+from flowloom.errors import (
+    AlreadyExistsError,
+    ConfigurationError,
+    FlowloomError,
+    NotSupportedError,
+    SessionNotFoundError,
+)
+from flowloom.events import Event
+from flowloom.events.parts import content_of, text_part
+from flowloom.flow.pipeline import Processor, Step, compile_steps
+from flowloom.memory import BaseMemoryService, InMemoryMemoryService
+from flowloom.models import BaseLlm, LLMRegistry
+from flowloom.plugins import BasePlugin, ModelOverride, PluginManager
+from flowloom.processors.compaction import Compaction
+from flowloom.processors.context_cache import ContextCaching
+from flowloom.processors.model_choice import model_of
+from flowloom.run_stream import RunStreamEvent
+from flowloom.runner.app import App
+from flowloom.runner.handle import RunHandle
+from flowloom.runner.invocation import Invocation, result_of
+from flowloom.runner.message import Message
+from flowloom.runner.pending import Confirm
+from flowloom.runner.result import RunResult
+from flowloom.runner.routing import Place, agents_of, check_tree, find_agent_to_run
+from flowloom.runner.sync import iterate_sync, run_sync
+from flowloom.runner.typed_events import refusal, typed_events
+from flowloom.sessions import BaseSessionService, InMemorySessionService, Session
+from flowloom.telemetry import step_logs
+from flowloom.tools.agent_tool import AgentTool
+
+# Python names it in the error for an argument that is missing or unknown: users know the methods of a runner.
+Invocation.__init__.__qualname__ = "Runner.run"
+
+
+class RunArguments(TypedDict, total=False):
+    """What a run is given, as `Runner.run_async` explains it."""
+
+    user_id: Required[str]
+    session_id: Required[str]
+    invocation_id: str | None
+    new_message: Message | None
+    state_delta: dict[str, Any] | None
+    run_config: RunConfig | None
+
+
+class Runner(Generic[OutputT]):
+    """Runs an agent, or an `App`, on the sessions of a service.
+
+    Each run takes one message of a user, stores it, lets the agent answer, and stores every event before it is
+    yielded. Close the runner (`async with`, or `close`) to close its plugins and toolsets.
+
+    `plugins` are asked after those of the app. `auto_create_session` makes sessions that do not exist. `effects`
+    replaces what the flow does to the world; `observers` see what it does. When a session has a run already,
+    `concurrency` lets a second one wait (`queue`), refuses it with a `SessionBusyError` (`reject`), or lets both go on
+    (`allow`). A process that died elsewhere blocks the session of its run for `lease_seconds`; a run that was not heard
+    of for so long may find its session taken over, and ends with `RunLostError`. `confirm` decides in the process
+    itself about tool calls that need a person's approval: True, False, a `ToolConfirmation`, or None to leave it open.
+
+    Type checkers know a runner by what its agent's `output_schema` makes: `Runner[City]` gives a `RunResult[City]`.
+
+    `app_name` wins over the app's own name. Raises `ConfigurationError` without an agent or app name, and for both an
+    `app` and an `agent`, `DuplicateAgentError` for two agents of one name.
+    """
+
+    def __init__(
+        self,
+        *,
+        app: App[OutputT] | None = None,
+        app_name: str | None = None,
+        agent: BaseAgent[OutputT] | None = None,
+        plugins: Sequence[BasePlugin] | None = None,
+        session_service: BaseSessionService,
+        artifact_service: BaseArtifactService | None = None,
+        memory_service: BaseMemoryService | None = None,
+        credential_service: BaseCredentialService | None = None,
+        plugin_close_timeout: float = 5.0,
+        auto_create_session: bool = False,
+        effects: Effects | None = None,
+        observers: Sequence[Observer] = (),
+        concurrency: Literal["queue", "reject", "allow"] = "queue",
+        lease_seconds: float = 30.0,
+        confirm: Confirm | None = None,
+    ) -> None:
+        for name, given, kind in (("app", app, App), ("agent", agent, BaseAgent)):
+            if given is not None and not isinstance(given, kind):  # pyright: ignore[reportUnnecessaryIsInstance]
+                raise ConfigurationError(f"`{name}` takes a `{kind.__name__}`, not a `{type(given).__name__}`.")
+        if app is not None:
+            if agent is not None:
+                raise ConfigurationError("Give either `app` or `agent`: the app holds its own.")
+            agent, plugins, app_name = app.root_agent, [*app.plugins, *(plugins or ())], app_name or app.name
+        if agent is None or not app_name:
+            raise ConfigurationError("A runner needs an `app`, or an `app_name` and an `agent`.")
+        check_tree(agent)
+        self.has_tasks = any(isinstance(each, LlmAgent) and each.mode == "task" for each in agents_of(agent))
+        self.app_name = app_name
+        self.agent: BaseAgent[OutputT] = agent
+        self.session_service = session_service
+        self.artifact_service = artifact_service
+        self.memory_service = memory_service
+        self.credential_service = credential_service or InMemoryCredentialService()
+        self.auto_create_session = auto_create_session
+        self.plugin_manager = PluginManager(plugins, plugin_close_timeout)
+        self._compaction: BackgroundCompaction | None = None
+        self._extra: tuple[Step, ...] = ()
+        if app is not None:
+            self.take_settings(app)
+        self.effects: Effects = effects or DirectEffects()
+        self.observers = tuple(observers)
+        self.concurrency: Literal["queue", "reject", "allow"] = concurrency
+        self.lease_seconds = lease_seconds
+        self.confirm = confirm
+
+    def take_settings(self, app: App) -> None:
+        """What an app asks for beside its agents: steps of every flow, and work after runs."""
+        extra: list[Processor] = []
+        if app.events_compaction_config is not None:
+            self._compaction = BackgroundCompaction(app.events_compaction_config)
+            extra.append(Compaction(app.events_compaction_config))
+        if app.context_cache_config is not None:
+            extra.append(ContextCaching(app.context_cache_config))
+        self._extra = compile_steps(extra)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *exc_info: object) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """Close the plugins, and the toolsets of all agents."""
+        toolsets: dict[int, Any] = {}
+        todo = agents_of(self.agent)
+        while todo:
+            agent = todo.pop()
+            for tool in agent.own_tools if isinstance(agent, LlmAgent) else ():
+                if hasattr(tool, "close"):
+                    toolsets[id(tool)] = tool
+                elif isinstance(tool, AgentTool) and isinstance(tool.agent, BaseAgent):
+                    todo.extend(agents_of(tool.agent))  # pyright: ignore[reportUnknownArgumentType, reportUnknownMemberType]
+        if self._compaction is not None:
+            await self._compaction.aclose()
+        await self.plugin_manager.close(toolsets.values())
+
+    # -- running ------------------------------------------------------------------------------------
+
+    def run_async(
+        self,
+        *,
+        user_id: str,
+        session_id: str,
+        invocation_id: str | None = None,
+        new_message: Message | None = None,
+        state_delta: dict[str, Any] | None = None,
+        run_config: RunConfig | None = None,
+        yield_user_message: bool = False,
+        abort_signal: asyncio.Event | None = None,
+    ) -> AsyncGenerator[Event, None]:
+        """Answer a message; yields events as they happen, each stored before it is seen.
+
+        A message of function responses goes on with the run that called. `invocation_id` without a message goes on
+        with an invocation that was interrupted, paused or cut off, from what the log tells: results that are there are
+        used, calls that were under way are made again. `state_delta` is stored with the message. Without any of them
+        the agent goes on from the history.
+
+        Raises `SessionNotFoundError`, `InvocationNotFoundError`, `SessionBusyError` (with `concurrency="reject"`),
+        `RunLostError` if another run has taken the session over (it stores nothing more), and whatever else ends the
+        run, after one error event was stored; the history stays legal.
+        """
+        return Invocation(
+            self,
+            user_id=user_id,
+            session_id=session_id,
+            invocation_id=invocation_id,
+            new_message=new_message,
+            state_delta=state_delta,
+            run_config=run_config,
+            yield_user_message=yield_user_message,
+            abort_signal=abort_signal,
+        ).events()
+
+    def start(self, **arguments: Unpack[RunArguments]) -> RunHandle[OutputT]:
+        """`run_async` as a thing one holds: it runs by itself, and can be read, paused, cancelled and waited for."""
+        return RunHandle(Invocation(self, **arguments))
+
+    async def run_to_result(self, **arguments: Unpack[RunArguments]) -> RunResult[OutputT]:
+        """Answer a message, and say what came of it. Raises as `run_async` does."""
+        return await result_of(Invocation(self, **arguments))
+
+    async def run_stateless(
+        self,
+        message: Message,
+        *,
+        user_id: str = "user",
+        state: dict[str, Any] | None = None,
+        run_config: RunConfig | None = None,
+    ) -> RunResult[OutputT]:
+        """Answer a message in a session of its own, of which nothing is kept: neither state, files nor memories.
+
+        Raises as `run_async` does.
+        """
+        host = copy(self)
+        host.concurrency, host._compaction = "allow", None
+        host.session_service = InMemorySessionService()
+        host.artifact_service, host.memory_service = InMemoryArtifactService(), InMemoryMemoryService()
+        session = await host.session_service.create_session(app_name=self.app_name, user_id=user_id, state=state)
+        run = Invocation(host, user_id=user_id, session_id=session.id, new_message=message, run_config=run_config)
+        return await result_of(run)
+
+    def run_stream(self, **arguments: Unpack[RunArguments]) -> AsyncGenerator[RunStreamEvent, None]:
+        """Answer a message as typed events for a user interface, streamed unless `run_config` says otherwise.
+
+        What ends the run is told by the last events, and not raised. Closing the stream ends the run; for a run that
+        can also be paused or cancelled, see `start` and `RunHandle.stream`.
+        """
+        try:
+            invocation = Invocation(self, **arguments)
+        except FlowloomError as refused:
+            return refusal(refused)
+        invocation.stream_models()
+        return typed_events(invocation, invocation.events())
+
+    # -- from synchronous code -----------------------------------------------------------------------------
+
+    def run(self, **arguments: Unpack[RunArguments]) -> Generator[Event, None, None]:
+        """`run_async` for synchronous code. One loop serves all calls of a thread, of any runner.
+
+        Within a running event loop, as in a notebook, the run has a loop in a thread of its own, and the running one
+        waits. Close the generator (or leave it) to end the run.
+        """
+        return iterate_sync(self.run_async(**arguments))
+
+    def run_to_result_sync(self, **arguments: Unpack[RunArguments]) -> RunResult[OutputT]:
+        """`run_to_result` for synchronous code (see `run`)."""
+        return run_sync(self.run_to_result(**arguments))
+
+    def run_stateless_sync(
+        self,
+        message: Message,
+        *,
+        user_id: str = "user",
+        state: dict[str, Any] | None = None,
+        run_config: RunConfig | None = None,
+    ) -> RunResult[OutputT]:
+        """`run_stateless` for synchronous code (see `run`)."""
+        return run_sync(self.run_stateless(message, user_id=user_id, state=state, run_config=run_config))
+
+    def run_stream_sync(self, **arguments: Unpack[RunArguments]) -> Generator[RunStreamEvent, None, None]:
+        """`run_stream` for synchronous code (see `run`)."""
+        return iterate_sync(self.run_stream(**arguments))
+
+    def run_live(self, **_: Any) -> AsyncGenerator[Event, None]:
+        """Not supported in this release; raises `NotSupportedError`."""
+        raise NotSupportedError("Live (bidirectional) runs are not supported yet. Use `run_async` with SSE streaming.")
+
+    async def run_debug(
+        self,
+        user_messages: Message | Sequence[Message],
+        *,
+        user_id: str = "debug_user",
+        session_id: str = "debug_session",
+        run_config: RunConfig | None = None,
+        quiet: bool = False,
+    ) -> list[Event]:
+        """Answer one or several messages in a session that is made when needed; returns all events.
+
+        Unless `quiet`, what is said is printed.
+        """
+        messages: Sequence[Any] = user_messages if isinstance(user_messages, list | tuple) else [user_messages]
+        where: dict[str, Any] = {"user_id": user_id, "session_id": session_id}
+        await self.session_service.get_or_create_session(app_name=self.app_name, **where)
+        collected: list[Event] = []
+        for message in messages:
+            async for event in self.run_async(**where, new_message=message, run_config=run_config):
+                collected.append(event)
+                if not quiet and event.text and not event.partial:
+                    print(f"{event.author}: {event.text}")
+        return collected
+
+    async def rewind_async(self, *, user_id: str, session_id: str, rewind_before_invocation_id: str) -> None:
+        """Go back to before an invocation: its events and later ones are no longer shown, its state is undone.
+
+        Nothing is deleted. Raises `HistoryError` if the session has no such invocation.
+        """
+        session = await self.open_session(user_id, session_id, None)
+        await self.session_service.rewind(session, before_invocation_id=rewind_before_invocation_id)
+
+    # -- parts of a run -------------------------------------------------------------------------------
+
+    async def open_session(self, user_id: str, session_id: str, run_config: RunConfig | None) -> Session:
+        """The session of that id. Raises `SessionNotFoundError`, unless sessions are made as they are named."""
+        names: dict[str, Any] = {"app_name": self.app_name, "user_id": user_id, "session_id": session_id}
+        config = None if run_config is None else run_config.get_session_config
+        session = await self.session_service.get_session(**names, config=config)
+        if session is not None:
+            return session
+        if self.auto_create_session:
+            try:
+                return await self.session_service.create_session(**names)
+            except AlreadyExistsError:  # somebody was quicker
+                session = await self.session_service.get_session(**names, config=config)
+                if session is not None:
+                    return session
+        raise SessionNotFoundError(
+            f"There is no session `{session_id}` of user `{user_id}` in app `{self.app_name}`. Create it with "
+            f"`session_service.create_session`, or give the runner `auto_create_session=True`."
+        )
+
+    def make_context(
+        self,
+        session: Session,
+        message: types.Content | None,
+        run_config: RunConfig | None,
+        invocation_id: str | None,
+        answered: Sequence[Event],
+        progress: Progress | None,
+    ) -> InvocationContext:
+        """The context of the agent that answers; `progress` is that of the invocation it goes on with, if it does."""
+        if invocation_id is None:
+            invocation_id = answered[0].invocation_id if answered else ""
+        run = Run(
+            invocation_id=invocation_id,
+            session=session,
+            session_service=self.session_service,
+            artifact_service=self.artifact_service,
+            memory_service=self.memory_service,
+            credential_service=self.credential_service,
+            config=run_config or default_run_config(),
+            user_content=message,
+            hooks=self.plugin_manager.hooks,
+            effects=self.effects,
+            progress=progress,
+            extra_steps=self._extra,
+            observers=observers_of_all() + self.observers + step_logs(),
+        )
+        events: Sequence[Event] = session.events
+        if progress is not None:
+            for event in progress.events:  # other calls of the run may wait still
+                run.follow(event)
+            if progress.interrupted:
+                events = events[: progress.beginning_in(events)]
+                run.user_content = progress.message
+            else:
+                run.open_calls.clear()
+        agent, lineage = self._place(events, answered)
+        ctx = InvocationContext(agent=agent, lineage=lineage, run=run)
+        ctx.recorded = True
+        ctx.taken_up = progress is not None
+        return ctx
+
+    def _place(self, events: Sequence[Event], answered: Sequence[Event]) -> Place:
+        """Which agent answers, and the agents above it."""
+        return find_agent_to_run(self.agent, events, answered)
+
+    async def save_blobs(self, ctx: InvocationContext, message: types.Content) -> types.Content:
+        """The message with its files saved as artifacts, and a text that names each in its place."""
+        service = ctx.artifact_service
+        assert service is not None
+        parts: list[types.Part] = []
+        for index, part in enumerate(message.parts or ()):
+            if part.inline_data is None:
+                parts.append(part)
+                continue
+            name = f"artifact_{ctx.invocation_id}_{index}"
+            await service.save_artifact(
+                app_name=ctx.app_name, user_id=ctx.user_id, session_id=ctx.session.id, filename=name, artifact=part
+            )
+            parts.append(text_part(f"The user uploaded a file. It is saved as the artifact `{name}`."))
+        return content_of(message.role or "user", parts)
+
+    def after_run(self, ctx: InvocationContext) -> None:
+        """What is done in the background when a run has ended well."""
+        if self._compaction is not None:
+            model = model_of(ctx) if ctx.llm_agent is not None else None
+            self._compaction.after_run(ctx.session, ctx.session_service, model)
+
+
+class InMemoryRunner(Runner[OutputT]):
+    """A runner with services in memory, which makes sessions as they are named.
+
+    It takes an agent, or an `App` with all that belongs to it. `model` answers for all agents (see `ModelOverride`), so
+    that either can be put under test as it is.
+    """
+
+    def __init__(
+        self,
+        agent: BaseAgent[OutputT] | App[OutputT] | None = None,
+        *,
+        model: BaseLlm | str | None = None,
+        app_name: str | None = None,
+        plugins: Sequence[BasePlugin] | None = None,
+        app: App[OutputT] | None = None,
+        plugin_close_timeout: float = 5.0,
+        effects: Effects | None = None,
+        observers: Sequence[Observer] = (),
+        concurrency: Literal["queue", "reject", "allow"] = "queue",
+        confirm: Confirm | None = None,
+    ) -> None:
+        if isinstance(agent, App):
+            if app is not None:
+                raise ConfigurationError("Two apps were given, as `agent` and as `app`. Give one.")
+            agent, app = None, agent
+        if model is not None:
+            plugins = [*(plugins or ()), ModelOverride(LLMRegistry.new_llm(model) if isinstance(model, str) else model)]
+        super().__init__(
+            app=app,
+            app_name=app_name or (None if app is not None else "InMemoryRunner"),
+            agent=agent,
+            plugins=plugins,
+            session_service=InMemorySessionService(),
+            artifact_service=InMemoryArtifactService(),
+            memory_service=InMemoryMemoryService(),
+            plugin_close_timeout=plugin_close_timeout,
+            auto_create_session=True,
+            effects=effects,
+            observers=observers,
+            concurrency=concurrency,
+            confirm=confirm,
+        )

@@ -1,0 +1,52 @@
+"""What a user's message may be given as."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from google.genai import types
+from kit import Chat, agent, requests_of
+
+from flowloom import Event, InputValidationError
+from flowloom.runner.message import content_of_message
+
+IMAGE = types.Part(inline_data=types.Blob(data=b"png", mime_type="image/png"))
+
+
+@pytest.mark.parametrize(
+    ("message", "parts"),
+    [
+        ("hi", [types.Part(text="hi")]),
+        (IMAGE, [IMAGE]),
+        (["What is it?", IMAGE], [types.Part(text="What is it?"), IMAGE]),
+        (("one", "two"), [types.Part(text="one"), types.Part(text="two")]),
+        ([{"text": "one"}, IMAGE], [types.Part(text="one"), IMAGE]),
+        ({"text": "one"}, [types.Part(text="one")]),
+        ({"parts": [{"text": "one"}]}, [types.Part(text="one")]),
+        (types.Content(parts=[IMAGE]), [IMAGE]),
+    ],
+)
+def test_a_message_is_a_content_or_what_it_is_made_of(message: Any, parts: list[types.Part]) -> None:
+    content = content_of_message(message)
+    assert (content.role, content.parts) == ("user", parts)
+
+
+@pytest.mark.parametrize("wrong", [3, [3], ["a", 3], {"txt": "a"}, {}, [], None, [types.Content(parts=[IMAGE])]])
+def test_anything_else_is_refused(wrong: Any) -> None:
+    with pytest.raises(InputValidationError):
+        content_of_message(wrong)
+
+
+@pytest.mark.parametrize("wrong", [types.Blob(data=b"x"), types.File(uri="gs://x"), Event(author="user"), "x" * 9999])
+def test_a_message_of_another_kind_is_said_to_be_none(wrong: Any) -> None:
+    """In few words, however large it is."""
+    with pytest.raises(InputValidationError, match="is no message") as caught:
+        content_of_message([[wrong]] if isinstance(wrong, str) else wrong)
+    assert len(str(caught.value)) < 300
+
+
+async def test_the_model_is_shown_texts_and_files_in_order() -> None:
+    root = agent("root", "a cat")
+    await Chat(root).say(["What is it?", IMAGE])
+    assert requests_of(root)[0].contents[0].parts == [types.Part(text="What is it?"), IMAGE]

@@ -1,0 +1,256 @@
+"""Runs that are cancelled or paused when their step is done, and go on."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from kit import Chat, agent, story
+
+from flowloom import (
+    AgentTool,
+    LlmAgent,
+    LoopAgent,
+    ParallelAgent,
+    SequentialAgent,
+    ToolContext,
+)
+from flowloom.testing import call
+from runner.situations import ByTurn, Gate, Gated, ended_events, go_on, held, legal, nothing_left
+
+
+def searcher(name: str, gate: Gate | None = None, **fields: Any) -> LlmAgent:
+    """An agent that looks twice and then answers; the first look is at the gate."""
+    seen = []
+
+    async def look(at: str, tool_context: ToolContext) -> dict[str, bool]:
+        """Look."""
+        seen.append(name)
+        if gate is not None and len(seen) == 1:
+            await gate()
+        tool_context.state[f"{name}:{at}"] = True
+        return {"seen": True}
+
+    model = ByTurn([call("look", at="hills"), call("look", at="sea")], call("look", at="sky"), f"{name} is done")
+    return LlmAgent(name=name, model=model, tools=[look], output_key=f"{name}:said", **fields)
+
+
+def loop_of(gate: Gate) -> LoopAgent:
+    return LoopAgent(name="loop", max_iterations=2, sub_agents=[searcher("a", gate), searcher("b")])
+
+
+def transfer_to(gate: Gate) -> LlmAgent:
+    helper = searcher("helper", gate)
+    return LlmAgent(name="root", model=ByTurn(call("transfer_to_agent", agent_name="helper"), "x"), sub_agents=[helper])
+
+
+SHAPES: dict[str, Callable[[Gate], Any]] = {
+    "one agent": lambda gate: searcher("a", gate),
+    "a sequence": lambda gate: SequentialAgent(name="row", sub_agents=[searcher("a", gate), searcher("b")]),
+    "parallel branches": lambda gate: ParallelAgent(name="side", sub_agents=[searcher("a", gate), searcher("b")]),
+    "a loop": loop_of,
+    "a transfer": transfer_to,
+    "a sequence in a branch": lambda gate: ParallelAgent(
+        name="side",
+        sub_agents=[
+            SequentialAgent(name="row", sub_agents=[searcher("a", gate), searcher("b")]),
+            searcher("c"),
+        ],
+    ),
+    "branches in a sequence": lambda gate: SequentialAgent(
+        name="row",
+        sub_agents=[
+            ParallelAgent(name="side", sub_agents=[searcher("a", gate), searcher("b")]),
+            searcher("c"),
+        ],
+    ),
+}
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+async def test_cancelled_after_the_step_the_tools_finish_and_no_model_is_asked(shape: str) -> None:
+    gate = Gate()
+    chat = Chat(SHAPES[shape](gate))
+    run = held(chat)
+    await gate.reached.wait()
+    before = len([e for e in await chat.stored() if e.get_function_calls() or e.text])
+    run.cancel("after_step")
+    gate.open.set()
+    result = await run.result()
+    assert (result.status, result.error) == ("cancelled", None)
+    events = await chat.stored()
+    legal(events)
+    errors = [a for e in events for a in e.get_function_responses() if a.response and "error" in a.response]
+    assert errors == []
+    assert len([e for e in events if e.get_function_calls() or e.text]) == before
+    assert ended_events(events) == ended_events(result.events) == ["cancelled"]
+    assert result.events[-1].id == events[-1].id
+    nothing_left()
+
+
+async def undisturbed(shape: str) -> Chat:
+    gate = Gate()
+    gate.open.set()
+    chat = Chat(SHAPES[shape](gate))
+    await chat.say("go")
+    return chat
+
+
+def by_branch(events: Any) -> dict[str, list[str]]:
+    """The story of each branch."""
+    branches: dict[str, list[str]] = {}
+    for event in events:
+        branches.setdefault(event.branch or "", []).extend(story([event]))
+    return branches
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+async def test_a_paused_run_goes_on_to_the_same_end(shape: str) -> None:
+    """Paused while the first tool works, and whenever it has gone on for a while."""
+    whole = await undisturbed(shape)
+    gate = Gate()
+    chat = Chat(SHAPES[shape](gate))
+    run = held(chat)
+    await gate.reached.wait()
+    run.pause()
+    gate.open.set()
+    paused = await run.result()
+    assert (paused.status, paused.error, paused.pending) == ("paused", None, [])
+    legal(await chat.stored())
+    assert ended_events(await chat.stored()) == []
+    await go_on(chat, run.invocation_id)
+    assert by_branch(await chat.stored()) == by_branch(await whole.stored())
+    assert await chat.state() == await whole.state()
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+async def test_paused_at_any_time_again_and_again_it_comes_to_the_same_end(shape: str) -> None:
+    whole = await undisturbed(shape)
+    for turns in (0, 1, 2, 3, 5, 8, 13, 21, 34, 55):
+        gate = Gate()
+        gate.open.set()
+        chat = Chat(SHAPES[shape](gate))
+        run = held(chat)
+        legs = 0
+        while True:
+            for _ in range(turns):
+                await asyncio.sleep(0)
+            run.pause()
+            result = await run.result()
+            legal(await chat.stored())
+            if result.status == "final":
+                break
+            assert result.status == "paused"
+            legs += 1
+            if legs > 30 or turns < 5:  # so early nothing may ever happen
+                await go_on(chat, run.invocation_id)
+                break
+            run = chat.runner.start(user_id="ann", session_id="s1", invocation_id=run.invocation_id)
+        assert by_branch(await chat.stored()) == by_branch(await whole.stored()), turns
+        assert await chat.state() == await whole.state()
+
+
+@pytest.mark.parametrize("shape", ["a sequence", "a loop", "branches in a sequence"])
+@pytest.mark.parametrize("how", ["pause", "cancel"])
+async def test_stopped_during_the_last_answer_of_a_member_those_after_it_do_not_run(shape: str, how: str) -> None:
+    """The member that speaks finishes; the workflow is not over for that."""
+    gate = Gate()
+    first = LlmAgent(name="a", model=Gated("a", gate=gate), output_key="a")
+    last = agent("b", "b", output_key="b")
+    root: Any = {
+        "a sequence": SequentialAgent(name="row", sub_agents=[first, last]),
+        "a loop": LoopAgent(name="loop", max_iterations=1, sub_agents=[first, last]),
+        "branches in a sequence": SequentialAgent(
+            name="row", sub_agents=[ParallelAgent(name="side", sub_agents=[first]), last]
+        ),
+    }[shape]
+    chat = Chat(root)
+    run = held(chat)
+    await gate.reached.wait()
+    run.pause() if how == "pause" else run.cancel("after_step")
+    gate.open.set()
+    result = await run.result()
+    assert result.status == ("paused" if how == "pause" else "cancelled")
+    assert await chat.state() == {"a": "a"}
+    await go_on(chat, run.invocation_id)
+    assert await chat.state() == {"a": "a", "b": "b"}
+
+
+async def test_paused_during_its_last_answer_a_run_is_over() -> None:
+    gate = Gate()
+    run = held(Chat(LlmAgent(name="root", model=Gated("hi", gate=gate))))
+    await gate.reached.wait()
+    run.pause()
+    gate.open.set()
+    assert (await run.result()).status == "final"
+
+
+async def test_paused_before_it_has_begun_the_message_is_kept_for_later() -> None:
+    chat = Chat(agent("root", "hi"))
+    run = held(chat)
+    run.pause()
+    assert (await run.result()).status == "paused"
+    assert story(await go_on(chat, run.invocation_id)) == ["root: hi"]
+    assert story(await chat.stored()) == ["user: go", "root: hi"]
+
+
+async def test_an_agent_that_runs_as_a_tool_finishes_before_a_pause() -> None:
+    gate = Gate()
+    chat = Chat(
+        LlmAgent(name="root", model=ByTurn(call("a", request="x"), "done"), tools=[AgentTool(searcher("a", gate))])
+    )
+    run = held(chat)
+    await gate.reached.wait()
+    run.pause()
+    gate.open.set()
+    assert (await run.result()).status == "paused"
+    assert story(await chat.stored())[-1] == "root: a -> {'result': 'a is done'}"
+    assert story(await go_on(chat, run.invocation_id)) == ["root: done"]
+
+
+async def test_after_a_pause_another_message_may_come_instead() -> None:
+    gate = Gate()
+    chat = Chat(agent("root", call("look"), "something else", tools=[gate.look]))
+    run = held(chat)
+    await gate.reached.wait()
+    run.pause()
+    gate.open.set()
+    await run.result()
+    assert story(await chat.say("never mind"))[-1] == "root: something else"
+    legal(await chat.stored())
+
+
+@pytest.mark.parametrize("mode", ["single_turn", "task"])
+async def test_paused_within_a_delegated_agent_it_goes_on_there(mode: Any) -> None:
+    gate = Gate()
+    clerk = searcher("clerk", gate, mode=mode)
+    if mode == "task":
+        clerk.model = ByTurn(
+            [call("look", at="hills"), call("look", at="sea")], call("finish_task", result="clerk is done")
+        )
+    root = LlmAgent(name="root", model=ByTurn(call("clerk", request="x"), "done"), sub_agents=[clerk])
+    chat = Chat(root)
+    run = held(chat)
+    await gate.reached.wait()
+    run.pause()
+    gate.open.set()
+    assert (await run.result()).status == "paused"
+    assert story(await go_on(chat, run.invocation_id))[-1] == "root: done"
+    legal(await chat.stored())
+
+
+@pytest.mark.parametrize("shape", ["a sequence", "parallel branches", "a transfer"])
+async def test_cancelled_at_once_it_can_be_gone_on_with(shape: str) -> None:
+    """What was cut off has an error result, and the agents take it from there."""
+    gate = Gate()
+    chat = Chat(SHAPES[shape](gate))
+    run = held(chat)
+    await gate.reached.wait()
+    run.cancel()
+    await run.result()
+    gate.open.set()
+    events = await go_on(chat, run.invocation_id)
+    legal(await chat.stored())
+    assert events[-1].is_final_response()
