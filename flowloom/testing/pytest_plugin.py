@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 MARKER = "allow_model_requests"
 _HERE = Path(__file__)
-_PACKAGE = _HERE.parent
+_PACKAGE = _HERE.parents[1]
 _GUARD: pytest.StashKey[ModelGuard] = pytest.StashKey()
 
 

@@ -220,7 +220,8 @@ def test_the_plugin_loads_nothing_that_a_test_does_not_use(pytester: pytest.Pyte
         import sys
 
         def test_nothing(request):
-            heavy = ("flowloom.agents", "flowloom.context", "flowloom.testing", "google.genai", "opentelemetry")
+            rooms = "flowloom.agents", "flowloom.context.run", "flowloom.models", "flowloom.testing.scripted"
+            heavy = (*rooms, "google.genai", "opentelemetry")
             assert [name for name in heavy if name in sys.modules] == []
         """
     )
