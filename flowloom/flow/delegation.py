@@ -46,15 +46,15 @@ def unresolved_tasks(ctx: InvocationContext) -> list[types.FunctionCall]:
     names = delegates_of(ctx.agent)
     if not names:
         return []
-    found: dict[str, types.FunctionCall] = {}
-    for event, call in ctx.session.history.open_calls(ctx.session.events):
-        child = as_llm_agent(names[call.name]) if call.name in names else None
+    found: list[types.FunctionCall] = []
+    for made in ctx.session.history.ledger(ctx.session.events).unanswered():
+        child, event = as_llm_agent(names[made.name]) if made.name in names else None, made.event
         if child is None or event.author != ctx.agent.name or event.isolation_scope != ctx.isolation_scope:
             continue
         # a task goes on over many messages; a single turn belongs to its invocation, which is gone on with as such
         if child.mode == "task" or event.invocation_id == ctx.invocation_id:
-            found[call.id or ""] = call
-    return list(found.values())
+            found.append(made.call)
+    return found
 
 
 def delegated_context(ctx: InvocationContext, call: types.FunctionCall) -> InvocationContext:

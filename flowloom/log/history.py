@@ -25,7 +25,6 @@ from flowloom.log.call_ids import CallIds
 from flowloom.log.current_turn import CurrentTurn
 from flowloom.log.effective_log import EffectiveLog
 from flowloom.log.ledger import CallLedger
-from flowloom.log.open_calls import OpenCalls
 from flowloom.log.rearrange import HistoryItem, rearrange
 from flowloom.models.contents import is_special
 
@@ -76,7 +75,7 @@ class History:
 
     MAX_VIEWS = 64
 
-    __slots__ = ("_ledger", "_open_calls", "_reported", "_views", "call_ids", "log")
+    __slots__ = ("_ledger", "_reported", "_views", "call_ids", "log")
 
     def __init__(self) -> None:
         self.log = EffectiveLog()
@@ -84,7 +83,6 @@ class History:
         self.call_ids = CallIds()
         self._views: dict[tuple[Viewer, Visible], _View] = {}
         self._reported: set[str] = set()
-        self._open_calls = OpenCalls()
         self._ledger: CallLedger | None = None
 
     def ledger(self, events: Sequence[Event]) -> CallLedger:
@@ -92,10 +90,6 @@ class History:
         if self._ledger is None:
             self._ledger = CallLedger()
         return self._ledger.read(events)
-
-    def open_calls(self, events: Sequence[Event]) -> OpenCalls:
-        """The calls in `events` that have no result yet; work is proportional to the events not yet seen."""
-        return self._open_calls.read(events)
 
     def contents(self, events: Sequence[Event], viewer: Viewer, rule: Visible = visible) -> Projection:
         """What `viewer` is shown of `events`; work is proportional to the events not yet seen.

@@ -6,7 +6,7 @@ here, once, by the strict rule of `log/answers.py`.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
@@ -300,6 +300,11 @@ class CallLedger:
 
     # -- queries -------------------------------------------------------------------------------------------------------
 
+    @property
+    def kept(self) -> Sequence[Event]:
+        """The log without what was rewound."""
+        return self._kept
+
     def call(self, call_id: str | None) -> CallRecord | None:
         """The latest call of that id, over or not."""
         return self._calls.get(call_id or "")
@@ -315,6 +320,12 @@ class CallLedger:
     def open(self, invocation_id: str | None = None) -> list[CallRecord]:
         """The calls that were made here and have no result, nobody being asked about them."""
         return [made for made in self.live(invocation_id) if made.state == "open" and not made.inner]
+
+    def unanswered(self, invocation_id: str | None = None) -> list[CallRecord]:
+        """The calls without any response, in the order made."""
+        found = [made for made in self.live(invocation_id) if not made.answers]
+        found.sort(key=_since)
+        return found
 
     def waiting(self, invocation_id: str | None = None) -> list[CallRecord]:
         """The calls that the run can end before: of a client, to a person (also if the answer is there, and was not
@@ -351,10 +362,14 @@ class CallLedger:
         waiting = [made for made in self.inside(call_id) if made.waits and made.state != "suspended"]
         return all(made.state == "decided" for made in waiting) or any(made.client_executed for made in waiting)
 
-    @property
-    def open_scope(self) -> str | None:
-        """The scope of the latest event whose agent has not finished: the user's next message belongs to it."""
-        return next(reversed(self._scopes), None)
+    def open_task(self, agents: Collection[str]) -> str | None:
+        """The scope of the latest event of one of these agents, called and not finished: the user's next message
+        belongs to it (spec §18.4)."""
+        for scope in reversed(self._scopes):
+            made = self._calls.get(scope)
+            if made is None or made.name in agents:
+                return scope
+        return None
 
 
 def _since(made: CallRecord) -> int:

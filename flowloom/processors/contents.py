@@ -68,9 +68,9 @@ class Contents:
 def _task_input(ctx: InvocationContext, agent: AnyLlmAgent) -> types.Content:
     """What the delegating agent asked for (spec §9.10)."""
     parts: list[types.Part] = []
-    call = ctx.session.history.open_calls(ctx.session.events).call(ctx.isolation_scope or "")
-    if call is not None and call.args:
-        parts = [text_part(json.dumps(call.args, ensure_ascii=False))]
+    made = ctx.session.history.ledger(ctx.session.events).call(ctx.isolation_scope)
+    if made is not None and made.call.args and not made.answers:
+        parts = [text_part(json.dumps(made.call.args, ensure_ascii=False))]
     elif ctx.user_content is not None:
         parts = list(ctx.user_content.parts or ())
     if agent.mode == "single_turn":

@@ -64,7 +64,7 @@ class Host(Protocol):
         progress: Progress | None,
     ) -> InvocationContext: ...
     @property
-    def has_tasks(self) -> bool: ...
+    def tasks(self) -> frozenset[str]: ...
     async def save_blobs(self, ctx: InvocationContext, message: types.Content) -> types.Content: ...
     def after_run(self, ctx: InvocationContext) -> None: ...
 
@@ -375,8 +375,8 @@ class Invocation:
             if run.config.save_input_blobs_as_artifacts and run.artifact_service is not None:
                 message = await self._host.save_blobs(ctx, message)
             run.user_content = message
-        if scope is None and self._host.has_tasks:
-            scope = run.session.history.open_calls(run.session.events).latest_scope
+        if scope is None and self._host.tasks:
+            scope = run.session.history.ledger(run.session.events).open_task(self._host.tasks)
         values: dict[str, Any] = {"author": "user", "branch": branch, "content": message, "isolation_scope": scope}
         if state_delta:
             actions = EventActions.unvalidated({"state_delta": dict(state_delta)})

@@ -112,7 +112,8 @@ class Runner(Generic[OutputT]):
         if agent is None or not app_name:
             raise ConfigurationError("A runner needs an `app`, or an `app_name` and an `agent`.")
         check_tree(agent)
-        self.has_tasks = any(isinstance(each, LlmAgent) and each.mode == "task" for each in agents_of(agent))
+        agents = agents_of(agent)
+        self.tasks = frozenset(each.name for each in agents if isinstance(each, LlmAgent) and each.mode == "task")
         self.app_name = app_name
         self.agent: BaseAgent[OutputT] = agent
         self.session_service = session_service
@@ -353,7 +354,7 @@ class Runner(Generic[OutputT]):
             extra_steps=self._extra,
             observers=observers_of_all() + self.observers + step_logs(),
         )
-        events: Sequence[Event] = session.events
+        events = session.history.ledger(session.events).kept
         if progress is not None:
             for event in progress.events:  # other calls of the run may wait still
                 run.follow(event)

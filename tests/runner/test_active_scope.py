@@ -7,7 +7,7 @@ from google.genai import types
 from kit import event, named_call, result, user
 
 from flowloom import Event
-from flowloom.log.open_calls import OpenCalls
+from flowloom.log.ledger import CallLedger
 from flowloom.runner.routing import answered_calls
 
 
@@ -37,7 +37,7 @@ LOGS: list[tuple[str, list[Event], str | None]] = [
 
 @pytest.mark.parametrize(("log", "scope"), [each[1:] for each in LOGS], ids=[each[0] for each in LOGS])
 def test_the_scope_that_is_open(log: list[Event], scope: str | None) -> None:
-    assert OpenCalls().read(log).latest_scope == scope
+    assert CallLedger.of(log).open_task({"worker"}) == scope
 
 
 LOG = [

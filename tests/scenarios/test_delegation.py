@@ -29,6 +29,7 @@ from kit import (
 from pydantic import BaseModel
 
 from flowloom import (
+    AgentTool,
     ConfigurationError,
     Event,
     InMemoryRunner,
@@ -215,6 +216,16 @@ async def test_09_the_last_active_peer_goes_on_in_the_next_turn() -> None:
     chat = Chat(agent("root", hand_to("one"), sub_agents=[one, two]))
     await chat.say("go")
     assert story(await chat.say("more")) == ["two: two again"]
+
+
+def order() -> None:
+    """Order."""
+
+
+async def rewind(chat: Chat, events: list[Event]) -> None:
+    """Go back to before these events."""
+    target = events[0].invocation_id
+    await chat.runner.rewind_async(user_id="ann", session_id="s1", rewind_before_invocation_id=target)
 
 
 @pytest.mark.parametrize("kind", [SequentialAgent, LoopAgent, ParallelAgent])
@@ -435,6 +446,47 @@ async def test_a_task_that_waits_for_a_long_running_tool_goes_on_when_its_result
     second = await chat.answer(result("c1", "ask", {"ok": True}))
     assert responses(second, "worker") == [{"result": "W"}]
     assert second[-1].text == "done"
+
+
+async def test_a_task_that_was_rewound_is_open_no_more() -> None:
+    """The message after a rewind is the coordinator's, as if the task had never been called."""
+    worker = task("worker", "Which one?", "never")
+    root = agent("root", call("worker", request="x"), "Hello.", sub_agents=[worker])
+    chat = Chat(root)
+    await rewind(chat, await chat.say("go"))
+    assert story(await chat.say("Hi.")) == ["root: Hello."]
+    assert shown(requests_of(root)[-1]) == ["user: Hi."]
+
+
+async def test_words_beside_an_agent_tool_that_waits_are_the_coordinators() -> None:
+    """Only a task talks with the user: what another agent left that was called is no place for their words."""
+    inner = agent("inner", call("order"), tools=[LongRunningFunctionTool(order)])
+    root = agent(
+        "root", call("inner", request="x"), "Hello.", sub_agents=[task("worker", "W")], tools=[AgentTool(inner)]
+    )
+    chat = Chat(root)
+    await chat.say("go")
+    await chat.say("Hi.")
+    assert "user: Hi." in shown(requests_of(root)[-1])
+
+
+async def test_words_beside_a_single_turn_that_waits_are_the_coordinators() -> None:
+    """A call that is answered in one turn is no place for the user's words either."""
+    quick = agent("quick", call("order"), mode="single_turn", tools=[LongRunningFunctionTool(order)])
+    root = agent("root", call("quick", request="x"), "Hello.", sub_agents=[task("worker", "W"), quick])
+    chat = Chat(root)
+    await chat.say("go")
+    await chat.say("Hi.")
+    assert "user: Hi." in shown(requests_of(root)[-1])
+
+
+async def test_an_agent_that_was_handed_over_to_in_a_rewound_turn_does_not_go_on() -> None:
+    """Who spoke last is found in what was not rewound."""
+    root = agent("root", "Hello.", hand_to("other"), "Again.", sub_agents=[agent("other", "Here.", "never")])
+    chat = Chat(root)
+    await chat.say("go")
+    await rewind(chat, await chat.say("the other one"))
+    assert story(await chat.say("Hi.")) == ["root: Again."]
 
 
 async def test_three_levels_of_tasks_give_their_results_upwards() -> None:
