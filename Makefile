@@ -4,11 +4,14 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
+# One of its own: mkdocs brings click, and where click is there, httpx loads a command line with every import.
+DOCS := .venv-docs
+SITE := build/site/.built
 
 # tests start many processes: each would compile the whole package and the tests anew
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo test soak check snap bench bench-quick clean
+.PHONY: demo test soak check docs snap bench bench-quick clean
 
 demo: $(READY)
 	@$(BIN)/flowloom run examples/travel_desk
@@ -21,10 +24,13 @@ test: check
 soak: $(READY)
 	FLOWLOOM_LONG=1 $(BIN)/python -m pytest -n auto --dist worksteal -m "soak or hypothesis"
 
-check: $(READY)
+check: $(READY) docs
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/pyright
+
+# the site, with the reference that is made from the docstrings, in build/site
+docs: $(SITE)
 
 snap: $(READY)
 	$(BIN)/python -m pytest --snapshot-update
@@ -42,5 +48,15 @@ $(READY): pyproject.toml
 	$(BIN)/python -m pip install --quiet --group dev --editable .
 	touch $(READY)
 
+$(DOCS)/.ready: pyproject.toml $(READY)
+	rm -rf $(DOCS)
+	$(PYTHON) -m venv --without-pip $(DOCS)
+	$(BIN)/python -m pip --python $(DOCS)/bin/python install --quiet --group docs
+	touch $@
+
+$(SITE): $(DOCS)/.ready mkdocs.yml README.md CHANGELOG.md LICENSE $(shell find docs examples flowloom -name '*.[mp][dy]*')
+	NO_MKDOCS_2_WARNING=1 $(DOCS)/bin/python -m mkdocs build --quiet
+	touch $@
+
 clean:
-	rm -rf $(VENV) .bench build dist
+	rm -rf $(VENV) $(DOCS) .bench build dist

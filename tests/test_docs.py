@@ -188,6 +188,13 @@ def test_the_index_lists_every_page() -> None:
     assert {page.name for page in DOCS if page.name != "index.md"} <= listed
 
 
+def test_the_site_has_every_page() -> None:
+    """A page that the navigation leaves out is an error of `make docs`, which also checks all links."""
+    nav = (ROOT / "mkdocs.yml").read_text(encoding="utf-8").partition("\nnav:\n")[2]
+    pages = {str(page.relative_to(ROOT / "docs")) for page in (ROOT / "docs").rglob("*.md")}
+    assert pages <= set(re.findall(r"[\w/]+\.md", nav))
+
+
 def test_the_index_tells_the_rooms_in_the_order_of_their_floors() -> None:
     """Rooms between two `>` are on one floor, above those that follow."""
     [told] = [

@@ -10,8 +10,6 @@ from typing import Any, NoReturn
 
 from flowloom.errors import MissingExtraError
 
-__all__ = ["absent", "missing_extra", "require"]
-
 
 def missing_extra(what: str, extra: str, error: ImportError) -> MissingExtraError:
     """The error for `what` (as `OpenAI's models need its SDK`), whose import failed with `error`."""
