@@ -14,6 +14,7 @@ import importlib
 import inspect
 import os
 import ssl
+import weakref
 from collections.abc import AsyncGenerator, AsyncIterable, Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -89,7 +90,7 @@ def default_tls() -> ssl.SSLContext:
 def load_transport() -> None:
     """Import what the HTTP library otherwise imports during the first request."""
     httpx.AsyncHTTPTransport(verify=default_tls())
-    for name in ("anyio._backends._asyncio", "h11"):
+    for name in ("anyio._backends._asyncio", "h11", "concurrent.futures.thread"):
         with contextlib.suppress(ImportError):
             importlib.import_module(name)
 
@@ -116,6 +117,9 @@ class LoopClient(httpx.AsyncClient):
         }
         self._given = given
         self._held: dict[asyncio.AbstractEventLoop, _Held] = {}
+        # An SDK's client and this one are found by the garbage collector together, with all that only they hold. The
+        # pools are held from here as well: they are let go then, and closed by their loops.
+        weakref.finalize(self, self._held.clear).atexit = False
 
     def build_request(self, *args: Any, **kwargs: Any) -> httpx.Request:
         """The request as the client that will send it builds it."""
@@ -158,8 +162,10 @@ class LoopClient(httpx.AsyncClient):
     async def aclose(self) -> None:
         """Close the pools of this loop, and of other loops that run."""
         running = asyncio.get_running_loop()
-        held, self._held = self._held, {}
-        for loop, (_, keeper) in held.items():
+        for loop in list(self._held):
+            _, keeper = self._held.pop(loop, (None, None))
+            if keeper is None:
+                continue
             if loop is running:
                 await keeper.aclose()
             elif loop.is_running():

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from contextlib import AbstractAsyncContextManager
+from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, Self
 from urllib.parse import urlsplit
 
@@ -17,18 +19,17 @@ from flowloom.models.request import LlmRequest, http_options_of
 from flowloom.providers.anthropic_answers import MessagesReader
 from flowloom.providers.anthropic_messages import messages_body
 from flowloom.providers.anthropic_models import abilities_of
-from flowloom.providers.sdk_call import AnswerReader
+from flowloom.providers.sdk_call import AnswerReader, SentRequest
 from flowloom.providers.sdk_model import SdkModel
 from flowloom.providers.sdk_request import DROPPED_OR_REFUSED, Treatment, response_schema_of, unsupported
 
 try:
     import anthropic
-    from anthropic import _base_client as sdk  # pyright: ignore[reportPrivateUsage]
     from anthropic.lib.credentials import default_credentials
 except ImportError as error:
     if TYPE_CHECKING:
         raise
-    anthropic = sdk = default_credentials = absent(missing_extra("Anthropic's models need its SDK", "anthropic", error))
+    anthropic = default_credentials = absent(missing_extra("Anthropic's models need its SDK", "anthropic", error))
 
 _ANTHROPIC_URL = "https://api.anthropic.com"
 _NO_KEY = "none"  # other servers may ask for no key, the SDK does
@@ -146,13 +147,11 @@ class AnthropicModel(SdkModel):
                 max_retries=0,
                 http_client=self._http,
                 default_headers={_BETA: ",".join([*betas, _BINDING])} if self._unbinds else None,
-                open_telemetry=False,  # it has spans for its own methods only, and these are not called
+                open_telemetry=False,  # the call has its span here
             )
         except (anthropic.AnthropicError, ValueError) as error:
             raise ConfigurationError(f"Anthropic's SDK cannot be set up: {error}") from error
-        # The SDK would look these up, in a thread, during the first request.
-        client._platform = sdk.get_platform()  # pyright: ignore[reportPrivateUsage]
-        _ = client.default_headers
+        _ = client.default_headers, self._method(client)  # what they load is not left for the first request
         return client
 
     @property
@@ -164,8 +163,9 @@ class AnthropicModel(SdkModel):
             return True
         return not (os.environ.get("ANTHROPIC_API_KEY") or os.environ.get("ANTHROPIC_AUTH_TOKEN"))
 
-    def _path(self) -> str:
-        return "/v1/messages"
+    def _method(self, client: Any) -> Callable[..., AbstractAsyncContextManager[SentRequest]]:
+        create = client.messages.with_streaming_response.create
+        return partial(create, model="", messages=[], max_tokens=self.max_tokens)
 
     def _body(self, request: LlmRequest, contents: list[types.Content], model: str, stream: bool) -> dict[str, Any]:
         betas = (*_names(self.headers), *_names(http_options_of(request).headers or {}))

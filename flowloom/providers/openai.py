@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from contextlib import AbstractAsyncContextManager
+from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 from urllib.parse import urlsplit
 
@@ -17,17 +19,16 @@ from flowloom.providers.openai_chat import chat_body
 from flowloom.providers.openai_chat_answers import ChatReader
 from flowloom.providers.openai_responses import responses_body
 from flowloom.providers.openai_responses_answers import ResponsesReader
-from flowloom.providers.sdk_call import AnswerReader
+from flowloom.providers.sdk_call import AnswerReader, SentRequest
 from flowloom.providers.sdk_model import SdkModel
 from flowloom.providers.sdk_request import DROPPED_OR_REFUSED, Treatment
 
 try:
     import openai
-    from openai import _base_client as sdk  # pyright: ignore[reportPrivateUsage]
 except ImportError as error:
     if TYPE_CHECKING:
         raise
-    openai = sdk = absent(missing_extra("OpenAI's models need its SDK", "openai", error))
+    openai = absent(missing_extra("OpenAI's models need its SDK", "openai", error))
 
 _OPENAI_URL = "https://api.openai.com/v1"
 _OLLAMA_URL = "http://127.0.0.1:11434"
@@ -136,13 +137,13 @@ class OpenAIModel(SdkModel):
         client = openai.AsyncOpenAI(api_key=key.strip(), base_url=self.url, max_retries=0, http_client=self._http)
         if not theirs:
             client.organization = client.project = None  # those of the environment are OpenAI's as well
-        # The SDK would look these up, in a thread, during the first request.
-        client._platform = sdk.get_platform()  # pyright: ignore[reportPrivateUsage]
-        _ = client.default_headers
+        _ = client.default_headers, self._method(client)  # what they load is not left for the first request
         return client
 
-    def _path(self) -> str:
-        return "/chat/completions" if self.api == "chat" else "/responses"
+    def _method(self, client: Any) -> Callable[..., AbstractAsyncContextManager[SentRequest]]:
+        if self.api == "chat":
+            return partial(client.chat.completions.with_streaming_response.create, model="", messages=[])
+        return client.responses.with_streaming_response.create
 
     def _body(self, request: LlmRequest, contents: list[types.Content], model: str, stream: bool) -> dict[str, Any]:
         if self.api == "chat":

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from typing import Any, Protocol, cast
 
 from flowloom.errors import FlowloomError, ModelError
@@ -34,15 +35,26 @@ class AnswerReader(Protocol):
         ...
 
 
+class SentRequest(Protocol):
+    """What an SDK's method gives that was asked for the answer itself: `with_streaming_response`."""
+
+    @property
+    def http_response(self) -> httpx.Response:
+        """The answer, unread."""
+        ...
+
+
 class SdkCall:
     """Sends a request and gives the responses to it. Must be closed.
+
+    `send` is called for each attempt; the answer is read inside the context that it gives.
 
     A call that fails is made again after a pause, as long as nothing of the answer was given out.
     """
 
     def __init__(
         self,
-        send: Callable[[], Awaitable[httpx.Response]],
+        send: Callable[[], AbstractAsyncContextManager[SentRequest]],
         new_reader: Callable[[], AnswerReader],
         model: str,
         retry: RetryOptions,
@@ -58,6 +70,7 @@ class SdkCall:
         self._given = False
         self._complete = False
         self._answer: _SdkAnswer | None = None
+        self._sent = AsyncExitStack()
 
     async def read(self) -> list[LlmResponse] | None:
         """The responses that came next, one or more, the last of all complete; None behind it. Raises `ModelError`s."""
@@ -81,17 +94,18 @@ class SdkCall:
     async def aclose(self) -> None:
         """Give up the answer that is being read, if there is one: its connection is closed."""
         answer, self._answer = self._answer, None
-        if answer is not None:
-            await answer.aclose()
+        async with self._sent:
+            if answer is not None:
+                await answer.aclose()
 
     async def _read(self) -> list[LlmResponse]:
         if self._answer is None:
             try:
-                response = await self._send()
+                sent = await self._sent.enter_async_context(self._send())
             except Exception as error:
                 failure = sdk_error(error, self._model)
                 raise failure from (None if is_local(error.__cause__ or error) else error)
-            self._answer = _SdkAnswer(response, self._new_reader(), self._model, stream=self._stream)
+            self._answer = _SdkAnswer(sent.http_response, self._new_reader(), self._model, stream=self._stream)
         return await self._answer.read_responses()
 
 

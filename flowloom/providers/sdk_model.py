@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Callable, Mapping
+from contextlib import AbstractAsyncContextManager
+from functools import partial
 from typing import Any, ClassVar, Self, cast
 
 from google.genai import types
@@ -12,14 +14,13 @@ from pydantic import Field, PrivateAttr
 from flowloom.errors import ConfigurationError, ModelRequestError
 from flowloom.events.response import LlmResponse
 from flowloom.models.base_llm import BaseLlm, is_loopback
-from flowloom.models.http import ADDRESS_ERRORS, SILENCE_SECONDS, LoopClient, httpx
+from flowloom.models.http import ADDRESS_ERRORS, SILENCE_SECONDS, LoopClient
 from flowloom.models.request import LlmRequest, http_options_of
 from flowloom.models.retry import RetryOptions
 from flowloom.models.turns import legal_contents, spoken_contents
-from flowloom.providers.sdk_call import AnswerReader, SdkCall
-from flowloom.providers.sdk_request import Treatment, check_settings, to_json, unsupported
+from flowloom.providers.sdk_call import AnswerReader, SdkCall, SentRequest
+from flowloom.providers.sdk_request import Treatment, as_json, check_settings, unsupported
 
-_RAW = {"X-Stainless-Raw-Response": "stream"}  # asks the SDK not to read the answer
 _UNUSED_HTTP = ("base_url", "base_url_resource_scope", "api_version", "client_args", "async_client_args")
 _CLIENTS = ("httpx_client", "httpx_async_client", "aiohttp_client")
 
@@ -84,8 +85,11 @@ class SdkModel(BaseLlm):
         raise NotImplementedError
 
     @abstractmethod
-    def _path(self) -> str:
-        """Where below `url` requests go."""
+    def _method(self, client: Any) -> Callable[..., AbstractAsyncContextManager[SentRequest]]:
+        """The method of the SDK's client that sends a request and leaves its answer unread.
+
+        What it cannot be called without is given already; `extra_body` goes before it.
+        """
         raise NotImplementedError
 
     @abstractmethod
@@ -161,19 +165,12 @@ class SdkModel(BaseLlm):
         options = http_options_of(request)
         self._check(request, options, model)
         body = self._body(request, legal_contents(plain), model, stream)
-        content = to_json(_merged(_merged(body, self.extra_body), options.extra_body or {}))
-        sent: dict[str, Any] = {
-            "headers": {**self.headers, **(options.headers or {}), **_RAW},
-            "timeout": self.timeout if options.timeout is None else options.timeout / 1000,
-            "max_retries": 0,
-        }
-
-        async def send() -> httpx.Response:
-            return cast(
-                httpx.Response,
-                await client.post(self._path(), cast_to=httpx.Response, content=content, options=dict(sent)),
-            )
-
+        send = partial(
+            self._method(client),
+            extra_body=as_json(_merged(_merged(body, self.extra_body), options.extra_body or {})),
+            extra_headers={**self.headers, **(options.headers or {})},
+            timeout=self.timeout if options.timeout is None else options.timeout / 1000,
+        )
         retry = self.retry_options.overridden_by(options.retry_options)
         return SdkCall(send, lambda: self._reader(model), model, retry, stream=stream)
 

@@ -302,11 +302,18 @@ def json_text(data: Any) -> str:
     return _slow_json(data, ensure_ascii=True) if quick is None else quick.decode()
 
 
-def to_json(data: Any) -> bytes:
-    """The same as bytes, for the body of a request."""
+def as_json(data: Any) -> Any:
+    """Data as plain values, of which an SDK can write the body of a request.
+
+    What JSON has no words for (bytes, objects, halves of characters) is a text then, a number that is none null.
+    """
     quick = _quick_json(data)
-    # halves of surrogate pairs, as in the names of some files, have no bytes
-    return _slow_json(data, ensure_ascii=False).encode("utf-8", "replace") if quick is None else quick
+    if quick is None:  # halves of surrogate pairs, as in the names of some files, have no bytes
+        quick = _slow_json(data, ensure_ascii=False).encode("utf-8", "replace")
+    try:
+        return pydantic_core.from_json(quick)
+    except ValueError:  # deeper than it reads
+        return json.loads(quick)
 
 
 def _quick_json(data: Any) -> bytes | None:

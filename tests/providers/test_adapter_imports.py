@@ -2,11 +2,24 @@
 
 from __future__ import annotations
 
+import ast
+import asyncio
+import gc
+import re
 import subprocess
 import sys
+import warnings
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from models.wire_server import WireServer
+from providers.sdk_kit import answers, whole
+
+import flowloom
+from flowloom import OpenAIModel
+
+PACKAGE = Path(flowloom.__file__).parent
 
 PROGRAM = """
 import asyncio, sys
@@ -85,3 +98,37 @@ def test_the_package_loads_no_sdk() -> None:
     program = "import flowloom, sys; flowloom.LLMRegistry; flowloom.LlmAgent; print(*sys.modules)"
     run = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert not {"openai", "anthropic"} & set(run.stdout.split())
+
+
+def test_the_adapters_use_what_the_sdks_document() -> None:
+    """No private module or name of theirs, no header that is their own affair, no `cast_to`."""
+    adapters = [path for path in PACKAGE.rglob("*.py") if re.match("openai|anthropic|sdk", path.name)]
+    assert len(adapters) > 8
+    found = [f"{path.name}: {name}" for path in adapters for name in _private_names(ast.parse(path.read_text()))]
+    assert found == []
+
+
+def _private_names(tree: ast.AST) -> Iterator[str]:
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import | ast.ImportFrom):
+            module = f"{getattr(node, 'module', None) or ''}."
+            names = [f"{module}{alias.name}".lstrip(".") for alias in node.names]
+            yield from (name for name in names if re.match(r"(openai|anthropic)\b.*\._", name))
+        elif isinstance(node, ast.Attribute) and node.attr.startswith("_") and "client" in ast.unparse(node.value):
+            yield from () if ast.unparse(node.value) == "self" else (ast.unparse(node),)
+        elif isinstance(node, ast.keyword) and node.arg == "cast_to":
+            yield "cast_to"
+        elif isinstance(node, ast.Constant) and "x-stainless" in str(node.value).lower():
+            yield str(node.value)
+
+
+async def test_a_model_that_is_let_go_closes_its_connections() -> None:
+    """Whoever makes a model for one call, and forgets it, leaves nothing open."""
+    with WireServer(whole(CHAT)) as server, warnings.catch_warnings(record=True) as warned:
+        warnings.simplefilter("always", ResourceWarning)
+        model = OpenAIModel(model="m", base_url=server.url)
+        await answers(model)
+        del model
+        gc.collect()
+        await asyncio.sleep(0)
+    assert [str(each.message) for each in warned] == []
