@@ -27,6 +27,7 @@ from benchmarks.peers.adk_names import RunnerEngine
 from benchmarks.peers.engine import Engine
 from benchmarks.toolbox import add
 from flowloom import Event, EventActions, RunStreamMapper, SqliteSessionService
+from flowloom.events.wire import make
 
 CASES = ("text", "tool")
 
@@ -195,7 +196,7 @@ def per_delta(rounds: int = 7, deltas: int = 5000) -> float:
 def _streamed(deltas: int) -> Sequence[Event]:
     values: dict[str, Any] = {"author": "root", "invocation_id": "i", "id": "e", "partial": True}
     return [
-        Event.unvalidated({**values, "content": google_contents.said(script.PIECE), "actions": EventActions()})
+        make(Event, **{**values, "content": google_contents.said(script.PIECE), "actions": EventActions()})
         for _ in range(deltas)
     ]
 

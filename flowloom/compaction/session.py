@@ -13,7 +13,7 @@ from flowloom.events.clock import now
 from flowloom.events.event import Event
 from flowloom.events.ids import new_id
 from flowloom.events.parts import content_of
-from flowloom.events.wire import shallow_copy
+from flowloom.events.wire import replace
 from flowloom.models.base_llm import BaseLlm
 from flowloom.sessions.service import BaseSessionService
 from flowloom.sessions.session import Session
@@ -81,7 +81,7 @@ def _finished(made: Event, plan: Plan) -> Event | None:
     compaction = EventCompaction(
         start_timestamp=plan.start, end_timestamp=plan.end, compacted_content=content_of("model", parts)
     )
-    event = shallow_copy(made)
+    event = replace(made)
     branch, scope = plan.place
     vars(event).update(
         id=new_id(),

@@ -19,6 +19,7 @@ from flowloom.events.actions import no_actions
 from flowloom.events.event import Event, NodeInfo
 from flowloom.events.ids import new_id
 from flowloom.events.response import LlmResponse
+from flowloom.events.wire import make
 from flowloom.memory import BaseMemoryService, InMemoryMemoryService
 from flowloom.models.base_llm import BaseLlm
 from flowloom.sessions.in_memory import InMemorySessionService
@@ -275,7 +276,7 @@ class InvocationContext:
         """The context of a member of the workflow that this agent is (see `workflow_path`), in one of its turns."""
         new = self.below(agent)
         new.node_path = f"{workflow}/{agent.name}@{turn}"
-        new.node_info = NodeInfo.unvalidated({"path": new.node_path})
+        new.node_info = make(NodeInfo, path=new.node_path)
         return new
 
     def effect_key(self, kind: str, n: int | None = None) -> EffectKey:
@@ -300,7 +301,7 @@ class InvocationContext:
 
     def new_event(self, values: dict[str, Any]) -> Event:
         """An event of this agent, here and now; `values` are its fields, not validated."""
-        return Event.unvalidated(self._here_and_now(values, None), values)
+        return make(Event, **(self._here_and_now(values, None) | values))
 
     def _here_and_now(self, values: dict[str, Any], event_id: str | None) -> dict[str, Any]:
         """What an event with these `values` has besides."""
@@ -323,7 +324,7 @@ class InvocationContext:
         """An event of this agent that carries a model's response; the partial ones and the complete one share an id."""
         here = self._here_and_now(values, self.answer_id)
         self.answer_id = here["id"] if response.partial else None
-        return Event.carrying(response, here, values)
+        return make(Event, response, **(here | values))
 
     async def start(self) -> Event | None:
         """Append the user's message to the session, as a runner does before an agent runs."""

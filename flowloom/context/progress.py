@@ -12,7 +12,7 @@ from flowloom.errors import InvocationNotFoundError
 from flowloom.events.event import Event
 from flowloom.events.parts import content_of
 from flowloom.events.requests import CREDENTIAL_CALL, is_request
-from flowloom.events.wire import shallow_copy
+from flowloom.events.wire import replace
 from flowloom.log.answers import answers_request, readable_answers, says_nothing, subject_call_id, subjects_of
 from flowloom.log.claims import Decision, is_decided_once
 from flowloom.log.marks import AGENT_ENDED, AGENT_TOOL_CALL, RUN_ENDED
@@ -208,7 +208,7 @@ def without_others(session: Session, own: Collection[str]) -> Session:
         if len(kept) == len(parts):
             seen.append(event)
         elif kept:
-            seen.append(shallow_copy(event))
+            seen.append(replace(event))
             vars(seen[-1])["content"] = content_of("user", kept)
     if seen == events:  # the same objects
         return session

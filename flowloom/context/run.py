@@ -29,7 +29,7 @@ from flowloom.events.ids import INPUT_ID_PREFIX
 from flowloom.events.json_data import keep_json
 from flowloom.events.parts import content_of, response_part
 from flowloom.events.requests import is_request, looks_like_request, without_requests
-from flowloom.events.wire import shallow_copy
+from flowloom.events.wire import make, replace
 from flowloom.log.answers import answers_request, says_nothing, subject_call_id
 from flowloom.log.marks import AGENT_TOOL_CALL, HOST_CALLS
 
@@ -252,14 +252,14 @@ class Run:
             event.author = ctx.agent.name
         given = self.config.custom_metadata
         if given:
-            event = shallow_copy(event)
+            event = replace(event)
             event.custom_metadata = given | (event.custom_metadata or {})
         if (
             event.output is not None
             and event.content is not None
             and (event.node_info and event.node_info.message_as_output)
         ):
-            event = shallow_copy(event)
+            event = replace(event)
             event.output = None
         if event.partial:
             if self.streamed is None:
@@ -441,17 +441,16 @@ class Run:
             for call in self.open_calls.values()
             if call.place == first.place
         ]
-        return Event.unvalidated(
-            {
-                "id": self.effects.new_id(ctx),
-                "timestamp": self.effects.now(ctx),
-                "invocation_id": self.invocation_id,
-                "author": first.author,
-                "branch": first.branch,
-                "isolation_scope": first.isolation_scope,
-                "content": content_of("user", parts),
-                "actions": no_actions(),
-            }
+        return make(
+            Event,
+            id=self.effects.new_id(ctx),
+            timestamp=self.effects.now(ctx),
+            invocation_id=self.invocation_id,
+            author=first.author,
+            branch=first.branch,
+            isolation_scope=first.isolation_scope,
+            content=content_of("user", parts),
+            actions=no_actions(),
         )
 
     def refusals_of(self, ctx: AnyContext, reason: str) -> list[Event]:
@@ -465,6 +464,4 @@ def _with_id(event: Event, event_id: str) -> Event:
     """The event under that id."""
     if event.id == event_id:
         return event
-    own = shallow_copy(event)
-    vars(own)["id"] = event_id
-    return own
+    return replace(event, id=event_id)

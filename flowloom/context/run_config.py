@@ -8,7 +8,7 @@ from typing import Any, Literal
 from google.genai import types
 from pydantic import ConfigDict, Field
 
-from flowloom.events.wire import shallow_copy
+from flowloom.events.wire import replace
 from flowloom.objects.settings import Settings
 from flowloom.sessions.service import GetSessionConfig
 
@@ -87,4 +87,4 @@ _DEFAULT = RunConfig.model_construct()
 
 def default_run_config() -> RunConfig:
     """`RunConfig()`, at a tenth of the cost."""
-    return shallow_copy(_DEFAULT)
+    return replace(_DEFAULT)

@@ -6,7 +6,7 @@ from typing import Any
 
 from flowloom.events.event import Event
 from flowloom.events.parts import content_of, text_part
-from flowloom.events.wire import shallow_copy
+from flowloom.events.wire import make, replace
 from flowloom.log.marks import AGENT_TOOL_CALL, AGENT_TOOL_PARTIAL
 
 _PLACE = ("invocation_id", "author", "branch", "isolation_scope", "node_info")
@@ -90,9 +90,9 @@ class Streamed:
         answer = self._answers.get(event.id)
         if answer is None or event.content is not None or not event.error_code:
             return event
-        new = shallow_copy(event)
-        vars(new).update({name: value for name, value in answer.fields().items() if getattr(event, name) is None})
-        return new
+        return replace(
+            event, **{name: value for name, value in answer.fields().items() if getattr(event, name) is None}
+        )
 
     def cut_off(self, *, all_over: bool = True) -> list[Event]:
         """The events that keep what was streamed of answers that do not go on, by speaker: of all of them, if nothing
@@ -114,7 +114,7 @@ class Streamed:
                 if mark is not None:
                     place["isolation_scope"] = place["isolation_scope"] or mark
                     place["custom_metadata"] = {AGENT_TOOL_CALL: mark}
-                events.append(Event.unvalidated({"id": latest.id, "timestamp": latest.timestamp}, place, kept))
+                events.append(make(Event, id=latest.id, timestamp=latest.timestamp, **place, **kept))
         return events
 
 

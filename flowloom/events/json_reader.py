@@ -18,7 +18,7 @@ from typing import Any, cast
 from google.genai import types
 from pydantic import BaseModel, TypeAdapter
 
-from flowloom.events.wire import WireModel
+from flowloom.events.wire import WireModel, make
 
 Read = Callable[[Any, bool], Any]
 """Makes a value from JSON data. The second argument says whether fields that it does not know may be left out."""
@@ -106,7 +106,7 @@ def wire_reader(model: type[WireModel], special: Mapping[str, Read] | None = Non
                 except EnumValueError as error:
                     error.location.insert(0, key)
                     raise
-        new = model.unvalidated(values)
+        new = make(model, **values)
         if extra is not None:
             _object_setattr(new, "__pydantic_extra__", extra)
         return new

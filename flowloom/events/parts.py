@@ -6,7 +6,7 @@ from typing import Any, cast
 
 from google.genai import types
 
-from flowloom.events.wire import shallow_copy
+from flowloom.events.wire import replace
 
 # made without validation, because building these types' validators would cost every start 10 ms
 _PART = types.Part.model_construct()
@@ -18,18 +18,12 @@ _RESPONSE = types.FunctionResponse.model_construct()
 
 def text_part(text: str, *, thought: bool | None = None) -> types.Part:
     """A part of text."""
-    part = shallow_copy(_PART)
-    vars(part)["text"] = text
-    vars(part)["thought"] = thought
-    return part
+    return replace(_PART, text=text, thought=thought)
 
 
 def content_of(role: str | None, parts: list[types.Part]) -> types.Content:
     """A content of these parts; the list is kept, not copied."""
-    content = shallow_copy(_CONTENT)
-    vars(content)["role"] = role
-    vars(content)["parts"] = parts
-    return content
+    return replace(_CONTENT, role=role, parts=parts)
 
 
 def content_like(given: Any) -> types.Content:
@@ -45,34 +39,24 @@ def content_like(given: Any) -> types.Content:
 
 def call_part(call_id: str | None, name: str, args: dict[str, Any]) -> types.Part:
     """A part that calls a function."""
-    call = shallow_copy(_CALL)
-    vars(call).update(id=call_id, name=name, args=args)
-    part = shallow_copy(_PART)
-    vars(part)["function_call"] = call
-    return part
+    call = replace(_CALL, id=call_id, name=name, args=args)
+    return replace(_PART, function_call=call)
 
 
 def call_piece(call_id: str | None, name: str | None, arguments: str, *, more: bool) -> types.Part:
     """A part with a piece of the JSON text of a call's arguments, as models stream them."""
     partial_args: list[types.PartialArg] | None = None
     if arguments:
-        piece = shallow_copy(_PARTIAL_ARG)
-        vars(piece)["string_value"] = arguments
+        piece = replace(_PARTIAL_ARG, string_value=arguments)
         partial_args = [piece]
-    call = shallow_copy(_CALL)
-    vars(call).update(id=call_id, name=name, partial_args=partial_args, will_continue=more)
-    part = shallow_copy(_PART)
-    vars(part)["function_call"] = call
-    return part
+    call = replace(_CALL, id=call_id, name=name, partial_args=partial_args, will_continue=more)
+    return replace(_PART, function_call=call)
 
 
 def response_part(call_id: str | None, name: str | None, response: dict[str, Any]) -> types.Part:
     """A part that answers a function call."""
-    answer = shallow_copy(_RESPONSE)
-    vars(answer).update(id=call_id, name=name, response=response)
-    part = shallow_copy(_PART)
-    vars(part)["function_response"] = answer
-    return part
+    answer = replace(_RESPONSE, id=call_id, name=name, response=response)
+    return replace(_PART, function_response=answer)
 
 
 def answers_calls(content: types.Content | None) -> bool:

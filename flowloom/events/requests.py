@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final, Literal
 
 from google.genai import types
 
-from flowloom.events.wire import shallow_copy
+from flowloom.events.wire import replace
 
 if TYPE_CHECKING:
     from flowloom.events.event import Event
@@ -73,7 +73,7 @@ def without_requests(event: Event, made: AbstractSet[str | None]) -> Event:
     forged = foreign - made
     if forged:
         _log.warning("Event `%s` of `%s` asks people, which only the engine does.", event.id, event.author)
-    event, listed = shallow_copy(event), event.long_running_tool_ids or ()
+    event, listed = replace(event), event.long_running_tool_ids or ()
     vars(event)["long_running_tool_ids"] = RequestIds(each for each in listed if each not in forged) or None
     return event
 

@@ -24,7 +24,7 @@ from flowloom.errors import (
 from flowloom.events.event import UNFIT_OUTPUT, Event
 from flowloom.events.json_data import keep_json
 from flowloom.events.requests import RESERVED_CALLS
-from flowloom.events.wire import shallow_copy
+from flowloom.events.wire import replace
 from flowloom.flow.delegation import delegates_of, ends_turn, finish_result, unresolved_tasks
 from flowloom.flow.model_call import ONLY_THOUGHTS, is_thought_only
 from flowloom.flow.observed import observed
@@ -333,7 +333,7 @@ class Frame:
             calls if wanted is True else any(isinstance(wanted, list) and call.name in wanted for call in calls)
         ):
             return event
-        new, all_ids = shallow_copy(event), [c.id for c in event.get_function_calls() if c.name not in RESERVED_CALLS]
+        new, all_ids = replace(event), [c.id for c in event.get_function_calls() if c.name not in RESERVED_CALLS]
         by_themselves = event.long_running_tool_ids or ()
         marked = {HOST_CALLS: [call_id for call_id in all_ids if call_id not in by_themselves]}
         vars(new).update(long_running_tool_ids=all_ids, custom_metadata={**(event.custom_metadata or {}), **marked})

@@ -15,7 +15,7 @@ from flowloom.events.event import Event
 from flowloom.events.json_data import json_arguments
 from flowloom.events.requests import RESERVED_CALLS
 from flowloom.events.response import LlmResponse
-from flowloom.events.wire import shallow_copy
+from flowloom.events.wire import replace
 from flowloom.flow.given_ids import GivenIds
 from flowloom.flow.paid import Paid, with_paid
 from flowloom.models.request import Dropped, LlmRequest, Origin
@@ -144,7 +144,7 @@ class ModelCall:
             answer = await self._ask("after_model", self._after, llm_response=response)
             if answer is not None:
                 if response.partial and answer.partial is None:
-                    answer = shallow_copy(answer)
+                    answer = replace(answer)
                     answer.partial = True
                 response = self._with_ids(
                     with_paid(answer, response), [call.id for call in response.get_function_calls()]
@@ -211,7 +211,7 @@ class ModelCall:
         """
         content = response.content
         if not response.partial:
-            response = shallow_copy(response)  # response processors may write to it, and a model may give it twice
+            response = replace(response)  # response processors may write to it, and a model may give it twice
         if content is None or not content.parts:
             return response
         for part in content.parts:
@@ -237,17 +237,14 @@ class ModelCall:
                     call_id = ids.id_for(call, args, known)
                 if call_id != call.id or args is not call.args:
                     changed = True
-                    named = shallow_copy(call)
-                    vars(named).update(id=call_id, args=args)
-                    part = shallow_copy(part)
-                    vars(part)["function_call"] = named
+                    named = replace(call, id=call_id, args=args)
+                    part = replace(part, function_call=named)
             parts.append(part)
         if not changed:
             return response
         if response.partial:
-            response = shallow_copy(response)
-        new = shallow_copy(content)
-        vars(new)["parts"] = parts
+            response = replace(response)
+        new = replace(content, parts=parts)
         vars(response)["content"] = new
         return response
 
@@ -262,7 +259,7 @@ class ModelCall:
                 if call is not None and self._is_long_running(call.name):
                     values.setdefault("long_running_tool_ids", []).append(call.id)
             if not content.role:
-                values["content"] = shallow_copy(content)
+                values["content"] = replace(content)
                 values["content"].role = "model"
         if not response.partial:
             self.count(response)
@@ -316,7 +313,7 @@ def mark_if_empty(response: LlmResponse) -> LlmResponse:
         return response
     if response.input_transcription or response.output_transcription or (response.turn_complete and not stopped):
         return response
-    response = shallow_copy(response)
+    response = replace(response)
     response.error_code = NO_CONTENT
     response.error_message = response.error_message or "The model ended its turn without saying or calling anything."
     return response

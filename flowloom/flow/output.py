@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from flowloom.errors import ModelResponseError, ToolArgumentsError
 from flowloom.events.event import UNFIT_OUTPUT, Event
-from flowloom.events.wire import shallow_copy
+from flowloom.events.wire import replace
 from flowloom.flow.model_call import NO_CONTENT, is_thought_only
 from flowloom.processors.model_choice import model_of
 from flowloom.processors.output_schema import refusal_in, retry_event, schema_of
@@ -50,7 +50,7 @@ def keep_answer(frame: Frame, event: Event) -> Event:
         run.outputs = {**(run.outputs or {}), event.id: read}
     if not agent.output_key:
         return event
-    new, actions = shallow_copy(event), shallow_copy(event.actions)
+    new, actions = replace(event), replace(event.actions)
     vars(actions)["state_delta"] = {**actions.state_delta, agent.output_key: output}
     vars(new)["actions"] = actions
     return new
@@ -59,9 +59,7 @@ def keep_answer(frame: Frame, event: Event) -> Event:
 def _marked(event: Event, wrong: str) -> Event:
     if event.error_code:
         wrong = f"{wrong} The model ended it with {event.error_code}: {event.error_message or 'no reason given'}."
-    new = shallow_copy(event)
-    vars(new)["custom_metadata"] = {**(event.custom_metadata or {}), UNFIT_OUTPUT: wrong}
-    return new
+    return replace(event, custom_metadata={**(event.custom_metadata or {}), UNFIT_OUTPUT: wrong})
 
 
 def note_answer(frame: Frame, event: Event) -> None:

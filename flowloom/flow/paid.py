@@ -7,7 +7,7 @@ from typing import TypeVar
 from flowloom.context.protocols import AnyLlmAgent
 from flowloom.context.totals import Totals
 from flowloom.events.response import LlmResponse
-from flowloom.events.wire import shallow_copy
+from flowloom.events.wire import replace
 
 ResponseT = TypeVar("ResponseT", bound=LlmResponse)
 _KEPT = ("usage_metadata", "model_version", "finish_reason")
@@ -61,6 +61,4 @@ def with_paid(response: ResponseT, paid: LlmResponse) -> ResponseT:
     missing = {name: getattr(paid, name) for name in _KEPT if getattr(response, name) is None}
     if not any(value is not None for value in missing.values()):
         return response
-    new = shallow_copy(response)
-    vars(new).update(missing)
-    return new
+    return replace(response, **missing)

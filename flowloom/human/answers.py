@@ -11,7 +11,7 @@ from flowloom.errors import ToolArgumentsError, UnfitAnswerError, closest_first,
 from flowloom.events.ids import CLIENT_CALL_PREFIX, new_id
 from flowloom.events.parts import content_of, text_part
 from flowloom.events.response import LlmResponse
-from flowloom.events.wire import shallow_copy
+from flowloom.events.wire import make, replace
 from flowloom.human.forms import unfit
 from flowloom.human.request import WaitingRequest
 from flowloom.providers.sdk_request import calling_mode
@@ -40,7 +40,7 @@ def outcome_of(answer: Answer, waiting: WaitingRequest) -> LlmResponse | Excepti
         error.request_id = waiting.id
         raise
     content = content_of("model", _with_ids(parts))
-    return LlmResponse.unvalidated({"content": content, "finish_reason": types.FinishReason.STOP})
+    return make(LlmResponse, content=content, finish_reason=types.FinishReason.STOP)
 
 
 def _whole(response: LlmResponse) -> LlmResponse:
@@ -49,9 +49,7 @@ def _whole(response: LlmResponse) -> LlmResponse:
     content = response.content
     if content is None or not content.parts:
         return response
-    copy = shallow_copy(response)
-    vars(copy)["content"] = content_of(content.role or "model", _with_ids(content.parts))
-    return copy
+    return replace(response, content=content_of(content.role or "model", _with_ids(content.parts)))
 
 
 def _pieces(answer: Any) -> list[Any]:
@@ -114,7 +112,7 @@ def _with_ids(parts: Sequence[types.Part]) -> list[types.Part]:
     for part in parts:
         call = part.function_call
         if call is not None and not call.id:
-            call, part = shallow_copy(call), shallow_copy(part)
+            call, part = replace(call), replace(part)
             vars(call).update(id=CLIENT_CALL_PREFIX + new_id(), args=call.args or {})
             vars(part)["function_call"] = call
         named.append(part)

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import dataclasses
 import datetime
 import re
 from collections.abc import Sequence
 from contextvars import ContextVar
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Literal, Self, cast
 
 from flowloom.errors import ConfigurationError
-from flowloom.events.wire import shallow_copy
+from flowloom.events.wire import replace
 from flowloom.human.forms import ToolForm, forms_of
 from flowloom.inspection.assembly import Assembly
 from flowloom.inspection.difference import diff
@@ -59,7 +60,7 @@ class WaitingRequest:
         assembly = followed.get()
         followed.set(None)
         if assembly is not None and assembly.request is request:
-            assembly = replace(assembly, request=copy)
+            assembly = dataclasses.replace(assembly, request=copy)
         else:
             assembly = Assembly(UNKNOWN_AGENT, copy, sections=list(RequestView(copy).sections), reaches_model=True)
         expires_at = None if timeout is None else came_at + timeout
@@ -159,13 +160,13 @@ class WaitingRequest:
 
 def snapshot(request: LlmRequest) -> LlmRequest:
     """The request as it is now: later changes of its lists and config do not reach the copy."""
-    copy, contents = shallow_copy(request), request.contents
-    vars(copy).update(
+    contents = request.contents
+    return replace(
+        request,
         contents=list(contents.plain() if isinstance(contents, SharedContents) else contents),
-        config=shallow_copy(request.config),
+        config=replace(request.config),
         tools_dict=dict(request.tools_dict),
     )
-    return copy
 
 
 def _moment(seconds: float) -> str:

@@ -12,7 +12,7 @@ from typing import Any, cast
 from google.genai import types
 from pydantic import BaseModel
 
-from flowloom.events.wire import shallow_copy
+from flowloom.events.wire import replace
 from flowloom.models.contents import SharedContents
 from flowloom.models.request import EMPTY_CONFIG, LlmRequest
 
@@ -154,7 +154,7 @@ def _model(fields: Fields) -> BaseModel:
         # every field is given: defaults are none of the tree's
         nothing = dict.fromkeys(fields.cls.model_fields)
         prototype = _prototypes[fields.cls] = fields.cls.model_construct(**nothing)
-    new = shallow_copy(prototype)
+    new = replace(prototype)
     known = type(new).model_fields
     for name, value in fields.items():
         if name in known:

@@ -11,7 +11,7 @@ from google.genai import types
 from flowloom.errors import FlowloomError, ModelResponseError
 from flowloom.events.parts import call_part, call_piece, content_of, text_part
 from flowloom.events.response import LlmResponse
-from flowloom.events.wire import shallow_copy
+from flowloom.events.wire import make, replace
 from flowloom.interop.chat_contents import UNKNOWN_FUNCTION, Json, remembering, same_data, tool_call
 from flowloom.interop.chat_messages import ChatMessage, ToolCall, is_valid_tool_call
 from flowloom.models.partial_args import PartialArgs, arguments_of
@@ -136,13 +136,12 @@ class AnswerWriter:
             if (call := part.function_call) is not None and not call.id:
                 if at == len(self._minted):
                     self._minted.append(minted_id())
-                part, named = shallow_copy(part), shallow_copy(call)
+                part, named = replace(part), replace(call)
                 vars(named)["id"] = self._minted[at]
                 vars(part)["function_call"] = named
                 at += 1
             parts.append(part)
-        new = shallow_copy(response)
-        vars(new)["content"] = content_of(content.role, parts)
+        new = replace(response, content=content_of(content.role, parts))
         return new, at
 
     def _call(self, call: types.FunctionCall) -> ToolCall:
@@ -248,7 +247,7 @@ def partial_response(answer: AgentResponse, model: str) -> LlmResponse:
         if is_valid_tool_call(call) and call["id"]:  # a piece without an id belongs to no call that is known
             function = call["function"]
             parts.append(call_piece(call["id"], function["name"], function["arguments"], more=True))
-    return LlmResponse.unvalidated({"content": content_of("model", parts), "partial": True})
+    return make(LlmResponse, content=content_of("model", parts), partial=True)
 
 
 def complete_response(answer: AgentResponse, model: str) -> LlmResponse:

@@ -18,7 +18,7 @@ from pydantic import BaseModel, PrivateAttr
 
 from flowloom.errors import InputValidationError, ModelRequestError
 from flowloom.events.parts import as_object, call_part, response_part, text_part
-from flowloom.events.wire import shallow_copy
+from flowloom.events.wire import replace
 from flowloom.interop.chat_messages import ChatMessage, ContentPart, ToolCall, bad_message, validated_messages
 from flowloom.interop.chat_parts import item_of, part_of, unwritable
 from flowloom.models.contents import SharedContents, copy_content
@@ -315,8 +315,7 @@ _EMPTY = MessageContent.model_construct()
 
 
 def _content_with(messages: list[ChatMessage], role: str, parts: list[types.Part]) -> MessageContent:
-    content = shallow_copy(_EMPTY)
-    vars(content).update(role=role, parts=parts)
+    content = replace(_EMPTY, role=role, parts=parts)
     object.__setattr__(content, "__pydantic_private__", {"_messages": messages})
     return content
 

@@ -10,6 +10,7 @@ from pydantic import ConfigDict, Field
 
 from flowloom.errors import ModelResponseError, UnsupportedFeatureError
 from flowloom.events.response import LlmResponse
+from flowloom.events.wire import make
 from flowloom.interop.generate_content_codec import ModelCodec, add_unknown, json_copy
 from flowloom.interop.generate_content_misfit import Misfit, json_object, misfit_of, unexpected
 
@@ -72,14 +73,12 @@ def response_from_json(body: Mapping[str, Any] | str | bytes) -> WireResponse:
         data = json_object(body)
         if data.get("error") is not None and "candidates" not in data:
             reported = json_copy(data, url_safe=False)
-            return WireResponse.unvalidated({"reported": reported, **_error_in(reported)})
+            return make(WireResponse, reported=reported, **_error_in(reported))
         received: types.GenerateContentResponse = _CODEC.made(*_CODEC.read_fields(data, _NAMES))
     except (Misfit, RecursionError) as error:
         raise ModelResponseError(f"This is no answer of `generateContent`: {misfit_of(error)}.") from None
     spelled = any("citationSources" in metadata for metadata in _citations(data))
-    return WireResponse.unvalidated(
-        vars(LlmResponse.create(received)), {"received": received, "citation_sources": spelled}
-    )
+    return make(WireResponse, LlmResponse.create(received), received=received, citation_sources=spelled)
 
 
 def response_to_json(response: LlmResponse) -> dict[str, Any]:
@@ -95,7 +94,7 @@ def response_to_json(response: LlmResponse) -> dict[str, Any]:
     received, was = types.GenerateContentResponse(), None
     if isinstance(response, WireResponse):
         received = response.received
-        was = None if response.reported is None else LlmResponse.unvalidated(_error_in(response.reported))
+        was = None if response.reported is None else make(LlmResponse, **_error_in(response.reported))
     was = was or LlmResponse.create(received)
     changed = {name for name in LlmResponse.model_fields if not _same(getattr(response, name), getattr(was, name))}
     try:

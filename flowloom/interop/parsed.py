@@ -11,6 +11,7 @@ from google.genai import types
 from flowloom.errors import EventParseError, EventStreamError
 from flowloom.events.event import Event
 from flowloom.events.event_json import read_event, read_json, validated_event
+from flowloom.events.wire import make
 from flowloom.models.sse_decoder import RawFrame, SseDecoder
 
 EventKind = Literal["event", "error", "done"]
@@ -224,7 +225,7 @@ def _name_of(frame: RawFrame) -> str:
 
 def done_event() -> ParsedEvent:
     """The mark of a stream's end."""
-    return ParsedEvent(Event.unvalidated({"id": ""}), kind="done")
+    return ParsedEvent(make(Event, id=""), kind="done")
 
 
 def error_event(data: dict[str, Any]) -> ParsedEvent:
@@ -240,7 +241,7 @@ def error_event(data: dict[str, Any]) -> ParsedEvent:
         details=cast(dict[str, Any], details) if isinstance(details, dict) else None,
     )
     values: dict[str, Any] = {"id": "", "error_code": error.code or "ERROR", "error_message": str(error)}
-    return ParsedEvent(Event.unvalidated(values), kind="error", raw=data, error=error)
+    return ParsedEvent(make(Event, **values), kind="error", raw=data, error=error)
 
 
 def _error_frame(payload: str | bytes) -> ParsedEvent:

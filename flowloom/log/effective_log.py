@@ -16,7 +16,7 @@ from operator import attrgetter
 from typing import Any, NamedTuple, cast
 
 from flowloom.events.event import Event
-from flowloom.events.wire import shallow_copy
+from flowloom.events.wire import replace
 from flowloom.log.cursor import LogCursor
 
 SPAN_KEY = "flowloom.compaction"
@@ -375,7 +375,7 @@ def _shown(summary: Event, *, own_branch: bool) -> Event:
     """What is shown in the place of the events that a summary stands for."""
     compaction = summary.actions.compaction
     assert compaction is not None
-    shown = shallow_copy(summary)
+    shown = replace(summary)
     fields = vars(shown)
     fields["content"] = compaction.compacted_content
     fields["author"] = "user"

@@ -20,7 +20,7 @@ from flowloom.events.event import UNFIT_OUTPUT, Event
 from flowloom.events.ids import CLIENT_CALL_PREFIX, INPUT_ID_PREFIX
 from flowloom.events.parts import content_of, text_part
 from flowloom.events.requests import looks_like_request
-from flowloom.events.wire import shallow_copy
+from flowloom.events.wire import replace
 from flowloom.log.call_ids import CallIds
 from flowloom.log.current_turn import CurrentTurn
 from flowloom.log.effective_log import EffectiveLog
@@ -475,7 +475,7 @@ def _for_model(content: types.Content, keeps_call_ids: bool) -> types.Content | 
         if not keeps_call_ids:
             named = call or response
             if named is not None and named.id and named.id.startswith(CLIENT_CALL_PREFIX):
-                sent, bare = shallow_copy(part), shallow_copy(named)
+                sent, bare = replace(part), replace(named)
                 vars(bare)["id"] = None
                 vars(sent)["function_call" if named is call else "function_response"] = bare
                 changed = True
@@ -484,6 +484,4 @@ def _for_model(content: types.Content, keeps_call_ids: bool) -> types.Content | 
         return content
     if not shown:
         return None
-    new = shallow_copy(content)
-    vars(new)["parts"] = shown
-    return new
+    return replace(content, parts=shown)

@@ -22,7 +22,7 @@ from pydantic import BaseModel
 from flowloom.events.ids import CLIENT_CALL_PREFIX, new_id
 from flowloom.events.parts import content_of, text_part
 from flowloom.events.response import LlmResponse
-from flowloom.events.wire import shallow_copy
+from flowloom.events.wire import make, replace
 from flowloom.models.partial_args import PartialArgs
 
 # Chunks and parts that set nothing beyond these take the fast path.
@@ -88,14 +88,14 @@ class StreamingAggregator:
 
         `response` is not changed. What it holds beyond content (metadata of any kind) is kept as in `feed`.
         """
-        return [self._take(shallow_copy(response))]
+        return [self._take(replace(response))]
 
     def feed_text(self, text: str, *, thought: bool = False) -> LlmResponse:
         """The same for a piece of text, in about 2 µs; `text` is not empty."""
         self._seen = True
         self._grow(text, thought)
         content = content_of("model", [text_part(text, thought=thought or None)])
-        return LlmResponse.unvalidated({"content": content, "partial": True, "turn_complete": False})
+        return make(LlmResponse, content=content, partial=True, turn_complete=False)
 
     def sign_thought(self, signature: bytes) -> None:
         """Take in the signature of the thought that came last, or of one without text. It is shown when complete."""
@@ -125,7 +125,7 @@ class StreamingAggregator:
             values["content"] = types.Content(role="model", parts=parts)
         if self._logprobs:
             values["logprobs_result"] = _joined_logprobs(self._logprobs)
-        return LlmResponse.unvalidated(values)
+        return make(LlmResponse, **values)
 
     # -- one response ----------------------------------------------------------------------------
 
@@ -157,7 +157,7 @@ class StreamingAggregator:
         if finish_reason is not None:
             kept["finish_reason"] = values["finish_reason"] = finish_reason
             values["turn_complete"] = self._turn_complete = True
-        return [LlmResponse.unvalidated(values)]
+        return [make(LlmResponse, **values)]
 
     def _take(self, response: LlmResponse) -> LlmResponse:
         """Take in `response`, which nobody else holds, and make it a partial one."""
@@ -167,7 +167,7 @@ class StreamingAggregator:
         if content is not None and content.parts:
             shown = [self._take_part(part) for part in content.parts]
             if any(new is not old for new, old in zip(shown, content.parts, strict=True)):
-                mine = shallow_copy(content)
+                mine = replace(content)
                 mine.parts = shown
                 response.content = mine
         response.partial = True
@@ -204,7 +204,7 @@ class StreamingAggregator:
             if not part.thought:
                 self._signature = part.thought_signature
         self._end_run()
-        self._parts.append(shallow_copy(part))
+        self._parts.append(replace(part))
         return part
 
     def _grow(self, text: str, thought: bool) -> None:
@@ -269,8 +269,8 @@ class StreamingAggregator:
         self._end_run()
         shown = _with_call_id(part, call, self._id_for(call))
         # Callbacks may edit what they are shown, on the partial response and again on the complete one.
-        mine = shallow_copy(shown)
-        mine_call = shallow_copy(cast(types.FunctionCall, shown.function_call))
+        mine = replace(shown)
+        mine_call = replace(cast(types.FunctionCall, shown.function_call))
         mine_call.args = dict(call.args or {})
         mine.function_call = mine_call
         if mine.thought_signature is None and self._signature is not None:
@@ -347,8 +347,8 @@ def _with_call_id(part: types.Part, call: types.FunctionCall, call_id: str) -> t
     """`part` with that id on its call; a copy, if the id is not there yet."""
     if call.id == call_id:
         return part
-    shown = shallow_copy(part)
-    shown.function_call = shallow_copy(call)
+    shown = replace(part)
+    shown.function_call = replace(call)
     shown.function_call.id = call_id
     return shown
 
@@ -366,7 +366,7 @@ def _joined_logprobs(results: list[types.LogprobsResult]) -> types.LogprobsResul
         return results[0]
     chosen = [candidate for result in results for candidate in result.chosen_candidates or ()]
     top = [candidates for result in results for candidates in result.top_candidates or ()]
-    joined = shallow_copy(results[0])
+    joined = replace(results[0])
     joined.chosen_candidates = chosen or None
     joined.top_candidates = top or None
     sums = [result.log_probability_sum for result in results if result.log_probability_sum is not None]

@@ -12,12 +12,12 @@ from typing import Any, NamedTuple, SupportsIndex, overload
 
 from google.genai import types
 
-from flowloom.events.wire import shallow_copy
+from flowloom.events.wire import replace
 
 
 def copy_content(content: types.Content) -> types.Content:
     """An independent copy of `content`: parts and their data are copied, bytes are shared."""
-    new = shallow_copy(content)
+    new = replace(content)
     if content.parts is not None:
         new.parts = [_copy_part(part) for part in content.parts]
     return new
@@ -39,7 +39,7 @@ def is_special(content: types.Content) -> bool:
 
 
 def _copy_part(part: types.Part) -> types.Part:
-    new = shallow_copy(part)
+    new = replace(part)
     fields = vars(new)
     for name, value in fields.items():
         if value is not None and not isinstance(value, str | bytes | bool | int | float):

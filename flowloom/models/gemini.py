@@ -22,7 +22,7 @@ from pydantic import Field, PrivateAttr
 from flowloom import __version__
 from flowloom.errors import ConfigurationError, ModelRequestError, ModelResponseError
 from flowloom.events.response import LlmResponse
-from flowloom.events.wire import shallow_copy
+from flowloom.events.wire import replace
 from flowloom.models.aggregator import StreamingAggregator
 from flowloom.models.base_llm import Backend, BaseLlm, is_loopback
 from flowloom.models.context_cache import ContextCacheConfig
@@ -198,7 +198,7 @@ class Gemini(BaseLlm):
 
     def _connected(self) -> genai.Client:
         load_transport()
-        options = types.HttpOptions() if self.http_options is None else shallow_copy(self.http_options)
+        options = types.HttpOptions() if self.http_options is None else replace(self.http_options)
         if getattr(options, "aiohttp_client", None) is not None:
             raise ConfigurationError("`http_options.aiohttp_client` is not supported; pass an `httpx_async_client`.")
         if self._http is None:
@@ -251,7 +251,7 @@ class Gemini(BaseLlm):
         plain = spoken_contents(request)
         if not plain:
             raise ModelRequestError(f"The request to the model `{model}` has no contents.", model=model)
-        config = shallow_copy(request.config)
+        config = replace(request.config)
         config.automatic_function_calling = _NO_CALLING  # the flow calls functions
         config.should_return_http_response = None
         if self.backend == "gemini_api" and config.labels:

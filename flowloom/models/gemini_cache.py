@@ -22,7 +22,7 @@ from pydantic import BaseModel
 from flowloom.errors import ModelError
 from flowloom.events.clock import monotonic, now
 from flowloom.events.response import LlmResponse
-from flowloom.events.wire import shallow_copy
+from flowloom.events.wire import replace
 from flowloom.models.context_cache import CacheMetadata, ContextCacheConfig, metadata_of
 from flowloom.models.gemini_errors import call_error
 from flowloom.models.request import LlmRequest
@@ -258,7 +258,7 @@ class ContextCaches:
         settings: ContextCacheConfig,
     ) -> CacheMetadata | None:
         given = settings.create_http_options
-        options = types.HttpOptions() if given is None else shallow_copy(given)
+        options = types.HttpOptions() if given is None else replace(given)
         if contents:
             options.extra_body = {**(options.extra_body or {}), "contents": contents}
         try:
@@ -343,8 +343,8 @@ def _without_beginning(
     config: types.GenerateContentConfig, contents: list[Json], metadata: CacheMetadata
 ) -> types.GenerateContentConfig:
     """The config with the cache's name instead of what is in the cache."""
-    short = shallow_copy(config)
-    options = types.HttpOptions() if config.http_options is None else shallow_copy(config.http_options)
+    short = replace(config)
+    options = types.HttpOptions() if config.http_options is None else replace(config.http_options)
     rest = type(contents)(contents[metadata.contents_count :])
     options.extra_body = {**(options.extra_body or {}), "contents": rest}
     vars(short).update(

@@ -9,7 +9,7 @@ from google import genai
 from google.genai import types
 
 from flowloom.errors import FlowloomError, ModelError, ModelRequestError
-from flowloom.events.wire import shallow_copy
+from flowloom.events.wire import replace
 from flowloom.models.gemini_answers import GeminiAnswer
 from flowloom.models.gemini_errors import call_error
 from flowloom.models.gemini_http import taken_answers
@@ -99,7 +99,7 @@ class GeminiCall:
         if self._answer is not None:
             self._used = _added(self._used, self._answer.usage)
         await self.aclose()
-        self._config = shallow_copy(self._config)
+        self._config = replace(self._config)
         self._config.continuation_token = token
 
     def _with_all_usage(self, chunk: types.GenerateContentResponse) -> types.GenerateContentResponse:
@@ -137,7 +137,7 @@ class GeminiCall:
 
 def _continued_here(config: types.GenerateContentConfig) -> types.GenerateContentConfig:
     """The config for google-genai, which would continue answers too, but sees none of them."""
-    new = shallow_copy(config)
+    new = replace(config)
     new.automatic_continuation = False
     return new
 
@@ -148,7 +148,7 @@ def _added(
     """The sum of both, number by number; what is not a number is the later one's."""
     if before is None or since is None:
         return since if before is None else before
-    total = shallow_copy(since)
+    total = replace(since)
     fields: dict[str, Any] = cast(Any, total).__dict__
     for name, value in before.__dict__.items():
         if isinstance(value, int):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, Self, cast
 
 from google.genai import types
@@ -11,7 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field, PrivateAttr
 from flowloom.errors import ConfigurationError, DuplicateToolError
 from flowloom.events.requests import RESERVED_CALLS
 from flowloom.events.response import LlmResponse
-from flowloom.events.wire import made, shallow_copy
+from flowloom.events.wire import fields_of, fields_slot, make, replace, set_fields, set_private, stored_fields
 from flowloom.models.contents import SharedContents, UnreadContents
 
 EMPTY_CONFIG = types.GenerateContentConfig.model_construct()
@@ -89,11 +89,6 @@ def _duplicate(name: str, first: object, second: object) -> DuplicateToolError:
 
 SHORT = 200
 """Up to how many contents a list of them is made at once."""
-_values: Any = vars(BaseModel)["__dict__"]  # the slot, which knows nothing of contents that are to be read
-fields_of: Callable[[BaseModel], dict[str, Any]] = _values.__get__
-"""The field values of a request as they are, to be written to at a tenth of what assignments cost; contents that nobody
-has looked at are not among them."""
-_getattr: Any = vars(BaseModel)["__getattr__"]
 
 
 class LlmRequest(BaseModel):
@@ -127,7 +122,7 @@ class LlmRequest(BaseModel):
 
         A short one is copied at once, which costs less than a look later.
         """
-        values, length = fields_of(self), len(contents)
+        values, length = stored_fields(self), len(contents)
         if length <= SHORT:
             values["contents"] = SharedContents(contents, special)
         else:
@@ -137,7 +132,7 @@ class LlmRequest(BaseModel):
     @property
     def shows_words_only(self) -> bool:
         """Whether the contents hold nothing but words, calls and results, as far as is known without a look."""
-        contents = fields_of(self).get("contents")
+        contents = stored_fields(self).get("contents")
         if contents is None:
             return not _unread_of(self).special_length
         return isinstance(contents, SharedContents) and not contents.places()
@@ -145,7 +140,7 @@ class LlmRequest(BaseModel):
     def hand_over(self, origin: Origin) -> None:
         """Give the request to a model, which only reads: its contents as a list that copies nothing looked at."""
         set_origin(self, origin)
-        values = fields_of(self)
+        values = stored_fields(self)
         contents = values.get("contents")
         if contents is None:
             object.__setattr__(self, "_unread", _unread_of(self).only_read())
@@ -153,31 +148,22 @@ class LlmRequest(BaseModel):
             values["contents"] = contents.plain()
 
     def __getattr__(self, name: str) -> Any:
-        return vars(self)[name] if name == "contents" else _getattr(self, name)
+        return fields_of(self)[name] if name == "contents" else super().__getattr__(name)  # pyright: ignore
 
     def _whole(self) -> dict[str, Any]:
         """The field values, all of them: whatever reads, copies or serialises a request asks for its `__dict__`."""
-        values = fields_of(self)
+        values = stored_fields(self)
         if "contents" not in values and hasattr(self, "_unread"):
             values["contents"] = _unread_of(self).read()
         return values
 
     if not TYPE_CHECKING:
-        __dict__ = property(_whole, _values.__set__)
+        __dict__ = property(_whole, fields_slot.__set__)
 
     @classmethod
     def empty(cls, model: str | None) -> Self:
         """A request with nothing in it but the model's name; no validation, about 2 µs."""
-        empty = _empty.get(cls)
-        if empty is None:
-            empty = _empty[cls] = vars(cls.model_construct(config=EMPTY_CONFIG))
-        fields = empty.copy()
-        fields["model"] = model
-        fields["contents"] = []
-        fields["config"] = shallow_copy(EMPTY_CONFIG)
-        fields["tools_dict"] = {}
-        fields["dynamic_instructions"] = []
-        return made(cls, fields, set(), None, _NO_ORIGIN)
+        return make(cls, model=model, contents=[], config=replace(EMPTY_CONFIG), tools_dict={}, dynamic_instructions=[])
 
     @property
     def agent(self) -> str | None:
@@ -196,14 +182,11 @@ class LlmRequest(BaseModel):
         text = instructions if isinstance(instructions, str) else "\n\n".join(filter(None, instructions))
         if not text:
             return
-        config = vars(self.config)  # written directly: assignment to a pydantic model costs ten times as much
-        current = config["system_instruction"]
-        if not current:
-            config["system_instruction"] = text
-        elif isinstance(current, str):
-            config["system_instruction"] = f"{current}\n\n{text}"
-        else:
-            config["system_instruction"] = _append_to_content(current, text)
+        current: Any = self.config.system_instruction
+        whole: Any = text
+        if current:
+            whole = f"{current}\n\n{text}" if isinstance(current, str) else _append_to_content(current, text)
+        set_fields(self.config, system_instruction=whole)
 
     def append_tools(self, tools: Sequence[DeclaredTool] | ToolBlock) -> None:
         """Register tools, and declare those that have a declaration in one common group.
@@ -218,18 +201,16 @@ class LlmRequest(BaseModel):
         registered.update(block.tools)
         if not block.declarations:
             return
-        groups: list[Any] = list(vars(self.config)["tools"] or ())
+        groups: list[Any] = list(fields_of(self.config)["tools"] or ())
         for index, group in enumerate(groups):
             if isinstance(group, types.Tool) and group.function_declarations:
-                merged = shallow_copy(group)
-                vars(merged)["function_declarations"] = [*group.function_declarations, *block.declarations]
+                merged = replace(group, function_declarations=[*group.function_declarations, *block.declarations])
                 groups[index] = merged
                 break
         else:
-            group = shallow_copy(_TOOL)
-            vars(group)["function_declarations"] = block.declarations.copy()
+            group = replace(_TOOL, function_declarations=block.declarations.copy())
             groups.append(group)
-        vars(self.config)["tools"] = groups
+        set_fields(self.config, tools=groups)
 
     def set_output_schema(self, output_schema: Any) -> None:
         """Ask for JSON of this schema: a pydantic model, a type, a `types.Schema` or a JSON schema dict."""
@@ -239,7 +220,7 @@ class LlmRequest(BaseModel):
 
 def set_origin(request: LlmRequest, origin: Origin) -> None:
     """Note whose request it is. Copies share what is noted, so that it is never changed in place."""
-    _set_private(request, {**(request.__pydantic_private__ or _NO_ORIGIN), "_origin": origin})
+    set_private(request, {**(request.__pydantic_private__ or _NO_ORIGIN), "_origin": origin})
 
 
 def origin_of(request: LlmRequest) -> Origin | None:
@@ -256,12 +237,12 @@ def note_dropped(request: LlmRequest, response: LlmResponse) -> None:
 
 def snapshot(request: LlmRequest) -> LlmRequest:
     """The request as it is now: later changes of its lists and config do not reach the copy."""
-    copy = shallow_copy(request)
-    fields = vars(copy)
-    fields["contents"] = list(request.contents)
-    fields["config"] = shallow_copy(request.config)
-    fields["tools_dict"] = dict(request.tools_dict)
-    return copy
+    return replace(
+        request,
+        contents=list(request.contents),
+        config=replace(request.config),
+        tools_dict=dict(request.tools_dict),
+    )
 
 
 def http_options_of(request: LlmRequest) -> types.HttpOptions:
@@ -269,16 +250,14 @@ def http_options_of(request: LlmRequest) -> types.HttpOptions:
     options: Any = request.config.http_options
     if isinstance(options, Mapping):
         return types.HttpOptions.model_validate(options)
-    return types.HttpOptions() if options is None else shallow_copy(cast(types.HttpOptions, options))
+    return types.HttpOptions() if options is None else replace(cast(types.HttpOptions, options))
 
 
 def _unread_of(request: LlmRequest) -> UnreadContents:
     return request._unread  # type: ignore[attr-defined] # pyright: ignore
 
 
-_set_private: Any = vars(BaseModel)["__pydantic_private__"].__set__
 _TOOL = types.Tool.model_construct()
-_empty: dict[type[LlmRequest], dict[str, Any]] = {}
 _NO_ORIGIN: dict[str, Any] = {"_origin": None}
 
 

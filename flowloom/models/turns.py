@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from google.genai import types
 
 from flowloom.events.parts import content_of, response_part, text_part
-from flowloom.events.wire import shallow_copy
+from flowloom.events.wire import replace
 from flowloom.models.contents import SharedContents
 from flowloom.models.request import LlmRequest
 
@@ -108,7 +108,7 @@ def _with_all_calls_answered(contents: list[types.Content]) -> list[types.Conten
 
 def _joined(contents: list[types.Content]) -> types.Content:
     """Several contents as one: all results of a turn's calls have to come together."""
-    joined = shallow_copy(contents[0])
+    joined = replace(contents[0])
     joined.parts = [part for content in contents for part in content.parts or ()]
     return joined
 
@@ -171,7 +171,7 @@ def _completed(content: types.Content, calls: Sequence[types.FunctionCall], foun
             if seen in used:
                 continue
         parts.append(part)
-    completed = shallow_copy(content)
+    completed = replace(content)
     completed.parts = parts
     return completed
 

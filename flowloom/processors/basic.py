@@ -7,8 +7,8 @@ import copy
 from google.genai import types
 
 from flowloom.context import InvocationContext
-from flowloom.events.wire import shallow_copy
-from flowloom.models.request import LlmRequest, fields_of
+from flowloom.events.wire import fields_of, replace, set_fields
+from flowloom.models.request import LlmRequest
 from flowloom.processors.model_choice import model_of
 from flowloom.processors.output_schema import needs_response_tool
 
@@ -26,7 +26,7 @@ def basic(ctx: InvocationContext, request: LlmRequest) -> None:
     if agent is None:
         return
     config = request.config if agent.generate_content_config is None else _copy(agent.generate_content_config)
-    fields_of(request).update(model=model_of(ctx).model, config=config)
+    set_fields(request, model=model_of(ctx).model, config=config)
     run_config = ctx.run.config
     if run_config.labels:
         config.labels = (config.labels or {}) | run_config.labels
@@ -38,9 +38,6 @@ def basic(ctx: InvocationContext, request: LlmRequest) -> None:
 
 def _copy(source: types.GenerateContentConfig) -> types.GenerateContentConfig:
     """A copy that shares nothing that could be changed."""
-    config = shallow_copy(source)
-    fields = vars(config)
-    for name, value in fields.items():
-        if value is not None and not isinstance(value, _PLAIN):
-            fields[name] = copy.deepcopy(value)
-    return config
+    given = fields_of(source).items()
+    own = {name: copy.deepcopy(v) for name, v in given if v is not None and not isinstance(v, _PLAIN)}
+    return replace(source, **own)

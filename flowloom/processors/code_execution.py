@@ -18,7 +18,7 @@ from flowloom.events.event import Event
 from flowloom.events.json_data import as_json
 from flowloom.events.parts import content_of, text_part
 from flowloom.events.response import LlmResponse
-from flowloom.events.wire import shallow_copy
+from flowloom.events.wire import replace
 from flowloom.models.contents import own_content, special_contents
 from flowloom.models.failures import named
 from flowloom.models.request import LlmRequest
@@ -210,7 +210,7 @@ def find_code(
     kept = list(parts[:index])
     cut = parts[index]
     if start > offset:
-        lead = shallow_copy(cut)
+        lead = replace(cut)
         lead.text = text[offset:start]
         lead.thought_signature = None
         kept.append(lead)

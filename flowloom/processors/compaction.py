@@ -10,7 +10,7 @@ from flowloom.compaction.plan import Asker, Plan, plan_of
 from flowloom.compaction.session import summarizer_of, summary_of
 from flowloom.context import InvocationContext
 from flowloom.events.event import Event
-from flowloom.events.wire import shallow_copy
+from flowloom.events.wire import replace
 from flowloom.models.request import LlmRequest
 from flowloom.processors.model_choice import model_of
 
@@ -65,6 +65,6 @@ class Compaction:
         if event is None:
             self._given_up.append(ctx.invocation_id)
             return None
-        stored = shallow_copy(event)
-        vars(stored).update(id=ctx.effects.new_id(ctx), timestamp=ctx.effects.now(ctx), invocation_id=ctx.invocation_id)
-        return stored
+        return replace(
+            event, id=ctx.effects.new_id(ctx), timestamp=ctx.effects.now(ctx), invocation_id=ctx.invocation_id
+        )

@@ -9,7 +9,7 @@ from google.genai import types
 
 from flowloom.context import Context, ReadonlyContext
 from flowloom.events.parts import text_part
-from flowloom.events.wire import shallow_copy
+from flowloom.events.wire import replace
 from flowloom.models.request import LlmRequest
 
 PLANNING_TAG = "/*PLANNING*/"
@@ -139,7 +139,7 @@ def _split(part: types.Part) -> list[types.Part]:
         if thoughts:
             parts.append(text_part("\n".join(thoughts), thought=True))
             thoughts.clear()
-        spoken = shallow_copy(part)  # a signature goes with the words that stay the model's answer
+        spoken = replace(part)  # a signature goes with the words that stay the model's answer
         spoken.text = section
         parts.append(spoken)
     if thoughts or not parts:  # a chunk of nothing but a tag must not show the tag

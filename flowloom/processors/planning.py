@@ -8,7 +8,7 @@ from flowloom.context import Context, InvocationContext, ReadonlyContext
 from flowloom.context.protocols import Planner
 from flowloom.events.event import Event
 from flowloom.events.response import LlmResponse
-from flowloom.events.wire import shallow_copy
+from flowloom.events.wire import replace
 from flowloom.models.contents import copy_content, own_content, special_contents
 from flowloom.models.request import LlmRequest
 from flowloom.processors.planners import BuiltInPlanner
@@ -52,7 +52,7 @@ def planning_response(ctx: InvocationContext, request: LlmRequest, response: Llm
     # the response may share its parts with what callbacks and telemetry hold, and planners write to parts
     parts = planner.process_planning_response(context, copy_content(content).parts or [])
     if parts:
-        rewritten = shallow_copy(content)
+        rewritten = replace(content)
         rewritten.parts = parts
         response.content = rewritten
     actions = context.settle()

@@ -15,6 +15,7 @@ from flowloom.events.actions import EventActions
 from flowloom.events.event import UNFIT_OUTPUT, Event
 from flowloom.events.parts import content_of, response_part
 from flowloom.events.requests import CREDENTIAL_CALL, is_request, looks_like_request
+from flowloom.events.wire import make
 from flowloom.log.answers import subjects_of
 from flowloom.log.marks import HOST_CALLS, REPEATED
 from flowloom.processors.output_schema import refusal_in, retry_event
@@ -156,7 +157,7 @@ def _tool_calls(event: Event) -> list[types.FunctionCall]:
 
 
 def _mark(ctx: InvocationContext, calls: Sequence[str | None]) -> Event:
-    return ctx.new_event({"actions": EventActions.unvalidated({"agent_state": {REPEATED: calls}})})
+    return ctx.new_event({"actions": make(EventActions, agent_state={REPEATED: calls})})
 
 
 def marked_calls(events: Sequence[Event]) -> set[str]:

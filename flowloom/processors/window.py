@@ -18,7 +18,7 @@ from google.genai import types
 
 from flowloom.context import InvocationContext
 from flowloom.errors import ConfigurationError
-from flowloom.events.wire import shallow_copy
+from flowloom.events.wire import replace
 from flowloom.models.request import LlmRequest
 from flowloom.processors.outline import LogReader, Outline, Pinned, States, View, contents_before_history
 from flowloom.processors.token_count import content_tokens, json_length
@@ -282,9 +282,7 @@ def shortened(content: types.Content, max_chars: int) -> types.Content:
     parts = [_shortened_part(part, max_chars) for part in content.parts or ()]
     if all(new is old for new, old in zip(parts, content.parts or (), strict=True)):
         return content
-    new = shallow_copy(content)
-    vars(new)["parts"] = parts
-    return new
+    return replace(content, parts=parts)
 
 
 def _shortened_part(part: types.Part, max_chars: int) -> types.Part:
@@ -295,14 +293,12 @@ def _shortened_part(part: types.Part, max_chars: int) -> types.Part:
             return part
         files = f" with {len(answer.parts)} file(s)" if answer.parts else ""
         marker = f"The result of `{answer.name}` ({size} characters{files}) is old and was left out."
-        bare = shallow_copy(answer)
-        vars(bare).update(response={"omitted": marker}, parts=None)
+        bare = replace(answer, response={"omitted": marker}, parts=None)
         return _with(part, "function_response", bare)
     if call is None or not call.args or json_length(call.args) <= max_chars:
         return part
     args = dict(_short_arguments(call.name, call.args, max_chars))
-    short = shallow_copy(call)
-    vars(short)["args"] = args
+    short = replace(call, args=args)
     return _with(part, "function_call", short)
 
 
@@ -321,7 +317,7 @@ def _short_arguments(name: str | None, args: dict[str, Any], max_chars: int) -> 
 
 
 def _with(part: types.Part, field_name: str, value: object) -> types.Part:
-    new = shallow_copy(part)
+    new = replace(part)
     cast("dict[str, object]", vars(new))[field_name] = value
     return new
 

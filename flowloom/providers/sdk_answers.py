@@ -10,6 +10,7 @@ from google.genai import types
 from flowloom.events.ids import CLIENT_CALL_PREFIX, new_id
 from flowloom.events.parts import content_of
 from flowloom.events.response import LlmResponse
+from flowloom.events.wire import make
 
 Json = dict[str, Any]
 
@@ -32,7 +33,7 @@ def minted_id() -> str:
 
 def called(part: types.Part) -> LlmResponse:
     """A piece of a stream that holds one part."""
-    return LlmResponse.unvalidated({"content": content_of("model", [part])})
+    return make(LlmResponse, content=content_of("model", [part]))
 
 
 def usage_of(
@@ -95,4 +96,4 @@ def with_metadata(content: types.Content, reason: types.FinishReason, metadata: 
         values["content"] = content
     else:
         values["error_code"] = reason.value
-    return LlmResponse.unvalidated(values)
+    return make(LlmResponse, **values)

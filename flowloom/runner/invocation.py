@@ -26,6 +26,7 @@ from flowloom.errors import (
 from flowloom.events import Event, EventActions
 from flowloom.events.json_data import keep_json_actions
 from flowloom.events.parts import answers_calls
+from flowloom.events.wire import make
 from flowloom.flow import record_end, settle_end, settle_failure
 from flowloom.flow.frame import error_event
 from flowloom.log.answers import check_answers
@@ -379,7 +380,7 @@ class Invocation:
             scope = run.session.history.ledger(run.session.events).open_task(self._host.tasks)
         values: dict[str, Any] = {"author": "user", "branch": branch, "content": message, "isolation_scope": scope}
         if state_delta:
-            actions = EventActions.unvalidated({"state_delta": dict(state_delta)})
+            actions = make(EventActions, state_delta=dict(state_delta))
             keep_json_actions(actions)
             values["actions"] = actions
         if answers_calls(message):  # a tool may run because of it, so it has to be kept before that

@@ -11,7 +11,7 @@ from flowloom.context.progress import is_from_agent_tool, path_of
 from flowloom.errors import ConfigurationError, DuplicateAgentError
 from flowloom.events import Event
 from flowloom.events.requests import RESERVED_CALLS, is_request
-from flowloom.events.wire import shallow_copy
+from flowloom.events.wire import replace
 from flowloom.flow.delegation import delegates_of
 from flowloom.log.answers import readable_answers
 from flowloom.log.history import is_hidden
@@ -54,9 +54,7 @@ def _owner(events: Sequence[Event], event: Event) -> Event:
         author, scope, inner = calling.author, calling.isolation_scope, is_from_agent_tool(calling)
     if author == event.author:
         return event
-    owned = shallow_copy(event)
-    vars(owned)["author"] = author
-    return owned
+    return replace(event, author=author)
 
 
 def find_agent_to_run(root: BaseAgent, events: Sequence[Event], answered: Sequence[Event]) -> Place:

@@ -10,7 +10,7 @@ from flowloom.auth.answers import credential_requests, redact_message
 from flowloom.events.event import Event
 from flowloom.events.json_data import keep_json_state
 from flowloom.events.requests import CREDENTIAL_CALL, ForeignRequestIds, foreign_requests
-from flowloom.events.wire import shallow_copy
+from flowloom.events.wire import replace
 from flowloom.sessions.state import State, own_value
 
 _log = logging.getLogger("flowloom.sessions")
@@ -62,9 +62,7 @@ def _with_origin(event: Event) -> Event:
     if not foreign_requests(event):
         return event
     _log.info("Event `%s` of `%s` came with requests to people, which are history here.", event.id, event.author)
-    event = shallow_copy(event)
-    vars(event)["long_running_tool_ids"] = ForeignRequestIds(event.long_running_tool_ids or ())
-    return event
+    return replace(event, long_running_tool_ids=ForeignRequestIds(event.long_running_tool_ids or ()))
 
 
 def _without_secrets(event: Event, requests: Collection[str | None]) -> Event:
@@ -74,6 +72,4 @@ def _without_secrets(event: Event, requests: Collection[str | None]) -> Event:
     content, _ = redact_message(event.content, requests)
     if content is event.content:
         return event
-    event = shallow_copy(event)
-    vars(event)["content"] = content
-    return event
+    return replace(event, content=content)

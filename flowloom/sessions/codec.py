@@ -25,6 +25,7 @@ from flowloom.events.event import Event
 from flowloom.events.event_json import read_event, read_json
 from flowloom.events.json_reader import model_reader
 from flowloom.events.requests import ForeignRequestIds, RequestIds
+from flowloom.events.wire import make
 
 _from_json = pydantic_core.from_json
 _Get = Callable[[str], Any]
@@ -171,12 +172,12 @@ _COUNTS = {
     "cachedContentTokenCount": "cached_content_token_count",
     "toolUsePromptTokenCount": "tool_use_prompt_token_count",
 }
-_EVENT = Event.unvalidated({"actions": None, "id": "", "timestamp": 0.0})
+_EVENT = make(Event, actions=None, id="", timestamp=0.0)
 _EVENT_VALUES: dict[str, Any] = vars(_EVENT)
 _EVENT_FIELDS = _EVENT.__pydantic_fields_set__
-_ACTIONS = _fields_of(EventActions.unvalidated({}))
-_ACTION_FIELDS = EventActions.unvalidated({}).__pydantic_fields_set__
-# Shared by all that have these fields, as `shallow_copy` does: such a set only grows.
+_ACTIONS = _fields_of(make(EventActions))
+_ACTION_FIELDS = make(EventActions).__pydantic_fields_set__
+# Shared by all that have these fields, as `replace` does: such a set only grows.
 _CONTENT_GIVEN = {"parts", "role"}
 _PART_GIVEN = {name: {name} for name in ("text", "function_call", "function_response")}
 _CALL_GIVEN = {payload: {"id", "name", payload} for payload in ("args", "response")}

@@ -11,6 +11,7 @@ from flowloom.errors import InputValidationError
 from flowloom.events.clock import now
 from flowloom.events.event import Event
 from flowloom.events.ids import new_id
+from flowloom.events.wire import make
 from flowloom.log.claims import check_undecided
 from flowloom.log.history import History
 from flowloom.sessions.admission import admitted_state
@@ -222,15 +223,14 @@ class InMemorySessionService(BaseSessionService):
         state = merge_scopes(
             self._app_state.get(app_name, {}), self._user_state.get((app_name, user_id), {}), stored.state
         )
-        session = Session.unvalidated(
-            {
-                "id": session_id,
-                "app_name": app_name,
-                "user_id": user_id,
-                "state": state,
-                "events": events,
-                "last_update_time": stored.last_update_time,
-            }
+        session = make(
+            Session,
+            id=session_id,
+            app_name=app_name,
+            user_id=user_id,
+            state=state,
+            events=events,
+            last_update_time=stored.last_update_time,
         )
         if config is None:
             session.share_history(stored.history)

@@ -14,7 +14,7 @@ from flowloom.events.actions import EventActions
 from flowloom.events.event import Event
 from flowloom.events.ids import new_id
 from flowloom.events.parts import answers_calls
-from flowloom.events.wire import WireModel, shallow_copy
+from flowloom.events.wire import WireModel, make, replace
 from flowloom.log.claims import check_undecided
 from flowloom.objects.service import Service
 from flowloom.sessions.admission import admitted, admitted_log, admitted_state
@@ -156,13 +156,12 @@ class BaseSessionService(Service, ABC):
             raise HistoryError(f"Session `{session.id}` has no invocation `{before_invocation_id}` to rewind.")
         changed = own_state({key: None for event in events[start:] for key in event.actions.state_delta})
         before = state_after(events[:start], await self.initial_state(**names))
-        actions = EventActions.unvalidated(
-            {
-                "rewind_before_invocation_id": before_invocation_id,
-                "state_delta": {key: before.get(key) for key in changed},
-            }
+        actions = make(
+            EventActions,
+            rewind_before_invocation_id=before_invocation_id,
+            state_delta={key: before.get(key) for key in changed},
         )
-        event = Event.unvalidated({"author": "user", "invocation_id": "e-" + new_id(), "actions": actions})
+        event = make(Event, author="user", invocation_id="e-" + new_id(), actions=actions)
         return await self.append_event(session, event)
 
     async def fork(
@@ -337,9 +336,8 @@ def without_temp_state(event: Event) -> Event:
 
 
 def _with_delta(event: Event, delta: dict[str, Any]) -> Event:
-    changed = shallow_copy(event)
-    actions = shallow_copy(event.actions)
-    vars(actions)["state_delta"] = delta
+    changed = replace(event)
+    actions = replace(event.actions, state_delta=delta)
     vars(changed)["actions"] = actions
     return changed
 

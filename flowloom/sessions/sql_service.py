@@ -11,6 +11,7 @@ from flowloom.errors import InputValidationError, RunLostError
 from flowloom.events.clock import now
 from flowloom.events.event import Event
 from flowloom.events.ids import new_id
+from flowloom.events.wire import make
 from flowloom.log.claims import check_undecided
 from flowloom.log.history import History
 from flowloom.sessions import sql_forks, sql_log
@@ -129,7 +130,7 @@ class SqlSessionService(BaseSessionService):
             _session((app_name, owner, session_id), [], state, updated, None)
             for owner, session_id, updated, state in rows
         ]
-        return ListSessionsResponse.unvalidated({"sessions": sessions})
+        return make(ListSessionsResponse, sessions=sessions)
 
     async def app_names(self) -> list[str]:
         await self._ready(None)
@@ -376,15 +377,14 @@ def _fence_of(session: Session) -> Fence | None:
 def _session(
     key: Key, events: Sequence[Event], state: dict[str, Any], updated: float, history: History | None
 ) -> Session:
-    session = Session.unvalidated(
-        {
-            "id": key[2],
-            "app_name": key[0],
-            "user_id": key[1],
-            "state": state,
-            "events": events,
-            "last_update_time": updated,
-        }
+    session = make(
+        Session,
+        id=key[2],
+        app_name=key[0],
+        user_id=key[1],
+        state=state,
+        events=events,
+        last_update_time=updated,
     )
     if history is not None:
         session.share_history(history)

@@ -15,6 +15,7 @@ from pydantic import BaseModel, PrivateAttr
 from flowloom.errors import ConfigurationError, FlowloomError, ModelStreamError
 from flowloom.events.clock import sleep
 from flowloom.events.parts import content_of, text_part
+from flowloom.events.wire import make
 from flowloom.models import BaseLlm, LlmRequest, LlmResponse
 from flowloom.models.request import snapshot
 from flowloom.objects.notebook import count
@@ -92,7 +93,7 @@ def response_of(answer: Answer) -> LlmResponse:
         raise ConfigurationError(f"{answer!r:.80} is no answer of a model: see `ScriptedModel`.")
     else:
         content = content_of("model", [text_part(each) if isinstance(each, str) else each for each in answer])  # type: ignore[union-attr]
-    return LlmResponse.unvalidated({"content": content})
+    return make(LlmResponse, content=content)
 
 
 def call(name: str, /, **args: Any) -> types.Part:
@@ -125,7 +126,7 @@ def chunks_of(response: LlmResponse, size: int = 8, *, cuts: Iterable[int] | Non
             ends = [0, *(at for at in inner if 0 < at < len(text)), len(text)]
             pieces += [text_part(text[at:end], thought=part.thought) for at, end in pairwise(ends)]
         start += len(text)
-    return [LlmResponse.unvalidated({"content": content_of("model", [each]), "partial": True}) for each in pieces]
+    return [make(LlmResponse, content=content_of("model", [each]), partial=True) for each in pieces]
 
 
 Step = LlmResponse | Exception | float

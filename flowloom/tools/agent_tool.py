@@ -15,7 +15,7 @@ from flowloom.context.protocols import AnyAgent, as_llm_agent
 from flowloom.errors import ConfigurationError, ToolError
 from flowloom.events.event import Event
 from flowloom.events.parts import content_of, text_part
-from flowloom.events.wire import shallow_copy
+from flowloom.events.wire import replace
 from flowloom.log.marks import AGENT_TOOL_CALL, AGENT_TOOL_PARTIAL
 from flowloom.sessions.in_memory import InMemorySessionService
 from flowloom.sessions.session import Session
@@ -171,7 +171,7 @@ class AgentTool(BaseTool):
                 tool_context.state["temp:grounding_metadata"] = event.grounding_metadata
         outbox = tool_context.invocation_context.outbox
         if outbox is not None:
-            shown = shallow_copy(event)
+            shown = replace(event)
             own: dict[str, Any] = {
                 AGENT_TOOL_CALL: tool_context.function_call_id,
                 AGENT_TOOL_PARTIAL: bool(event.partial),
@@ -200,10 +200,11 @@ def _is_idempotent(agent: AnyAgent) -> bool:
 
 def event_to_keep(event: Event, call_id: str) -> Event:
     """An event of an agent that waits, as the caller's log keeps it: in the call's scope, where no model sees it."""
-    kept = shallow_copy(event)
-    vars(kept)["isolation_scope"] = event.isolation_scope or call_id
-    vars(kept)["custom_metadata"] = {AGENT_TOOL_CALL: call_id, **(event.custom_metadata or {})}
-    return kept
+    return replace(
+        event,
+        isolation_scope=event.isolation_scope or call_id,
+        custom_metadata={AGENT_TOOL_CALL: call_id, **(event.custom_metadata or {})},
+    )
 
 
 def kept_events(events: Sequence[Event], call_id: str) -> list[Event]:
@@ -213,7 +214,7 @@ def kept_events(events: Sequence[Event], call_id: str) -> list[Event]:
     scopes = {call_id}
     for event in events:
         if is_from_agent_tool(event) and event.isolation_scope in scopes:
-            own, metadata = shallow_copy(event), dict(event.custom_metadata or {})
+            own, metadata = replace(event), dict(event.custom_metadata or {})
             if event.isolation_scope == call_id:
                 vars(own)["isolation_scope"] = None
             places.update((call.id, own) for call in event.get_function_calls() if call.id)
@@ -237,8 +238,7 @@ def _answers_for(message: Event, places: Mapping[str, Event]) -> list[Event]:
             found.setdefault((call.branch, call.isolation_scope), []).append(part)
     answers: list[Event] = []
     for number, ((branch, scope), parts) in enumerate(found.items()):
-        own = shallow_copy(message)
-        vars(own).update(branch=branch, isolation_scope=scope, content=content_of("user", parts))
+        own = replace(message, branch=branch, isolation_scope=scope, content=content_of("user", parts))
         if number:
             vars(own)["id"] = f"{message.id}/{number}"
         answers.append(own)

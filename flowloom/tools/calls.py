@@ -40,6 +40,7 @@ from flowloom.events.actions import EventActions, ToolConfirmation, merge_action
 from flowloom.events.event import Event
 from flowloom.events.json_data import MAX_DEPTH, UNREADABLE, as_json
 from flowloom.events.parts import as_object, content_of, response_part, text_part
+from flowloom.events.wire import make
 from flowloom.telemetry import ToolSpans, recorder
 from flowloom.tools.base_tool import BaseTool
 from flowloom.tools.delegation import DelegateTool, task_result
@@ -209,7 +210,7 @@ def _changes(ctx: InvocationContext, answers: list[_Answer]) -> Event | None:
     if not values["state_delta"] and not values["artifact_delta"]:
         return None
     begun = [answer.begun for answer in answers if answer.begun is not None]
-    return ctx.new_event({"actions": EventActions.unvalidated(values), "long_running_tool_ids": begun or None})
+    return ctx.new_event({"actions": make(EventActions, **values), "long_running_tool_ids": begun or None})
 
 
 async def _recorded(

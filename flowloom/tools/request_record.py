@@ -14,6 +14,7 @@ from flowloom.events.actions import EventActions
 from flowloom.events.event import Event
 from flowloom.events.parts import content_of
 from flowloom.events.requests import RequestIds
+from flowloom.events.wire import make
 
 PENDING = "pending_calls"
 """The key of a request's `agent_state` that holds, by request id, the owner and the hash of the call it is about."""
@@ -37,7 +38,7 @@ def request_event(
     records = {request_id: {"owner": ctx.agent.name, "hash": call_hash(call)} for request_id, call in about.items()}
     values: dict[str, Any] = {"content": content_of(role, parts), "long_running_tool_ids": ids}
     if records:
-        values["actions"] = EventActions.unvalidated({"agent_state": {PENDING: records}})
+        values["actions"] = make(EventActions, agent_state={PENDING: records})
     return ctx.new_event(values)
 
 

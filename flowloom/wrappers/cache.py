@@ -17,7 +17,7 @@ from flowloom.events import clock
 from flowloom.events.ids import CLIENT_CALL_PREFIX, new_id
 from flowloom.events.parts import content_of
 from flowloom.events.response import LlmResponse
-from flowloom.events.wire import shallow_copy
+from flowloom.events.wire import make, replace
 from flowloom.models.base_llm import BaseLlm
 from flowloom.models.request import LlmRequest
 from flowloom.wrappers.flights import Flights
@@ -216,13 +216,13 @@ def _replayed(response: LlmResponse, stream: bool) -> Iterator[LlmResponse]:
     """An answer as it comes: streamed, a partial response for each part, then the whole."""
     if stream and response.content is not None:
         for part in _parts(response):
-            shown = shallow_copy(part)
+            shown = replace(part)
             if part.function_call is not None:
                 # callbacks may edit what they are shown, and the whole once more
-                shown.function_call = shallow_copy(part.function_call)
+                shown.function_call = replace(part.function_call)
                 shown.function_call.args = dict(part.function_call.args or {})
             content = content_of(response.content.role, [shown])
-            yield LlmResponse.unvalidated({"content": content, "partial": True, "turn_complete": False})
+            yield make(LlmResponse, content=content, partial=True, turn_complete=False)
     yield response
 
 

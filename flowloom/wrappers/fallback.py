@@ -20,7 +20,7 @@ from flowloom.errors import (
     quoted_list,
 )
 from flowloom.events.response import LlmResponse
-from flowloom.events.wire import shallow_copy
+from flowloom.events.wire import replace
 from flowloom.models.base_llm import Backend, BaseLlm
 from flowloom.models.failures import empty_stream, named
 from flowloom.models.request import LlmRequest, note_dropped
@@ -200,9 +200,7 @@ def _request_for(model: BaseLlm, request: LlmRequest) -> LlmRequest:
     """The request under the model's own name."""
     if request.model == model.model:
         return request
-    mine = shallow_copy(request)
-    vars(mine)["model"] = model.model
-    return mine
+    return replace(request, model=model.model)
 
 
 def _signed(response: LlmResponse, name: str, failures: list[tuple[str, Exception]]) -> LlmResponse:
@@ -210,10 +208,11 @@ def _signed(response: LlmResponse, name: str, failures: list[tuple[str, Exceptio
     metadata = response.custom_metadata or {}
     known: dict[str, Any] = metadata.get(METADATA) or {"answered_by": name}  # of a fallback inside of this one
     failed = [{"model": each, "error": named(error)} for each, error in failures] + known.get("failed", [])
-    signed = shallow_copy(response)
-    vars(signed)["custom_metadata"] = {**metadata, METADATA: {**known, "failed": failed} if failed else known}
-    vars(signed)["model_version"] = response.model_version or name
-    return signed
+    return replace(
+        response,
+        custom_metadata={**metadata, METADATA: {**known, "failed": failed} if failed else known},
+        model_version=response.model_version or name,
+    )
 
 
 def _raise_last(failures: list[tuple[str, Exception]]) -> NoReturn:

@@ -11,7 +11,7 @@ from google.genai import types
 from kit import user
 
 from flowloom import LlmRequest
-from flowloom.events.wire import shallow_copy
+from flowloom.events.wire import replace
 from flowloom.models import request as models_request
 from flowloom.models.contents import SharedContents
 
@@ -29,7 +29,7 @@ LOOKS: list[Callable[[LlmRequest], Any]] = [
     lambda request: request.contents,
     lambda request: request.model_copy().contents,
     lambda request: copy.deepcopy(request).contents,
-    lambda request: shallow_copy(request).contents,
+    lambda request: replace(request).contents,
     lambda request: dict(request)["contents"],
     lambda request: LlmRequest.model_validate(request.model_dump()).contents,
     lambda request: LlmRequest.model_validate_json(request.model_dump_json()).contents,

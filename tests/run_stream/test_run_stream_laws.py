@@ -19,6 +19,7 @@ from run_stream_kit import call_piece, mapped, piece, thought, whole
 from flowloom import Event, NodeInfo
 from flowloom.events.parts import call_piece as json_piece
 from flowloom.events.parts import content_of, text_part
+from flowloom.events.wire import make
 from flowloom.run_stream import (
     AgentFinished,
     AgentStarted,
@@ -329,7 +330,7 @@ DELTAS = 10_000
 def deltas(part: types.Part, *branches: str | None) -> list[Event]:
     content = content_of("model", [part])
     fields = {"content": content, "partial": True, "author": "a", "invocation_id": "i1"}
-    return [Event.unvalidated({**fields, "branch": branches[n % len(branches)]}) for n in range(DELTAS)]
+    return [make(Event, **{**fields, "branch": branches[n % len(branches)]}) for n in range(DELTAS)]
 
 
 def times_its_delta(events: list[Event]) -> float:
