@@ -2,8 +2,7 @@
 
 from flowloom.agents.base_agent import BaseAgent
 from flowloom.agents.llm_agent import Agent, LlmAgent
-from flowloom.agents.parallel_agent import ParallelAgent
-from flowloom.agents.workflow_agents import LoopAgent, SequentialAgent
+from flowloom.agents.workflow_agents import LoopAgent, ParallelAgent, SequentialAgent, WorkflowAgent
 from flowloom.context.run_config import Limits, RunConfig, StreamingMode, ToolThreadPoolConfig
 
 __all__ = [
@@ -17,4 +16,5 @@ __all__ = [
     "SequentialAgent",
     "StreamingMode",
     "ToolThreadPoolConfig",
+    "WorkflowAgent",
 ]

@@ -14,6 +14,7 @@ from flowloom.context.hooks import Callbacks, as_callbacks
 from flowloom.errors import AgentNameError, ConfigurationError, DuplicateAgentError, NotSupportedError
 from flowloom.events.event import Event
 from flowloom.flow import run_agent
+from flowloom.flow.turn import BodyTurn, Turn
 from flowloom.objects.settings import Settings
 
 _NAME = re.compile(r"[\w-]+")
@@ -192,8 +193,12 @@ class BaseAgent(TypedByOutput[OutputT]):
         """Not supported in this release; raises `NotSupportedError`."""
         raise NotSupportedError("Live (bidirectional) runs are not supported yet. Use `run_async`.")
 
+    def turn(self, ctx: InvocationContext) -> Turn:
+        """The agent's turn at a place in a run."""
+        return BodyTurn(ctx)
+
     def run_body(self, ctx: InvocationContext) -> AsyncGenerator[Event, None]:
-        """The agent's own work, without its callbacks."""
+        """What the agent does, without its callbacks."""
         return self._run_async_impl(ctx)
 
     async def _run_async_impl(self, ctx: InvocationContext) -> AsyncGenerator[Event, None]:

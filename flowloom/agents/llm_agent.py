@@ -10,12 +10,14 @@ from google.genai import types
 from pydantic import Field, PrivateAttr
 
 from flowloom.agents.base_agent import AgentCallbacks, BaseAgent, OutputT
-from flowloom.context import Limits, ReadonlyContext
+from flowloom.context import InvocationContext, Limits, ReadonlyContext
 from flowloom.context.hooks import FlowCallbacks, as_callbacks
 from flowloom.context.protocols import RunnableTool, RunnableToolset
 from flowloom.errors import ConfigurationError, DuplicateToolError, ModelNotConfiguredError
 from flowloom.flow import Flow
 from flowloom.flow.delegation import delegates_of
+from flowloom.flow.llm_turn import LlmTurn
+from flowloom.flow.turn import Turn
 from flowloom.models.base_llm import BaseLlm
 from flowloom.models.registry import LLMRegistry
 from flowloom.models.request import check_name
@@ -151,6 +153,9 @@ class LlmAgent(BaseAgent[OutputT]):
     def flow(self) -> Flow:
         """The flow in use: the given or the default one, with the agent's callbacks."""
         return self.derive("flow", lambda: (self._given_flow or _DEFAULT_FLOW).with_callbacks(self._own_callbacks()))
+
+    def turn(self, ctx: InvocationContext) -> Turn:
+        return LlmTurn(ctx, self.flow)
 
     def _own_callbacks(self) -> FlowCallbacks:
         return FlowCallbacks(

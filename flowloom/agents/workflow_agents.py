@@ -1,82 +1,75 @@
-"""Agents that run others in a fixed order: `SequentialAgent`, `LoopAgent` (spec §17.6)."""
+"""Agents that run others in an order of their own: `SequentialAgent`, `LoopAgent`, `ParallelAgent` (spec §17.6, §17.7).
+
+A workflow of another kind is a `WorkflowAgent` that says, by `following`, which member comes next.
+"""
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator
-from contextlib import aclosing
+from collections.abc import AsyncGenerator, Sequence
+from typing import ClassVar
 
 from flowloom.agents.base_agent import BaseAgent
-from flowloom.agents.parallel_agent import ParallelAgent
 from flowloom.context import InvocationContext
 from flowloom.errors import ConfigurationError
 from flowloom.events.event import Event
+from flowloom.flow.play import run_turn
+from flowloom.flow.turn import BodyTurn, Turn
+from flowloom.flow.workflow_turn import Member, WorkflowTurn
 
 
-def member_to_resume(agent: BaseAgent, ctx: InvocationContext, path: str) -> tuple[int, int] | None:
-    """Index and turn of the member that an earlier run of the invocation was in (decision 28); None if in none.
+class WorkflowAgent(BaseAgent):
+    """Runs its sub-agents, in an order that `following` gives. Derive from it for a workflow of your own.
 
-    Node paths tell. A log of another engine may not have them; then the author of its latest event does.
+    A member that waits for a person, a client or a long-running tool stops the workflow; when the answer is there, it
+    goes on in that member, also in another process. Branches, node paths and escalation are kept for you.
+
+    A class that overrides `_run_async_impl` instead is a custom agent: it runs from its start again when it is resumed.
     """
-    progress = ctx.run.progress
-    if progress is None or not ctx.taken_up:
-        return None
-    member = progress.latest_member(path)
-    if member is not None:
-        names = [child.name for child in agent.sub_agents]
-        return (names.index(member[0]), member[1]) if member[0] in names else None
-    for event in reversed(progress.events):
-        if event.author != "user" and (event.branch or None) == (ctx.branch or None):
-            for index, child in enumerate(agent.sub_agents):
-                if child.find_agent(event.author) is not None:
-                    return index, 1
-    return None
+
+    contains_escalation: ClassVar[bool] = False
+    """Whether a member's escalation ends this workflow only, and not the parallel branch that it stands in."""
+
+    def following(self, latest: Member | None, ctx: InvocationContext) -> BaseAgent | Sequence[BaseAgent] | None:
+        """Which of `sub_agents` comes after the member whose turn was the `latest` (None at the beginning).
+
+        A list of agents runs at once, each on a branch of its own; `latest` is then the last of them. None ends the
+        workflow. It is asked between two turns, and when a run is resumed: decide by `latest` and `ctx` alone.
+        """
+        raise NotImplementedError(f"{type(self).__name__} does not say who comes next: override `following`.")
+
+    def turn(self, ctx: InvocationContext) -> Turn:
+        own_body = type(self)._run_async_impl is not WorkflowAgent._run_async_impl
+        return BodyTurn(ctx) if own_body else WorkflowTurn(ctx, self)
+
+    async def _run_async_impl(self, ctx: InvocationContext) -> AsyncGenerator[Event, None]:
+        events = run_turn(ctx, lambda inner: WorkflowTurn(inner, self, alone=True))
+        try:
+            async for event in events:
+                yield event
+        finally:
+            await events.aclose()
 
 
-def waits(member: BaseAgent, ctx: InvocationContext) -> bool:
-    """Whether nothing may follow the member: the run stops, or a call of it, or of an agent below it, waits for the
-    user."""
-    if ctx.run.stopped:
-        return True
-    calls = ctx.run.waiting_calls.values()
-    return any(member.find_agent(call.author) is not None for call in calls)
-
-
-class SequentialAgent(BaseAgent):
+class SequentialAgent(WorkflowAgent):
     """Runs its sub-agents once each, in order.
 
     A member that waits for a person or a long-running tool stops the sequence; when the answer is there, it goes
     on in that member. A member that escalates ends the sequence only in a parallel branch (decision 33).
     """
 
-    async def _run_async_impl(self, ctx: InvocationContext) -> AsyncGenerator[Event, None]:
-        path = ctx.workflow_path()
-        taken_up = member_to_resume(self, ctx, path)
-        first = 0 if taken_up is None else taken_up[0]
-        for index, child in enumerate(self.sub_agents[first:], first):
-            below = ctx.member(child, path)
-            below.taken_up = taken_up is not None and index == first
-            async with aclosing(child.run_async(below)) as events:
-                async for event in events:
-                    yield event
-            ctx.branch_ended = bool(ctx.branch) and _ends_branch(child, below)
-            if ctx.branch_ended or waits(child, ctx):
-                return
+    def following(self, latest: Member | None, ctx: InvocationContext) -> BaseAgent | None:
+        index = 0 if latest is None else latest.index + 1
+        return self.sub_agents[index] if index < len(self.sub_agents) else None
 
 
-def _ends_branch(member: BaseAgent, ctx: InvocationContext) -> bool:
-    """Whether a member's escalation is the branch's: one in a loop has ended that loop."""
-    if isinstance(member, SequentialAgent):
-        return ctx.branch_ended
-    return ctx.escalated and not isinstance(member, LoopAgent | ParallelAgent)
-
-
-class LoopAgent(BaseAgent):
+class LoopAgent(WorkflowAgent):
     """Runs its sub-agents in order, again and again, until one escalates or `max_iterations` rounds are done.
 
     A member that escalates finishes its turn first. None means without limit, 0 that nothing runs. Raises
     `ConfigurationError` for a negative number.
     """
 
+    contains_escalation = True
     max_iterations: int | None = None
 
     def _when_made(self) -> None:
@@ -86,19 +79,27 @@ class LoopAgent(BaseAgent):
                 f"Loop `{self.name}`: `max_iterations` is {self.max_iterations}; use None for no limit, or 0 or more."
             )
 
-    async def _run_async_impl(self, ctx: InvocationContext) -> AsyncGenerator[Event, None]:
-        path = ctx.workflow_path()
-        taken_up = member_to_resume(self, ctx, path)
-        index, turn = taken_up or (0, 1)
-        while self.sub_agents and (self.max_iterations is None or turn <= self.max_iterations):
-            child = self.sub_agents[index]
-            below = ctx.member(child, path, turn)
-            below.taken_up, taken_up = taken_up is not None, None
-            async with aclosing(child.run_async(below)) as events:
-                async for event in events:
-                    yield event
-            if below.escalated or waits(child, ctx):
-                return
-            index += 1
-            if index == len(self.sub_agents):
-                index, turn = 0, turn + 1
+    def following(self, latest: Member | None, ctx: InvocationContext) -> BaseAgent | None:
+        members, index, number = self.sub_agents, 0, 1
+        if latest is not None:
+            rounds, index = divmod(latest.index + 1, len(members))
+            number = latest.number + rounds
+            if latest.escalated:
+                return None
+        if not members or (self.max_iterations is not None and number > self.max_iterations):
+            return None
+        return members[index]
+
+
+class ParallelAgent(WorkflowAgent):
+    """Runs its sub-agents at the same time; they do not see each other's events.
+
+    A member goes on only when its event has been recorded, so that it sees its own history. The first error
+    cancels the others; it is raised when they have ended. A member that escalates ends its own branch only; the others
+    finish, and a loop around them then ends (decision 33).
+    """
+
+    contains_escalation = True
+
+    def following(self, latest: Member | None, ctx: InvocationContext) -> Sequence[BaseAgent] | None:
+        return self.sub_agents if latest is None and self.sub_agents else None

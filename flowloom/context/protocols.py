@@ -75,7 +75,21 @@ class AnyAgent(Protocol):
 
     def run_async(self, parent_context: Any) -> AsyncGenerator[Event, None]: ...
     def run_body(self, ctx: Any) -> AsyncGenerator[Event, None]:
-        """The agent's own work, without its callbacks."""
+        """What a custom agent does, without its callbacks."""
+        ...
+
+    def turn(self, ctx: Any) -> Any:
+        """The agent's `Turn` at a place in a run."""
+        ...
+
+
+class AnyWorkflowAgent(AnyAgent, Protocol):
+    """An agent that runs others; `agents.WorkflowAgent` is the class to derive from."""
+
+    contains_escalation: ClassVar[bool]
+
+    def following(self, latest: Any, ctx: Any) -> AnyAgent | Sequence[AnyAgent] | None:
+        """Who comes after the member whose turn was the latest; several run at once."""
         ...
 
 

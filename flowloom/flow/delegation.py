@@ -3,20 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from google.genai import types
 
 from flowloom.context import InvocationContext
 from flowloom.context.protocols import AnyAgent, as_llm_agent
-from flowloom.errors import AgentNotFoundError, ToolArgumentsError
+from flowloom.errors import AgentNotFoundError
 from flowloom.events.event import Event
-from flowloom.events.parts import as_object, content_of, response_part
-from flowloom.processors.output_schema import schema_of
-from flowloom.tools.delegation import DelegateTool, failure_told, task_result
-
-if TYPE_CHECKING:
-    from flowloom.flow.frame import Frame
+from flowloom.tools.delegation import DelegateTool, task_result
 
 _MODES = ("task", "single_turn")
 
@@ -72,49 +67,6 @@ def delegated_context(ctx: InvocationContext, call: types.FunctionCall) -> Invoc
     return below
 
 
-def finish_result(frame: Frame, event: Event) -> None:
-    """Note what a delegated turn has come to."""
-    agent = frame.llm
-    if agent is None or event.author != agent.name:
-        return
-    if agent.mode == "task":
-        result = task_result(event)
-        if result is not None:
-            frame.output = result
-    elif event.is_final_response() and event.text.strip() and not (frame.structured and event.actions.end_of_agent):
-        frame.output = event.text
-
-
 def ends_turn(event: Event) -> bool:
     """Whether an event is the last of its agent's turn: a final response, or the result of a task."""
     return event.is_final_response() or task_result(event) is not None
-
-
-def close_task(ctx: InvocationContext, frame: Frame) -> Event | None:
-    """The event that answers the call of a finished sub-agent; None if it waits and the call stays open."""
-    call, agent = frame.task, frame.llm
-    assert call is not None
-    assert agent is not None
-    if agent.mode == "task":
-        if frame.failure is not None:
-            return _answer(ctx, call, "user", {"error": frame.failure})
-        if frame.output is None:
-            return None
-        return _answer(ctx, call, "user", as_object(frame.output, "output"))
-    if frame.output is None:
-        if frame.paused:
-            return None
-        failed = frame.last is not None and frame.last.error_code and failure_told(agent, frame.last)
-        told = frame.failure or failed or f"Agent `{agent.name}` ended without an answer."
-        return _answer(ctx, call, ctx.agent.name, {"error": told})
-    if agent.output_schema is None:
-        return _answer(ctx, call, ctx.agent.name, {"result": frame.output})
-    try:
-        return _answer(ctx, call, ctx.agent.name, {"result": schema_of(agent).parse(frame.output)})
-    except ToolArgumentsError as error:
-        return _answer(ctx, call, ctx.agent.name, {"error": str(error)})
-
-
-def _answer(ctx: InvocationContext, call: types.FunctionCall, author: str, response: dict[str, Any]) -> Event:
-    part = response_part(call.id, call.name, response)
-    return ctx.new_event({"author": author, "content": content_of("user", [part])})

@@ -12,12 +12,23 @@ from flowloom.context.run import INTERRUPTED
 from flowloom.context.streamed import speaker_of
 from flowloom.errors import LimitExceededError, RunLostError, error_text
 from flowloom.events.event import Event
-from flowloom.flow.frame import error_event
 from flowloom.log.marks import AGENT_TOOL_CALL, RUN_ENDED
 
 Events = AsyncGenerator[Event, None]
 SETTLING_SECONDS = 10.0
 """How long a store, and the plugins, may take for the events that end a cancelled run."""
+
+
+def error_event(ctx: InvocationContext, error: BaseException, ended: str = "failed", whose: str = RUN_ENDED) -> Event:
+    """The event that stands for what ends a run (decision 31), or an agent's turn."""
+    return ctx.new_event(
+        {
+            "error_code": type(error).__name__,
+            "error_message": error_text(error),
+            "error": error,
+            "custom_metadata": {whose: ended},
+        }
+    )
 
 
 async def record_end(

@@ -10,8 +10,9 @@ from flowloom.context import InvocationContext
 from flowloom.context.hooks import NO_CALLBACKS, FlowCallbacks
 from flowloom.errors import PipelineError
 from flowloom.events.event import Event
-from flowloom.flow.drive import drive, recorded
+from flowloom.flow.llm_turn import LlmTurn
 from flowloom.flow.pipeline import RESPONSE, Processor, Step, compile_steps, find_step, name_of
+from flowloom.flow.play import run_turn
 from flowloom.objects.notebook import count, line, table
 from flowloom.processors import REQUEST_PROCESSORS, RESPONSE_PROCESSORS
 
@@ -157,11 +158,11 @@ class Flow:
 
         Events are stored in the session before they are yielded, unless somebody further out does that.
         """
-        return recorded(ctx, lambda inner: drive(inner, self))
+        return run_turn(ctx, lambda inner: LlmTurn(inner, self, alone=True))
 
     def run_one_step(self, ctx: InvocationContext) -> AsyncGenerator[Event, None]:
         """One model call with all that belongs to it: processors, tool calls, handing over (spec §2)."""
-        return recorded(ctx, lambda inner: drive(inner, self, single_step=True))
+        return run_turn(ctx, lambda inner: LlmTurn(inner, self, alone=True, single_step=True))
 
     async def assemble(self, ctx: InvocationContext) -> Assembly:
         """The request side only: the request as the model would get it, and who wrote what. The model is not asked.
@@ -173,7 +174,7 @@ class Flow:
 
         recording = Recording()
         inner = ctx.model_copy(update={"run": rehearsal_of(ctx.run, recording)})
-        events = recorded(inner, lambda each: drive(each, self, single_step=True))
+        events = self.run_one_step(inner)
         await rehearse(events, inner if ctx.recorded else None)
         return recording.assembly(ctx.agent.name)
 

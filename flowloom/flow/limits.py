@@ -1,4 +1,4 @@
-"""Landing softly: what an agent does when a limit was reached that is not to raise (decision 23)."""
+"""The final step of an agent that has reached a limit which is not to raise (decision 23)."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from flowloom.models.request import LlmRequest
 from flowloom.processors.output_schema import needs_response_tool
 
 
-def land(ctx: InvocationContext, request: LlmRequest, limit: LimitExceededError) -> None:
-    """Make the last request of an agent that reached a limit: no tools, and the instruction to sum up.
+def ask_to_summarise(ctx: InvocationContext, request: LlmRequest, limit: LimitExceededError) -> None:
+    """Make a request the last one of an agent that reached a limit: no tools, and the instruction to sum up.
 
     What would have been answered by a tool, because of an output schema, is answered as text of that form.
     """

@@ -248,11 +248,14 @@ class ModelCall:
         vars(response)["content"] = new
         return response
 
-    def event(self, response: LlmResponse) -> Event:
-        """The event of a response (spec §13); what callbacks wrote goes onto the complete one."""
-        ctx = self._ctx
+    def event(self, response: LlmResponse) -> Event | None:
+        """The event of a response (spec §13), None if nothing is left in it to say; what callbacks wrote goes onto the
+        complete one."""
+        ctx, content = self._ctx, response.content
+        if content is None and not response.error_code and not response.interrupted:
+            self.count(response)
+            return None
         values: dict[str, Any] = {}
-        content = response.content
         if content is not None and content.parts:
             for part in content.parts:
                 call = part.function_call

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import AsyncGenerator, AsyncIterable, Callable, Iterable, Sequence
+from contextlib import aclosing
 from dataclasses import dataclass
 from inspect import isawaitable
 from types import FunctionType
@@ -95,6 +96,40 @@ def explain(error: BaseException, ctx: InvocationContext, step: Step) -> None:
         error.processor = error.processor or step.name
         return
     note_origin(error, ctx, f"processor `{step.name}`")
+
+
+StoppedAt = tuple[int, object]
+"""The index of a processor that has produced something to be awaited or yielded, and what."""
+
+
+def run_response_steps(
+    steps: tuple[Step, ...], ctx: InvocationContext, request: LlmRequest, response: LlmResponse
+) -> StoppedAt | None:
+    """The response side as plain calls, up to a processor that has produced something."""
+    step = None
+    try:
+        for step in steps:
+            produced = step.run(ctx, request, response)
+            if produced is not None:
+                return steps.index(step), produced
+    except Exception as error:
+        assert step is not None
+        explain(error, ctx, step)
+        raise
+    return None
+
+
+async def response_events(
+    steps: tuple[Step, ...], stopped_at: StoppedAt, ctx: InvocationContext, request: LlmRequest, response: LlmResponse
+) -> AsyncGenerator[Event, None]:
+    """The events of the response side, from a processor on that has produced something."""
+    index, produced = stopped_at
+    while produced is not None:
+        async with aclosing(events_of(produced, ctx, steps[index])) as made:
+            async for event in made:
+                yield event
+        rest = run_response_steps(steps[index + 1 :], ctx, request, response)
+        index, produced = (index + 1 + rest[0], rest[1]) if rest is not None else (index, None)
 
 
 async def events_of(produced: Any, ctx: InvocationContext, step: Step) -> AsyncGenerator[Event, None]:

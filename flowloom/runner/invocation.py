@@ -28,7 +28,7 @@ from flowloom.events.json_data import keep_json_actions
 from flowloom.events.parts import answers_calls
 from flowloom.events.wire import make
 from flowloom.flow import record_end, settle_end, settle_failure
-from flowloom.flow.frame import error_event
+from flowloom.flow.ending import error_event
 from flowloom.log.answers import check_answers
 from flowloom.log.claims import without_repeated
 from flowloom.log.marks import AGENT_ENDED

@@ -1,0 +1,92 @@
+"""`play`: the loop over turns, with an explicit stack (spec §1, §2, decision 6).
+
+Entering another agent's turn is a push, so that a thousand transfers do not deepen Python's stack; what a user sees is
+as if the turns were nested. A streamed chunk passes through the model's generator, `LlmTurn.step`, `play` and the
+runner, and nothing else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Callable
+from contextlib import aclosing
+
+from flowloom.context import InvocationContext
+from flowloom.context.run import Run
+from flowloom.events.event import Event
+from flowloom.flow.ending import settle_end, settle_failure
+from flowloom.flow.resume import stack_of
+from flowloom.flow.turn import AGAIN, Enter, Turn
+from flowloom.telemetry import recorder
+
+Events = AsyncGenerator[Event, None]
+
+
+def run_agent(ctx: InvocationContext) -> Events:
+    """Run `ctx.agent` with its callbacks, and all agents it hands over to."""
+    return recorded(ctx, lambda inner: play(inner.run, stack_of(inner)))
+
+
+def run_turn(ctx: InvocationContext, turn_of: Callable[[InvocationContext], Turn]) -> Events:
+    """Run a turn of `ctx.agent` that is not its usual one, and all agents it hands over to."""
+    return recorded(ctx, lambda inner: play(inner.run, stack_of(inner, first=turn_of(inner))))
+
+
+async def play(run: Run, stack: list[Turn]) -> Events:
+    """Play turns until the first one is over or waits, or the run is stopped."""
+    spans = None if run.rehearsal else recorder()
+    try:
+        while stack:
+            turn = stack[-1]
+            if turn.outcome is AGAIN:
+                if run.stop is not None:  # paused, cancelled, or at its limit: no further step
+                    run.stopped = True
+                    break
+                if not turn.begun:
+                    for event in await turn.begin(spans):
+                        yield event
+                    if turn.outcome is not AGAIN:
+                        continue
+                async with aclosing(turn.step(spans)) as events:
+                    async for event in events:
+                        yield event
+                if run.stopped and turn.outcome is AGAIN:
+                    break
+            if isinstance(turn.outcome, Enter):
+                below, turn.outcome = turn.outcome, AGAIN
+                stack += stack_of(below.ctx, below.task)
+            elif turn.outcome is not AGAIN:
+                for event in await turn.end():
+                    yield event
+                stack.pop()
+                if stack:
+                    for event in stack[-1].returned(turn):
+                        yield event
+        for turn in reversed(stack):
+            turn.close()
+    except BaseException as error:
+        if stack:
+            run.note_failure(error, stack[-1].ctx)
+        for turn in reversed(stack):
+            turn.close(error)
+        raise
+
+
+def recorded(ctx: InvocationContext, start: Callable[[InvocationContext], Events]) -> Events:
+    """The events of `start(ctx)`, stored in the session unless a runner around it stores them."""
+    return start(ctx) if ctx.recorded else _record_all(ctx, start)
+
+
+async def _record_all(ctx: InvocationContext, start: Callable[[InvocationContext], Events]) -> Events:
+    ctx = ctx.model_copy(update={"recorded": True})
+    events = start(ctx)
+    whole = False
+    try:
+        async for event in events:
+            yield await ctx.run.record(ctx, event)
+        whole = True
+    except Exception as error:
+        for event in await settle_failure(ctx, error):
+            yield event
+        raise
+    finally:
+        await settle_end(ctx, events, whole=whole)

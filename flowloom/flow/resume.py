@@ -1,0 +1,97 @@
+"""Resuming: the stack of turns as an earlier run of the invocation has left it (decision 28)."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from typing import Any
+
+from google.genai import types
+
+from flowloom.context import InvocationContext
+from flowloom.context.progress import Progress, at_place, path_of
+from flowloom.events.event import Event
+from flowloom.events.requests import looks_like_request
+from flowloom.flow.handover import place_of_target
+from flowloom.flow.turn import AGAIN, Turn
+from flowloom.log.answers import subjects_of
+
+
+def stack_of(ctx: InvocationContext, task: types.FunctionCall | None = None, first: Turn | None = None) -> list[Turn]:
+    """The turn of `ctx.agent`, and on top of it those of the agents that it had handed over to.
+
+    `task` is the call that delegates to the agent; `first` is its turn, if it is not the agent's usual one. A runner
+    begins at the agent that was answered, with no turn on top: control was never with another agent since (spec
+    §18.6). Otherwise every handover since the user's message stands for one more turn, until an agent below speaks
+    again; in a member of a workflow, a task and an agent tool those before it do too.
+    """
+    turn = ctx.agent.turn(ctx) if first is None else first
+    turn.task = task
+    progress = ctx.run.progress
+    if not ctx.taken_up or progress is None:
+        return [turn]
+    handovers = _Handovers(turn)
+    answered_here = not (ctx.node_path or ctx.path_prefix or task)
+    if progress.interrupted or not answered_here:
+        events = progress.since_message() if answered_here else enumerate(progress.events)
+        handovers.follow(progress, events)
+        handovers.go_back(progress.left if progress.interrupted else progress.answered)
+    for each, start in handovers.turns:
+        each.restore(progress, start)
+    stack = [each for each, _ in handovers.turns]
+    for each in stack[:-1]:  # those that handed over wait for the ones above them
+        each.begun, each.outcome, each.already_ended = True, AGAIN, False
+    return stack
+
+
+class _Handovers:
+    """Who has control, from event to event of an invocation, from the turn of one agent on."""
+
+    def __init__(self, first: Turn) -> None:
+        self._ctx = first.ctx
+        self.turns: list[tuple[Turn, int]] = [(first, 0)]
+        """The turns under way, each with where in the log it has begun; the last one has control."""
+        self._at_call: dict[str, list[tuple[Turn, int]]] = {}
+        """Those that were under way when a call was made."""
+
+    def follow(self, progress: Progress, events: Iterable[tuple[int, Event]]) -> None:
+        """Read the events of the invocation, each with its index."""
+        for index, event in events:
+            if event.author == "user":
+                self.go_back(progress.answered_by(event.content))
+            else:
+                self._read(index, event)
+
+    def go_back(self, answered: Collection[Any]) -> None:
+        """A call is answered: control is with the turns that were under way when the first such call was made."""
+        turns = next((turns for call_id, turns in self._at_call.items() if call_id in answered), None)
+        if turns is not None:
+            self.turns = turns.copy()
+
+    def _read(self, index: int, event: Event) -> None:
+        depth = self._depth_of(event)
+        if depth is None:  # what comes of a call belongs to the turn that made it
+            self.go_back({*(answer.id for answer in event.get_function_responses()), *subjects_of(event)})
+            depth = self._depth_of(event)
+        if depth is None:
+            return
+        calls = event.get_function_calls()
+        for call in calls:
+            self._at_call[call.id or ""] = self.turns[: depth + 1]
+        if any(looks_like_request(event, call) for call in calls):
+            return  # people are asked what its tools want to know: that gives control to no agent
+        del self.turns[depth + 1 :]
+        target = event.actions.transfer_to_agent
+        if target is not None and at_place(event, self._ctx):
+            place = place_of_target(self.turns[-1][0].ctx, target)
+            place.taken_up = True
+            self.turns.append((place.agent.turn(place), index + 1))
+
+    def _depth_of(self, event: Event) -> int | None:
+        """Whose turn an event belongs to; what a workflow's members say belongs to the workflow's."""
+        name, ctx = event.author, self._ctx
+        if not at_place(event, ctx):
+            path, above = path_of(event), f"{ctx.node_path}/" if ctx.node_path else ""
+            if event.isolation_scope != ctx.isolation_scope or not path.startswith(above):
+                return None
+            name = path.removeprefix(above).partition("@")[0]
+        return next((i for i in reversed(range(len(self.turns))) if self.turns[i][0].agent.name == name), None)

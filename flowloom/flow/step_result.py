@@ -1,0 +1,44 @@
+"""`StepResult`: what one step of an agent with a model has come to."""
+
+from __future__ import annotations
+
+from typing import Self
+
+from flowloom.errors import LimitExceededError
+from flowloom.events.event import Event
+from flowloom.flow.model_call import ModelCall
+
+
+class StepResult:
+    """What a step has come to so far. As a context it closes the model call that it holds, wherever that stands, and
+    keeps the limit that ends the step, unless that is to raise."""
+
+    # what every step begins with is the class's until it is set, so that making one costs little
+    call: ModelCall | None = None
+    last: Event | None = None
+    """The latest complete event."""
+    open_partial: bool = False
+    """Whether the latest event was partial."""
+    transfer_to: str | None = None
+    halted_by: str | None = None
+    answered: bool = False
+    """Whether the calls of the latest answer have results, so that the model is not listened to any further."""
+    waiting: bool = False
+    """Whether a call stays open: an agent that runs as a tool waits, or a client is to execute it."""
+    gave_output: bool = False
+    """Whether a tool that was confirmed has given the structured final answer."""
+    unfit: str | None = None
+    """What is wrong with the answer, if it is not of the form that it has to have."""
+    limit: LimitExceededError | None = None
+    """The limit that has ended the step."""
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, kind: object, error: BaseException | None, traceback: object) -> bool:
+        if self.call is not None:
+            await self.call.close()
+        if isinstance(error, LimitExceededError) and error.on_limit != "raise":
+            self.limit = error
+            return True
+        return False

@@ -1,0 +1,278 @@
+"""`Turn`: one agent's turn on the stack of a run, and the `Outcome` that says what follows from a step of it."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Iterable, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any
+
+from google.genai import types
+
+from flowloom.context import Context, InvocationContext
+from flowloom.context.hooks import Callbacks, content_answered, first_answer
+from flowloom.context.origin import note_origin
+from flowloom.context.progress import Progress, is_from_agent_tool
+from flowloom.context.protocols import AnyAgent
+from flowloom.events.event import Event
+from flowloom.events.json_data import keep_json
+from flowloom.flow.delegation import delegates_of, ends_turn
+from flowloom.flow.waiting import has_agent
+from flowloom.log.marks import HOST_CALLS
+from flowloom.processors.unfinished import marked_calls, unasked
+from flowloom.telemetry import AgentSpan, Recorder
+
+Events = AsyncGenerator[Event, None]
+
+
+class Outcome(Enum):
+    """What follows from a step, unless another turn is entered."""
+
+    AGAIN = "again"
+    """The turn takes another step."""
+    WAITING = "waiting"
+    """The turn is over for this run: a person, a client or a long-running tool has to answer first, and nothing that
+    stands below it on the stack may go on."""
+    OVER = "over"
+    """Control goes back to the turn below."""
+
+
+@dataclass(frozen=True, slots=True)
+class Enter:
+    """Another agent's turn comes first: a transfer, a delegated task, a member of a workflow."""
+
+    ctx: InvocationContext
+    """The place of that agent."""
+    task: types.FunctionCall | None = None
+    """The call that delegates to it."""
+
+
+AGAIN, WAITING, OVER = Outcome.AGAIN, Outcome.WAITING, Outcome.OVER
+
+
+class Turn:
+    """One agent's turn. `step` yields events; when it has ended, `outcome` says what follows.
+
+    `play` calls `begin`, then `step` until the outcome is no more `AGAIN`, `returned` when a turn that it entered is
+    over, and `end`. A kind of agent that runs others in an order of its own is a `WorkflowAgent`, and needs no turn.
+    """
+
+    # what every turn begins with is the class's until it is set, so that beginning one costs little
+    outcome: Outcome | Enter = AGAIN
+    begun: bool = False
+    already_ended: bool = False
+    """Whether the turn was over before this run, so that its callbacks are not asked again."""
+    bare: bool = False
+    """Whether it is the work of the agent alone, without its callbacks and its span."""
+    last: Event | None = None
+    """The latest complete event of this turn, or of the turn that it entered."""
+    span: AgentSpan | None = None
+    task: types.FunctionCall | None = None
+    """The call that delegated to this agent."""
+    output: Any = None
+    """What a delegated task came to, once it is finished."""
+    failure: str | None = None
+    """Why a delegated turn has come to nothing."""
+
+    def __init__(self, ctx: InvocationContext) -> None:
+        self.ctx = ctx
+        self.agent: AnyAgent = ctx.agent
+
+    def step(self, spans: Recorder | None) -> Events:
+        """Take a step, and set `outcome`; yields what comes of it."""
+        raise NotImplementedError
+
+    @property
+    def ends_branch(self) -> bool:
+        """Whether an escalation in this turn ends the parallel branch that it is in (decision 33)."""
+        return self.ctx.escalated
+
+    def note(self, event: Event) -> Event:
+        """Take an event of this turn into account."""
+        if not event.partial:
+            self.last = event
+            if event.actions.escalate:
+                self.ctx.escalated = True
+        return event
+
+    def returned(self, below: Turn) -> Iterable[Event]:
+        """Control has come back from a turn that this one entered: set `outcome`; what follows from it at once."""
+        self.last = below.last or self.last
+        self.ctx.escalated = self.ctx.escalated or below.ctx.escalated
+        self.outcome = WAITING if below.outcome is WAITING else AGAIN
+        return ()
+
+    def end_or_wait(self) -> None:
+        """The agent has nothing more to do: the turn is over, unless something in it waits for an answer."""
+        waits = (self.last is not None and self.last.long_running_tool_ids) or waits_below(self.agent, self.ctx)
+        self.outcome = WAITING if waits else OVER
+
+    # -- beginning and end ------------------------------------------------------------------------
+
+    async def begin(self, spans: Recorder | None) -> list[Event]:
+        """Ask the before-agent callbacks (spec §17.3). Content ends the turn; a change of state alone is an event."""
+        self.begun = True
+        ctx = self.ctx
+        events: list[Event] = []
+        if not self.bare:
+            if spans is not None:
+                self.span = spans.start_agent(ctx)
+            event = await self._ask("before_agent", ctx.run.hooks.before_agent, self.agent.before_agent_callbacks)
+            if event is not None:
+                events.append(self.note(self.answered_before(event)))
+                ctx.end_invocation = ctx.end_invocation or event.content is not None
+            if ctx.end_invocation:
+                self.outcome = OVER
+                return events
+        self.enter()
+        return events
+
+    def answered_before(self, event: Event) -> Event:
+        """The event of a before-agent callback, as it is to be stored."""
+        return event
+
+    def enter(self) -> None:
+        """Get ready for the first step of this run."""
+
+    async def end(self) -> list[Event]:
+        """Ask the after-agent callbacks (spec §17.4), unless the turn was ended."""
+        if self.bare or self.already_ended:
+            return []
+        event = None
+        if not self.ctx.end_invocation:
+            event = await self._ask("after_agent", self.ctx.run.hooks.after_agent, self.agent.after_agent_callbacks)
+        if event is not None:
+            event.actions.end_of_agent = True  # a run that resumes this one does not ask again
+            if event.content is not None:
+                self.note(event)
+        if self.span is not None:
+            self.span.end(last=self.last)
+        return [] if event is None else [event]
+
+    def close(self, error: BaseException | None = None) -> None:
+        """The run is over, or stops, before the turn is."""
+        if self.span is not None:
+            self.span.end(error, self.last)
+
+    async def _ask(self, hook: str, plugins: Callbacks, own: Callbacks) -> Event | None:
+        if not plugins and not own:
+            return None
+        context = Context(self.ctx)
+        content: Any = None
+        if plugins:
+            content = await first_answer(plugins, agent=self.agent, callback_context=context)
+        if content is None and own:
+            content = await first_answer(own, callback_context=context)
+        actions = context.settle()
+        if content is not None:
+            event = self.ctx.new_event({"content": content_answered(content, hook, self.ctx), "actions": actions})
+            keep_json(event)
+            return event
+        if actions.state_delta or actions.artifact_delta:
+            return self.ctx.new_event({"actions": actions})
+        return None
+
+    # -- resuming ---------------------------------------------------------------------------------
+
+    def recall(self, own: Sequence[Event]) -> None:
+        """Take the events into account that the turn had before this run."""
+        self.ctx.escalated = self.ctx.escalated or any(event.actions.escalate for event in own)
+
+    def restore(self, progress: Progress, start: int) -> None:
+        """Stand where the log of the invocation leaves this turn, which begins at `start` (decision 28).
+
+        A turn that it does not know is new.
+        """
+        before, after = progress.own(self.ctx, start)
+        own = [*before, *after]
+        self.recall(own)
+        calls = {call.id or "": call for event in own for call in event.get_function_calls()}
+        if not own or not progress.left.isdisjoint(calls) or (not after and progress.is_answered(before)):
+            return  # a new turn, or one that goes on with the user's answer
+        run = self.ctx.run
+        waiting = run.waiting_calls.keys() & calls.keys()
+        behind = [call_id for call_id in waiting if run.waiting_calls[call_id].suspended]
+        ready = any(map(run.may_go_on, behind))
+        suspended = bool(behind) and not ready
+        if not after and not suspended and not ends_turn(own[-1]):
+            return  # it was interrupted before the user answered another agent
+        if not self._knows_how_far(own):
+            return
+        self.begun, self.last = True, own[-1]
+        over = bool(own[-1].actions.end_of_agent)
+        ready = ready or self._has_pending_follow_ups(own) or self._was_cut_off(progress, calls)
+        if over or (not ready and (suspended or _has_ended(own))):
+            self.outcome = WAITING if waiting else OVER
+            self.already_ended = over or bool(waiting) or not progress.interrupted
+        else:
+            self.enter()
+
+    def _knows_how_far(self, own: Sequence[Event]) -> bool:
+        """Whether the log tells how far the turn got: of an agent without a flow, only that it is over."""
+        return own[-1].is_final_response()
+
+    def _was_cut_off(self, progress: Progress, calls: dict[str, types.FunctionCall]) -> bool:
+        """Whether calls of the turn are to be made again, because the run was cut off during them."""
+        if not progress.interrupted:
+            return False
+        delegates = delegates_of(self.agent)
+        return any(calls[call_id].name not in delegates for call_id in self.ctx.run.open_calls.keys() & calls.keys())
+
+    def _has_pending_follow_ups(self, own: Sequence[Event]) -> bool:
+        """Whether something follows from the turn's latest answer: calls are run that the run stopped before, say."""
+        last = next((event for event in reversed(own) if event.content is not None or event.error_code), None)
+        if last is None:
+            return False
+        if HOST_CALLS not in (last.custom_metadata or ()):
+            return any(True for _ in unasked(own))
+        calls, run = {call.id for call in last.get_function_calls()}, self.ctx.run
+        return run.answered_later.isdisjoint(calls) and not calls & run.waiting_calls.keys() <= marked_calls(own)
+
+
+def _has_ended(own: Sequence[Event]) -> bool:
+    """Whether the latest of these events that says something ends the turn."""
+    last = next((event for event in reversed(own) if event.content is not None or event.error_code), None)
+    return last is not None and ends_turn(last)
+
+
+def waits_below(agent: AnyAgent, ctx: InvocationContext) -> bool:
+    """Whether a call of an agent, or of one below it, waits for a person, a client or a long-running tool."""
+    return any(has_agent(agent, call.author) for call in ctx.run.waiting_calls.values())
+
+
+class BodyTurn(Turn):
+    """The turn of a custom agent: one step, in which its own code yields events and runs other agents."""
+
+    async def step(self, spans: Recorder | None) -> Events:
+        run = self.ctx.run
+        body = self.agent.run_body(self.ctx)
+        if self.span is not None:
+            body = self.span.watch(body)
+        try:
+            async for event in body:
+                if run.streamed is not None and run.streamed.broken:
+                    for kept in run.broken_off():
+                        yield kept
+                yield self._own(event)
+        except Exception as error:
+            if run.origin_of(error, self.ctx) is self.ctx:
+                note_origin(error, self.ctx, "`_run_async_impl`")
+            raise
+        finally:
+            await body.aclose()
+        for kept in run.broken_off():
+            yield kept
+        if not run.stopped:
+            self.end_or_wait()
+
+    def _own(self, event: Event) -> Event:
+        """An event of a custom agent's own; one without an author gets it here (spec §17.2)."""
+        if not event.author:
+            event.author = "user" if event.content is not None and event.content.role == "user" else self.agent.name
+        if not event.invocation_id:
+            event.invocation_id = self.ctx.invocation_id
+        if event.node_info is None and self.ctx.node_path and not is_from_agent_tool(event):
+            event.node_info = self.ctx.node_info
+        if not event.partial:
+            keep_json(event)
+        return self.note(event)
