@@ -6,7 +6,6 @@ import asyncio
 import math
 from collections import deque
 from collections.abc import AsyncGenerator, Sequence
-from itertools import chain
 from typing import Any, Literal, Protocol
 
 from google.genai import types
@@ -34,7 +33,7 @@ from flowloom.log.claims import without_repeated
 from flowloom.log.marks import AGENT_ENDED
 from flowloom.objects.notebook import count
 from flowloom.runner.message import Message, content_of_message
-from flowloom.runner.pending import Confirm, PendingCall, decisions_of, pending_calls
+from flowloom.runner.pending import Confirm, PendingCall, decisions_of, pending_in
 from flowloom.runner.result import RunResult, RunStatus
 from flowloom.runner.routing import answered_calls, messages_of
 from flowloom.sessions import BaseSessionService, Session
@@ -85,8 +84,6 @@ class Invocation:
     """Whether an event says that the run was cancelled."""
     _answers: Sequence[AuthAnswer] = ()
     """What was taken out of the message: answers to requests for a credential."""
-    _begun_at: int = 0
-    """How long the log was when the latest run began."""
     _left_to_others: tuple[str, list[PendingCall]] | None = None
     """The invocation whose decisions the message has only repeated, and what waits in it."""
     _left: float = math.inf
@@ -287,7 +284,7 @@ class Invocation:
         invocation_id = repeated[0].asked.invocation_id
         if alone and any(is_left_behind(session.events, decision) for decision in repeated):
             return None, invocation_id
-        self._left_to_others = invocation_id, pending_calls(session.events, invocation_id)
+        self._left_to_others = invocation_id, pending_in(session.history.ledger(session.events), invocation_id)
         return None, None
 
     async def _take_secrets(self, session: Session) -> None:
@@ -312,7 +309,7 @@ class Invocation:
             progress = Progress(events_of(session, invocation_id), interrupted=True)
             answered = answered_calls(session.events[: progress.beginning_in(session.events)], progress.message)
         ctx = self._host.make_context(session, message, self._run_config, invocation_id, answered, progress)
-        run, self._begun_at = ctx.run, len(session.events)
+        run = ctx.run
         if self._answers:
             run.keyring.hold(self._answers)
         run.stop = self._wish
@@ -408,10 +405,9 @@ class Invocation:
         return result
 
     def _pending(self) -> list[PendingCall]:
-        """What the invocation waits for: what its log said when the latest run began, and what came since."""
+        """What the invocation waits for."""
         run = self._runs[-1]
-        before = run.progress.events if run.progress is not None else ()
-        return pending_calls(chain(before, run.session.events[self._begun_at :]), run.invocation_id)
+        return pending_in(run.session.history.ledger(run.session.events), run.invocation_id)
 
     @property
     def status(self) -> RunStatus:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable, Set
+from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass, field
 from inspect import isawaitable
 from typing import Any, Literal
@@ -16,13 +16,10 @@ from flowloom.events.requests import (
     CONFIRMATION_CALL,
     CREDENTIAL_CALL,
     INPUT_CALL,
-    RESERVED_CALLS,
     RequestKind,
-    is_request,
-    looks_like_request,
 )
-from flowloom.log.answers import answers_request, first_line, read_decision, subject_call_id, unreadable
-from flowloom.log.marks import HOST_CALLS
+from flowloom.log.answers import first_line, read_decision, unreadable
+from flowloom.log.ledger import CallLedger, CallRecord
 from flowloom.tools.pending import read_call
 
 Kind = RequestKind | Literal["tool"]
@@ -111,55 +108,12 @@ def pending_calls(events: Iterable[Event], invocation_id: str | None = None) -> 
     A call that was answered once waits no more, even if the answer was only a report of how far it is. One that was
     rewound does not either.
     """
-    found: dict[str, PendingCall] = {}
-    of_host: set[str] = set()  # they wait only because the run stopped before them: any result ends that
-    calls: dict[str, types.FunctionCall] = {}
-    scopes: dict[str, str | None] = {}
+    return pending_in(CallLedger.of(events), invocation_id)
 
-    def ended_by(each: PendingCall, answered: Set[str | None]) -> bool:
-        """Whether what it is about has a result, or a call that its agent runs for."""
-        if each.kind != "tool" and subject_call_id(calls[each.id]) in answered:
-            return True
-        scope = scopes.get(each.id)
-        while scope is not None and scope not in answered:
-            scope = scopes.get(scope)
-        return scope is not None
 
-    begun: dict[str, None] = {}  # the invocations, in order
-    for event in events:
-        begun.setdefault(event.invocation_id)
-        if (target := event.actions.rewind_before_invocation_id) in begun:
-            rewound = set(list(begun)[list(begun).index(target) :])
-            for each in [each for each in found.values() if each.invocation_id in rewound]:
-                del found[each.id]
-        if invocation_id is not None and event.invocation_id != invocation_id:
-            continue
-        waiting = frozenset(event.long_running_tool_ids or ())
-        if found and event.author != "user":
-            answered: Set[str | None] = {answer.id for answer in event.get_function_responses() if answer.id}
-            for each in [each for each in found.values() if ended_by(each, answered)] if answered else ():
-                del found[each.id]
-        of_host.update((event.custom_metadata or {}).get(HOST_CALLS, ()))
-        for part in (event.content.parts if event.content is not None else None) or ():
-            call, response = part.function_call, part.function_response
-            if call is not None and call.id:
-                scopes[call.id] = event.isolation_scope
-            if call is not None and looks_like_request(event, call) and not is_request(event, call):
-                continue
-            if call is not None and call.id and call.id in waiting:
-                found[call.id], calls[call.id] = _pending(call, event), call
-            elif call is not None and call.id:
-                calls[call.id] = call
-            elif response is None or not response.id:
-                continue
-            elif event.author != "user":
-                if response.id in of_host or "error" in (response.response or ()):
-                    found.pop(response.id, None)  # it has failed, or waits for a person now
-                elif response.id in waiting and (made := calls.get(response.id)) and made.name not in RESERVED_CALLS:
-                    found[response.id] = _pending(made, event)  # it has begun: a person has decided
-            elif response.id in found and answers_request(response, calls[response.id]):
-                del found[response.id]
-    return list(found.values())
+def pending_in(ledger: CallLedger, invocation_id: str | None = None) -> list[PendingCall]:
+    """The same for a log that a ledger has read."""
+    return [_pending(made) for made in ledger.pending(invocation_id)]
 
 
 def answers(*parts: types.Part) -> types.Content:
@@ -167,11 +121,11 @@ def answers(*parts: types.Part) -> types.Content:
     return content_of("user", list(parts))
 
 
-def _pending(call: types.FunctionCall, event: Event) -> PendingCall:
-    args = call.args or {}
-    kind: Kind = RESERVED_CALLS.get(call.name, "tool")
-    pending = PendingCall(call.id or "", kind, call.name or "", args, event.author, raw=args)
-    pending.invocation_id = event.invocation_id
+def _pending(made: CallRecord) -> PendingCall:
+    args = made.call.args or {}
+    kind: Kind = "tool" if made.kind == "client" else made.kind
+    pending = PendingCall(made.id, kind, made.name, args, made.event.author, raw=args)
+    pending.invocation_id = made.event.invocation_id
     original = read_call(args.get("originalFunctionCall")) if pending.kind != "tool" else None
     if original is not None:
         pending.name, pending.args = original.name or "", original.args or {}
