@@ -26,8 +26,9 @@ from benchmarks.peers import flowloom, google_contents
 from benchmarks.peers.adk_names import RunnerEngine
 from benchmarks.peers.engine import Engine
 from benchmarks.toolbox import add
-from flowloom import Event, EventActions, RunStreamMapper, SqliteSessionService
+from flowloom import Event, EventActions, SqliteSessionService
 from flowloom.events.wire import make
+from flowloom.run_stream import RunStreamMapper
 
 CASES = ("text", "tool")
 

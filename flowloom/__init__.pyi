@@ -1,500 +1,178 @@
-"""The public names as type checkers see them; `__init__.py` loads the same on first use."""
+"""The public names as type checkers see them, by what they are for; `__init__.py` loads the same on first use."""
 
+# ruff: noqa: I001 - in groups
+
+# agents
 from flowloom.agents import Agent, BaseAgent, LlmAgent, LoopAgent, ParallelAgent, SequentialAgent
-from flowloom.artifacts import ArtifactVersion, BaseArtifactService, InMemoryArtifactService
-from flowloom.artifacts.files import FileArtifactService
-from flowloom.auth import (
-    AuthConfig,
-    AuthCredential,
-    AuthCredentialTypes,
-    AuthScheme,
-    BaseCredentialService,
-    HttpAuth,
-    HttpCredentials,
-    InMemoryCredentialService,
-    OAuth2Auth,
-    OAuthFlow,
-    OAuthFlows,
+
+# running them
+from flowloom.runner.runner import (
+    App,
+    InMemoryRunner,
+    PendingCall,
+    ResumabilityConfig,
+    RunHandle,
+    RunResult,
+    Runner,
+    answers,
+    pending_calls,
 )
-from flowloom.client.handlers import EventHandler, create_event_handler
-from flowloom.client.sse import EventStreamReader, SseFrame
-from flowloom.client.store import EventStore
-from flowloom.compaction import BaseEventsSummarizer, EventsCompactionConfig, LlmEventsSummarizer, compact_session
-from flowloom.context import (
-    CallbackContext,
-    Context,
-    DirectEffects,
-    EffectKey,
-    Effects,
-    InvocationContext,
-    Limits,
-    Observer,
-    ProcessorCall,
-    ReadonlyContext,
-    RunConfig,
-    StreamingMode,
-    ToolContext,
-    ToolThreadPoolConfig,
-    Usage,
-    observing,
-)
-from flowloom.context.hooks import FlowCallbacks
-from flowloom.errors import (
-    AgentNameError,
-    AgentNotFoundError,
-    AlreadyAnsweredError,
-    AlreadyExistsError,
-    AnswerError,
-    ArtifactNotFoundError,
-    CallbackError,
-    ChatMessageError,
-    ConfigurationError,
-    ConfirmationRejectedError,
-    ConfirmationRequiredError,
-    ContextError,
-    CredentialError,
-    DuplicateAgentError,
-    DuplicateToolError,
-    EventParseError,
-    EventStreamError,
-    FlowloomError,
-    Halt,
-    HistoryError,
-    IncompleteStreamError,
-    InputRequiredError,
-    InputValidationError,
-    InvocationNotFoundError,
-    JsonDataError,
-    LimitExceededError,
-    LlmCallsLimitExceededError,
-    MissingExtraError,
-    MissingVariableError,
-    ModelError,
-    ModelNotConfiguredError,
-    ModelNotFoundError,
-    ModelRateLimitError,
-    ModelRequestError,
-    ModelResponseError,
-    ModelStreamError,
-    ModelUnavailableError,
-    NotSupportedError,
-    PipelineError,
-    PlaceholderError,
-    ProcessorError,
-    RequestNotFoundError,
-    RequestOverError,
-    RunLostError,
-    SessionBusyError,
-    SessionNotFoundError,
-    StorageError,
-    TemplateError,
-    ToolArgumentsError,
-    ToolError,
-    ToolNotFoundError,
-    ToolResultError,
-    ToolSignatureError,
-    ToolTimeoutError,
-    UnfitAnswerError,
-    UnreadableAnswerError,
-    UnsupportedFeatureError,
-)
-from flowloom.events import Event, EventActions, EventCompaction, InputRequest, LlmResponse, NodeInfo, ToolConfirmation
-from flowloom.flow import Flow
-from flowloom.human import FormField, HumanModel, HumanObserver, ToolForm, WaitingRequest
-from flowloom.inspection import (
-    Change,
-    Difference,
-    EventsView,
-    RequestDiff,
-    RequestView,
-    Section,
-    assert_prefix_extends,
-    diff,
-)
-from flowloom.inspection.assembly import Assembly, AssemblyStep
-from flowloom.inspection.explanation import explain
-from flowloom.inspection.profile import CostChange, ProcessorCost, ProcessorProfile, measure
-from flowloom.interop.adk_sqlite import AdkSqliteDatabase
-from flowloom.interop.chat_contents import contents_to_messages, messages_to_contents
-from flowloom.interop.chat_messages import (
-    ChatMessage,
-    LLMServiceOptions,
-    ToolCall,
-    ToolChoice,
-    is_valid_chat_message,
-    is_valid_tool_call,
-)
-from flowloom.interop.chat_service import AgentResponse, LLMService, LlmService, ServiceModel
-from flowloom.interop.generate_content import (
-    WireResponse,
-    request_from_json,
-    request_to_json,
-    response_from_json,
-    response_to_json,
-)
-from flowloom.interop.legacy import from_legacy, to_legacy
-from flowloom.interop.parsed import ParsedEvent, Source, parse_event_sse
-from flowloom.interop.protobuf import request_from_proto, request_to_proto, response_from_proto, response_to_proto
-from flowloom.memory import BaseMemoryService, InMemoryMemoryService, MemoryEntry, SearchMemoryResponse
-from flowloom.memory.postgres import PostgresMemoryService
-from flowloom.memory.sqlite import SqliteMemoryService
-from flowloom.models import BaseLlm, LLMRegistry, LlmRequest
-from flowloom.models.aggregator import StreamingAggregator
-from flowloom.models.context_cache import CacheMetadata, ContextCacheConfig
-from flowloom.models.gemini import Gemini
-from flowloom.models.retry import RetryOptions
-from flowloom.offline.model import OfflineModel
-from flowloom.plugins import BasePlugin, LoggingPlugin, ModelOverride, PluginManager
-from flowloom.processors import Contents, Template, inject_session_state
-from flowloom.processors.code_executors import (
-    BaseCodeExecutor,
-    BuiltInCodeExecutor,
-    CodeExecutionInput,
-    CodeExecutionResult,
-    File,
-    LocalCodeExecutor,
-)
-from flowloom.processors.compaction import Compaction
-from flowloom.processors.context_cache import ContextCaching
-from flowloom.processors.planners import BasePlanner, BuiltInPlanner, PlanReActPlanner
-from flowloom.processors.window import DropToolPayloads, KeepTurns, TokenWindow
-from flowloom.providers.anthropic import AnthropicModel
-from flowloom.providers.openai import OpenAIModel
-from flowloom.run_stream import (
-    AgentFinished,
-    AgentStarted,
-    AgentTransferred,
-    ConfirmationRequested,
-    CredentialRequested,
-    ErrorReported,
-    InputRequested,
-    MessageCompleted,
-    RequestAnswered,
-    RunFailed,
-    RunFinished,
-    RunStarted,
-    RunStreamEvent,
-    RunStreamMapper,
-    StateChanged,
-    TextDelta,
-    ThoughtDelta,
-    TokenUsage,
-    ToolCallArgumentsCompleted,
-    ToolCallArgumentsDelta,
-    ToolCallFinished,
-    ToolCallProgress,
-    ToolCallStarted,
-    UsageReported,
-    run_stream_of,
-)
-from flowloom.runner.app import App, ResumabilityConfig
-from flowloom.runner.handle import RunHandle
-from flowloom.runner.pending import PendingCall, answers, pending_calls
-from flowloom.runner.result import RunResult
-from flowloom.runner.runner import InMemoryRunner, RunArguments, Runner
-from flowloom.sessions import (
-    BaseSessionService,
-    GetSessionConfig,
-    InMemorySessionService,
-    ListSessionsResponse,
-    Session,
-    State,
-    Viewer,
-    visible,
-)
-from flowloom.sessions.postgres import PostgresSessionService
-from flowloom.sessions.sqlite import SqliteSessionService
-from flowloom.telemetry import ProcessorTimes, configure_telemetry
-from flowloom.testing.explained import explain_run
+from flowloom.context import Limits, RunConfig, StreamingMode, Usage
+from flowloom.compaction import EventsCompactionConfig
+
+# what user code is given
+from flowloom.context import CallbackContext, Context, InvocationContext, ReadonlyContext, ToolContext
+from flowloom.events import Event, EventActions
+
+# tools, and what they ask users for
 from flowloom.tools import (
     AgentTool,
+    AuthenticatedFunctionTool,
     BaseTool,
     BaseToolset,
     FunctionTool,
-    LoadArtifactsTool,
-    LoadMemoryTool,
     LongRunningFunctionTool,
-    PreloadMemoryTool,
-    TransferToAgentTool,
     exit_loop,
     load_artifacts,
     load_memory,
     preload_memory,
+    request_input,
     transfer_to_agent,
 )
-from flowloom.tools.authenticated import AuthenticatedFunctionTool
-from flowloom.tools.input_request import RequestInputTool, request_input
-from flowloom.tools.placeholder import PlaceholderTool
+from flowloom.events import ToolConfirmation
+from flowloom.auth import AuthConfig, AuthCredential, AuthCredentialTypes, InMemoryCredentialService, OAuth2Auth
+
+# models
+from flowloom.models import BaseLlm, ContextCacheConfig, Gemini, LLMRegistry, LlmRequest, LlmResponse, RetryOptions
+from flowloom.providers import AnthropicModel, OpenAIModel
+from flowloom.offline import OfflineModel
+from flowloom.human import HumanModel
 from flowloom.wrappers import CachedModel, FallbackModel, LimitedModel, RetryModel
+
+# services
+from flowloom.sessions import (
+    BaseSessionService,
+    InMemorySessionService,
+    PostgresSessionService,
+    Session,
+    SqliteSessionService,
+    State,
+)
+from flowloom.artifacts import BaseArtifactService, FileArtifactService, InMemoryArtifactService
+from flowloom.memory import BaseMemoryService, InMemoryMemoryService, PostgresMemoryService, SqliteMemoryService
+
+# flows, planners, code and plugins
+from flowloom.flow import Flow
+from flowloom.processors import BuiltInCodeExecutor, BuiltInPlanner, LocalCodeExecutor, PlanReActPlanner, Template
+from flowloom.plugins import BasePlugin, LoggingPlugin
+
+# looking at them
+from flowloom.inspection import explain, measure
+from flowloom.telemetry import configure_telemetry
+
+# errors; `flowloom.errors` has them all
+from flowloom.errors import (
+    ConfigurationError,
+    FlowloomError,
+    InputValidationError,
+    LimitExceededError,
+    ModelError,
+    SessionNotFoundError,
+    ToolError,
+)
 
 __version__: str
 
 __all__ = [
-    "AdkSqliteDatabase",
     "Agent",
-    "AgentFinished",
-    "AgentNameError",
-    "AgentNotFoundError",
-    "AgentResponse",
-    "AgentStarted",
     "AgentTool",
-    "AgentTransferred",
-    "AlreadyAnsweredError",
-    "AlreadyExistsError",
-    "AnswerError",
     "AnthropicModel",
     "App",
-    "ArtifactNotFoundError",
-    "ArtifactVersion",
-    "Assembly",
-    "AssemblyStep",
     "AuthConfig",
     "AuthCredential",
     "AuthCredentialTypes",
-    "AuthScheme",
     "AuthenticatedFunctionTool",
     "BaseAgent",
     "BaseArtifactService",
-    "BaseCodeExecutor",
-    "BaseCredentialService",
-    "BaseEventsSummarizer",
     "BaseLlm",
     "BaseMemoryService",
-    "BasePlanner",
     "BasePlugin",
     "BaseSessionService",
     "BaseTool",
     "BaseToolset",
     "BuiltInCodeExecutor",
     "BuiltInPlanner",
-    "CacheMetadata",
     "CachedModel",
     "CallbackContext",
-    "CallbackError",
-    "Change",
-    "ChatMessage",
-    "ChatMessageError",
-    "CodeExecutionInput",
-    "CodeExecutionResult",
-    "Compaction",
     "ConfigurationError",
-    "ConfirmationRejectedError",
-    "ConfirmationRequested",
-    "ConfirmationRequiredError",
-    "Contents",
     "Context",
     "ContextCacheConfig",
-    "ContextCaching",
-    "ContextError",
-    "CostChange",
-    "CredentialError",
-    "CredentialRequested",
-    "Difference",
-    "DirectEffects",
-    "DropToolPayloads",
-    "DuplicateAgentError",
-    "DuplicateToolError",
-    "EffectKey",
-    "Effects",
-    "ErrorReported",
     "Event",
     "EventActions",
-    "EventCompaction",
-    "EventHandler",
-    "EventParseError",
-    "EventStore",
-    "EventStreamError",
-    "EventStreamReader",
     "EventsCompactionConfig",
-    "EventsView",
     "FallbackModel",
-    "File",
     "FileArtifactService",
     "Flow",
-    "FlowCallbacks",
     "FlowloomError",
-    "FormField",
     "FunctionTool",
     "Gemini",
-    "GetSessionConfig",
-    "Halt",
-    "HistoryError",
-    "HttpAuth",
-    "HttpCredentials",
     "HumanModel",
-    "HumanObserver",
     "InMemoryArtifactService",
     "InMemoryCredentialService",
     "InMemoryMemoryService",
     "InMemoryRunner",
     "InMemorySessionService",
-    "IncompleteStreamError",
-    "InputRequest",
-    "InputRequested",
-    "InputRequiredError",
     "InputValidationError",
     "InvocationContext",
-    "InvocationNotFoundError",
-    "JsonDataError",
-    "KeepTurns",
     "LLMRegistry",
-    "LLMService",
-    "LLMServiceOptions",
     "LimitExceededError",
     "LimitedModel",
     "Limits",
-    "ListSessionsResponse",
     "LlmAgent",
-    "LlmCallsLimitExceededError",
-    "LlmEventsSummarizer",
     "LlmRequest",
     "LlmResponse",
-    "LlmService",
-    "LoggingPlugin",
-    "LoadArtifactsTool",
-    "LoadMemoryTool",
     "LocalCodeExecutor",
+    "LoggingPlugin",
     "LongRunningFunctionTool",
     "LoopAgent",
-    "MemoryEntry",
-    "MessageCompleted",
-    "MissingExtraError",
-    "MissingVariableError",
     "ModelError",
-    "ModelNotConfiguredError",
-    "ModelNotFoundError",
-    "ModelOverride",
-    "ModelRateLimitError",
-    "ModelRequestError",
-    "ModelResponseError",
-    "ModelStreamError",
-    "ModelUnavailableError",
-    "NodeInfo",
-    "NotSupportedError",
     "OAuth2Auth",
-    "OAuthFlow",
-    "OAuthFlows",
-    "Observer",
     "OfflineModel",
     "OpenAIModel",
     "ParallelAgent",
-    "ParsedEvent",
     "PendingCall",
-    "PipelineError",
-    "PlaceholderError",
-    "PlaceholderTool",
     "PlanReActPlanner",
-    "PluginManager",
     "PostgresMemoryService",
     "PostgresSessionService",
-    "PreloadMemoryTool",
-    "ProcessorCall",
-    "ProcessorCost",
-    "ProcessorError",
-    "ProcessorProfile",
-    "ProcessorTimes",
     "ReadonlyContext",
-    "RequestAnswered",
-    "RequestDiff",
-    "RequestInputTool",
-    "RequestNotFoundError",
-    "RequestOverError",
-    "RequestView",
     "ResumabilityConfig",
     "RetryModel",
     "RetryOptions",
-    "RunArguments",
     "RunConfig",
-    "RunFailed",
-    "RunFinished",
     "RunHandle",
-    "RunLostError",
     "RunResult",
-    "RunStarted",
-    "RunStreamEvent",
-    "RunStreamMapper",
     "Runner",
-    "SearchMemoryResponse",
-    "Section",
     "SequentialAgent",
-    "ServiceModel",
     "Session",
-    "SessionBusyError",
     "SessionNotFoundError",
-    "Source",
     "SqliteMemoryService",
     "SqliteSessionService",
-    "SseFrame",
     "State",
-    "StateChanged",
-    "StorageError",
-    "StreamingAggregator",
     "StreamingMode",
     "Template",
-    "TemplateError",
-    "TextDelta",
-    "ThoughtDelta",
-    "TokenUsage",
-    "TokenWindow",
-    "ToolArgumentsError",
-    "ToolCall",
-    "ToolCallArgumentsCompleted",
-    "ToolCallArgumentsDelta",
-    "ToolCallFinished",
-    "ToolCallProgress",
-    "ToolCallStarted",
-    "ToolChoice",
     "ToolConfirmation",
     "ToolContext",
     "ToolError",
-    "ToolForm",
-    "ToolNotFoundError",
-    "ToolResultError",
-    "ToolSignatureError",
-    "ToolThreadPoolConfig",
-    "ToolTimeoutError",
-    "TransferToAgentTool",
-    "UnfitAnswerError",
-    "UnreadableAnswerError",
-    "UnsupportedFeatureError",
     "Usage",
-    "UsageReported",
-    "Viewer",
-    "WaitingRequest",
-    "WireResponse",
     "answers",
-    "assert_prefix_extends",
-    "compact_session",
     "configure_telemetry",
-    "contents_to_messages",
-    "create_event_handler",
-    "diff",
     "exit_loop",
     "explain",
-    "explain_run",
-    "from_legacy",
-    "inject_session_state",
-    "is_valid_chat_message",
-    "is_valid_tool_call",
     "load_artifacts",
     "load_memory",
     "measure",
-    "messages_to_contents",
-    "observing",
-    "parse_event_sse",
     "pending_calls",
     "preload_memory",
-    "request_from_json",
-    "request_from_proto",
     "request_input",
-    "request_to_json",
-    "request_to_proto",
-    "response_from_json",
-    "response_from_proto",
-    "response_to_json",
-    "response_to_proto",
-    "run_stream_of",
-    "to_legacy",
     "transfer_to_agent",
-    "visible",
 ]

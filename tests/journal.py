@@ -7,7 +7,8 @@ from collections.abc import AsyncIterator
 from typing import Any
 from zlib import crc32
 
-from flowloom import Context, DirectEffects, InvocationContext, LlmResponse
+from flowloom import Context, InvocationContext, LlmResponse
+from flowloom.context import DirectEffects
 
 WAITS = 7
 

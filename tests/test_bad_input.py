@@ -10,13 +10,10 @@ from google.genai import types
 from kit import Chat, agent, no_op
 
 from flowloom import (
-    AgentNameError,
     AgentTool,
     App,
     BasePlugin,
     ConfigurationError,
-    DuplicateAgentError,
-    DuplicateToolError,
     Flow,
     FlowloomError,
     FunctionTool,
@@ -28,18 +25,23 @@ from flowloom import (
     LlmAgent,
     LocalCodeExecutor,
     LoopAgent,
-    MissingVariableError,
-    ModelNotConfiguredError,
-    ModelNotFoundError,
-    PipelineError,
     RunConfig,
     Runner,
     SessionNotFoundError,
     Template,
-    TemplateError,
-    ToolSignatureError,
     explain,
     measure,
+)
+from flowloom.errors import (
+    AgentNameError,
+    DuplicateAgentError,
+    DuplicateToolError,
+    MissingVariableError,
+    ModelNotConfiguredError,
+    ModelNotFoundError,
+    PipelineError,
+    TemplateError,
+    ToolSignatureError,
 )
 from flowloom.testing import ScriptedModel
 

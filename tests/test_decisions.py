@@ -38,12 +38,12 @@ from flowloom import (
     LimitExceededError,
     Limits,
     LlmAgent,
-    LlmCallsLimitExceededError,
     LlmRequest,
     LlmResponse,
     RunConfig,
     ToolContext,
 )
+from flowloom.errors import LlmCallsLimitExceededError
 from flowloom.testing import FunctionModel, call
 
 

@@ -14,7 +14,8 @@ from google.genai import types
 from kit import WHERE, agent
 from pydantic import BaseModel, ConfigDict
 
-from flowloom import FunctionTool, InMemoryRunner, LongRunningFunctionTool, ToolArgumentsError
+from flowloom import FunctionTool, InMemoryRunner, LongRunningFunctionTool
+from flowloom.errors import ToolArgumentsError
 from flowloom.models.aggregator import StreamingAggregator
 from flowloom.models.sse_decoder import SseDecoder
 from flowloom.processors.template import BraceTemplate

@@ -44,13 +44,21 @@ def is_member(owner: Any, name: str) -> bool:
     return name in signature.parameters or any(name in each.__annotations__ for each in unpacked)
 
 
+def homes() -> dict[str, str]:
+    """The modules of the names of the first table."""
+    found = rows("google-adk", "flowloom", "names")
+    return {name: module for _, cell, names in found for module in codes(cell) for name in codes(names)}
+
+
 def is_there(code: str) -> bool:
-    """Whether a name of flowloom's, with the parameters in brackets, exists."""
+    """Whether a name of flowloom's, with the parameters in brackets, exists, in its root or where the page says."""
     match = NAME.fullmatch(code)
     assert match is not None, f"`{code}` is no name"
     path, parameters = match.groups()
     owner: Any = flowloom
     names = path.removeprefix("flowloom.").split(".") if path != "flowloom" else []
+    if names and names[0] in homes():
+        owner = import_module(homes()[names[0]])
     for index, name in enumerate(names):
         if inspect.ismodule(owner) and not hasattr(owner, name):
             try:

@@ -11,7 +11,6 @@ from google.genai import types
 from flowloom import (
     App,
     BasePlugin,
-    ModelOverride,
     OfflineModel,
     PendingCall,
     RunConfig,
@@ -22,6 +21,7 @@ from flowloom import (
     answers,
     pending_calls,
 )
+from flowloom.plugins import ModelOverride
 
 from . import ledger
 from .agent import root_agent

@@ -1,6 +1,25 @@
 """Artifacts: versioned files that belong to a session or to a user."""
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
 from flowloom.artifacts.in_memory import InMemoryArtifactService
 from flowloom.artifacts.service import ArtifactVersion, BaseArtifactService
+from flowloom.objects.on_use import homes_of, loaded_on_use
 
-__all__ = ["ArtifactVersion", "BaseArtifactService", "InMemoryArtifactService"]
+if TYPE_CHECKING:
+    from flowloom.artifacts.files import FileArtifactService
+
+_HOMES = {
+    "files": "FileArtifactService",
+}
+
+__all__ = [
+    "ArtifactVersion",
+    "BaseArtifactService",
+    "FileArtifactService",
+    "InMemoryArtifactService",
+]
+
+__getattr__, __dir__ = loaded_on_use(__name__, homes_of(__name__, _HOMES))

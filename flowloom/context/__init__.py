@@ -9,6 +9,7 @@ from flowloom.objects.on_use import homes_of, loaded_on_use
 if TYPE_CHECKING:
     from flowloom.context.context import CallbackContext, Context, ReadonlyContext, ToolContext
     from flowloom.context.effects import DirectEffects, EffectKey
+    from flowloom.context.hooks import FlowCallbacks
     from flowloom.context.invocation import InvocationContext
     from flowloom.context.observer import Observer, ProcessorCall, observing
     from flowloom.context.protocols import Effects
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from flowloom.context.totals import Usage
 
 _HOMES = {
+    "hooks": "FlowCallbacks",
     "context": "CallbackContext Context ReadonlyContext ToolContext",
     "effects": "DirectEffects EffectKey",
     "invocation": "InvocationContext",
@@ -33,6 +35,7 @@ __all__ = [
     "DirectEffects",
     "EffectKey",
     "Effects",
+    "FlowCallbacks",
     "InvocationContext",
     "Limits",
     "Observer",

@@ -4,6 +4,11 @@ A processor is any callable `(ctx, request)`; a response processor `(ctx, reques
 returns nothing, an event, several events, or is an async generator of them.
 """
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from flowloom.objects.on_use import homes_of, loaded_on_use
 from flowloom.processors.agent_transfer import agent_transfer
 from flowloom.processors.auth import auth
 from flowloom.processors.basic import basic
@@ -18,6 +23,29 @@ from flowloom.processors.planning import planning, planning_response
 from flowloom.processors.template import Template, inject_session_state
 from flowloom.processors.tool_declarations import tool_declarations
 from flowloom.processors.tools import tools
+
+if TYPE_CHECKING:
+    from flowloom.processors.code_executors import (
+        BaseCodeExecutor,
+        BuiltInCodeExecutor,
+        CodeExecutionInput,
+        CodeExecutionResult,
+        File,
+        LocalCodeExecutor,
+    )
+    from flowloom.processors.compaction import Compaction
+    from flowloom.processors.context_cache import ContextCaching
+    from flowloom.processors.planners import BasePlanner, BuiltInPlanner, PlanReActPlanner
+    from flowloom.processors.window import DropToolPayloads, KeepTurns, TokenWindow
+
+_HOMES = {
+    "code_executors": "BaseCodeExecutor BuiltInCodeExecutor CodeExecutionInput CodeExecutionResult File "
+    "LocalCodeExecutor",
+    "compaction": "Compaction",
+    "context_cache": "ContextCaching",
+    "planners": "BasePlanner BuiltInPlanner PlanReActPlanner",
+    "window": "DropToolPayloads KeepTurns TokenWindow",
+}
 
 REQUEST_PROCESSORS = (
     basic,  # first: it replaces the config that all others append to
@@ -38,10 +66,24 @@ REQUEST_PROCESSORS = (
 RESPONSE_PROCESSORS = (planning_response, code_execution_response)
 
 __all__ = [
+    "BaseCodeExecutor",
+    "BasePlanner",
+    "BuiltInCodeExecutor",
+    "BuiltInPlanner",
+    "CodeExecutionInput",
+    "CodeExecutionResult",
+    "Compaction",
+    "Contents",
+    "ContextCaching",
+    "DropToolPayloads",
+    "File",
+    "KeepTurns",
+    "LocalCodeExecutor",
+    "PlanReActPlanner",
     "REQUEST_PROCESSORS",
     "RESPONSE_PROCESSORS",
-    "Contents",
     "Template",
+    "TokenWindow",
     "agent_transfer",
     "auth",
     "basic",
@@ -58,3 +100,5 @@ __all__ = [
     "tool_declarations",
     "tools",
 ]
+
+__getattr__, __dir__ = loaded_on_use(__name__, homes_of(__name__, _HOMES))

@@ -1,11 +1,25 @@
 """Sessions: state, event logs, the services that keep them, and the projection of a log for a model."""
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
 from flowloom.log.history import History, Projection, Viewer, project, visible
+from flowloom.objects.on_use import homes_of, loaded_on_use
 from flowloom.sessions.in_memory import InMemorySessionService
 from flowloom.sessions.leases import SessionLease
 from flowloom.sessions.service import BaseSessionService, GetSessionConfig, ListSessionsResponse
 from flowloom.sessions.session import Session
 from flowloom.sessions.state import State
+
+if TYPE_CHECKING:
+    from flowloom.sessions.postgres import PostgresSessionService
+    from flowloom.sessions.sqlite import SqliteSessionService
+
+_HOMES = {
+    "postgres": "PostgresSessionService",
+    "sqlite": "SqliteSessionService",
+}
 
 __all__ = [
     "BaseSessionService",
@@ -13,11 +27,15 @@ __all__ = [
     "History",
     "InMemorySessionService",
     "ListSessionsResponse",
+    "PostgresSessionService",
     "Projection",
     "Session",
     "SessionLease",
+    "SqliteSessionService",
     "State",
     "Viewer",
     "project",
     "visible",
 ]
+
+__getattr__, __dir__ = loaded_on_use(__name__, homes_of(__name__, _HOMES))

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from flowloom.testing.auto_model import AutoModel
     from flowloom.testing.capture import CapturedRun, ModelCallRecord, ProcessorRecord, capture_run
     from flowloom.testing.cassettes import CassetteError, CassetteMissError, RecordingModel
+    from flowloom.testing.explained import explain_run
     from flowloom.testing.frozen_clock import FrozenClock, frozen
     from flowloom.testing.linting import Finding, lint
     from flowloom.testing.scripted import (
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
 
 _GUARD = {"guard": "ModelGuard ModelRequestBlockedError block_model_requests"}
 _HOMES = {
+    "explained": "explain_run",
     "arguments": "SchemaValueError arguments_for value_for",
     "auto_model": "AutoModel",
     "capture": "CapturedRun ModelCallRecord ProcessorRecord capture_run",
@@ -83,6 +85,7 @@ __all__ = [
     "chunks_of",
     "delayed",
     "dropped",
+    "explain_run",
     "frozen",
     "lint",
     "truncated",

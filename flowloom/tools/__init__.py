@@ -1,7 +1,12 @@
 """Tools: what models can call."""
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
 from flowloom.context import ToolContext
 from flowloom.events import ToolConfirmation
+from flowloom.objects.on_use import homes_of, loaded_on_use
 from flowloom.tools.agent_tool import AgentTool
 from flowloom.tools.base_tool import BaseTool
 from flowloom.tools.base_toolset import BaseToolset
@@ -11,15 +16,29 @@ from flowloom.tools.load_artifacts import LoadArtifactsTool, load_artifacts
 from flowloom.tools.memory_tools import LoadMemoryTool, PreloadMemoryTool, load_memory, preload_memory
 from flowloom.tools.transfer import TransferToAgentTool, transfer_to_agent
 
+if TYPE_CHECKING:
+    from flowloom.tools.authenticated import AuthenticatedFunctionTool
+    from flowloom.tools.input_request import RequestInputTool, request_input
+    from flowloom.tools.placeholder import PlaceholderTool
+
+_HOMES = {
+    "authenticated": "AuthenticatedFunctionTool",
+    "input_request": "RequestInputTool request_input",
+    "placeholder": "PlaceholderTool",
+}
+
 __all__ = [
     "AgentTool",
+    "AuthenticatedFunctionTool",
     "BaseTool",
     "BaseToolset",
     "FunctionTool",
     "LoadArtifactsTool",
     "LoadMemoryTool",
     "LongRunningFunctionTool",
+    "PlaceholderTool",
     "PreloadMemoryTool",
+    "RequestInputTool",
     "ToolConfirmation",
     "ToolContext",
     "TransferToAgentTool",
@@ -27,5 +46,8 @@ __all__ = [
     "load_artifacts",
     "load_memory",
     "preload_memory",
+    "request_input",
     "transfer_to_agent",
 ]
+
+__getattr__, __dir__ = loaded_on_use(__name__, homes_of(__name__, _HOMES))

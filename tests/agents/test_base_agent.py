@@ -11,20 +11,18 @@ from kit import Chat, agent, call, collect, context, event, said, story
 from pydantic import field_validator
 
 from flowloom import (
-    AgentNameError,
     BaseAgent,
     ConfigurationError,
     Context,
-    DuplicateAgentError,
     Event,
     InMemoryRunner,
     InvocationContext,
     LlmAgent,
     LoopAgent,
-    NotSupportedError,
     ParallelAgent,
     SequentialAgent,
 )
+from flowloom.errors import AgentNameError, DuplicateAgentError, NotSupportedError
 
 
 class Speaker(BaseAgent):

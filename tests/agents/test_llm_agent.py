@@ -8,18 +8,8 @@ import pytest
 from google.genai import types
 from kit import Chat, agent, context, declared_names, model, requests_of
 
-from flowloom import (
-    AgentTool,
-    BaseTool,
-    ConfigurationError,
-    DuplicateToolError,
-    FunctionTool,
-    LlmAgent,
-    LLMRegistry,
-    ModelNotConfiguredError,
-    ModelNotFoundError,
-    ToolSignatureError,
-)
+from flowloom import AgentTool, BaseTool, ConfigurationError, FunctionTool, LlmAgent, LLMRegistry
+from flowloom.errors import DuplicateToolError, ModelNotConfiguredError, ModelNotFoundError, ToolSignatureError
 
 
 def add(a: int, b: int) -> int:

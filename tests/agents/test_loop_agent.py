@@ -11,7 +11,6 @@ from kit import Chat, agent, call, hand_to, named_call, pending, requests_of, re
 from flowloom import (
     BaseAgent,
     ConfigurationError,
-    DuplicateAgentError,
     Event,
     EventActions,
     InvocationContext,
@@ -22,6 +21,7 @@ from flowloom import (
     ToolContext,
     exit_loop,
 )
+from flowloom.errors import DuplicateAgentError
 
 
 class Counter(BaseAgent):

@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 from kit import Chat, agent, approve, hand_to, named_call, pending, requests_of, result, shown, story
 
-from flowloom import DuplicateAgentError, FunctionTool, LlmAgent, LongRunningFunctionTool, SequentialAgent
+from flowloom import FunctionTool, LlmAgent, LongRunningFunctionTool, SequentialAgent
+from flowloom.errors import DuplicateAgentError
 
 
 def ask() -> None:

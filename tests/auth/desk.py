@@ -14,7 +14,6 @@ from flowloom import (
     AuthCredential,
     AuthCredentialTypes,
     AuthenticatedFunctionTool,
-    BaseCredentialService,
     BaseSessionService,
     Event,
     InMemoryCredentialService,
@@ -23,6 +22,7 @@ from flowloom import (
     OAuth2Auth,
     Runner,
 )
+from flowloom.auth import BaseCredentialService
 
 ASKED = "adk_request_credential"
 

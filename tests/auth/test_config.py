@@ -13,15 +13,9 @@ from kit import context, story
 from models.wire_server import closed_port
 from pydantic import BaseModel
 
-from flowloom import (
-    AuthConfig,
-    AuthCredential,
-    AuthScheme,
-    Context,
-    ContextError,
-    OAuth2Auth,
-    ToolContext,
-)
+from flowloom import AuthConfig, AuthCredential, Context, OAuth2Auth, ToolContext
+from flowloom.auth import AuthScheme
+from flowloom.errors import ContextError
 from flowloom.testing import call
 
 DAY = call("read_calendar", day="monday")
@@ -98,7 +92,8 @@ def test_without_the_extra_a_config_says_what_to_install() -> None:
     code = """
 import sys
 sys.modules["authlib"] = None
-from flowloom import AuthConfig, MissingExtraError
+from flowloom import AuthConfig
+from flowloom.errors import MissingExtraError
 AuthConfig(auth_scheme={"type": "apiKey", "in": "header", "name": "X"})
 try:
     AuthConfig(auth_scheme={"type": "openIdConnect", "openIdConnectUrl": "https://x"})

@@ -7,9 +7,10 @@ import contextlib
 
 import pytest
 
-from flowloom import CredentialError, OAuth2Auth
+from flowloom import OAuth2Auth
 from flowloom.auth.exchange import TokenExchange
 from flowloom.auth.schemes import Endpoints
+from flowloom.errors import CredentialError
 
 
 async def test_a_server_that_never_ends_its_answer_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -26,7 +26,6 @@ from flowloom import (
     AuthCredential,
     BasePlugin,
     Event,
-    GetSessionConfig,
     InMemorySessionService,
     OAuth2Auth,
     RunConfig,
@@ -35,6 +34,7 @@ from flowloom import (
     pending_calls,
 )
 from flowloom.auth import HttpAuth, HttpCredentials, redact_message
+from flowloom.sessions import GetSessionConfig
 from flowloom.telemetry import reread_settings
 from flowloom.telemetry.content import CAPTURE_VARIABLE
 from flowloom.testing import call

@@ -15,11 +15,11 @@ from flowloom import (
     AuthCredential,
     AuthCredentialTypes,
     AuthenticatedFunctionTool,
-    BaseCredentialService,
     InMemoryCredentialService,
     OAuth2Auth,
     ToolContext,
 )
+from flowloom.auth import BaseCredentialService
 from flowloom.testing import call
 
 DAY = call("read_calendar", day="monday")

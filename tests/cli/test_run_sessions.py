@@ -151,7 +151,8 @@ def test_an_app_brings_its_settings(tmp_path: Path, store: Path) -> None:
     """The conversation is summed up as the app says."""
     agent = agent_file(
         tmp_path,
-        "from flowloom import App, EventsCompactionConfig, LlmEventsSummarizer\n"
+        "from flowloom import App, EventsCompactionConfig\n"
+        "from flowloom.compaction import LlmEventsSummarizer\n"
         "summarizer = LlmEventsSummarizer(ScriptedModel(['They said hello.']))\n"
         "app = App(\n    name='shop',\n    root_agent=LlmAgent(name='clerk', model=ScriptedModel(['Hi.'])),\n"
         "    events_compaction_config=EventsCompactionConfig(summarizer=summarizer, compaction_interval=1),\n)\n",

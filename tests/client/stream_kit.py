@@ -7,7 +7,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from flowloom import ParsedEvent, parse_event_sse
+from flowloom.client import ParsedEvent, parse_event_sse
 
 TYPICAL: dict[str, Any] = {
     "content": {"parts": [{"text": "It is sunny in Rome, about 21 degrees."}], "role": "model"},

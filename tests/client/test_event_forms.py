@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 from kit import examples
 from stream_kit import json_objects, json_values, look_at, parsed, wire, wires, words
 
-from flowloom import ConfigurationError, Event, EventStreamReader, ParsedEvent, create_event_handler
+from flowloom import ConfigurationError, Event
+from flowloom.client import EventStreamReader, ParsedEvent, create_event_handler
 from flowloom.errors import EventParseError
 from flowloom.interop.legacy import LegacyEvent, from_legacy, to_legacy
 

@@ -14,7 +14,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from stream_kit import parsed, wire, wires
 
-from flowloom import ConfigurationError, Event, EventStore, SessionNotFoundError
+from flowloom import ConfigurationError, Event, SessionNotFoundError
+from flowloom.client import EventStore
 from flowloom.client.session_events import SessionEvents
 
 THOUGHT = {"text": "hm", "thought": True}

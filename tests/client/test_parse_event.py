@@ -10,7 +10,7 @@ import pytest
 from google.genai import types
 from stream_kit import TYPICAL, grounded, parsed, web, wire
 
-from flowloom import ParsedEvent, parse_event_sse
+from flowloom.client import ParsedEvent, parse_event_sse
 from flowloom.errors import EventStreamError
 from flowloom.interop.parsed import Source
 

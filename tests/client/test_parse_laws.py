@@ -16,7 +16,8 @@ from hypothesis import strategies as st
 from kit import examples
 from stream_kit import TYPICAL, json_values, look_at, parsed, wire, wires
 
-from flowloom import Event, parse_event_sse
+from flowloom import Event
+from flowloom.client import parse_event_sse
 from flowloom.errors import EventParseError
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from stream_kit import frame, grounded, parsed, web, wire
 
-from flowloom import parse_event_sse
+from flowloom.client import parse_event_sse
 from flowloom.errors import EventParseError, EventStreamError
 
 MALFORMED: list[tuple[str, str | bytes, str]] = [

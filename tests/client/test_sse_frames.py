@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 from models.wire_server import WireServer, raw_stream
 from stream_kit import frame, wire
 
-from flowloom import ConfigurationError, EventStreamReader, create_event_handler
+from flowloom import ConfigurationError
+from flowloom.client import EventStreamReader, create_event_handler
 from flowloom.client.sse import SseFrame
 from flowloom.models.http import httpx
 from flowloom.models.sse_decoder import SseDecoder

@@ -8,16 +8,10 @@ from typing import Any
 from google.genai import types
 from kit import event, said
 
-from flowloom import (
-    BaseEventsSummarizer,
-    Event,
-    EventActions,
-    EventCompaction,
-    EventsCompactionConfig,
-    InMemorySessionService,
-    Session,
-    Viewer,
-)
+from flowloom import Event, EventActions, EventsCompactionConfig, InMemorySessionService, Session
+from flowloom.compaction import BaseEventsSummarizer
+from flowloom.events import EventCompaction
+from flowloom.sessions import Viewer
 
 ROOT = Viewer("root", keeps_call_ids=True)
 ALL = {"event_threshold": 1, "event_retention_size": 0}

@@ -9,15 +9,10 @@ from google.genai import types
 from kit import event, model, named_call, result, said, text
 
 from compaction.logs import ALL, ROOT, Tally, asked, config, session_of, shown, shown_words, turns
-from flowloom import (
-    ConfigurationError,
-    Event,
-    EventsCompactionConfig,
-    GetSessionConfig,
-    ModelUnavailableError,
-    Session,
-    compact_session,
-)
+from flowloom import ConfigurationError, Event, EventsCompactionConfig, Session
+from flowloom.compaction import compact_session
+from flowloom.errors import ModelUnavailableError
+from flowloom.sessions import GetSessionConfig
 
 
 class TestWhen:

@@ -7,16 +7,11 @@ import time
 from kit import event, said
 
 from compaction.logs import session_of
-from flowloom import (
-    BaseEventsSummarizer,
-    Event,
-    EventActions,
-    EventCompaction,
-    EventsCompactionConfig,
-    Viewer,
-    compact_session,
-)
+from flowloom import Event, EventActions, EventsCompactionConfig
+from flowloom.compaction import BaseEventsSummarizer, compact_session
+from flowloom.events import EventCompaction
 from flowloom.log.history import project
+from flowloom.sessions import Viewer
 
 TURNS = 2000
 ROOT = Viewer("root")

@@ -12,17 +12,11 @@ from hypothesis import strategies as st
 from kit import event, examples, named_call, result, said
 
 from compaction.logs import Tally, shown_words
-from flowloom import (
-    Event,
-    EventActions,
-    EventCompaction,
-    EventsCompactionConfig,
-    InMemorySessionService,
-    Session,
-    Viewer,
-    compact_session,
-)
+from flowloom import Event, EventActions, EventsCompactionConfig, InMemorySessionService, Session
+from flowloom.compaction import compact_session
+from flowloom.events import EventCompaction
 from flowloom.log.history import History, project
+from flowloom.sessions import Viewer
 
 PLACES = st.sampled_from([(None, None), (None, None), ("both.left", None), ("both.right", None), (None, "task")])
 VIEWERS = [

@@ -7,16 +7,9 @@ from google.genai import types
 from kit import event, model, named_call, result, text
 
 from compaction.logs import session_of, turns
-from flowloom import (
-    ConfigurationError,
-    Event,
-    EventsCompactionConfig,
-    LlmEventsSummarizer,
-    LlmResponse,
-    ModelNotFoundError,
-    ModelResponseError,
-    compact_session,
-)
+from flowloom import ConfigurationError, Event, EventsCompactionConfig, LlmResponse
+from flowloom.compaction import LlmEventsSummarizer, compact_session
+from flowloom.errors import ModelNotFoundError, ModelResponseError
 from flowloom.testing import ScriptedModel
 
 

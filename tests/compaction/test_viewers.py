@@ -9,16 +9,11 @@ from google.genai import types
 from kit import event, named_call, result, said
 
 from compaction.logs import ALL, ROOT, Tally, asked, config, session_of, shown, turns
-from flowloom import (
-    Event,
-    EventActions,
-    EventCompaction,
-    EventsCompactionConfig,
-    Session,
-    Viewer,
-    compact_session,
-)
+from flowloom import Event, EventActions, EventsCompactionConfig, Session
+from flowloom.compaction import compact_session
+from flowloom.events import EventCompaction
 from flowloom.log.history import project
+from flowloom.sessions import Viewer
 
 
 def rewind(invocation_id: str) -> Event:

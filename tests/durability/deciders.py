@@ -17,7 +17,8 @@ from typing import Any
 from waiting.desk import by_turn
 
 from durability.writers import fork, service_of
-from flowloom import AlreadyAnsweredError, FunctionTool, Runner
+from flowloom import FunctionTool, Runner
+from flowloom.errors import AlreadyAnsweredError
 from flowloom.runner.pending import PendingCall, answers, pending_calls
 from flowloom.testing import call
 

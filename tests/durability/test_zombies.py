@@ -26,11 +26,11 @@ from flowloom import (
     LlmAgent,
     ParallelAgent,
     PostgresSessionService,
-    RunLostError,
     Runner,
     SequentialAgent,
     SqliteSessionService,
 )
+from flowloom.errors import RunLostError
 from flowloom.processors.code_executors import BaseCodeExecutor, CodeExecutionInput, CodeExecutionResult
 from flowloom.sessions import SessionLease
 from flowloom.sessions.sql_service import SqlSessionService
@@ -324,7 +324,8 @@ async def test_a_lost_run_of_a_tool_is_an_error_of_that_tool(stores: list[SqlSes
 
 PROGRAM = """
 import asyncio, sys
-from flowloom import LlmAgent, PostgresSessionService, RunLostError, Runner, SqliteSessionService
+from flowloom import LlmAgent, PostgresSessionService, Runner, SqliteSessionService
+from flowloom.errors import RunLostError
 from flowloom.testing import ScriptedModel, call
 
 where = sys.argv[1]

@@ -12,7 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import BaseModel, ValidationError
 
-from flowloom import ConfigurationError, LlmAgent, ToolArgumentsError
+from flowloom import ConfigurationError, LlmAgent
+from flowloom.errors import ToolArgumentsError
 from flowloom.events.json_schema import validator_of
 from flowloom.tools.output import OutputSchema
 

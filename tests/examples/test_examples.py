@@ -8,9 +8,10 @@ from typing import Any
 import pytest
 from kit import Chat, approve, open_calls, pending
 
-from flowloom import Event, ModelOverride
+from flowloom import Event
 from flowloom.cli.loading import load_app
 from flowloom.cli.model_choice import ModelChoice
+from flowloom.plugins import ModelOverride
 from flowloom.testing import AutoModel
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"

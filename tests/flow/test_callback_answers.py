@@ -8,7 +8,8 @@ import pytest
 from google.genai import types
 from kit import Chat, agent, said
 
-from flowloom import BasePlugin, CallbackError, FlowloomError, LlmResponse
+from flowloom import BasePlugin, FlowloomError, LlmResponse
+from flowloom.errors import CallbackError
 from flowloom.testing import call
 
 

@@ -7,17 +7,8 @@ from typing import Any
 
 from kit import STREAMED, Chat, agent, hand_to, model, said, text
 
-from flowloom import (
-    AgentTool,
-    BaseCodeExecutor,
-    BasePlugin,
-    CodeExecutionResult,
-    Event,
-    LlmAgent,
-    LlmResponse,
-    ParallelAgent,
-    RunConfig,
-)
+from flowloom import AgentTool, BasePlugin, Event, LlmAgent, LlmResponse, ParallelAgent, RunConfig
+from flowloom.processors import BaseCodeExecutor, CodeExecutionResult
 from flowloom.run_stream import MessageCompleted, TextDelta
 from flowloom.testing import call, dropped
 

@@ -27,21 +27,9 @@ from kit import (
     user,
 )
 
-from flowloom import (
-    Context,
-    DirectEffects,
-    EffectKey,
-    Event,
-    Flow,
-    Halt,
-    InvocationContext,
-    LlmAgent,
-    LlmRequest,
-    LlmResponse,
-    PipelineError,
-    ProcessorError,
-    RunConfig,
-)
+from flowloom import Context, Event, Flow, InvocationContext, LlmAgent, LlmRequest, LlmResponse, RunConfig
+from flowloom.context import DirectEffects, EffectKey
+from flowloom.errors import Halt, PipelineError, ProcessorError
 from flowloom.processors import REQUEST_PROCESSORS
 from flowloom.testing import frozen
 

@@ -14,19 +14,19 @@ from kit import STREAMED, Chat, agent, model
 from flowloom import (
     AgentTool,
     BaseAgent,
-    BasePlanner,
     BasePlugin,
     BaseToolset,
     Event,
     InvocationContext,
     LlmAgent,
     LlmResponse,
-    ModelOverride,
-    Observer,
     SequentialAgent,
     Template,
-    TemplateError,
 )
+from flowloom.context import Observer
+from flowloom.errors import TemplateError
+from flowloom.plugins import ModelOverride
+from flowloom.processors import BasePlanner
 from flowloom.testing import call
 
 

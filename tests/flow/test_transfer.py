@@ -270,7 +270,7 @@ async def test_decision_06_after_callbacks_come_as_if_turns_were_nested(transfer
 
 
 async def test_a_transfer_that_never_ends_is_stopped_by_the_limit() -> None:
-    from flowloom import LlmCallsLimitExceededError
+    from flowloom.errors import LlmCallsLimitExceededError
 
     chat = Chat(ping_pong(10_000, [], []), config=RunConfig(max_llm_calls=20))
     with pytest.raises(LlmCallsLimitExceededError):

@@ -14,14 +14,13 @@ from flowloom import (
     BaseLlm,
     BaseToolset,
     Event,
-    IncompleteStreamError,
     InvocationContext,
     LlmAgent,
-    LlmCallsLimitExceededError,
     LlmRequest,
     LlmResponse,
     RunConfig,
 )
+from flowloom.errors import IncompleteStreamError, LlmCallsLimitExceededError
 from flowloom.flow.model_call import is_thought_only
 from flowloom.testing import call
 

@@ -9,7 +9,8 @@ import pytest
 from google.genai import types
 from pydantic import BaseModel
 
-from flowloom import FunctionTool, HumanModel, LlmRequest, LlmResponse, ModelRequestError
+from flowloom import FunctionTool, HumanModel, LlmRequest, LlmResponse
+from flowloom.errors import ModelRequestError
 from flowloom.human import UnfitAnswerError
 from flowloom.testing import call
 from human.person import add, agent, answering, chat, refusal_of, said

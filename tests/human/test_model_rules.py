@@ -9,7 +9,8 @@ from contextlib import suppress
 import pytest
 from google.genai import types
 
-from flowloom import HumanModel, LlmResponse, ModelUnavailableError
+from flowloom import HumanModel, LlmResponse
+from flowloom.errors import ModelUnavailableError
 from flowloom.human import Answer, RequestOverError, WaitingRequest
 from flowloom.testing.suites import ModelSuite
 

@@ -8,8 +8,9 @@ from collections.abc import AsyncGenerator
 import kit
 from google.genai import types
 
-from flowloom import BaseLlm, HumanModel, LlmAgent, LlmRequest, LlmResponse, RequestView, SequentialAgent, diff
+from flowloom import BaseLlm, HumanModel, LlmAgent, LlmRequest, LlmResponse, SequentialAgent
 from flowloom.human import HumanObserver, WaitingRequest
+from flowloom.inspection import RequestView, diff
 from flowloom.inspection.page import page_of
 from flowloom.testing import ScriptedModel, call, frozen
 from human.person import add, agent, answering, chat, first_of, said, waiting_for

@@ -13,7 +13,8 @@ from contextlib import aclosing
 import kit
 import pytest
 
-from flowloom import ConfigurationError, HumanModel, LLMRegistry, LlmRequest, ModelUnavailableError, ParallelAgent
+from flowloom import ConfigurationError, HumanModel, LLMRegistry, LlmRequest, ParallelAgent
+from flowloom.errors import ModelUnavailableError
 from flowloom.human import RequestNotFoundError, RequestOverError, WaitingRequest
 from flowloom.testing import frozen
 from human.person import agent, chat, first_of, said

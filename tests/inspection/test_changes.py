@@ -12,7 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from kit import event, examples, hand_to, named_call, result, said, text, user
 
-from flowloom import LlmRequest, PipelineError, explain
+from flowloom import LlmRequest, explain
+from flowloom.errors import PipelineError
 from flowloom.inspection.changes import apply, changes_between
 from flowloom.inspection.tree import Blocks, Fields, blocks_of, empty_tree, request_of, tree_of
 from inspection.requests import asked

@@ -9,19 +9,8 @@ from typing import Any
 import pytest
 from kit import call, event, model, requests_of
 
-from flowloom import (
-    Assembly,
-    EventsView,
-    InMemoryRunner,
-    InputValidationError,
-    LlmAgent,
-    LlmRequest,
-    RequestView,
-    assert_prefix_extends,
-    diff,
-    explain,
-)
-from flowloom.inspection import write_sections
+from flowloom import InMemoryRunner, InputValidationError, LlmAgent, LlmRequest, explain
+from flowloom.inspection import Assembly, EventsView, RequestView, assert_prefix_extends, diff, write_sections
 from inspection.requests import asked
 
 

@@ -16,21 +16,19 @@ from flowloom import (
     BasePlugin,
     Event,
     Flow,
-    Halt,
     InMemoryMemoryService,
     InMemorySessionService,
     InputValidationError,
     InvocationContext,
     LlmAgent,
     LlmRequest,
-    MissingVariableError,
-    ModelNotConfiguredError,
     ParallelAgent,
     RunConfig,
     SequentialAgent,
     Session,
     explain,
 )
+from flowloom.errors import Halt, MissingVariableError, ModelNotConfiguredError
 from flowloom.testing import ScriptedModel
 
 

@@ -21,17 +21,14 @@ from flowloom import (
     InMemoryRunner,
     InputValidationError,
     LlmRequest,
-    MissingVariableError,
-    ModelOverride,
-    Observer,
-    PipelineError,
-    ProcessorCall,
-    ProcessorProfile,
     SequentialAgent,
     Session,
     measure,
-    observing,
 )
+from flowloom.context import Observer, ProcessorCall, observing
+from flowloom.errors import MissingVariableError, PipelineError
+from flowloom.inspection import ProcessorProfile
+from flowloom.plugins import ModelOverride
 from inspection.requests import asked
 
 

@@ -9,7 +9,8 @@ from google.genai import types
 from kit import event, named_call, result, said, text, user
 from pydantic import BaseModel
 
-from flowloom import EventsView, LlmRequest, RequestView
+from flowloom import LlmRequest
+from flowloom.inspection import EventsView, RequestView
 
 ID = "adk-6f1c1f0e-3c1a-4f5e-9a53-7b1c0a6d8e21"
 RUN = "e-6f1c1f0e-3c1a-4f5e-9a53-7b1c0a6d8e21"

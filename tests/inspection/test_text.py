@@ -9,8 +9,8 @@ from hierarchies import HIERARCHIES
 from hypothesis import given
 from hypothesis import strategies as st
 
-from flowloom import InputValidationError, Section, explain
-from flowloom.inspection import read_sections, write_sections
+from flowloom import InputValidationError, explain
+from flowloom.inspection import Section, read_sections, write_sections
 from inspection.requests import asked
 
 VALUE: Any = st.recursive(

@@ -14,16 +14,10 @@ from typing import Any
 
 import pytest
 
-from flowloom import (
-    Event,
-    GetSessionConfig,
-    InMemorySessionService,
-    NotSupportedError,
-    Session,
-    SqliteSessionService,
-    StorageError,
-)
+from flowloom import Event, InMemorySessionService, Session, SqliteSessionService
+from flowloom.errors import NotSupportedError, StorageError
 from flowloom.interop.adk_sqlite import AdkSqliteDatabase
+from flowloom.sessions import GetSessionConfig
 
 WHO: dict[str, Any] = {"app_name": "app", "user_id": "ann", "session_id": "s1"}
 STATES = """

@@ -10,15 +10,9 @@ import pytest
 from google.genai import types
 from kit import named_call, result, said, text, user
 
-from flowloom import (
-    ChatMessage,
-    ChatMessageError,
-    Event,
-    LlmRequest,
-    UnsupportedFeatureError,
-    contents_to_messages,
-    messages_to_contents,
-)
+from flowloom import Event, LlmRequest
+from flowloom.errors import ChatMessageError, UnsupportedFeatureError
+from flowloom.interop import ChatMessage, contents_to_messages, messages_to_contents
 from flowloom.models.contents import SharedContents
 
 

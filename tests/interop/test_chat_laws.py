@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from interop import chat_strategies as any_
 
-from flowloom import (
+from flowloom.interop import (
     AgentResponse,
     LlmService,
     LLMServiceOptions,

@@ -6,7 +6,9 @@ from typing import Any
 
 import pytest
 
-from flowloom import ChatMessageError, InputValidationError, is_valid_chat_message, is_valid_tool_call
+from flowloom import InputValidationError
+from flowloom.errors import ChatMessageError
+from flowloom.interop import is_valid_chat_message, is_valid_tool_call
 from flowloom.interop.chat_messages import validated_messages
 
 CALL: dict[str, Any] = {"id": "c1", "type": "function", "function": {"name": "weather", "arguments": "{}"}}

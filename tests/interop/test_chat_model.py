@@ -11,25 +11,16 @@ import pytest
 from google.genai import types
 from kit import STREAMED, Chat, named_call, result, said, story, text, user
 
-from flowloom import (
-    AgentResponse,
-    BaseLlm,
-    ConfigurationError,
+from flowloom import BaseLlm, ConfigurationError, LlmAgent, LlmRequest, LlmResponse, ModelError
+from flowloom.errors import (
     IncompleteStreamError,
-    LlmAgent,
-    LlmRequest,
-    LlmResponse,
-    LlmService,
-    LLMServiceOptions,
-    ModelError,
     ModelRateLimitError,
     ModelRequestError,
     ModelResponseError,
     ModelUnavailableError,
-    ServiceModel,
-    ToolCall,
     UnsupportedFeatureError,
 )
+from flowloom.interop import AgentResponse, LlmService, LLMServiceOptions, ServiceModel, ToolCall
 from flowloom.models.turns import CONTINUE, NO_RESULT
 from flowloom.testing import ScriptedModel, call
 

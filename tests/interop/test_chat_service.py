@@ -13,25 +13,16 @@ import pytest
 from google.genai import types
 from kit import declared_names, named_call, result, said, system_text, text, user
 
-from flowloom import (
-    AgentResponse,
-    BaseLlm,
-    ChatMessage,
+from flowloom import BaseLlm, FunctionTool, InputValidationError, LlmRequest, LlmResponse, ModelError, OfflineModel
+from flowloom.errors import (
     ChatMessageError,
-    FunctionTool,
     IncompleteStreamError,
-    InputValidationError,
-    LlmRequest,
-    LlmResponse,
-    LLMService,
-    LlmService,
-    ModelError,
     ModelRateLimitError,
     ModelResponseError,
-    OfflineModel,
     UnsupportedFeatureError,
 )
 from flowloom.events.parts import call_piece
+from flowloom.interop import AgentResponse, ChatMessage, LLMService, LlmService
 from flowloom.testing import FunctionModel, ScriptedModel, call, dropped, truncated
 
 HELLO: ChatMessage = {"role": "user", "content": "Hello."}

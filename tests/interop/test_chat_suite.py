@@ -9,7 +9,9 @@ from typing import Any
 
 import pytest
 
-from flowloom import AgentResponse, LlmResponse, LlmService, LLMServiceOptions, ModelUnavailableError, ServiceModel
+from flowloom import LlmResponse
+from flowloom.errors import ModelUnavailableError
+from flowloom.interop import AgentResponse, LlmService, LLMServiceOptions, ServiceModel
 from flowloom.testing import ScriptedModel
 from flowloom.testing.suites import ModelSuite
 

@@ -11,18 +11,9 @@ from google.genai import types
 from kit import agent, said, text, user
 from pydantic import BaseModel
 
-from flowloom import (
-    DuplicateToolError,
-    FunctionTool,
-    InputValidationError,
-    LlmRequest,
-    LlmResponse,
-    UnsupportedFeatureError,
-    explain,
-    request_from_json,
-    request_to_json,
-    response_to_json,
-)
+from flowloom import FunctionTool, InputValidationError, LlmRequest, LlmResponse, explain
+from flowloom.errors import DuplicateToolError, UnsupportedFeatureError
+from flowloom.interop import request_from_json, request_to_json, response_to_json
 from flowloom.models.contents import SharedContents
 
 

@@ -15,7 +15,8 @@ from models.wire_server import Reply, WireServer
 from pydantic import BaseModel
 from pydantic.alias_generators import to_camel
 
-from flowloom import LlmRequest, request_to_json
+from flowloom import LlmRequest
+from flowloom.interop import request_to_json
 from flowloom.testing import call
 
 USERS_OWN = ("args", "response", "labels", "parameters_json_schema", "responseJsonSchema", "properties", "headers")

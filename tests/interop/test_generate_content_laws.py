@@ -25,14 +25,8 @@ from kit import examples
 from pydantic import TypeAdapter
 from pydantic.alias_generators import to_camel
 
-from flowloom import (
-    LlmRequest,
-    LlmResponse,
-    request_from_json,
-    request_to_json,
-    response_from_json,
-    response_to_json,
-)
+from flowloom import LlmRequest, LlmResponse
+from flowloom.interop import request_from_json, request_to_json, response_from_json, response_to_json
 from flowloom.interop.generate_content_codec import Codec, codec_of
 from flowloom.interop.generate_content_places import BODY, GENERATION_CONFIG, LEFT_OUT
 from flowloom.interop.generate_content_responses import OF_CANDIDATE, OF_RESPONSE

@@ -8,7 +8,9 @@ import pytest
 from google.genai import types
 from kit import Chat, agent, open_calls, requests_of, story
 
-from flowloom import LlmAgent, NotSupportedError, PlaceholderError, UnsupportedFeatureError, explain, request_from_json
+from flowloom import LlmAgent, explain
+from flowloom.errors import NotSupportedError, PlaceholderError, UnsupportedFeatureError
+from flowloom.interop import request_from_json
 from flowloom.testing import call
 from flowloom.tools.placeholder import PlaceholderTool
 

@@ -11,17 +11,9 @@ import pytest
 from google.genai import types
 from kit import Chat, said
 
-from flowloom import (
-    BaseLlm,
-    Event,
-    LlmAgent,
-    LlmRequest,
-    LlmResponse,
-    ModelResponseError,
-    UnsupportedFeatureError,
-    response_from_json,
-    response_to_json,
-)
+from flowloom import BaseLlm, Event, LlmAgent, LlmRequest, LlmResponse
+from flowloom.errors import ModelResponseError, UnsupportedFeatureError
+from flowloom.interop import response_from_json, response_to_json
 from flowloom.interop.generate_content import WireResponse
 
 

@@ -17,12 +17,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from kit import result, said, text, user
 
-from flowloom import (
-    InputValidationError,
-    LlmRequest,
-    LlmResponse,
-    ModelResponseError,
-    UnsupportedFeatureError,
+from flowloom import InputValidationError, LlmRequest, LlmResponse
+from flowloom.errors import ModelResponseError, UnsupportedFeatureError
+from flowloom.interop import (
     request_from_proto,
     request_to_json,
     request_to_proto,
@@ -306,11 +303,11 @@ def test_without_the_extra_the_first_use_says_what_to_install() -> None:
     script = """
 import sys
 sys.modules["google.ai"] = sys.modules["google.ai.generativelanguage"] = None
-import flowloom
-convert = flowloom.request_to_proto
+import flowloom, flowloom.errors, flowloom.interop
+convert = flowloom.interop.request_to_proto
 try:
     convert(flowloom.LlmRequest())
-except flowloom.MissingExtraError as error:
+except flowloom.errors.MissingExtraError as error:
     print(error)
 """
     ran = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
@@ -318,6 +315,6 @@ except flowloom.MissingExtraError as error:
 
 
 def test_json_needs_no_protobuf() -> None:
-    script = "import sys, flowloom; flowloom.request_to_json; print('google.protobuf' in sys.modules)"
+    script = "import sys, flowloom.interop; flowloom.interop.request_to_json; print('google.protobuf' in sys.modules)"
     ran = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     assert ran.stdout == "False\n"

@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 from google.genai import types
 
-from flowloom import ToolConfirmation, UnreadableAnswerError
+from flowloom import ToolConfirmation
+from flowloom.errors import UnreadableAnswerError
 from flowloom.events.requests import CONFIRMATION_CALL, CREDENTIAL_CALL, INPUT_CALL, RequestKind
 from flowloom.log.answers import check_answer, read_decision, read_input
 

@@ -15,7 +15,7 @@ from models.gemini_wire import refusal, streamed, whole
 from models.gemini_wire import text as part
 from models.wire_server import Reply, WireServer
 
-from flowloom import ModelRequestError
+from flowloom.errors import ModelRequestError
 from flowloom.testing import FrozenClock, frozen
 
 

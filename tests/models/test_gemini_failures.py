@@ -10,16 +10,13 @@ from google.genai import types
 from models.gemini_wire import answer, error, frame, refusal, streamed, text, whole
 from models.wire_server import Reply, WireServer, raw_stream
 
-from flowloom import (
-    Gemini,
-    LlmRequest,
-    ModelError,
+from flowloom import Gemini, LlmRequest, ModelError, RetryOptions
+from flowloom.errors import (
     ModelRateLimitError,
     ModelRequestError,
     ModelResponseError,
     ModelStreamError,
     ModelUnavailableError,
-    RetryOptions,
 )
 
 BOTH = pytest.mark.parametrize("stream", [False, True], ids=["unary", "streamed"])

@@ -19,7 +19,8 @@ from models.gemini_wire import text, whole
 from models.wire_server import Reply, WireServer
 from providers.sdk_kit import at, call, inline, result
 
-from flowloom import Gemini, LlmRequest, UnsupportedFeatureError
+from flowloom import Gemini, LlmRequest
+from flowloom.errors import UnsupportedFeatureError
 from flowloom.models.signatures import ANTHROPIC, OPENAI, signed
 
 SETTINGS = "GOOGLE_GENAI_USE_VERTEXAI GOOGLE_GENAI_USE_ENTERPRISE GOOGLE_API_KEY GEMINI_API_KEY GOOGLE_CLOUD_PROJECT"

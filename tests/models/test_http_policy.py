@@ -10,17 +10,9 @@ import pytest
 from kit import user
 from models.wire_server import Reply, WireServer, raw_stream
 
-from flowloom import (
-    AnthropicModel,
-    EventParseError,
-    Gemini,
-    LlmRequest,
-    ModelError,
-    ModelRequestError,
-    ModelUnavailableError,
-    OpenAIModel,
-)
+from flowloom import AnthropicModel, Gemini, LlmRequest, ModelError, OpenAIModel
 from flowloom.client.sse import EventStreamReader
+from flowloom.errors import EventParseError, ModelRequestError, ModelUnavailableError
 from flowloom.models import BaseLlm
 from flowloom.models.http import MAX_BODY_BYTES, LoopClient
 from flowloom.models.sse_decoder import MAX_LINE_BYTES

@@ -8,16 +8,8 @@ from collections.abc import AsyncGenerator
 
 import pytest
 
-from flowloom import (
-    BaseLlm,
-    ConfigurationError,
-    LlmAgent,
-    LLMRegistry,
-    LlmRequest,
-    LlmResponse,
-    ModelNotFoundError,
-    OpenAIModel,
-)
+from flowloom import BaseLlm, ConfigurationError, LlmAgent, LLMRegistry, LlmRequest, LlmResponse, OpenAIModel
+from flowloom.errors import ModelNotFoundError
 
 
 class House(BaseLlm):
@@ -92,7 +84,8 @@ def test_a_missing_sdk_is_named(name: str, extra: str) -> None:
     program = (
         "import sys\n"
         f"sys.modules[{extra!r}] = None\n"
-        "from flowloom import LLMRegistry, MissingExtraError\n"
+        "from flowloom import LLMRegistry\n"
+        "from flowloom.errors import MissingExtraError\n"
         "try:\n"
         f"    LLMRegistry.new_llm({name!r})\n"
         "except MissingExtraError as error:\n"

@@ -14,8 +14,8 @@ from flowloom import (
     InMemorySessionService,
     SqliteMemoryService,
     SqliteSessionService,
-    StorageError,
 )
+from flowloom.errors import StorageError
 from flowloom.memory.postgres import PostgresMemoryService
 from flowloom.objects.service import Service
 from flowloom.sessions.postgres import PostgresSessionService

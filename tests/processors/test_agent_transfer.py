@@ -18,10 +18,10 @@ from flowloom import (
     LoopAgent,
     ParallelAgent,
     SequentialAgent,
-    ToolArgumentsError,
-    TransferToAgentTool,
 )
+from flowloom.errors import ToolArgumentsError
 from flowloom.processors import agent_transfer, tool_declarations, tools
+from flowloom.tools import TransferToAgentTool
 
 
 class Custom(BaseAgent):

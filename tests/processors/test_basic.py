@@ -9,7 +9,8 @@ from google.genai import types
 from kit import Chat, agent, call, context, model, requests_of
 from pydantic import BaseModel
 
-from flowloom import BaseAgent, LlmAgent, LlmRequest, ModelNotConfiguredError, RunConfig
+from flowloom import BaseAgent, LlmAgent, LlmRequest, RunConfig
+from flowloom.errors import ModelNotConfiguredError
 from flowloom.processors import basic
 
 

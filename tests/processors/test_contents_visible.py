@@ -9,7 +9,8 @@ import pytest
 from google.genai import types
 from kit import agent, context, event, named_call, result, shown, text, user
 
-from flowloom import BaseAgent, Contents, Event, Flow, InvocationContext, LlmAgent, LlmRequest, RunConfig
+from flowloom import BaseAgent, Event, Flow, InvocationContext, LlmAgent, LlmRequest, RunConfig
+from flowloom.processors import Contents
 from flowloom.testing import call
 
 LEAD = "user: For context, this happened elsewhere in the conversation:"

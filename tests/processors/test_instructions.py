@@ -19,7 +19,7 @@ from flowloom import (
     SequentialAgent,
     Template,
 )
-from flowloom import inject_session_state as inject
+from flowloom.processors import inject_session_state as inject
 from flowloom.processors import instructions
 
 

@@ -10,7 +10,8 @@ from google.genai import types
 from kit import Chat, agent, call, context, declared_names, event, requests_of, result, story, system_text
 from pydantic import BaseModel
 
-from flowloom import BaseAgent, Context, Event, Gemini, LlmAgent, LlmRequest, ToolArgumentsError
+from flowloom import BaseAgent, Context, Event, Gemini, LlmAgent, LlmRequest
+from flowloom.errors import ToolArgumentsError
 from flowloom.processors import basic, output_schema
 from flowloom.testing import ScriptedModel
 from flowloom.tools.confirmation import structured_final_event

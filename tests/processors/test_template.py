@@ -11,15 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from kit import context
 
-from flowloom import (
-    FlowloomError,
-    InvocationContext,
-    LlmAgent,
-    LlmRequest,
-    MissingVariableError,
-    Template,
-    TemplateError,
-)
+from flowloom import FlowloomError, InvocationContext, LlmAgent, LlmRequest, Template
+from flowloom.errors import MissingVariableError, TemplateError
 from flowloom.processors import instructions
 
 STATE: dict[str, Any] = {

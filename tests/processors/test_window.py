@@ -10,20 +10,9 @@ from google.genai import types
 from kit import Chat, agent, context, event, requests_of, shown, system_text, text, user
 from window_logs import image, request_of, round_of
 
-from flowloom import (
-    ConfigurationError,
-    DropToolPayloads,
-    Event,
-    EventCompaction,
-    Flow,
-    InvocationContext,
-    KeepTurns,
-    LlmAgent,
-    LlmRequest,
-    LlmResponse,
-    RunConfig,
-    TokenWindow,
-)
+from flowloom import ConfigurationError, Event, Flow, InvocationContext, LlmAgent, LlmRequest, LlmResponse, RunConfig
+from flowloom.events import EventCompaction
+from flowloom.processors import DropToolPayloads, KeepTurns, TokenWindow
 from flowloom.testing import ScriptedModel, call
 
 

@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 from kit import examples
 from window_logs import complaint, lines, logs, request_of, requests_at
 
-from flowloom import DropToolPayloads, Event, KeepTurns, TokenWindow
+from flowloom import Event
+from flowloom.processors import DropToolPayloads, KeepTurns, TokenWindow
 from flowloom.processors.token_count import content_tokens
 
 BUDGETS = st.integers(20, 900)

@@ -15,7 +15,8 @@ from kit import user
 from models.wire_server import Reply, WireServer, raw_stream
 from providers.sdk_kit import answers, ask, frame, result, sent, whole
 
-from flowloom import AnthropicModel, LlmResponse, ModelResponseError, RetryOptions
+from flowloom import AnthropicModel, LlmResponse, RetryOptions
+from flowloom.errors import ModelResponseError
 from flowloom.models.signatures import ANTHROPIC, ANTHROPIC_REDACTED, signed
 from flowloom.providers.anthropic_answers import MessagesReader
 

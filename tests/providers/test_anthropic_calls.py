@@ -15,7 +15,8 @@ from models.wire_server import WireServer
 from providers.sdk_kit import ask, at, call, inline, result, sent, whole
 from pydantic import BaseModel
 
-from flowloom import AnthropicModel, LlmRequest, ModelRequestError, UnsupportedFeatureError
+from flowloom import AnthropicModel, LlmRequest
+from flowloom.errors import ModelRequestError, UnsupportedFeatureError
 from flowloom.models.signatures import ANTHROPIC, ANTHROPIC_REDACTED, OPENAI, signed
 
 ANSWER = whole({"type": "message", "model": "m", "content": [], "stop_reason": "end_turn"})

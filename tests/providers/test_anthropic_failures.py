@@ -15,18 +15,13 @@ from models.gemini_kit import Pauses
 from models.wire_server import Reply, WireServer, raw_stream
 from providers.sdk_kit import answers, ask, frame, whole
 
-from flowloom import (
-    AnthropicModel,
-    ConfigurationError,
-    LLMRegistry,
-    LlmResponse,
-    ModelError,
+from flowloom import AnthropicModel, ConfigurationError, LLMRegistry, LlmResponse, ModelError, RetryOptions
+from flowloom.errors import (
     ModelRateLimitError,
     ModelRequestError,
     ModelResponseError,
     ModelStreamError,
     ModelUnavailableError,
-    RetryOptions,
 )
 from flowloom.models.signatures import ANTHROPIC, signed
 

@@ -12,7 +12,8 @@ from kit import user
 from models.wire_server import WireServer
 from providers.sdk_kit import ask, call, result, sent, whole
 
-from flowloom import AnthropicModel, UnsupportedFeatureError
+from flowloom import AnthropicModel
+from flowloom.errors import UnsupportedFeatureError
 from flowloom.models.signatures import ANTHROPIC, signed
 from flowloom.providers.anthropic_models import abilities_of
 

@@ -14,7 +14,8 @@ from kit import user
 from models.wire_server import Reply, WireServer, raw_stream
 from providers.sdk_kit import answers, ask, frame, sent, whole
 
-from flowloom import LlmResponse, ModelResponseError, ModelStreamError, ModelUnavailableError, OpenAIModel, RetryOptions
+from flowloom import LlmResponse, OpenAIModel, RetryOptions
+from flowloom.errors import ModelResponseError, ModelStreamError, ModelUnavailableError
 from flowloom.models.signatures import OPENAI, signed
 from flowloom.providers.openai_chat_answers import ChatReader
 from flowloom.providers.openai_responses_answers import ResponsesReader

@@ -15,7 +15,8 @@ from models.wire_server import WireServer
 from providers.sdk_kit import answers, ask, at, call, inline, result, sent, whole
 from pydantic import BaseModel
 
-from flowloom import LlmRequest, OpenAIModel, UnsupportedFeatureError
+from flowloom import LlmRequest, OpenAIModel
+from flowloom.errors import UnsupportedFeatureError
 from flowloom.models.signatures import ANTHROPIC, OPENAI, signed
 
 CHAT = whole({"model": "m", "choices": [{"index": 0, "message": {"content": "ok"}, "finish_reason": "stop"}]})

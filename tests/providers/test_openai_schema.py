@@ -7,7 +7,7 @@ from typing import Any, Literal
 import pytest
 from pydantic import BaseModel
 
-from flowloom import UnsupportedFeatureError
+from flowloom.errors import UnsupportedFeatureError
 from flowloom.providers.openai_schema import named_schema
 
 

@@ -12,17 +12,8 @@ from kit import said, user
 from models.wire_server import Reply, WireServer, raw_stream
 from providers.sdk_kit import answers, ask, call, frame, result, sent, whole
 
-from flowloom import (
-    ConfigurationError,
-    LLMRegistry,
-    LlmResponse,
-    ModelError,
-    ModelRequestError,
-    ModelStreamError,
-    ModelUnavailableError,
-    OpenAIModel,
-    RetryOptions,
-)
+from flowloom import ConfigurationError, LLMRegistry, LlmResponse, ModelError, OpenAIModel, RetryOptions
+from flowloom.errors import ModelRequestError, ModelStreamError, ModelUnavailableError
 
 ONCE = RetryOptions(attempts=1)
 Json = dict[str, Any]

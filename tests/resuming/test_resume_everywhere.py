@@ -6,7 +6,8 @@ from collections import Counter
 
 import pytest
 
-from flowloom import InMemorySessionService, InvocationNotFoundError
+from flowloom import InMemorySessionService
+from flowloom.errors import InvocationNotFoundError
 from resuming.company import Company, as_it_was, finish, legal, log_of, per_branch, runner_of
 
 

@@ -9,7 +9,8 @@ import pytest
 from google.genai import types
 from run_stream_kit import lines, mapped, piece, thought, told, whole
 
-from flowloom import Event, EventActions, NodeInfo
+from flowloom import Event, EventActions
+from flowloom.events import NodeInfo
 from flowloom.run_stream import (
     MessageCompleted,
     RunFinished,

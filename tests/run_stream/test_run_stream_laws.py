@@ -16,7 +16,8 @@ from hypothesis import strategies as st
 from kit import examples
 from run_stream_kit import call_piece, mapped, piece, thought, whole
 
-from flowloom import Event, NodeInfo
+from flowloom import Event
+from flowloom.events import NodeInfo
 from flowloom.events.parts import call_piece as json_piece
 from flowloom.events.parts import content_of, text_part
 from flowloom.events.wire import make

@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 from kit import Chat, agent, collect, open_calls, story
 
-from flowloom import InMemoryRunner, LlmAgent, SessionBusyError
+from flowloom import InMemoryRunner, LlmAgent
+from flowloom.errors import SessionBusyError
 from flowloom.testing import FunctionModel, call
 from runner.situations import Gate, Gated, legal, nothing_left
 

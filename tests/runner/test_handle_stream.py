@@ -14,18 +14,14 @@ from flowloom import (
     InMemorySessionService,
     Limits,
     LlmAgent,
-    MessageCompleted,
     ParallelAgent,
     RunConfig,
-    RunFinished,
     RunHandle,
     Runner,
-    RunStarted,
-    RunStreamEvent,
     SequentialAgent,
     StreamingMode,
-    TextDelta,
 )
+from flowloom.run_stream import MessageCompleted, RunFinished, RunStarted, RunStreamEvent, TextDelta
 from flowloom.testing import ScriptedModel, call, frozen
 from runner.situations import Gate, Gated, held, nothing_left
 

@@ -16,7 +16,6 @@ from flowloom import (
     LimitExceededError,
     Limits,
     LlmAgent,
-    LlmCallsLimitExceededError,
     LlmResponse,
     LongRunningFunctionTool,
     LoopAgent,
@@ -25,6 +24,7 @@ from flowloom import (
     RunResult,
     SequentialAgent,
 )
+from flowloom.errors import LlmCallsLimitExceededError
 from flowloom.testing import FunctionModel, call, frozen
 from runner.situations import ByTurn, Gate, Gated, ended_events, go_on, legal
 

@@ -12,7 +12,6 @@ from pydantic import BaseModel
 
 from flowloom import (
     AgentTool,
-    CallbackError,
     Context,
     FunctionTool,
     InMemoryRunner,
@@ -27,6 +26,7 @@ from flowloom import (
     ToolContext,
     answers,
 )
+from flowloom.errors import CallbackError
 from flowloom.testing import call
 from runner.situations import held
 

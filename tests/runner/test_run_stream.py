@@ -18,18 +18,20 @@ from flowloom import (
     LoopAgent,
     ParallelAgent,
     RunConfig,
-    RunFailed,
-    RunFinished,
     Runner,
-    RunStarted,
-    RunStreamEvent,
     SequentialAgent,
-    StateChanged,
-    TextDelta,
-    ToolCallFinished,
     ToolContext,
 )
 from flowloom.plugins import BasePlugin
+from flowloom.run_stream import (
+    RunFailed,
+    RunFinished,
+    RunStarted,
+    RunStreamEvent,
+    StateChanged,
+    TextDelta,
+    ToolCallFinished,
+)
 from flowloom.testing import ScriptedModel, call
 from runner.situations import Gate, Gated, nothing_left
 

@@ -37,14 +37,14 @@ from flowloom import (
     InvocationContext,
     LlmAgent,
     LongRunningFunctionTool,
-    NodeInfo,
-    NotSupportedError,
     RunConfig,
     Runner,
     SequentialAgent,
     SessionNotFoundError,
     ToolContext,
 )
+from flowloom.errors import NotSupportedError
+from flowloom.events import NodeInfo
 from flowloom.testing import call
 
 

@@ -17,7 +17,6 @@ from typing_extensions import TypedDict
 from flowloom import (
     AgentTool,
     BaseAgent,
-    CallbackError,
     Event,
     InvocationContext,
     Limits,
@@ -25,7 +24,6 @@ from flowloom import (
     LlmResponse,
     LongRunningFunctionTool,
     LoopAgent,
-    ModelResponseError,
     ParallelAgent,
     RunConfig,
     Runner,
@@ -33,6 +31,7 @@ from flowloom import (
     SequentialAgent,
     SqliteSessionService,
 )
+from flowloom.errors import CallbackError, ModelResponseError
 from flowloom.run_stream import RunStreamMapper
 from flowloom.testing import call
 from runner.situations import held

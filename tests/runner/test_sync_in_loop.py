@@ -15,15 +15,9 @@ from typing import Any
 import pytest
 from kit import agent, open_calls, story
 
-from flowloom import (
-    InMemoryRunner,
-    InMemorySessionService,
-    LlmAgent,
-    Runner,
-    RunStreamEvent,
-    SessionBusyError,
-    SqliteSessionService,
-)
+from flowloom import InMemoryRunner, InMemorySessionService, LlmAgent, Runner, SqliteSessionService
+from flowloom.errors import SessionBusyError
+from flowloom.run_stream import RunStreamEvent
 from flowloom.testing import call
 from runner.situations import ByTurn, Gate, Gated
 from runner.test_sync import WHERE, bound

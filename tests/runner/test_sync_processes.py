@@ -19,7 +19,8 @@ import os, sys, weakref
 class Early: pass
 early = Early()
 weakref.finalize(early, int)  # so that weakref's own end of the program is not the last that was asked for
-from flowloom import ConfigurationError, LlmAgent, PostgresSessionService, Runner, SqliteSessionService, StorageError
+from flowloom import ConfigurationError, LlmAgent, PostgresSessionService, Runner, SqliteSessionService
+from flowloom.errors import StorageError
 from flowloom.testing import FunctionModel, call
 where = sys.argv[1]
 def look():

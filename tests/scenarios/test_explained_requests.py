@@ -12,18 +12,10 @@ from kit import collect
 from models.gemini_wire import text, whole
 from models.wire_server import WireServer
 
-from flowloom import (
-    BaseAgent,
-    BaseLlm,
-    Gemini,
-    InMemoryRunner,
-    LlmRequest,
-    ModelOverride,
-    RequestView,
-    Session,
-    explain,
-)
+from flowloom import BaseAgent, BaseLlm, Gemini, InMemoryRunner, LlmRequest, Session, explain
 from flowloom.cli.loading import load_app
+from flowloom.inspection import RequestView
+from flowloom.plugins import ModelOverride
 from flowloom.testing import FunctionModel, frozen
 
 EXAMPLES = Path(__file__).parents[2] / "examples"

@@ -16,18 +16,9 @@ from providers.anthropic_wire import MessagesServer
 from providers.openai_wire import ChatServer
 from providers.responses_wire import ResponsesServer
 
-from flowloom import (
-    AnthropicModel,
-    BaseLlm,
-    Event,
-    Gemini,
-    LlmResponse,
-    ModelOverride,
-    OpenAIModel,
-    RunConfig,
-    StreamingMode,
-)
+from flowloom import AnthropicModel, BaseLlm, Event, Gemini, LlmResponse, OpenAIModel, RunConfig, StreamingMode
 from flowloom.cli.loading import load_app
+from flowloom.plugins import ModelOverride
 from flowloom.testing import frozen
 
 DESK = Path(__file__).parents[2] / "examples" / "travel_desk"

@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 from kit import STREAMED, Chat, agent, approve, pending, result, text
 
-from flowloom import Event, EventsView, FunctionTool, LlmAgent, LongRunningFunctionTool, RunConfig, ToolContext
+from flowloom import Event, FunctionTool, LlmAgent, LongRunningFunctionTool, RunConfig, ToolContext
+from flowloom.inspection import EventsView
 from flowloom.testing import call
 from scenarios.leaving import KINDS, chunked, wait
 

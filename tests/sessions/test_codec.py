@@ -12,7 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import BaseModel
 
-from flowloom import Event, EventActions, JsonDataError, StorageError
+from flowloom import Event, EventActions
+from flowloom.errors import JsonDataError, StorageError
 from flowloom.events.event_json import read_event
 from flowloom.sessions.codec import decode_event, decode_events, decode_value, encode_event, encode_value
 

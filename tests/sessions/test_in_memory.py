@@ -8,15 +8,15 @@ import pytest
 from kit import event
 
 from flowloom import (
-    AlreadyExistsError,
     BaseSessionService,
     Event,
     InMemorySessionService,
     InputValidationError,
-    ListSessionsResponse,
     Session,
     SessionNotFoundError,
 )
+from flowloom.errors import AlreadyExistsError
+from flowloom.sessions import ListSessionsResponse
 from flowloom.testing.suites import SessionServiceSuite
 
 WHO: dict[str, Any] = {"app_name": "app", "user_id": "ann"}

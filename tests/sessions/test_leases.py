@@ -13,14 +13,8 @@ from typing import Any
 import pytest
 from kit import event
 
-from flowloom import (
-    InMemorySessionService,
-    PostgresSessionService,
-    RunLostError,
-    Session,
-    SessionBusyError,
-    SqliteSessionService,
-)
+from flowloom import InMemorySessionService, PostgresSessionService, Session, SqliteSessionService
+from flowloom.errors import RunLostError, SessionBusyError
 from flowloom.sessions import SessionLease, sql_holders
 from flowloom.sessions.sql_service import SqlSessionService
 from flowloom.sql import Connection

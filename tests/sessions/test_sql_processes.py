@@ -12,7 +12,8 @@ from typing import Any
 import pytest
 from kit import event
 
-from flowloom import PostgresSessionService, SessionBusyError, SqliteSessionService
+from flowloom import PostgresSessionService, SqliteSessionService
+from flowloom.errors import SessionBusyError
 from flowloom.sessions.sql_service import SqlSessionService
 
 WHO: dict[str, Any] = {"app_name": "app", "user_id": "ann", "session_id": "s1"}

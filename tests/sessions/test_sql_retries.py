@@ -11,7 +11,6 @@ from kit import event, requests_of
 from postgres_cut import LossyWay, lossy_way
 
 from flowloom import (
-    AlreadyExistsError,
     Event,
     EventActions,
     LlmAgent,
@@ -20,8 +19,8 @@ from flowloom import (
     Runner,
     Session,
     SqliteSessionService,
-    StorageError,
 )
+from flowloom.errors import AlreadyExistsError, StorageError
 from flowloom.sessions.sql_service import SqlSessionService
 from flowloom.testing import ScriptedModel, call
 

@@ -11,17 +11,9 @@ from typing import Any
 import pytest
 from kit import event
 
-from flowloom import (
-    Event,
-    EventActions,
-    GetSessionConfig,
-    LlmAgent,
-    PostgresSessionService,
-    Runner,
-    Session,
-    SqliteSessionService,
-    StorageError,
-)
+from flowloom import Event, EventActions, LlmAgent, PostgresSessionService, Runner, Session, SqliteSessionService
+from flowloom.errors import StorageError
+from flowloom.sessions import GetSessionConfig
 from flowloom.sessions.sql_schema import PLACES, SESSIONS
 from flowloom.sessions.sql_service import SqlSessionService
 from flowloom.sql import Connection, Schema

@@ -17,15 +17,14 @@ from flowloom import (
     Event,
     EventActions,
     InMemorySessionService,
-    JsonDataError,
     LlmAgent,
     ParallelAgent,
     PostgresSessionService,
     Runner,
-    SessionBusyError,
     SqliteSessionService,
     ToolContext,
 )
+from flowloom.errors import JsonDataError, SessionBusyError
 from flowloom.testing import ScriptedModel, call
 
 NAMES: Any = {"app_name": "app", "user_id": "ann"}

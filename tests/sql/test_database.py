@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from flowloom import StorageError
+from flowloom.errors import StorageError
 from flowloom.sql import Connection, Database
 from flowloom.sql.sqlite import SqliteDatabase
 from sql.kinds import Open, open_database

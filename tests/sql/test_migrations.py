@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from flowloom import StorageError
+from flowloom.errors import StorageError
 from flowloom.sql import Schema
 from sql.kinds import Open, open_database
 

@@ -11,7 +11,8 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from flowloom import ConfigurationError, StorageError
+from flowloom import ConfigurationError
+from flowloom.errors import StorageError
 from flowloom.sql import Connection
 from flowloom.sql.postgres import PostgresDatabase
 
@@ -50,7 +51,7 @@ def test_a_missing_extra_is_named(missing: str) -> None:
         "import flowloom\n"
         "kind = flowloom.PostgresSessionService\n"
         "try:\n    kind('dbname=a')\n"
-        "except flowloom.MissingExtraError as error:\n    print(error)\n"
+        "except flowloom.errors.MissingExtraError as error:\n    print(error)\n"
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=True)
     assert "pip install flowloom[postgres]" in done.stdout

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from flowloom import StorageError
+from flowloom.errors import StorageError
 from flowloom.sql import Connection
 from flowloom.sql import sqlite as module
 from flowloom.sql.sqlite import SqliteDatabase

@@ -12,7 +12,8 @@ from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.sampling import ALWAYS_OFF
 from opentelemetry.trace import SpanKind, StatusCode
 
-from flowloom import BaseLlm, IncompleteStreamError, LlmAgent, LlmRequest, LlmResponse
+from flowloom import BaseLlm, LlmAgent, LlmRequest, LlmResponse
+from flowloom.errors import IncompleteStreamError
 from flowloom.testing.scripted import FunctionModel, ScriptedModel
 from telemetry.agents import SSE, STOP, agent, answer, context, run, usage
 from telemetry.conftest import Recording

@@ -5,8 +5,10 @@ from __future__ import annotations
 import pytest
 from kit import collect
 
-from flowloom import Flow, InMemoryRunner, LlmAgent, ProcessorTimes, configure_telemetry, observing
+from flowloom import Flow, InMemoryRunner, LlmAgent, configure_telemetry
+from flowloom.context import observing
 from flowloom.context.observer import observers
+from flowloom.telemetry import ProcessorTimes
 from flowloom.testing import ScriptedModel
 from telemetry.conftest import Recording
 

@@ -6,7 +6,8 @@ import asyncio
 from collections.abc import Mapping
 from typing import Any
 
-from flowloom import AlreadyExistsError, BaseSessionService, Event, HistoryError, Session, SessionNotFoundError
+from flowloom import BaseSessionService, Event, Session, SessionNotFoundError
+from flowloom.errors import AlreadyExistsError, HistoryError
 from flowloom.sessions.leases import LeaseQueue, Place, SessionLease
 from flowloom.sessions.service import own_state
 

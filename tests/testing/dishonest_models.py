@@ -11,7 +11,8 @@ from kit import said
 from pydantic import PrivateAttr, TypeAdapter
 from pydantic_core import to_jsonable_python
 
-from flowloom import LlmRequest, LlmResponse, ModelError, UnsupportedFeatureError
+from flowloom import LlmRequest, LlmResponse, ModelError
+from flowloom.errors import UnsupportedFeatureError
 from flowloom.models.contents import SharedContents
 from flowloom.testing import ScriptedModel, chunks_of
 from flowloom.testing.suites.model_faults import Fault

@@ -8,15 +8,9 @@ from dataclasses import dataclass, field
 from typing import Any
 from uuid import uuid4
 
-from flowloom import (
-    AlreadyExistsError,
-    BaseSessionService,
-    Event,
-    GetSessionConfig,
-    ListSessionsResponse,
-    Session,
-    SessionNotFoundError,
-)
+from flowloom import BaseSessionService, Event, Session, SessionNotFoundError
+from flowloom.errors import AlreadyExistsError
+from flowloom.sessions import GetSessionConfig, ListSessionsResponse
 from flowloom.sessions.service import apply_event, without_temp_state
 from flowloom.sessions.state import split_by_scope
 

@@ -18,11 +18,10 @@ from flowloom import (
     InMemoryRunner,
     InMemorySessionService,
     LlmAgent,
-    ModelOverride,
     Runner,
     explain,
 )
-from flowloom.plugins import BasePlugin
+from flowloom.plugins import BasePlugin, ModelOverride
 from flowloom.testing import ScriptedModel, call
 
 WHERE: Any = {"user_id": "u", "session_id": "s"}

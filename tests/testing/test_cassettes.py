@@ -13,20 +13,8 @@ from kit import STREAMED, Chat, named_call, said, story
 from models.gemini_wire import answer, streamed, whole
 from models.wire_server import WireServer
 
-from flowloom import (
-    BaseLlm,
-    Event,
-    Gemini,
-    LlmAgent,
-    LlmRequest,
-    LlmResponse,
-    ModelError,
-    ModelNotFoundError,
-    ModelRateLimitError,
-    ModelUnavailableError,
-    RunConfig,
-)
-from flowloom.errors import ConfigurationError
+from flowloom import BaseLlm, Event, Gemini, LlmAgent, LlmRequest, LlmResponse, ModelError, RunConfig
+from flowloom.errors import ConfigurationError, ModelNotFoundError, ModelRateLimitError, ModelUnavailableError
 from flowloom.inspection import EventsView, RequestView
 from flowloom.testing import FunctionModel, ScriptedModel, call
 from flowloom.testing.cassettes import CassetteMissError, Mode, RecordingModel

@@ -11,7 +11,6 @@ from kit import agent, hand_to
 from flowloom import (
     AgentTool,
     App,
-    Assembly,
     BaseLlm,
     Context,
     Event,
@@ -19,14 +18,13 @@ from flowloom import (
     InMemoryRunner,
     LlmAgent,
     ParallelAgent,
-    RequestView,
     RunConfig,
     SequentialAgent,
     Session,
     StreamingMode,
     explain,
-    explain_run,
 )
+from flowloom.inspection import Assembly, RequestView
 from flowloom.plugins import BasePlugin
 from flowloom.testing import (
     AutoModel,
@@ -36,6 +34,7 @@ from flowloom.testing import (
     block_model_requests,
     call,
     capture_run,
+    explain_run,
 )
 
 Where = list[tuple[str, int]]

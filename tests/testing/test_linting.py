@@ -12,7 +12,8 @@ from hierarchies import HIERARCHIES
 from inspection.requests import asked
 from kit import said, user
 
-from flowloom import Event, Flow, Halt, InvocationContext, LlmRequest
+from flowloom import Event, Flow, InvocationContext, LlmRequest
+from flowloom.errors import Halt
 from flowloom.testing import lint
 
 

@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from kit import STREAMED, Chat, agent, call, collect, said, story, text
 
-from flowloom import IncompleteStreamError, LlmAgent, LlmRequest, LlmResponse, ModelStreamError
-from flowloom.errors import ConfigurationError
+from flowloom import LlmAgent, LlmRequest, LlmResponse
+from flowloom.errors import ConfigurationError, IncompleteStreamError, ModelStreamError
 from flowloom.testing import FunctionModel, ScriptedModel, chunks_of, frozen
 from flowloom.testing.scripted import delayed, dropped, response_of, truncated
 

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 MODULE = """
-    from flowloom import EventsView, InMemoryRunner, LlmAgent, RequestView, explain
+    from flowloom import InMemoryRunner, LlmAgent, explain
+    from flowloom.inspection import EventsView, RequestView
     from flowloom.testing import ScriptedModel, call
 
     def look(place: str) -> str:

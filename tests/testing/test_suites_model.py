@@ -10,14 +10,8 @@ from typing import Any, ClassVar
 
 import pytest
 
-from flowloom import (
-    BaseLlm,
-    ConfigurationError,
-    LlmResponse,
-    ModelRequestError,
-    ModelUnavailableError,
-    OfflineModel,
-)
+from flowloom import BaseLlm, ConfigurationError, LlmResponse, OfflineModel
+from flowloom.errors import ModelRequestError, ModelUnavailableError
 from flowloom.testing import FunctionModel, RecordingModel, ScriptedModel
 from flowloom.testing.suites import ModelSuite
 from flowloom.testing.suites.model_answers import TEXT

@@ -10,14 +10,9 @@ from typing import Any, ClassVar
 
 import pytest
 
-from flowloom import (
-    Event,
-    GetSessionConfig,
-    ListSessionsResponse,
-    Session,
-    SessionNotFoundError,
-)
+from flowloom import Event, Session, SessionNotFoundError
 from flowloom.events import deep_merge
+from flowloom.sessions import GetSessionConfig, ListSessionsResponse
 from flowloom.testing.suites import SessionServiceSuite
 
 from .broken_logs import BROKEN_LEASES, BROKEN_LOGS, REOPENED_LOGS

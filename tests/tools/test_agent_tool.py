@@ -13,8 +13,6 @@ from flowloom import (
     AgentTool,
     BasePlugin,
     Context,
-    DirectEffects,
-    EffectKey,
     InvocationContext,
     LimitExceededError,
     Limits,
@@ -24,6 +22,7 @@ from flowloom import (
     SequentialAgent,
     ToolContext,
 )
+from flowloom.context import DirectEffects, EffectKey
 
 
 class City(BaseModel):

@@ -14,13 +14,13 @@ from flowloom import (
     BaseToolset,
     ConfigurationError,
     Context,
-    DuplicateToolError,
     FunctionTool,
     InMemoryRunner,
     LlmAgent,
     LlmRequest,
     ReadonlyContext,
 )
+from flowloom.errors import DuplicateToolError
 
 
 def add(a: int, b: int) -> int:

@@ -13,8 +13,6 @@ from flowloom import (
     BaseTool,
     BaseToolset,
     ConfigurationError,
-    ConfirmationRejectedError,
-    ConfirmationRequiredError,
     Context,
     Event,
     EventActions,
@@ -22,8 +20,8 @@ from flowloom import (
     LlmAgent,
     ToolConfirmation,
     ToolContext,
-    ToolSignatureError,
 )
+from flowloom.errors import ConfirmationRejectedError, ConfirmationRequiredError, ToolSignatureError
 from flowloom.tools.confirmation import confirmation_event
 
 # -- the event --------------------------------------------------------------------------------------
@@ -231,7 +229,7 @@ async def test_any_tool_may_ask_and_give_a_placeholder_of_its_own() -> None:
 
 
 def test_only_a_tool_call_can_ask() -> None:
-    from flowloom import ContextError
+    from flowloom.errors import ContextError
 
     with pytest.raises(ContextError, match="tool"):
         Context(context(LlmAgent(name="root"))).request_confirmation(hint="x")

@@ -20,10 +20,10 @@ from flowloom import (
     LongRunningFunctionTool,
     ReadonlyContext,
     RunConfig,
-    ToolArgumentsError,
     ToolContext,
-    ToolThreadPoolConfig,
 )
+from flowloom.context import ToolThreadPoolConfig
+from flowloom.errors import ToolArgumentsError
 from flowloom.testing import frozen
 
 

@@ -23,15 +23,14 @@ from flowloom import (
     BaseSessionService,
     Event,
     InMemorySessionService,
-    JsonDataError,
     LlmAgent,
     LongRunningFunctionTool,
     PostgresSessionService,
     Runner,
     SqliteSessionService,
     ToolContext,
-    ToolResultError,
 )
+from flowloom.errors import JsonDataError, ToolResultError
 from flowloom.testing import ScriptedModel, call
 
 

@@ -17,7 +17,6 @@ from flowloom import (
     BasePlugin,
     BaseTool,
     CallbackContext,
-    Contents,
     Event,
     Flow,
     FunctionTool,
@@ -36,8 +35,9 @@ from flowloom import (
     StreamingMode,
     Template,
     ToolContext,
-    Viewer,
 )
+from flowloom.processors import Contents
+from flowloom.sessions import Viewer
 from flowloom.testing import ScriptedModel, call
 
 

@@ -13,7 +13,6 @@ from google.genai import types
 
 from flowloom import (
     AgentTool,
-    AlreadyAnsweredError,
     BaseAgent,
     BaseSessionService,
     Event,
@@ -27,6 +26,7 @@ from flowloom import (
     SqliteSessionService,
     request_input,
 )
+from flowloom.errors import AlreadyAnsweredError
 from flowloom.runner.pending import PendingCall, answers, pending_calls
 from flowloom.testing import call
 from waiting.desk import WHERE, ByTurn, World, by_turn

@@ -8,18 +8,8 @@ from typing import Any
 import pytest
 from google.genai import types
 
-from flowloom import (
-    AgentTool,
-    AlreadyAnsweredError,
-    BaseAgent,
-    Event,
-    InvocationNotFoundError,
-    LlmAgent,
-    ParallelAgent,
-    SequentialAgent,
-    Session,
-    UnreadableAnswerError,
-)
+from flowloom import AgentTool, BaseAgent, Event, LlmAgent, ParallelAgent, SequentialAgent, Session
+from flowloom.errors import AlreadyAnsweredError, InvocationNotFoundError, UnreadableAnswerError
 from flowloom.testing import call
 from waiting.desk import WHERE, Desk, World, by_turn, last_text, model_of, results_of
 

@@ -17,21 +17,18 @@ from flowloom import (
     BasePlugin,
     BaseTool,
     ConfigurationError,
-    ConfirmationRequested,
-    CredentialRequested,
     Event,
     FunctionTool,
     InMemoryRunner,
     InMemorySessionService,
-    InputRequested,
     LlmAgent,
     RunConfig,
     Session,
     SqliteSessionService,
     pending_calls,
-    run_stream_of,
 )
 from flowloom.cli.display import Display
+from flowloom.run_stream import ConfirmationRequested, CredentialRequested, InputRequested, run_stream_of
 from flowloom.runner.pending import answers
 from flowloom.testing import call
 from flowloom.tools.input_request import request_input

@@ -15,8 +15,9 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 from kit import examples
 
-from flowloom import AlreadyAnsweredError, Event, InMemorySessionService, Runner, Session
+from flowloom import Event, InMemorySessionService, Runner, Session
 from flowloom.context.progress import is_from_agent_tool
+from flowloom.errors import AlreadyAnsweredError
 from flowloom.log.history import is_hidden
 from flowloom.runner.pending import PendingCall, pending_calls
 from waiting.desk import WHERE

@@ -8,17 +8,9 @@ import pytest
 from google.genai import types
 from kit import event, result
 
-from flowloom import (
-    AgentTool,
-    BaseAgent,
-    BasePlugin,
-    RequestAnswered,
-    RunFailed,
-    ToolConfirmation,
-    UnreadableAnswerError,
-    pending_calls,
-    run_stream_of,
-)
+from flowloom import AgentTool, BaseAgent, BasePlugin, ToolConfirmation, pending_calls
+from flowloom.errors import UnreadableAnswerError
+from flowloom.run_stream import RequestAnswered, RunFailed, run_stream_of
 from flowloom.testing import call
 from waiting.desk import WHERE, Desk, World, by_turn, model_of
 

@@ -12,14 +12,8 @@ from google.genai import types
 from kit import STREAMED, Chat, collect, named_call, open_calls, requests_of, said, text
 from wrapper_kit import Held, ask, responses, scripted, texts, told
 
-from flowloom import (
-    CachedModel,
-    LlmAgent,
-    LlmRequest,
-    LlmResponse,
-    ModelUnavailableError,
-    Runner,
-)
+from flowloom import CachedModel, LlmAgent, LlmRequest, LlmResponse, Runner
+from flowloom.errors import ModelUnavailableError
 from flowloom.testing import FunctionModel, call, dropped, frozen, truncated
 
 USAGE = types.GenerateContentResponseUsageMetadata(prompt_token_count=7, total_token_count=12)

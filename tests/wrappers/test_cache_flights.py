@@ -9,12 +9,8 @@ from contextlib import aclosing
 import pytest
 from wrapper_kit import Held, ask, responses, steps, texts, told
 
-from flowloom import (
-    CachedModel,
-    LlmRequest,
-    LlmResponse,
-    ModelUnavailableError,
-)
+from flowloom import CachedModel, LlmRequest, LlmResponse
+from flowloom.errors import ModelUnavailableError
 from flowloom.testing import FunctionModel
 
 

@@ -12,12 +12,8 @@ from typing import Any
 import pytest
 from wrapper_kit import ask, responses, scripted, told
 
-from flowloom import (
-    CachedModel,
-    ConfigurationError,
-    FallbackModel,
-    ModelUnavailableError,
-)
+from flowloom import CachedModel, ConfigurationError, FallbackModel
+from flowloom.errors import ModelUnavailableError
 from flowloom.testing import FunctionModel, ScriptedModel, frozen
 
 

@@ -18,14 +18,16 @@ from flowloom import (
     LlmAgent,
     LlmResponse,
     ModelError,
+    OfflineModel,
+    RetryOptions,
+)
+from flowloom.errors import (
     ModelNotFoundError,
     ModelRateLimitError,
     ModelRequestError,
     ModelStreamError,
     ModelUnavailableError,
     NotSupportedError,
-    OfflineModel,
-    RetryOptions,
     UnsupportedFeatureError,
 )
 from flowloom.testing import ScriptedModel, call, dropped, truncated

@@ -14,17 +14,8 @@ from google.genai import types
 from pydantic import PrivateAttr
 from wrapper_kit import Endless, Pauses, ask, responses, steps, told
 
-from flowloom import (
-    BaseLlm,
-    ConfigurationError,
-    LimitedModel,
-    LlmRequest,
-    LlmResponse,
-    ModelRateLimitError,
-    ModelUnavailableError,
-    RetryModel,
-    RetryOptions,
-)
+from flowloom import BaseLlm, ConfigurationError, LimitedModel, LlmRequest, LlmResponse, RetryModel, RetryOptions
+from flowloom.errors import ModelRateLimitError, ModelUnavailableError
 from flowloom.testing import FunctionModel, ScriptedModel, frozen
 
 

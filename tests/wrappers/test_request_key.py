@@ -11,7 +11,8 @@ from kit import named_call, result, said, text, user
 from pydantic import BaseModel
 from wrapper_kit import ask
 
-from flowloom import FunctionTool, LlmRequest, RequestView
+from flowloom import FunctionTool, LlmRequest
+from flowloom.inspection import RequestView
 from flowloom.models.contents import SharedContents
 from flowloom.wrappers.request_key import request_key
 

@@ -13,18 +13,13 @@ from models.gemini_wire import answer, refusal, streamed, text, whole
 from models.wire_server import WireServer
 from wrapper_kit import Endless, Pauses, ask, responses, texts
 
-from flowloom import (
-    FallbackModel,
-    Gemini,
+from flowloom import FallbackModel, Gemini, LlmRequest, LlmResponse, RetryModel, RetryOptions
+from flowloom.errors import (
     IncompleteStreamError,
-    LlmRequest,
-    LlmResponse,
     ModelRateLimitError,
     ModelRequestError,
     ModelStreamError,
     ModelUnavailableError,
-    RetryModel,
-    RetryOptions,
 )
 from flowloom.testing import FunctionModel, ScriptedModel, dropped, frozen, truncated
 

@@ -21,11 +21,11 @@ from flowloom import (
     LlmAgent,
     LlmRequest,
     LlmResponse,
-    ModelUnavailableError,
     OfflineModel,
     RetryModel,
     RetryOptions,
 )
+from flowloom.errors import ModelUnavailableError
 from flowloom.testing import FunctionModel, ModelRequestBlockedError, ScriptedModel, block_model_requests, call
 from flowloom.testing.suites import ModelSuite
 from flowloom.testing.suites.loop import in_loop
