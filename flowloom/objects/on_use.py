@@ -1,4 +1,4 @@
-"""Names of a room that are loaded when they are used."""
+"""Names of a room that are loaded when they are used. The package itself loads this, so it loads nothing else."""
 
 from __future__ import annotations
 
@@ -6,9 +6,6 @@ import sys
 from collections.abc import Callable, Mapping
 from importlib import import_module
 from typing import Any
-
-from flowloom.errors import MissingExtraError
-from flowloom.extras import absent
 
 
 def homes_of(room: str, modules: Mapping[str, str]) -> dict[str, str]:
@@ -28,8 +25,10 @@ def loaded_on_use(room: str, homes: Mapping[str, str]) -> tuple[Callable[[str], 
             raise AttributeError(f"module `{room}` has no attribute `{name}`")
         try:
             value = getattr(import_module(home), name)
-        except MissingExtraError as error:
-            return absent(error)
+        except ImportError as error:
+            if not hasattr(error, "extra"):  # a `MissingExtraError` has one
+                raise
+            return import_module("flowloom.extras").absent(error)
         setattr(sys.modules[room], name, value)
         return value
 
