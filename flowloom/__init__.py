@@ -12,7 +12,7 @@ __version__ = "0.1.0"
 
 _HOMES = {
     "agents": "Agent BaseAgent LlmAgent LoopAgent ParallelAgent SequentialAgent",
-    "runner.runner": "App InMemoryRunner PendingCall ResumabilityConfig RunHandle RunResult Runner answers pending_calls",
+    "runner": "App InMemoryRunner PendingCall ResumabilityConfig RunHandle RunResult Runner answers pending_calls",
     "context": "CallbackContext Context InvocationContext Limits ReadonlyContext RunConfig StreamingMode "
     "ToolContext Usage",
     "compaction": "EventsCompactionConfig",

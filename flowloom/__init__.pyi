@@ -6,7 +6,7 @@
 from flowloom.agents import Agent, BaseAgent, LlmAgent, LoopAgent, ParallelAgent, SequentialAgent
 
 # running them
-from flowloom.runner.runner import (
+from flowloom.runner import (
     App,
     InMemoryRunner,
     PendingCall,
