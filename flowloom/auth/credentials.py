@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import Any, ClassVar, Literal
+from typing import Any, Literal
 
 from pydantic import Field
 
@@ -23,8 +23,6 @@ class AuthCredentialTypes(StrEnum):
 class HttpCredentials(AuthModel):
     """What an `Authorization` header is made of: user name and password, or a token."""
 
-    secrets: ClassVar[frozenset[str]] = frozenset({"password", "token"})
-
     username: str | None = None
     password: str | None = None
     token: str | None = None
@@ -33,8 +31,6 @@ class HttpCredentials(AuthModel):
 class HttpAuth(AuthModel):
     """HTTP authentication: its scheme (`basic`, `bearer`, ...) and what goes with it."""
 
-    secrets: ClassVar[frozenset[str]] = frozenset({"additional_headers"})
-
     scheme: str
     credentials: HttpCredentials = Field(default_factory=HttpCredentials)
     additional_headers: dict[str, str] | None = None
@@ -42,18 +38,6 @@ class HttpAuth(AuthModel):
 
 class OAuth2Auth(AuthModel):
     """A client of an OAuth 2 or OpenID server, and what a user's consent has brought it."""
-
-    secrets: ClassVar[frozenset[str]] = frozenset(
-        {
-            "client_secret",
-            "auth_response_uri",
-            "auth_code",
-            "access_token",
-            "refresh_token",
-            "id_token",
-            "code_verifier",
-        }
-    )
 
     client_id: str | None = None
     client_secret: str | None = None
@@ -87,8 +71,6 @@ class OAuth2Auth(AuthModel):
 class ServiceAccount(AuthModel):
     """A service account, kept as it is: it is not exchanged here."""
 
-    secrets: ClassVar[frozenset[str]] = frozenset({"service_account_credential"})
-
     service_account_credential: dict[str, Any] | None = None
     scopes: list[str] | None = None
     use_default_credential: bool | None = False
@@ -98,8 +80,6 @@ class ServiceAccount(AuthModel):
 
 class AuthCredential(AuthModel):
     """A credential of one kind: `api_key`, `http`, `oauth2` (for OpenID Connect too) or `service_account`."""
-
-    secrets: ClassVar[frozenset[str]] = frozenset({"api_key"})
 
     auth_type: AuthCredentialTypes
     resource_ref: str | None = None

@@ -8,20 +8,13 @@ from typing import Any, cast
 
 from google.genai import types
 
-from flowloom.auth.credentials import AuthCredential, HttpAuth, HttpCredentials, OAuth2Auth, ServiceAccount
-from flowloom.auth.fields import HIDDEN
+from flowloom.auth.fields import HIDDEN, is_secret_field
 from flowloom.cli.display import Display, call_text
 from flowloom.events import Event
 from flowloom.events.shown import words_of
 from flowloom.objects.notebook import count
 from flowloom.runner.pending import PendingCall, pending_calls
 from flowloom.sessions import State
-
-_SECRET = frozenset(
-    name.replace("_", "")
-    for model in (AuthCredential, HttpAuth, HttpCredentials, OAuth2Auth, ServiceAccount)
-    for name in model.secrets
-)
 
 
 def are_words(event: Event) -> bool:
@@ -114,7 +107,7 @@ def shown_state(state: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _without_secrets(key: str, value: Any) -> Any:
-    if value and key.rpartition(":")[2].replace("_", "").lower() in _SECRET:
+    if value and is_secret_field(key.rpartition(":")[2]):
         return HIDDEN
     if isinstance(value, dict):
         return {name: _without_secrets(str(name), each) for name, each in cast(dict[Any, Any], value).items()}

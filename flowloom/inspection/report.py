@@ -323,9 +323,9 @@ def _step_lines(steps: Sequence[Entry]) -> Iterator[str]:
         yield line + _first_changes(step, max(WIDTH + 10 - len(line), 60))
 
 
-def bar_of(value: float, longest: float, width: int = _BAR) -> str:
-    """A bar of block characters, `width` long for the longest."""
-    eighths = round(value / longest * width * 8) if longest > 0 else 0
+def bar_of(value: float, longest: float) -> str:
+    """A bar of block characters, `_BAR` long for the longest."""
+    eighths = round(value / longest * _BAR * 8) if longest > 0 else 0
     return "█" * (eighths // 8) + _EIGHTHS[eighths % 8].strip()
 
 

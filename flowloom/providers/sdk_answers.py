@@ -43,7 +43,6 @@ def usage_of(
     total: int | None = None,
     cached: int | None = None,
     thoughts: int | None = None,
-    tools: int | None = None,
 ) -> types.GenerateContentResponseUsageMetadata:
     """Token counts in Gemini's terms: what was thought is not in the count of the answer, but beside it."""
     answer = output
@@ -57,7 +56,6 @@ def usage_of(
         total_token_count=total,
         cached_content_token_count=cached or None,
         thoughts_token_count=thoughts or None,
-        tool_use_prompt_token_count=tools or None,
     )
 
 

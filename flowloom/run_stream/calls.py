@@ -8,6 +8,7 @@ from typing import Any, cast
 from google.genai import types
 from pydantic_core import to_jsonable_python
 
+from flowloom.auth.fields import is_secret_field
 from flowloom.events.event import Event
 from flowloom.events.requests import RESERVED_CALLS, RequestKind
 from flowloom.log.answers import answers_request
@@ -29,11 +30,6 @@ HIDDEN_CALLS = frozenset({"transfer_to_agent", "set_model_response"})
 
 DROPPED = "The call was not part of the complete answer, so it was not executed."
 UNFINISHED = "The run ended before this call gave a result."
-
-_SECRETS = frozenset(
-    "clientsecret accesstoken refreshtoken idtoken token password apikey privatekey privatekeyid authcode "
-    "codeverifier authresponseuri secret".split()
-)
 
 
 class Call:
@@ -285,9 +281,7 @@ def _without_secrets(value: Any) -> Any:
     if not isinstance(value, dict):
         return value
     return {
-        key: _without_secrets(each)
-        for key, each in cast(dict[str, Any], value).items()
-        if key.replace("_", "").lower() not in _SECRETS
+        key: _without_secrets(each) for key, each in cast(dict[str, Any], value).items() if not is_secret_field(key)
     }
 
 

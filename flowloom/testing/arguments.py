@@ -1,4 +1,8 @@
-"""Arguments and values made up from a schema: the same ones each time, as small as the schema allows."""
+"""Arguments and values made up from a schema: the same ones each time, as small as the schema allows.
+
+They are to be read, in a test and by a tool: defaults, examples and the names of properties are taken, and schemas may
+lead back to themselves. What draws values at random, as hypothesis-jsonschema does, has none of that.
+"""
 
 from __future__ import annotations
 

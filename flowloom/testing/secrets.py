@@ -13,7 +13,7 @@ from urllib.parse import quote, quote_plus
 
 from pydantic import BaseModel, SecretBytes, SecretStr
 
-from flowloom.auth import AuthCredential, HttpAuth, HttpCredentials, OAuth2Auth, ServiceAccount
+from flowloom.auth.fields import is_secret_field, plain_name
 from flowloom.inspection.canonical import HIDDEN, Data
 
 SHORTEST = 8
@@ -23,11 +23,11 @@ MARK = re.compile(r'<redacted [^<>"\\]+>')
 
 _NAMING = ("key", "token", "secret", "password", "passwd", "pwd", "passphrase", "credential", "authorization", "cookie")
 """What a word in the name of a variable, setting or header ends in if the value is a secret."""
-_HEADERS = "authorization proxy-authorization cookie set-cookie x-api-key api-key x-goog-api-key x-auth-token"
-_FIELDS = (
-    "passwd passphrase auth_token session_token bearer_token secret_key secret_access_key aws_secret_access_key "
-    "aws_session_token private_key"
+_FIELDS = frozenset(
+    "authorization proxyauthorization cookie setcookie xapikey xgoogapikey xauthtoken passwd passphrase authtoken "
+    "sessiontoken bearertoken secretkey secretaccesskey awssecretaccesskey awssessiontoken".split()
 )
+"""Plain names of headers and fields whose values are secrets, besides those of credentials."""
 _SCHEMES = ("bearer", "basic", "token")
 _NO_NAME = re.compile(r'[^ -~]|[<>"\\]')
 
@@ -57,7 +57,7 @@ class Secrets:
                 names.setdefault(value, name)
         self._names = names
         self._patterns = _patterns(tuple(names.items()))
-        self._fields = _declared_fields() | {_plain(name) for name in fields}
+        self._fields = _FIELDS | {plain_name(name) for name in fields}
 
     @classmethod
     def known(
@@ -100,15 +100,17 @@ class Secrets:
         if not isinstance(value, dict):
             return value
         entries = cast(dict[str, Data], value)
-        fields = (
-            frozenset[str]() if "logProbability" in entries else self._fields
-        )  # its `token` is a word of the answer
         return {
             name: _hidden(name, item)
-            if _plain(name) in fields and not (in_schema and isinstance(item, dict))
+            if self._is_declared(name, entries) and not (in_schema and isinstance(item, dict))
             else self._without_fields(item, in_schema=name == "properties")
             for name, item in entries.items()
         }
+
+    def _is_declared(self, name: str, beside: dict[str, Data]) -> bool:
+        if name == "token" and "logProbability" in beside:  # a word of the answer
+            return False
+        return is_secret_field(name) or plain_name(name) in self._fields
 
     def _json_without_fields(self, text: str) -> str:
         try:
@@ -165,18 +167,6 @@ def is_secret_name(name: str) -> bool:
     """Whether a variable, setting or header of that name holds a secret."""
     words = re.split("[^a-z]+", name.lower())
     return any(word.removesuffix("s").endswith(_NAMING) for word in words)
-
-
-@lru_cache(maxsize=1)
-def _declared_fields() -> frozenset[str]:
-    credentials = (AuthCredential, HttpAuth, HttpCredentials, OAuth2Auth, ServiceAccount)
-    of_credentials = (name for model in credentials for name in model.secrets)
-    return frozenset(_plain(name) for name in (*of_credentials, *_HEADERS.split(), *_FIELDS.split()))
-
-
-def _plain(name: str) -> str:
-    """A name without what its spellings differ in."""
-    return name.replace("-", "").replace("_", "").lower()
 
 
 def _without_scheme(value: str) -> str:

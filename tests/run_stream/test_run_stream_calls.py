@@ -240,6 +240,7 @@ def test_a_credential_is_requested_without_secrets() -> None:
     config = {
         "authScheme": {"type": "oauth2"},
         "rawAuthCredential": {"oauth2": oauth, "apiKey": "s3cret", "http": {"credentials": {"token": "s3cret"}}},
+        "other": {"http": {"additionalHeaders": {"x-door": "s3cret"}}, "serviceAccountCredential": {"a": "s3cret"}},
         "exchangedAuthCredential": {"oauth2": {**oauth, "accessToken": "s3cret"}},
     }
     (request,) = [
