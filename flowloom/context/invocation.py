@@ -301,7 +301,7 @@ class InvocationContext:
 
     def new_event(self, values: dict[str, Any]) -> Event:
         """An event of this agent, here and now; `values` are its fields, not validated."""
-        return make(Event, **(self._here_and_now(values, None) | values))
+        return make(Event, self._here_and_now(values, None), **values)
 
     def _here_and_now(self, values: dict[str, Any], event_id: str | None) -> dict[str, Any]:
         """What an event with these `values` has besides."""
@@ -324,7 +324,7 @@ class InvocationContext:
         """An event of this agent that carries a model's response; the partial ones and the complete one share an id."""
         here = self._here_and_now(values, self.answer_id)
         self.answer_id = here["id"] if response.partial else None
-        return make(Event, response, **(here | values))
+        return Event.carrying(response, here, values)
 
     async def start(self) -> Event | None:
         """Append the user's message to the session, as a runner does before an agent runs."""

@@ -7,7 +7,7 @@ from typing import Any
 from google.genai import types
 from pydantic import ConfigDict, Field
 
-from flowloom.events.wire import WireModel, fields_of, make, replace
+from flowloom.events.wire import WireModel, assemble, fields_of, make
 
 
 class ToolConfirmation(WireModel):
@@ -73,14 +73,18 @@ class EventActions(WireModel):
     set_model_response: Any | None = None
 
 
-_NOTHING = make(EventActions)
+_NOTHING = {name: field.default for name, field in EventActions.model_fields.items()}
+_NAMES = set(_NOTHING)
 
 
 def no_actions() -> EventActions:
-    """The actions of an event that only says something, at half of what `make(EventActions)` costs."""
-    return replace(
-        _NOTHING, state_delta={}, artifact_delta={}, requested_auth_configs={}, requested_tool_confirmations={}
-    )
+    """The actions of an event that only says something, as every chunk has: at half of what `make` costs."""
+    fields = _NOTHING.copy()
+    fields["state_delta"] = {}
+    fields["artifact_delta"] = {}
+    fields["requested_auth_configs"] = {}
+    fields["requested_tool_confirmations"] = {}
+    return assemble(EventActions, fields, _NAMES, {})
 
 
 def deep_merge(base: dict[str, Any], other: dict[str, Any]) -> dict[str, Any]:
@@ -116,4 +120,4 @@ def merge_actions(base: EventActions | None, other: EventActions | None) -> Even
     values["requested_tool_confirmations"] = base.requested_tool_confirmations | other.requested_tool_confirmations
     if base.requested_inputs and other.requested_inputs:
         values["requested_inputs"] = base.requested_inputs | other.requested_inputs
-    return make(EventActions, base, **values)
+    return make(EventActions, {**fields_of(base), **values})

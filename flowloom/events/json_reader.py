@@ -106,7 +106,7 @@ def wire_reader(model: type[WireModel], special: Mapping[str, Read] | None = Non
                 except EnumValueError as error:
                     error.location.insert(0, key)
                     raise
-        new = make(model, **values)
+        new = make(model, values)
         if extra is not None:
             _object_setattr(new, "__pydantic_extra__", extra)
         return new

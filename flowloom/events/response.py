@@ -80,7 +80,7 @@ class LlmResponse(WireModel):
             values["error_message"] = raw.prompt_feedback.block_reason_message or "The provider blocked the prompt."
         else:
             values["content"] = types.Content(role="model", parts=[])
-        return make(cls, **values)
+        return make(cls, values)
 
     def get_function_calls(self) -> list[types.FunctionCall]:
         """The function calls in the content, in order."""

@@ -12,9 +12,10 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from operator import attrgetter
-from typing import Any, NamedTuple, Self, TypeVar, cast
+from typing import Any, Self, TypeVar, cast
 
 from pydantic import (
     BaseModel,
@@ -49,7 +50,7 @@ def replace(model: ModelT, /, **fields: Any) -> ModelT:
     The other values are shared. So is the set of given fields: it only grows, and only dumps without unset fields look
     at it.
     """
-    new: ModelT = _new(type(model))
+    new: ModelT = _new(model.__class__)
     _set_fields(new, model.__dict__ | fields)
     _set_given(new, model.__pydantic_fields_set__)
     extra = model.__pydantic_extra__
@@ -58,18 +59,17 @@ def replace(model: ModelT, /, **fields: Any) -> ModelT:
     return new
 
 
-def make(cls: type[ModelT], like: BaseModel | None = None, /, **fields: Any) -> ModelT:
+def make(cls: type[ModelT], given: dict[str, Any] | None = None, /, **fields: Any) -> ModelT:
     """An instance from field values that are known to be of the right types, in about 1 µs.
 
-    Its other fields are those of `like`, if that has them, and the defaults.
+    They are given in a dict, as keywords, or both; the other fields have their defaults.
     """
-    known = _known.get(cls) or _known_of(cls)
-    if like is None:
+    known = _known[cls]
+    if given is None:
         values = known.defaults | fields
-    elif issubclass(cls, type(like)):
-        values = known.defaults | like.__dict__ | fields
     else:
-        values = known.defaults | {k: v for k, v in like.__dict__.items() if k in cls.model_fields} | fields
+        values = known.defaults | given
+        values.update(fields)
     if len(values) < known.size:
         for name, factory in known.factories:
             if name not in values:
@@ -99,7 +99,8 @@ def assemble(
     return new
 
 
-class _Known(NamedTuple):
+@dataclass(slots=True)
+class _Known:
     """How a class is made from values that need no validation."""
 
     defaults: dict[str, Any]
@@ -112,7 +113,15 @@ class _Known(NamedTuple):
     private: dict[str, Any] | None
 
 
-_known: dict[type[BaseModel], _Known] = {}
+class _KnownClasses(dict[type[BaseModel], _Known]):
+    """What is known of each class: found out when it is made first."""
+
+    def __missing__(self, cls: type[BaseModel]) -> _Known:
+        found = self[cls] = _known_of(cls)
+        return found
+
+
+_known = _KnownClasses()
 
 
 def _known_of(cls: type[BaseModel]) -> _Known:
@@ -129,8 +138,7 @@ def _known_of(cls: type[BaseModel]) -> _Known:
     given = set(cls.model_fields) if issubclass(cls, WireModel) else set[str]()
     private = {name: attribute.get_default() for name, attribute in cls.__private_attributes__.items()} or None
     keeps_extra = cls.model_config.get("extra") == "allow"
-    found = _known[cls] = _Known(plain, factories, len(cls.model_fields), given, keeps_extra, private)
-    return found
+    return _Known(plain, factories, len(cls.model_fields), given, keeps_extra, private)
 
 
 class WireModel(BaseModel):

@@ -10,7 +10,7 @@ from pydantic import ConfigDict, Field
 
 from flowloom.errors import ModelResponseError, UnsupportedFeatureError
 from flowloom.events.response import LlmResponse
-from flowloom.events.wire import make
+from flowloom.events.wire import fields_of, make
 from flowloom.interop.generate_content_codec import ModelCodec, add_unknown, json_copy
 from flowloom.interop.generate_content_misfit import Misfit, json_object, misfit_of, unexpected
 
@@ -78,7 +78,7 @@ def response_from_json(body: Mapping[str, Any] | str | bytes) -> WireResponse:
     except (Misfit, RecursionError) as error:
         raise ModelResponseError(f"This is no answer of `generateContent`: {misfit_of(error)}.") from None
     spelled = any("citationSources" in metadata for metadata in _citations(data))
-    return make(WireResponse, LlmResponse.create(received), received=received, citation_sources=spelled)
+    return make(WireResponse, {**fields_of(LlmResponse.create(received))}, received=received, citation_sources=spelled)
 
 
 def response_to_json(response: LlmResponse) -> dict[str, Any]:

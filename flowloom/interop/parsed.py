@@ -241,7 +241,7 @@ def error_event(data: dict[str, Any]) -> ParsedEvent:
         details=cast(dict[str, Any], details) if isinstance(details, dict) else None,
     )
     values: dict[str, Any] = {"id": "", "error_code": error.code or "ERROR", "error_message": str(error)}
-    return ParsedEvent(make(Event, **values), kind="error", raw=data, error=error)
+    return ParsedEvent(make(Event, values), kind="error", raw=data, error=error)
 
 
 def _error_frame(payload: str | bytes) -> ParsedEvent:

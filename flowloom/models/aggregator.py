@@ -125,7 +125,7 @@ class StreamingAggregator:
             values["content"] = types.Content(role="model", parts=parts)
         if self._logprobs:
             values["logprobs_result"] = _joined_logprobs(self._logprobs)
-        return make(LlmResponse, **values)
+        return make(LlmResponse, values)
 
     # -- one response ----------------------------------------------------------------------------
 
@@ -157,7 +157,7 @@ class StreamingAggregator:
         if finish_reason is not None:
             kept["finish_reason"] = values["finish_reason"] = finish_reason
             values["turn_complete"] = self._turn_complete = True
-        return [make(LlmResponse, **values)]
+        return [make(LlmResponse, values)]
 
     def _take(self, response: LlmResponse) -> LlmResponse:
         """Take in `response`, which nobody else holds, and make it a partial one."""

@@ -179,14 +179,13 @@ class LlmRequest(BaseModel):
         """Append texts to the system instruction, a blank line between any two. Empty ones are left out."""
         if isinstance(instructions, types.Content):
             instructions = [part.text or "" for part in instructions.parts or ()]
-        text = instructions if isinstance(instructions, str) else "\n\n".join(filter(None, instructions))
+        text: Any = instructions if isinstance(instructions, str) else "\n\n".join(filter(None, instructions))
         if not text:
             return
         current: Any = self.config.system_instruction
-        whole: Any = text
         if current:
-            whole = f"{current}\n\n{text}" if isinstance(current, str) else _append_to_content(current, text)
-        set_fields(self.config, system_instruction=whole)
+            text = f"{current}\n\n{text}" if isinstance(current, str) else _append_to_content(current, text)
+        set_fields(self.config, system_instruction=text)
 
     def append_tools(self, tools: Sequence[DeclaredTool] | ToolBlock) -> None:
         """Register tools, and declare those that have a declaration in one common group.

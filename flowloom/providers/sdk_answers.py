@@ -94,4 +94,4 @@ def with_metadata(content: types.Content, reason: types.FinishReason, metadata: 
         values["content"] = content
     else:
         values["error_code"] = reason.value
-    return make(LlmResponse, **values)
+    return make(LlmResponse, values)

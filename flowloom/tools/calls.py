@@ -210,7 +210,7 @@ def _changes(ctx: InvocationContext, answers: list[_Answer]) -> Event | None:
     if not values["state_delta"] and not values["artifact_delta"]:
         return None
     begun = [answer.begun for answer in answers if answer.begun is not None]
-    return ctx.new_event({"actions": make(EventActions, **values), "long_running_tool_ids": begun or None})
+    return ctx.new_event({"actions": make(EventActions, values), "long_running_tool_ids": begun or None})
 
 
 async def _recorded(
