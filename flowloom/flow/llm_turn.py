@@ -130,13 +130,14 @@ class LlmTurn(Turn):
         ctx, request = self.ctx, LlmRequest.empty(None)
         request_steps, response_steps = self.steps
         self.last = None
-        async with StepResult() as result:
+        result, call = StepResult(), None
+        try:
             stopped_at = self._build(request_steps, result, request)
             if stopped_at is not None:
                 async with aclosing(self._build_rest(request_steps, stopped_at, result, request)) as events:
                     async for event in events:
                         yield event
-            call = await self._ask_model(result, request, spans)
+            call = self._model_call(result, request, spans)
             while call is not None and (response := await call.next()) is not None:
                 stopped_at = run_response_steps(response_steps, ctx, request, response)
                 if stopped_at is not None:
@@ -153,6 +154,13 @@ class LlmTurn(Turn):
                             yield answer
                 if result.answered:
                     break
+        except LimitExceededError as error:
+            if error.on_limit == "raise":
+                raise
+            result.limit = error
+        finally:
+            if call is not None:
+                await call.close()
         for event in self._concluded(result):
             yield event
 
@@ -205,16 +213,13 @@ class LlmTurn(Turn):
         result.gave_output = result.gave_output or event.id in (self.ctx.run.outputs or ())
         return event
 
-    async def _ask_model(self, result: StepResult, request: LlmRequest, spans: Recorder | None) -> ModelCall | None:
-        """The model's answer to the request, begun; None if the model is not to be asked."""
+    def _model_call(self, result: StepResult, request: LlmRequest, spans: Recorder | None) -> ModelCall | None:
+        """The call of the model with the request; None if the model is not to be asked."""
         if not self._wants_model(result):
             return None
-        limit = self.final_step
-        if limit is not None:
-            ask_to_summarise(self.ctx, request, limit)
-        call = result.call = ModelCall(self.ctx, request, spans)
-        await call.begin(counts=limit is None)
-        return call
+        if self.final_step is not None:
+            ask_to_summarise(self.ctx, request, self.final_step)
+        return ModelCall(self.ctx, request, spans, counts=self.final_step is None)
 
     def _wants_model(self, result: StepResult) -> bool:
         """Whether the model is to be called, now that the request is built.

@@ -27,7 +27,7 @@ ONLY_THOUGHTS = "MODEL_RETURNED_ONLY_THOUGHTS"
 
 
 class ModelCall:
-    """A call from the before-callbacks to the last response: `begin`, then `next` until None, then `close`.
+    """A call from the before-callbacks to the last response: `next` until None, then `close`.
 
     The order: plugin, then agent callbacks before; the wrappers and the model; for each response, or the error,
     the on-error callbacks, call ids, plugin, then agent callbacks after. The first callback that answers wins.
@@ -39,6 +39,7 @@ class ModelCall:
     _ready: LlmResponse | None = None
     """What a callback has answered in the model's place."""
     _responses: AsyncIterator[LlmResponse] | None = None
+    _begun: bool = False
     _given: bool = False
     """Whether there was a response."""
     _asked: bool = False
@@ -48,7 +49,9 @@ class ModelCall:
     """What models around others have paid for, and not given out."""
     _span: ModelSpan | None = None
 
-    def __init__(self, ctx: InvocationContext, request: LlmRequest, spans: Recorder | None) -> None:
+    def __init__(
+        self, ctx: InvocationContext, request: LlmRequest, spans: Recorder | None, *, counts: bool = True
+    ) -> None:
         callbacks = ctx.callbacks
         self._ctx = ctx
         self._model = model_of(ctx)
@@ -57,6 +60,7 @@ class ModelCall:
         self._before: Callbacks = (*ctx.run.hooks.before_model, *callbacks.before_model)
         self._after: Callbacks = (*ctx.run.hooks.after_model, *callbacks.after_model)
         self._spans = spans
+        self._counts = counts
 
     @property
     def context(self) -> Context:
@@ -65,14 +69,15 @@ class ModelCall:
             self._context = Context(self._ctx)
         return self._context
 
-    async def begin(self, *, counts: bool = True) -> None:
+    async def _begin(self) -> None:
         """Ask the callbacks before the call; without an answer, start the call. Raises when a limit forbids it, unless
         the call does not count."""
+        self._begun = True
         self._ctx.answer_id = None
         if self._before:
             self._ready = await self._ask("before_model", self._before, llm_request=self._request)
         if self._ready is None:
-            if counts:
+            if self._counts:
                 self._ctx.run.totals.count_model_call(self._ctx)
             try:
                 self._responses = self._start()
@@ -120,7 +125,9 @@ class ModelCall:
                 await close()
 
     async def next(self) -> LlmResponse | None:
-        """The next response as the flow may use it; None at the end. Raises what nobody recovers from."""
+        """The next response as the flow may use it; None at the end. Raises what no callback recovers from."""
+        if not self._begun:
+            await self._begin()
         if self._responses is None:
             response, self._ready = self._ready, None
             return None if response is None else mark_if_empty(self._with_ids(response))

@@ -8,7 +8,6 @@ runner, and nothing else.
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Callable
-from contextlib import aclosing
 
 from flowloom.context import InvocationContext
 from flowloom.context.run import Run
@@ -23,60 +22,64 @@ Events = AsyncGenerator[Event, None]
 
 def run_agent(ctx: InvocationContext) -> Events:
     """Run `ctx.agent` with its callbacks, and all agents it hands over to."""
-    return recorded(ctx, lambda inner: play(inner.run, stack_of(inner)))
+    return play(ctx.run, stack_of(ctx)) if ctx.recorded else _record_all(ctx, run_agent)
 
 
 def run_turn(ctx: InvocationContext, turn_of: Callable[[InvocationContext], Turn]) -> Events:
     """Run a turn of `ctx.agent` that is not its usual one, and all agents it hands over to."""
-    return recorded(ctx, lambda inner: play(inner.run, stack_of(inner, first=turn_of(inner))))
+    if not ctx.recorded:
+        return _record_all(ctx, lambda inner: run_turn(inner, turn_of))
+    return play(ctx.run, stack_of(ctx, first=turn_of(ctx)))
 
 
 async def play(run: Run, stack: list[Turn]) -> Events:
     """Play turns until the first one is over or waits, or the run is stopped."""
     spans = None if run.rehearsal else recorder()
+    error: BaseException | None = None
     try:
         while stack:
             turn = stack[-1]
             if turn.outcome is AGAIN:
                 if run.stop is not None:  # paused, cancelled, or at its limit: no further step
                     run.stopped = True
+                if run.stopped:
                     break
                 if not turn.begun:
                     for event in await turn.begin(spans):
                         yield event
-                    if turn.outcome is not AGAIN:
-                        continue
-                async with aclosing(turn.step(spans)) as events:
+                    continue
+                events = turn.step(spans)
+                try:
                     async for event in events:
                         yield event
-                if run.stopped and turn.outcome is AGAIN:
-                    break
-            if isinstance(turn.outcome, Enter):
+                finally:
+                    await events.aclose()
+            elif isinstance(turn.outcome, Enter):
                 below, turn.outcome = turn.outcome, AGAIN
                 stack += stack_of(below.ctx, below.task)
-            elif turn.outcome is not AGAIN:
-                for event in await turn.end():
+            else:
+                for event in await _leave(stack):
                     yield event
-                stack.pop()
-                if stack:
-                    for event in stack[-1].returned(turn):
-                        yield event
-        for turn in reversed(stack):
-            turn.close()
-    except BaseException as error:
+    except BaseException as raised:
+        error = raised
         if stack:
             run.note_failure(error, stack[-1].ctx)
+        raise
+    finally:
         for turn in reversed(stack):
             turn.close(error)
-        raise
 
 
-def recorded(ctx: InvocationContext, start: Callable[[InvocationContext], Events]) -> Events:
-    """The events of `start(ctx)`, stored in the session unless a runner around it stores them."""
-    return start(ctx) if ctx.recorded else _record_all(ctx, start)
+async def _leave(stack: list[Turn]) -> list[Event]:
+    """End the turn on top, and give control back to the one below (spec §1.6, decision 27)."""
+    turn = stack[-1]
+    events = await turn.end()
+    stack.pop()
+    return [*events, *stack[-1].returned(turn)] if stack else events
 
 
 async def _record_all(ctx: InvocationContext, start: Callable[[InvocationContext], Events]) -> Events:
+    """The events of `start(ctx)`, stored in the session: no runner around it stores them."""
     ctx = ctx.model_copy(update={"recorded": True})
     events = start(ctx)
     whole = False

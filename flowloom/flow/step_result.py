@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Self
-
 from flowloom.errors import LimitExceededError
 from flowloom.events.event import Event
-from flowloom.flow.model_call import ModelCall
 
 
 class StepResult:
-    """What a step has come to so far. As a context it closes the model call that it holds, wherever that stands, and
-    keeps the limit that ends the step, unless that is to raise."""
+    """What a step has come to so far: `LlmTurn.rule` says what follows from it."""
 
     # what every step begins with is the class's until it is set, so that making one costs little
-    call: ModelCall | None = None
     last: Event | None = None
     """The latest complete event."""
     open_partial: bool = False
@@ -31,14 +26,3 @@ class StepResult:
     """What is wrong with the answer, if it is not of the form that it has to have."""
     limit: LimitExceededError | None = None
     """The limit that has ended the step."""
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(self, kind: object, error: BaseException | None, traceback: object) -> bool:
-        if self.call is not None:
-            await self.call.close()
-        if isinstance(error, LimitExceededError) and error.on_limit != "raise":
-            self.limit = error
-            return True
-        return False
