@@ -294,6 +294,10 @@ class NotSupportedError(FlowloomError):
     """The operation exists by name only in this release."""
 
 
+class NotInFlowloomError(NotSupportedError, ModuleNotFoundError):
+    """google-adk has it, and flowloom does not, or has it elsewhere; the text says what to use."""
+
+
 class PlaceholderError(NotSupportedError):
     """A tool was run of which only the declaration is there. Attribute: `tool` (its name)."""
 

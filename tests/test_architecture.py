@@ -36,7 +36,7 @@ FLOORS: list[set[str]] = [
     {"interop", "wrappers"},
     {"client", "human"},
     {"testing"},
-    {"cli"},
+    {"cli", "adk"},
     {"__main__"},
 ]
 UPWARD = {"flow/flow.py imports flowloom.inspection.assembly"}

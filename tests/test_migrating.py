@@ -13,6 +13,7 @@ import pytest
 from adk_names import MEMBERS, MODULES, NAMES
 
 import flowloom
+from flowloom.adk.table import INSTEAD, PATHS
 
 PAGE = (Path(__file__).parents[1] / "docs" / "migrating.md").read_text(encoding="utf-8")
 TABLE = re.compile(r"^\| (.+?) \|\n\|(?:---\|)+\n((?:\|.*\|\n)+)", re.MULTILINE)
@@ -113,6 +114,20 @@ def test_what_the_page_says_is_not_here_is_not() -> None:
         ]
         assert there == [], cell
         assert [code for code in codes(instead) if not is_there(code)] == [], cell
+
+
+def test_the_same_names_are_at_the_paths_of_google_adk() -> None:
+    """Each name of the first table can be imported from `flowloom.adk` as it is from `google.adk`."""
+    for theirs, _, names in rows("google-adk", "flowloom", "names"):
+        paths = [code.replace("google.adk", "flowloom.adk") for code in codes(theirs) if code.startswith("google.adk")]
+        found = {name for path in paths for name in import_module(path).__all__}
+        found |= {name for path in PATHS for name in PATHS[path] if f"flowloom.adk.{path}".startswith((*paths,))}
+        assert set(codes(names)) <= found, theirs
+
+
+def test_what_is_not_in_flowloom_is_told_by_the_page_as_well() -> None:
+    """Each name that an import of it says not to be there has a row."""
+    assert [name for name in INSTEAD if name[0].isupper() and name not in named()] == []
 
 
 def test_every_name_of_google_adk_has_a_row() -> None:

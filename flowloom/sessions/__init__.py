@@ -13,16 +13,19 @@ from flowloom.sessions.session import Session
 from flowloom.sessions.state import State
 
 if TYPE_CHECKING:
+    from flowloom.sessions.database import DatabaseSessionService
     from flowloom.sessions.postgres import PostgresSessionService
     from flowloom.sessions.sqlite import SqliteSessionService
 
 _HOMES = {
+    "database": "DatabaseSessionService",
     "postgres": "PostgresSessionService",
     "sqlite": "SqliteSessionService",
 }
 
 __all__ = [
     "BaseSessionService",
+    "DatabaseSessionService",
     "GetSessionConfig",
     "History",
     "InMemorySessionService",

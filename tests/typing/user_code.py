@@ -36,6 +36,9 @@ from flowloom import (
     Template,
     ToolContext,
 )
+from flowloom.adk.agents.llm_agent import LlmAgent as AdkAgent
+from flowloom.adk.code_executors import UnsafeLocalCodeExecutor
+from flowloom.adk.sessions import DatabaseSessionService
 from flowloom.processors import Contents
 from flowloom.sessions import Viewer
 from flowloom.testing import ScriptedModel, call
@@ -173,3 +176,8 @@ async def outputs() -> str:
     assert_type(InMemoryRunner(capital).run_stateless_sync("hi"), RunResult[City])
     plain: RunResult = await InMemoryRunner(weather).run_stateless("hi")
     return result.output.name if result.output is not None else plain.text
+
+
+moved = AdkAgent(name="moved", code_executor=UnsafeLocalCodeExecutor())
+assert_type(AdkAgent, type[LlmAgent])
+Runner(app_name="moved", agent=moved, session_service=DatabaseSessionService("sqlite://"))

@@ -1,0 +1,9 @@
+# made from table.py by tests/adk/stubs.py
+
+from flowloom.runner import App
+from flowloom.runner import ResumabilityConfig
+
+__all__ = [
+    "App",
+    "ResumabilityConfig",
+]

@@ -1,0 +1,9 @@
+# made from table.py by tests/adk/stubs.py
+
+from flowloom.events import Event
+from flowloom.events import NodeInfo
+
+__all__ = [
+    "Event",
+    "NodeInfo",
+]

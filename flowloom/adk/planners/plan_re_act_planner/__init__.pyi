@@ -1,0 +1,7 @@
+# made from table.py by tests/adk/stubs.py
+
+from flowloom.processors import PlanReActPlanner
+
+__all__ = [
+    "PlanReActPlanner",
+]
