@@ -40,9 +40,9 @@ class _Paths(MetaPathFinder, Loader):
     def exec_module(self, module: ModuleType) -> None:
         where = module.__name__.removeprefix(_BELOW)
         module.__doc__ = f"What flowloom has of `google.adk.{where}`."
-        setattr(module, "__all__", list(PATHS[where]))  # noqa: B010 - type checkers know no such attribute
-        module.__getattr__, names = _on_use(where)
-        setattr(module, "__dir__", names)  # noqa: B010
+        load, names = _on_use(where)
+        for attribute, value in (("__all__", names()), ("__getattr__", load), ("__dir__", names)):
+            setattr(module, attribute, value)
 
 
 def _on_use(where: str) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
@@ -79,7 +79,7 @@ def _not_here(where: str, name: str) -> str:
     return f"flowloom has no `google.adk.{path}`. In `{f'{_BELOW}{where}'.rstrip('.')}` there is: {told}."
 
 
-__all__ = list(PATHS[""])
+__all__ = list(PATHS[""])  # pyright: ignore[reportUnsupportedDunderAll]
 __path__: list[str] = []  # nothing below is looked for among files, where only type checkers find something
 __getattr__, __dir__ = _on_use("")
 sys.meta_path.append(_Paths())
