@@ -21,6 +21,8 @@ class Case:
 CASES = (
     Case("a text turn", "text", 4),
     Case("a model step with a tool call", "tool", 4),
+    Case("a step with a quick sync tool, in its thread", "sync_tool", 6),
+    Case("a step with a quick sync tool, on the loop", "loop_tool", 4),
     Case("a streamed turn of 200 chunks", "stream", 2),
     Case("a transfer to another agent", "transfer", 4),
     Case("a turn at 1,000 turns of history", "history", 1.5, "× one at 10", 1000, 10),

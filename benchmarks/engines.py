@@ -13,6 +13,8 @@ HOMES = ROOT / ".bench"
 _CORE = frozenset(
     {"text", "tool", "stream", "transfer", "history", "tree", "tools", "async_tools", "blocking_tools", "concurrent"}
 )
+_OWN = frozenset({"big", "sync_tool", "loop_tool"})
+"""What is beside that measured on flowloom and the bare loop; `big` on google-adk, too."""
 
 
 @dataclass(frozen=True)
@@ -38,10 +40,10 @@ class EngineSpec:
 
 
 BARE = EngineSpec(
-    "bare loop", "bare", _CORE - {"tree", "tools"} | {"big"}, "import asyncio\nfrom google.genai import types"
+    "bare loop", "bare", _CORE - {"tree", "tools"} | _OWN, "import asyncio\nfrom google.genai import types"
 )
 FLOWLOOM = EngineSpec(
-    "flowloom", "flowloom", _CORE | {"big"}, "from flowloom import InMemoryRunner, LlmAgent", package="flowloom"
+    "flowloom", "flowloom", _CORE | _OWN, "from flowloom import InMemoryRunner, LlmAgent", package="flowloom"
 )
 CUT = EngineSpec("flowloom that cannot be observed", "flowloom_cut", frozenset({"text", "tool"}))
 _ADK_IMPORTS = "from google.adk.agents import LlmAgent\nfrom google.adk.runners import InMemoryRunner"

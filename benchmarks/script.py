@@ -22,8 +22,8 @@ HELPER_INSTRUCTION = "You are the helper."
 HANDOVER = "transfer_to_agent"
 HISTORIES = ("history", "big")
 """The cases whose session has `size` exchanges in it when it starts."""
-TOOL_CASES = ("tool", "concurrent", "async_tools", "blocking_tools")
-"""The cases whose agent has the three tools of the toolbox."""
+TOOL_CASES = ("tool", "sync_tool", "loop_tool", "concurrent", "async_tools", "blocking_tools")
+"""The cases whose agent has three tools: one that adds, one that waits, one that blocks."""
 
 
 @dataclass(frozen=True)
@@ -36,6 +36,8 @@ class Call:
 
 CALLS = {
     "tool": [Call("add", {"a": 1, "b": 2})],
+    "sync_tool": [Call("plus", {"a": 1, "b": 2})],
+    "loop_tool": [Call("plus", {"a": 1, "b": 2})],
     "concurrent": [Call("add", {"a": 1, "b": 2})],
     "async_tools": [Call("wait", {"seconds": 0.02})] * ASYNC_CALLS,
     "blocking_tools": [Call("block", {"seconds": 0.05})] * BLOCKING_CALLS,

@@ -12,6 +12,11 @@ async def add(a: int, b: int) -> dict[str, int]:
     return {"sum": a + b}
 
 
+def plus(a: int, b: int) -> dict[str, int]:
+    """Add two numbers at once."""
+    return {"sum": a + b}
+
+
 async def wait(seconds: float) -> dict[str, float]:
     """Wait without blocking."""
     await asyncio.sleep(seconds)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -11,7 +11,7 @@ from google.genai import types
 
 from benchmarks import script
 from benchmarks.peers import google_contents
-from benchmarks.toolbox import add, block, several, wait
+from benchmarks.toolbox import add, block, plus, several, wait
 
 WHO = {"app_name": "bench", "user_id": "u"}
 
@@ -30,6 +30,8 @@ class Names:
     StreamingMode: Any
     run_options: dict[str, Any] = field(default_factory=dict[str, Any])
     """Settings of all runs."""
+    on_loop: Callable[[Any], Any] = lambda function: function
+    """Makes a tool of a function that does not block."""
 
 
 def scripted_model(names: Names) -> Any:
@@ -53,7 +55,8 @@ def tree(names: Names, case: str, size: int) -> Any:
     """A root; a helper below it in the case `transfer`; `size` tools in `tools`, `size` agents in all in `tree`."""
     model = scripted_model(names)
     below: list[Any] = []
-    tools: list[Any] = [add, wait, block] if case in script.TOOL_CASES else []
+    quick = {"sync_tool": plus, "loop_tool": names.on_loop(plus)}.get(case, add)
+    tools: list[Any] = [quick, wait, block] if case in script.TOOL_CASES else []
     if case == "transfer":
         helper = names.LlmAgent(
             name="helper",

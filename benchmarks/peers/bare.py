@@ -11,14 +11,18 @@ from google.genai import types
 
 from benchmarks import script
 from benchmarks.peers import google_contents
-from benchmarks.toolbox import add, block, wait
+from benchmarks.toolbox import add, block, plus, wait
 
 
 async def _block(seconds: float) -> dict[str, float]:
     return await asyncio.to_thread(block, seconds)
 
 
-_TOOLS: dict[str, Callable[..., Any]] = {"add": add, "wait": wait, "block": _block}
+async def _plus(a: int, b: int) -> dict[str, int]:
+    return plus(a, b)
+
+
+_TOOLS: dict[str, Callable[..., Any]] = {"add": add, "plus": _plus, "wait": wait, "block": _block}
 
 
 class BareLoop:

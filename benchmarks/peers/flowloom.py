@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from benchmarks.peers.adk_names import Names, RunnerEngine
 from flowloom import (
     BaseLlm,
     Event,
+    FunctionTool,
     InMemorySessionService,
     LlmAgent,
     LlmResponse,
@@ -14,7 +17,17 @@ from flowloom import (
     StreamingMode,
 )
 
-NAMES = Names(LlmAgent, BaseLlm, LlmResponse, Event, Runner, InMemorySessionService, RunConfig, StreamingMode)
+NAMES = Names(
+    LlmAgent,
+    BaseLlm,
+    LlmResponse,
+    Event,
+    Runner,
+    InMemorySessionService,
+    RunConfig,
+    StreamingMode,
+    on_loop=partial(FunctionTool, blocking=False),
+)
 
 
 def engine(case: str, size: int) -> RunnerEngine:

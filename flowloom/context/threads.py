@@ -45,6 +45,7 @@ class Threads:
         loop = asyncio.get_running_loop()
         context = contextvars.copy_context()
         outcome: list[Any] = []
+        awaited = False
         done = asyncio.Event()
 
         def work() -> None:
@@ -52,15 +53,19 @@ class Threads:
                 outcome.append((context.run(function, *args, **kwargs), None))
             except BaseException as error:
                 outcome.append((None, error))
+            if not awaited:
+                return
             try:
                 loop.call_soon_threadsafe(done.set)
             except RuntimeError:
                 pass  # the loop is closed: nobody waits any more
 
         thread = threading.Thread(target=work, name=f"flowloom:{name}", daemon=True)
-        self._busy[thread] = done
         thread.start()
-        await done.wait()
+        awaited = True
+        self._busy[thread] = done
+        if not outcome:  # a call that waits for nothing has ended by the time that its thread has started
+            await done.wait()
         self._finish(thread)
         value, error = outcome.pop()
         if isinstance(error, StopIteration):  # cannot be raised into a coroutine

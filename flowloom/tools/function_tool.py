@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from functools import partial
 from typing import Any, TypedDict, Unpack
 
 from google.genai import types
@@ -29,6 +30,7 @@ class FunctionToolOptions(TypedDict, total=False):
     timeout: float | None
     retries: int
     idempotent: bool
+    blocking: bool
 
 
 class FunctionTool(BaseTool):
@@ -36,7 +38,10 @@ class FunctionTool(BaseTool):
 
     Arguments are validated and converted by pydantic; what does not fit goes back to the model as an error, and
     arguments that the function does not take are dropped. A parameter annotated with `ToolContext` is filled by the
-    engine and not shown to the model. A blocking function runs in a thread of its own.
+    engine and not shown to the model.
+
+    A function that is not `async` runs in a thread of its own: it may block. `blocking=False` says that it does not:
+    it then runs on the event loop, which saves the thread; everything else waits until it has ended, `timeout` too.
 
     `require_confirmation` lets a person decide before the function runs: always (True), or when the given
     predicate over the same arguments says so. Raises `ToolSignatureError` for a signature that cannot be described.
@@ -54,6 +59,7 @@ class FunctionTool(BaseTool):
         timeout: float | None = None,
         retries: int = 0,
         idempotent: bool = True,
+        blocking: bool = True,
     ) -> None:
         schema = describe_callable(func, name=name, description=description)
         super().__init__(
@@ -66,6 +72,7 @@ class FunctionTool(BaseTool):
             idempotent=idempotent,
         )
         self.func = func
+        self._blocking = blocking
         self._schema = schema
         self._require_confirmation = require_confirmation
         self._predicate = None if isinstance(require_confirmation, bool) else describe_callable(require_confirmation)
@@ -107,10 +114,11 @@ class FunctionTool(BaseTool):
             return await self.func(**bound)
         if schema.is_async_generator:
             return _joined([item async for item in self.func(**bound)])
-        threads = tool_context.invocation_context.run.threads
-        if schema.is_generator:
-            return _joined(await threads.call(self.name, lambda: list(self.func(**bound))))
-        result: Any = await threads.call(self.name, self.func, **bound)
+        function = partial(_told, self.func) if schema.is_generator else self.func
+        if self._blocking:
+            result: Any = await tool_context.invocation_context.run.threads.call(self.name, function, **bound)
+        else:
+            result = function(**bound)
         return await result if inspect.isawaitable(result) else result
 
     async def _gate(self, args: dict[str, Any], tool_context: Context) -> None:
@@ -138,6 +146,11 @@ class LongRunningFunctionTool(FunctionTool):
 
     def __init__(self, func: Callable[..., Any], **options: Unpack[FunctionToolOptions]) -> None:
         super().__init__(func, is_long_running=True, **options)
+
+
+def _told(function: Callable[..., Iterable[Any]], /, **arguments: Any) -> Any:
+    """What a generator function has to say."""
+    return _joined(list(function(**arguments)))
 
 
 def _joined(chunks: list[Any]) -> Any:

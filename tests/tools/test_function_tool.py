@@ -228,6 +228,40 @@ async def test_no_more_blocking_functions_work_at_once_than_the_run_allows() -> 
     assert most == 2
 
 
+async def test_a_function_that_does_not_block_runs_on_the_loop_if_it_is_said_to() -> None:
+    """Plain functions and generators, in every kind of tool that is made of one."""
+    seen: list[threading.Thread] = []
+
+    def look() -> int:
+        seen.append(threading.current_thread())
+        return 1
+
+    def tell() -> Iterator[str]:
+        seen.append(threading.current_thread())
+        yield from ("a", "b")
+
+    assert await answered(FunctionTool(look, blocking=False)) == {"result": 1}
+    assert await answered(FunctionTool(tell, blocking=False)) == {"result": "ab"}
+    assert await answered(LongRunningFunctionTool(look, blocking=False)) == {"result": 1}
+    assert set(seen) == {threading.current_thread()}
+
+
+async def test_what_a_function_on_the_loop_raises_is_an_error_result() -> None:
+    """As of one in a thread, `StopIteration` too."""
+
+    def fail() -> None:
+        raise ValueError("no such city")
+
+    def stop() -> None:
+        raise StopIteration
+
+    failed = await answered(FunctionTool(fail, blocking=False))
+    assert failed == await answered(fail)
+    assert "no such city" in str(failed["error"])
+    stopped = await answered(FunctionTool(stop, blocking=False))
+    assert "StopIteration" in str(stopped["error"])
+
+
 async def test_an_async_function_runs_on_the_loop() -> None:
     async def look() -> bool:
         return threading.current_thread() is threading.main_thread()
