@@ -81,9 +81,9 @@ def _finished(made: Event, plan: Plan) -> Event | None:
     compaction = EventCompaction(
         start_timestamp=plan.start, end_timestamp=plan.end, compacted_content=content_of("model", parts)
     )
-    event = replace(made)
     branch, scope = plan.place
-    vars(event).update(
+    return replace(
+        made,
         id=new_id(),
         invocation_id=made.invocation_id or "e-" + new_id(),
         timestamp=now(),
@@ -95,4 +95,3 @@ def _finished(made: Event, plan: Plan) -> Event | None:
         actions=EventActions(compaction=compaction),
         custom_metadata=(made.custom_metadata or {}) | plan.span.to_metadata(),
     )
-    return event

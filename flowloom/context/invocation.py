@@ -301,13 +301,13 @@ class InvocationContext:
 
     def new_event(self, values: dict[str, Any]) -> Event:
         """An event of this agent, here and now; `values` are its fields, not validated."""
-        return make(Event, self._here_and_now(values, None), **values)
+        return make(Event, self._here_and_now(values, None))
 
     def _here_and_now(self, values: dict[str, Any], event_id: str | None) -> dict[str, Any]:
-        """What an event with these `values` has besides."""
+        """The fields of an event of this agent, here and now, with these `values`."""
         run = self.run
         effects = run.effects
-        fields: dict[str, Any] = {
+        return {
             "node_info": self.node_info,
             "invocation_id": run.invocation_id,
             "author": self.agent.name,
@@ -315,16 +315,15 @@ class InvocationContext:
             "isolation_scope": self.isolation_scope,
             "id": event_id or effects.new_id(self),
             "timestamp": effects.now(self),
+            "actions": values["actions"] if "actions" in values else no_actions(),
+            **values,
         }
-        if "actions" not in values:
-            fields["actions"] = no_actions()
-        return fields
 
     def response_event(self, response: LlmResponse, values: dict[str, Any]) -> Event:
         """An event of this agent that carries a model's response; the partial ones and the complete one share an id."""
         here = self._here_and_now(values, self.answer_id)
         self.answer_id = here["id"] if response.partial else None
-        return Event.carrying(response, here, values)
+        return Event.carrying(response, here)
 
     async def start(self) -> Event | None:
         """Append the user's message to the session, as a runner does before an agent runs."""

@@ -208,8 +208,7 @@ def without_others(session: Session, own: Collection[str]) -> Session:
         if len(kept) == len(parts):
             seen.append(event)
         elif kept:
-            seen.append(replace(event))
-            vars(seen[-1])["content"] = content_of("user", kept)
+            seen.append(replace(event, content=content_of("user", kept)))
     if seen == events:  # the same objects
         return session
     return session.model_copy(update={"events": seen})

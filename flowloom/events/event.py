@@ -64,7 +64,7 @@ class Event(LlmResponse):
         return new_id()
 
     @classmethod
-    def carrying(cls, response: LlmResponse, *more: dict[str, Any]) -> Self:
+    def carrying(cls, response: LlmResponse, more: dict[str, Any]) -> Self:
         """The event of a response, not validated; `more` are its other fields, with `id`, `timestamp` and `actions`.
 
         Every chunk is one: this takes two thirds of what `make` does.
@@ -73,8 +73,7 @@ class Event(LlmResponse):
         if type(response) is not LlmResponse:  # fields of a subclass are none of an event's
             given = {name: given[name] for name in LlmResponse.model_fields}
         fields = given | _BESIDE
-        for each in more:
-            fields.update(each)
+        fields.update(more)
         return assemble(cls, fields, _NAMES, {})
 
     def __repr__(self) -> str:

@@ -19,6 +19,7 @@ from pydantic_core import PydanticSerializationError, to_jsonable_python
 from flowloom.errors import JsonDataError, error_text
 from flowloom.events.actions import EventActions
 from flowloom.events.event import Event
+from flowloom.events.wire import fields_of, set_fields
 
 MAX_DEPTH = 100
 """How deep lists and objects may be nested in each other. Readers of JSON end at about 200, the event included."""
@@ -111,24 +112,24 @@ def json_arguments(args: Any) -> dict[str, Any] | None:
 
 def keep_json(event: Event) -> None:
     """Make what user code has put on an event JSON data, in place. Raises `JsonDataError` that names the field."""
-    values = vars(event)
     content = event.content
     if content is not None and content.parts:
         for part in content.parts:
             call, response = part.function_call, part.function_response
             if call is not None and call.args and not is_json(call.args, _EVENT_DEPTH):
-                vars(call)["args"] = _field("the arguments of a call", call.args)
+                set_fields(call, args=_field("the arguments of a call", call.args))
             elif response is not None and response.response and not is_json(response.response, _EVENT_DEPTH):
-                vars(response)["response"] = _field("the result of a call", response.response)
+                set_fields(response, response=_field("the result of a call", response.response))
     for name in _FREE_FIELDS:
-        if values[name] is not None:
-            values[name] = _field(f"`{name}`", values[name])
+        value = fields_of(event)[name]
+        if value is not None:
+            set_fields(event, **{name: _field(f"`{name}`", value)})
     keep_json_actions(event.actions)
 
 
 def keep_json_actions(actions: EventActions) -> None:
     """The same for what an event does. What cannot be kept is taken out before the error is raised."""
-    values, failure = vars(actions), None
+    values, failure = fields_of(actions), None
     if actions.state_delta:
         for key in list(actions.state_delta):
             try:
@@ -139,9 +140,10 @@ def keep_json_actions(actions: EventActions) -> None:
     for name in _FREE_ACTIONS:
         if values[name] is not None:
             try:
-                values[name] = _field(f"`{name}`", values[name])
+                set_fields(actions, **{name: _field(f"`{name}`", values[name])})
             except JsonDataError as error:
-                values[name], failure = None, failure or error
+                set_fields(actions, **{name: None})
+                failure = failure or error
     if failure is not None:
         raise failure
 

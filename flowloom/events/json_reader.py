@@ -18,11 +18,10 @@ from typing import Any, cast
 from google.genai import types
 from pydantic import BaseModel, TypeAdapter
 
-from flowloom.events.wire import WireModel, make
+from flowloom.events.wire import WireModel, assemble, make, set_extra
 
 Read = Callable[[Any, bool], Any]
 """Makes a value from JSON data. The second argument says whether fields that it does not know may be left out."""
-_object_setattr = object.__setattr__
 
 
 class UnknownFieldError(ValueError):
@@ -66,14 +65,9 @@ def model_reader(model: type[BaseModel]) -> Read:
                 except EnumValueError as error:
                     error.location.insert(0, key)
                     raise
-        new = object.__new__(model)
-        _object_setattr(new, "__dict__", defaults | values)
-        _object_setattr(new, "__pydantic_fields_set__", set(values))
-        _object_setattr(new, "__pydantic_extra__", None)
         # google-genai's own code asks for these on the usage.
         initial = {name: attribute.get_default() for name, attribute in private.items()} if private else None
-        _object_setattr(new, "__pydantic_private__", initial)
-        return new
+        return assemble(model, defaults | values, set(values), None, initial)
 
     return read
 
@@ -108,7 +102,7 @@ def wire_reader(model: type[WireModel], special: Mapping[str, Read] | None = Non
                     raise
         new = make(model, values)
         if extra is not None:
-            _object_setattr(new, "__pydantic_extra__", extra)
+            set_extra(new, extra)
         return new
 
     return read

@@ -73,9 +73,8 @@ def without_requests(event: Event, made: AbstractSet[str | None]) -> Event:
     forged = foreign - made
     if forged:
         _log.warning("Event `%s` of `%s` asks people, which only the engine does.", event.id, event.author)
-    event, listed = replace(event), event.long_running_tool_ids or ()
-    vars(event)["long_running_tool_ids"] = RequestIds(each for each in listed if each not in forged) or None
-    return event
+    listed = [each for each in event.long_running_tool_ids or () if each not in forged]
+    return replace(event, long_running_tool_ids=RequestIds(listed) or None)
 
 
 def foreign_requests(event: Event) -> set[str | None]:

@@ -35,9 +35,10 @@ _new: Any = object.__new__
 fields_slot: Any = vars(BaseModel)["__dict__"]
 stored_fields: Callable[[BaseModel], dict[str, Any]] = fields_slot.__get__
 """Where a model keeps its field values, and those that it does keep there, for `LlmRequest`, which reads some later."""
-_set_fields: Any = fields_slot.__set__
-_set_given: Any = vars(BaseModel)["__pydantic_fields_set__"].__set__
-_set_extra: Any = vars(BaseModel)["__pydantic_extra__"].__set__
+_put_fields: Any = fields_slot.__set__
+_put_given: Any = vars(BaseModel)["__pydantic_fields_set__"].__set__
+set_extra: Callable[[BaseModel, dict[str, Any] | None], None] = vars(BaseModel)["__pydantic_extra__"].__set__
+"""Replace what a model has beside its fields."""
 set_private: Callable[[BaseModel, dict[str, Any] | None], None] = vars(BaseModel)["__pydantic_private__"].__set__
 """Replace the private attributes of a model, which its copies share."""
 fields_of: Callable[[BaseModel], Mapping[str, Any]] = attrgetter("__dict__")
@@ -51,10 +52,10 @@ def replace(model: ModelT, /, **fields: Any) -> ModelT:
     at it.
     """
     new: ModelT = _new(model.__class__)
-    _set_fields(new, model.__dict__ | fields)
-    _set_given(new, model.__pydantic_fields_set__)
+    _put_fields(new, model.__dict__ | fields)
+    _put_given(new, model.__pydantic_fields_set__)
     extra = model.__pydantic_extra__
-    _set_extra(new, extra and extra.copy())
+    set_extra(new, extra and extra.copy())
     set_private(new, model.__pydantic_private__)
     return new
 
@@ -62,22 +63,18 @@ def replace(model: ModelT, /, **fields: Any) -> ModelT:
 def make(cls: type[ModelT], given: dict[str, Any] | None = None, /, **fields: Any) -> ModelT:
     """An instance from field values that are known to be of the right types, in about 1 µs.
 
-    They are given in a dict, as keywords, or both; the other fields have their defaults.
+    They are given as keywords, or in a dict; the other fields have their defaults.
     """
     known = _known[cls]
-    if given is None:
-        values = known.defaults | fields
-    else:
-        values = known.defaults | given
-        values.update(fields)
+    values = known.defaults | (fields if given is None else given)
     if len(values) < known.size:
         for name, factory in known.factories:
             if name not in values:
                 values[name] = factory()
     new: ModelT = _new(cls)
-    _set_fields(new, values)
-    _set_given(new, known.given)
-    _set_extra(new, {} if known.keeps_extra else None)
+    _put_fields(new, values)
+    _put_given(new, known.given)
+    set_extra(new, {} if known.keeps_extra else None)
     set_private(new, known.private and known.private.copy())
     return new
 
@@ -92,11 +89,19 @@ def assemble(
 ) -> ModelT:
     """An instance of which `fields`, all of them, are the values: for what reads many of one form, which it knows."""
     new: ModelT = _new(cls)
-    _set_fields(new, fields)
-    _set_given(new, given)
-    _set_extra(new, extra)
+    _put_fields(new, fields)
+    _put_given(new, given)
+    set_extra(new, extra)
     set_private(new, private)
     return new
+
+
+def key_sharing_fields(model: BaseModel) -> dict[str, Any]:
+    """The field values of a model in a dict whose copies share its keys, and take half the memory of others."""
+    new = _new(type(model))
+    for name, value in model.__dict__.items():
+        object.__setattr__(new, name, value)
+    return new.__dict__
 
 
 @dataclass(slots=True)

@@ -12,6 +12,7 @@ from flowloom.context.run import INTERRUPTED
 from flowloom.context.streamed import speaker_of
 from flowloom.errors import LimitExceededError, RunLostError, error_text
 from flowloom.events.event import Event
+from flowloom.events.wire import set_fields
 from flowloom.log.marks import AGENT_TOOL_CALL, RUN_ENDED
 
 Events = AsyncGenerator[Event, None]
@@ -46,14 +47,14 @@ async def record_end(
     if last is not None:
         events.remove(last)
         told = {RUN_ENDED: "cancelled"} if end is None else end.custom_metadata
-        vars(last)["custom_metadata"] = told
+        set_fields(last, custom_metadata=told)
         if end is not None:
-            vars(last).update(error_code=end.error_code, error_message=end.error_message, error=end.error)
+            set_fields(last, error_code=end.error_code, error_message=end.error_message, error=end.error)
         end = last
     if end is not None:
         events.append(end)
     for event in events:
-        vars(event)["timestamp"] = run.effects.now(ctx)
+        set_fields(event, timestamp=run.effects.now(ctx))
     return [await run.record(ctx, event, soon=True) for event in events]
 
 

@@ -15,7 +15,7 @@ from flowloom.events.event import Event
 from flowloom.events.json_data import json_arguments
 from flowloom.events.requests import RESERVED_CALLS
 from flowloom.events.response import LlmResponse
-from flowloom.events.wire import replace
+from flowloom.events.wire import fields_of, replace, set_fields
 from flowloom.flow.given_ids import GivenIds
 from flowloom.flow.paid import Paid, with_paid
 from flowloom.models.request import Dropped, LlmRequest, Origin
@@ -251,8 +251,7 @@ class ModelCall:
             return response
         if response.partial:
             response = replace(response)
-        new = replace(content, parts=parts)
-        vars(response)["content"] = new
+        set_fields(response, content=replace(content, parts=parts))
         return response
 
     def event(self, response: LlmResponse) -> Event | None:
@@ -333,7 +332,7 @@ def _says_nothing(part: types.Part) -> bool:
     if part.text and (part.thought or part.text.strip()):
         return False
     return all(
-        value is None or name in ("text", "thought", "thought_signature") for name, value in part.__dict__.items()
+        value is None or name in ("text", "thought", "thought_signature") for name, value in fields_of(part).items()
     )
 
 

@@ -11,7 +11,7 @@ from flowloom.errors import ToolArgumentsError, UnfitAnswerError, closest_first,
 from flowloom.events.ids import CLIENT_CALL_PREFIX, new_id
 from flowloom.events.parts import content_of, text_part
 from flowloom.events.response import LlmResponse
-from flowloom.events.wire import make, replace
+from flowloom.events.wire import fields_of, make, replace
 from flowloom.human.forms import unfit
 from flowloom.human.request import WaitingRequest
 from flowloom.providers.sdk_request import calling_mode
@@ -76,7 +76,9 @@ def _part(piece: Any) -> types.Part:
 def _says_something(part: types.Part) -> bool:
     if part.text is not None:
         return bool(part.text.strip())
-    return any(value is not None for name, value in vars(part).items() if name not in ("thought", "thought_signature"))
+    return any(
+        value is not None for name, value in fields_of(part).items() if name not in ("thought", "thought_signature")
+    )
 
 
 def _check_calls(parts: Sequence[types.Part], waiting: WaitingRequest) -> None:
@@ -112,8 +114,6 @@ def _with_ids(parts: Sequence[types.Part]) -> list[types.Part]:
     for part in parts:
         call = part.function_call
         if call is not None and not call.id:
-            call, part = replace(call), replace(part)
-            vars(call).update(id=CLIENT_CALL_PREFIX + new_id(), args=call.args or {})
-            vars(part)["function_call"] = call
+            part = replace(part, function_call=replace(call, id=CLIENT_CALL_PREFIX + new_id(), args=call.args or {}))
         named.append(part)
     return named

@@ -11,6 +11,7 @@ from flowloom.errors import ConfigurationError
 from flowloom.events import clock
 from flowloom.events.ids import new_id
 from flowloom.events.response import LlmResponse
+from flowloom.events.wire import fields_of
 from flowloom.human.answers import Answer, outcome_of
 from flowloom.human.queue import RequestQueue
 from flowloom.human.request import WaitingRequest
@@ -109,7 +110,7 @@ def people_in(model: BaseLlm) -> Iterator[HumanModel]:
     if isinstance(model, HumanModel):
         yield model
         return
-    for value in (*vars(model).values(), *(model.__pydantic_private__ or {}).values()):
+    for value in (*fields_of(model).values(), *(model.__pydantic_private__ or {}).values()):
         held = cast(Sequence[Any], value) if isinstance(value, list | tuple) else (value,)
         for each in held:
             if isinstance(each, BaseLlm):

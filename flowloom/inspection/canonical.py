@@ -14,6 +14,7 @@ from pydantic import BaseModel, TypeAdapter
 from pydantic.errors import PydanticUserError
 
 from flowloom.events.ids import CLIENT_CALL_PREFIX
+from flowloom.events.wire import fields_of
 from flowloom.inspection.tree import Blocks, Fields
 
 Data = Any
@@ -117,7 +118,7 @@ def _leaf(value: Any, ordinals: Ordinals) -> Data:
     if isinstance(value, datetime.date | datetime.time):
         return value.isoformat()
     if isinstance(value, BaseModel):
-        return canonical(Fields(type(value), {k: v for k, v in vars(value).items() if v is not None}), ordinals)
+        return canonical(Fields(type(value), {k: v for k, v in fields_of(value).items() if v is not None}), ordinals)
     name = getattr(value, "__qualname__", None) or type(value).__qualname__
     return f"<{name}>"
 

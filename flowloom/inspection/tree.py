@@ -12,6 +12,7 @@ from typing import Any, cast
 from google.genai import types
 from pydantic import BaseModel
 
+from flowloom.events.wire import fields_of as stored
 from flowloom.events.wire import replace
 from flowloom.models.contents import SharedContents
 from flowloom.models.request import EMPTY_CONFIG, LlmRequest
@@ -112,7 +113,7 @@ def empty_tree() -> Fields:
 
 
 def _set_fields(model: BaseModel) -> dict[str, Any]:
-    fields = {name: value for name, value in vars(model).items() if value is not None}
+    fields = {name: value for name, value in stored(model).items() if value is not None}
     return fields | (model.__pydantic_extra__ or {})
 
 
@@ -154,11 +155,8 @@ def _model(fields: Fields) -> BaseModel:
         # every field is given: defaults are none of the tree's
         nothing = dict.fromkeys(fields.cls.model_fields)
         prototype = _prototypes[fields.cls] = fields.cls.model_construct(**nothing)
-    new = replace(prototype)
-    known = type(new).model_fields
-    for name, value in fields.items():
-        if name in known:
-            vars(new)[name] = _object(value)
-        elif new.__pydantic_extra__ is not None:
-            new.__pydantic_extra__[name] = _object(value)
+    known = fields.cls.model_fields
+    new = replace(prototype, **{name: _object(value) for name, value in fields.items() if name in known})
+    if new.__pydantic_extra__ is not None:
+        new.__pydantic_extra__.update({name: _object(value) for name, value in fields.items() if name not in known})
     return new

@@ -136,13 +136,10 @@ class AnswerWriter:
             if (call := part.function_call) is not None and not call.id:
                 if at == len(self._minted):
                     self._minted.append(minted_id())
-                part, named = replace(part), replace(call)
-                vars(named)["id"] = self._minted[at]
-                vars(part)["function_call"] = named
+                part = replace(part, function_call=replace(call, id=self._minted[at]))
                 at += 1
             parts.append(part)
-        new = replace(response, content=content_of(content.role, parts))
-        return new, at
+        return replace(response, content=content_of(content.role, parts)), at
 
     def _call(self, call: types.FunctionCall) -> ToolCall:
         made = tool_call(call.id or "", call)

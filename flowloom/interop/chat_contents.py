@@ -18,7 +18,7 @@ from pydantic import BaseModel, PrivateAttr
 
 from flowloom.errors import InputValidationError, ModelRequestError
 from flowloom.events.parts import as_object, call_part, response_part, text_part
-from flowloom.events.wire import replace
+from flowloom.events.wire import fields_of, replace, set_fields, set_private
 from flowloom.interop.chat_messages import ChatMessage, ContentPart, ToolCall, bad_message, validated_messages
 from flowloom.interop.chat_parts import item_of, part_of, unwritable
 from flowloom.models.contents import SharedContents, copy_content
@@ -129,7 +129,7 @@ def _result_part(call_id: str | None, function: str, content: str | list[Content
     part = response_part(call_id, function, result_of("".join(texts)) if texts or not files else {})
     if files:
         answer = cast(types.FunctionResponse, part.function_response)
-        vars(answer)["parts"] = [_response_file(file) for file in files]
+        set_fields(answer, parts=[_response_file(file) for file in files])
     return part
 
 
@@ -316,7 +316,7 @@ _EMPTY = MessageContent.model_construct()
 
 def _content_with(messages: list[ChatMessage], role: str, parts: list[types.Part]) -> MessageContent:
     content = replace(_EMPTY, role=role, parts=parts)
-    object.__setattr__(content, "__pydantic_private__", {"_messages": messages})
+    set_private(content, {"_messages": messages})
     return content
 
 
@@ -419,8 +419,8 @@ def same_data(one: Any, other: Any) -> bool:
         if type(mine) is not type(theirs):
             return False
         if isinstance(mine, BaseModel):
-            fields = vars(cast(BaseModel, theirs))
-            pairs += [(value, fields[name]) for name, value in vars(mine).items() if value is not fields[name]]
+            fields = fields_of(cast(BaseModel, theirs))
+            pairs += [(value, fields[name]) for name, value in fields_of(mine).items() if value is not fields[name]]
         elif isinstance(mine, dict):
             if list(cast(Json, mine)) != list(theirs):
                 return False

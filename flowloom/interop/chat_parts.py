@@ -12,6 +12,7 @@ from google.genai import types
 
 from flowloom.errors import UnsupportedFeatureError
 from flowloom.events.parts import text_part
+from flowloom.events.wire import fields_of
 from flowloom.interop.chat_messages import AudioPart, ContentPart, FileContent, MediaUrl
 from flowloom.providers.openai_chat import image_detail
 from flowloom.providers.sdk_request import code_text
@@ -98,7 +99,7 @@ def item_of(part: types.Part, place: str) -> ContentPart | None:
     text = part.text if part.text is not None else code_text(part)
     if text is not None:
         return {"type": "text", "text": text}
-    for name, value in vars(part).items():
+    for name, value in fields_of(part).items():
         if value is not None and name not in _BESIDE:
             raise unwritable(f"{place}.{name}", "is nothing that they know")
     return None

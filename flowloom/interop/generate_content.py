@@ -14,6 +14,7 @@ from typing import Any, cast
 from google.genai import types
 
 from flowloom.errors import InputValidationError, UnsupportedFeatureError
+from flowloom.events.wire import fields_of
 from flowloom.interop.generate_content_codec import add_unknown, codec_of, keep_unknown
 from flowloom.interop.generate_content_misfit import Misfit, json_object, misfit_of, unexpected
 from flowloom.interop.generate_content_places import (
@@ -106,7 +107,7 @@ def _contents(request: LlmRequest) -> dict[str, Any]:
 def _settings(request: LlmRequest) -> dict[str, Any]:
     config = request.config
     try:
-        for name, value in vars(config).items():
+        for name, value in fields_of(config).items():
             if value is not None and name not in BODY and name not in GENERATION_CONFIG and name not in LEFT_OUT:
                 raise Misfit("its place in the body is not known in this release", name)
         body = CONFIG.write_fields(config, BODY, url_safe=True)

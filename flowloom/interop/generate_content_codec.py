@@ -21,10 +21,10 @@ from typing import Any, cast
 from google.genai import types
 from pydantic import BaseModel
 
+from flowloom.events.wire import assemble, fields_of, set_extra
 from flowloom.interop.generate_content_misfit import Misfit, kind_of, unexpected
 
 Convert = Callable[[Any], Any]
-_object_setattr = object.__setattr__
 _NOT_FINITE = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
 
 
@@ -301,14 +301,10 @@ class ModelCodec(Codec):
 
     def made(self, values: dict[str, Any], unknown: dict[str, Any]) -> Any:
         """An object of these values."""
-        new = object.__new__(self.model)
         private = self.model.__private_attributes__
-        _object_setattr(new, "__dict__", self._defaults | values)
-        _object_setattr(new, "__pydantic_fields_set__", set(values))
-        _object_setattr(new, "__pydantic_extra__", None)
-        keep_unknown(new, unknown)
         initial = {name: attribute.get_default() for name, attribute in private.items()} if private else None
-        _object_setattr(new, "__pydantic_private__", initial)
+        new = assemble(self.model, self._defaults | values, set(values), None, initial)
+        keep_unknown(new, unknown)
         return new
 
     def write(self, value: Any, *, url_safe: bool) -> dict[str, Any]:
@@ -319,7 +315,7 @@ class ModelCodec(Codec):
 
     def write_fields(self, value: Any, places: Mapping[str, str], *, url_safe: bool) -> dict[str, Any]:
         """The fields that are in `places`, under the names that they have there."""
-        fields: dict[str, Any] = value.__dict__
+        fields = fields_of(value)
         written: dict[str, Any] = {}
         for name, alias in places.items():
             item = fields.get(name)
@@ -334,12 +330,12 @@ class ModelCodec(Codec):
 def keep_unknown(model: BaseModel, unknown: Mapping[str, Any]) -> None:
     """Keep what an object has no field for as its `model_extra`."""
     if unknown:
-        _object_setattr(model, "__pydantic_extra__", json_copy(unknown, url_safe=False))
+        set_extra(model, json_copy(unknown, url_safe=False))
 
 
 def add_unknown(written: dict[str, Any], value: Any, *, url_safe: bool) -> None:
     """Put what an object has no field for beside what it has."""
-    unknown: dict[str, Any] = getattr(value, "__pydantic_extra__", None) or {}
+    unknown: dict[str, Any] = getattr(value, "model_extra", None) or {}
     for name, item in unknown.items():
         if name not in written:
             try:
@@ -355,11 +351,13 @@ class _ImageConfig(ModelCodec):
 
     def write(self, value: Any, *, url_safe: bool) -> dict[str, Any]:
         config = cast(types.ImageConfig, self.read(value))
-        fields: dict[str, Any] = vars(config)
+        fields = fields_of(config)
         moved = {new: fields[old] for old, new in self._MOVED.items() if fields.get(old) is not None}
         if moved:
             given: Any = model_codec(types.ImageConfigImageOutputOptions).read(config.image_output_options or {})
-            output = given.model_copy(update={name: item for name, item in moved.items() if vars(given)[name] is None})
+            output = given.model_copy(
+                update={name: item for name, item in moved.items() if fields_of(given)[name] is None}
+            )
             config = config.model_copy(update={"image_output_options": output, **dict.fromkeys(self._MOVED)})
         return super().write(config, url_safe=url_safe)
 

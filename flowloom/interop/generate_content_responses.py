@@ -78,7 +78,7 @@ def response_from_json(body: Mapping[str, Any] | str | bytes) -> WireResponse:
     except (Misfit, RecursionError) as error:
         raise ModelResponseError(f"This is no answer of `generateContent`: {misfit_of(error)}.") from None
     spelled = any("citationSources" in metadata for metadata in _citations(data))
-    return make(WireResponse, {**fields_of(LlmResponse.create(received))}, received=received, citation_sources=spelled)
+    return make(WireResponse, **fields_of(LlmResponse.create(received)), received=received, citation_sources=spelled)
 
 
 def response_to_json(response: LlmResponse) -> dict[str, Any]:

@@ -16,6 +16,7 @@ from flowloom.errors import UnreadableAnswerError
 from flowloom.events.actions import ToolConfirmation
 from flowloom.events.event import Event
 from flowloom.events.requests import RESERVED_CALLS, RequestKind, is_request
+from flowloom.events.wire import fields_of
 
 _NO_JSON = object()
 _BEYOND = ("recursion limit", "number out of range")
@@ -139,7 +140,7 @@ def _is_readable(answer: types.FunctionResponse, kind: RequestKind | None) -> bo
 def _is_about(answer: types.FunctionResponse, request: types.FunctionCall) -> bool:
     asked: Any = (request.args or {})["originalFunctionCall"]
     named: Any = (answer.response or {}).get("originalFunctionCall", asked)
-    named = vars(named) if isinstance(named, types.FunctionCall) else named
+    named = {**fields_of(named)} if isinstance(named, types.FunctionCall) else named
     same = isinstance(named, dict) and all(named.get(key) == asked.get(key) for key in ("id", "name", "args"))  # pyright: ignore[reportUnknownVariableType, reportUnknownMemberType, reportUnknownArgumentType]
     return answer.name == request.name and same
 

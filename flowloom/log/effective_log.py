@@ -16,7 +16,7 @@ from operator import attrgetter
 from typing import Any, NamedTuple, cast
 
 from flowloom.events.event import Event
-from flowloom.events.wire import replace
+from flowloom.events.wire import replace, set_fields
 from flowloom.log.cursor import LogCursor
 
 SPAN_KEY = "flowloom.compaction"
@@ -269,7 +269,7 @@ class EffectiveLog:
             self._insert(shown, summary, span, at)
             return
         first = entries[covered[0]]
-        vars(shown)["timestamp"] = first.event.timestamp
+        set_fields(shown, timestamp=first.event.timestamp)
         stands_for = set(covered)
         new = Entry(shown, first.first, max(entries[index].last for index in covered), is_summary=True)
         events = [entries[index].event for index in covered if not entries[index].is_summary]
@@ -324,7 +324,7 @@ class EffectiveLog:
             index = bisect_right(entries, end, key=_time_of) if self._in_time else next(later, len(entries))
         place = entries[index].first if index < len(entries) else at
         place = -1 if span is not None and last < 0 else place
-        vars(shown)["timestamp"] = compaction.end_timestamp
+        set_fields(shown, timestamp=compaction.end_timestamp)
         if index < len(entries) and entries[index].event.timestamp < compaction.end_timestamp:
             self._in_time = False
         if index and entries[index - 1].event.timestamp > compaction.end_timestamp:
@@ -375,13 +375,8 @@ def _shown(summary: Event, *, own_branch: bool) -> Event:
     """What is shown in the place of the events that a summary stands for."""
     compaction = summary.actions.compaction
     assert compaction is not None
-    shown = replace(summary)
-    fields = vars(shown)
-    fields["content"] = compaction.compacted_content
-    fields["author"] = "user"
-    if not own_branch:
-        fields["branch"] = None
-    return shown
+    branch = summary.branch if own_branch else None
+    return replace(summary, content=compaction.compacted_content, author="user", branch=branch)
 
 
 def first_id(entry: Entry, kept: Sequence[Event]) -> str:

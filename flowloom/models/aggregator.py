@@ -22,7 +22,7 @@ from pydantic import BaseModel
 from flowloom.events.ids import CLIENT_CALL_PREFIX, new_id
 from flowloom.events.parts import content_of, text_part
 from flowloom.events.response import LlmResponse
-from flowloom.events.wire import make, replace
+from flowloom.events.wire import fields_of, make, replace
 from flowloom.models.partial_args import PartialArgs
 
 # Chunks and parts that set nothing beyond these take the fast path.
@@ -178,7 +178,7 @@ class StreamingAggregator:
     def _keep(self, response: LlmResponse) -> None:
         """Remember the response's metadata for the complete one (spec §16.6)."""
         kept = self._kept
-        for name, value in response.__dict__.items():
+        for name, value in fields_of(response).items():
             if value is not None and name not in _MADE_HERE and not _is_empty(value):
                 kept[name] = value
         if response.logprobs_result is not None:
@@ -194,7 +194,7 @@ class StreamingAggregator:
         """Take in one part; returns it as the partial response shows it (spec §16.4)."""
         if part.function_call is not None:
             return self._take_call(part, part.function_call)
-        extra = [name for name, value in part.__dict__.items() if value is not None and name not in _TEXT_FIELDS]
+        extra = [name for name, value in fields_of(part).items() if value is not None and name not in _TEXT_FIELDS]
         if not extra:
             if part.text:
                 self._take_text(part.text, bool(part.thought), part.thought_signature)
@@ -356,7 +356,7 @@ def _with_call_id(part: types.Part, call: types.FunctionCall, call_id: str) -> t
 def _is_empty(value: Any) -> bool:
     """Whether a piece of metadata says nothing: an empty text or dict, or an object without a value."""
     if isinstance(value, BaseModel):
-        return not value.__pydantic_fields_set__ and all(field is None for field in value.__dict__.values())
+        return not value.__pydantic_fields_set__ and all(field is None for field in fields_of(value).values())
     return value == "" or value == {}
 
 

@@ -22,7 +22,7 @@ from pydantic import BaseModel
 from flowloom.errors import ModelError
 from flowloom.events.clock import monotonic, now
 from flowloom.events.response import LlmResponse
-from flowloom.events.wire import replace
+from flowloom.events.wire import fields_of, replace
 from flowloom.models.context_cache import CacheMetadata, ContextCacheConfig, metadata_of
 from flowloom.models.gemini_errors import call_error
 from flowloom.models.request import LlmRequest
@@ -50,7 +50,7 @@ class _Beginning:
 
     def __init__(self, model: str, scope: str, config: types.GenerateContentConfig, contents: list[Json]) -> None:
         self.contents = contents
-        told = [config.system_instruction, _in_order(vars(config)["tools"]), config.tool_config]
+        told = [config.system_instruction, _in_order(fields_of(config)["tools"]), config.tool_config]
         self._fixed = _dumped([model, scope, told])
         self.base = hashlib.sha256(self._fixed).hexdigest()[:_BASE]
         self._hash = hashlib.sha256()
@@ -268,7 +268,7 @@ class ContextCaches:
                     ttl=settings.ttl_string,
                     display_name=f"flowloom-{wanted.fingerprint}",
                     system_instruction=cast(Any, config.system_instruction),
-                    tools=vars(config)["tools"],
+                    tools=fields_of(config)["tools"],
                     tool_config=config.tool_config,
                     http_options=options,
                 ),
@@ -343,18 +343,17 @@ def _without_beginning(
     config: types.GenerateContentConfig, contents: list[Json], metadata: CacheMetadata
 ) -> types.GenerateContentConfig:
     """The config with the cache's name instead of what is in the cache."""
-    short = replace(config)
     options = types.HttpOptions() if config.http_options is None else replace(config.http_options)
     rest = type(contents)(contents[metadata.contents_count :])
     options.extra_body = {**(options.extra_body or {}), "contents": rest}
-    vars(short).update(
+    return replace(
+        config,
         system_instruction=None,
         tools=None,
         tool_config=None,
         cached_content=metadata.cache_name,
         http_options=options,
     )
-    return short
 
 
 async def _delete(client: genai.Client, name: str | None) -> None:

@@ -9,7 +9,7 @@ from google import genai
 from google.genai import types
 
 from flowloom.errors import FlowloomError, ModelError, ModelRequestError
-from flowloom.events.wire import replace
+from flowloom.events.wire import fields_of, replace
 from flowloom.models.gemini_answers import GeminiAnswer
 from flowloom.models.gemini_errors import call_error
 from flowloom.models.gemini_http import taken_answers
@@ -148,9 +148,6 @@ def _added(
     """The sum of both, number by number; what is not a number is the later one's."""
     if before is None or since is None:
         return since if before is None else before
-    total = replace(since)
-    fields: dict[str, Any] = cast(Any, total).__dict__
-    for name, value in before.__dict__.items():
-        if isinstance(value, int):
-            fields[name] = value + (fields[name] or 0)
-    return total
+    later = fields_of(since)
+    sums = {name: value + (later[name] or 0) for name, value in fields_of(before).items() if isinstance(value, int)}
+    return replace(since, **sums)

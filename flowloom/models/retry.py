@@ -10,6 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from flowloom.errors import ModelError
 from flowloom.events.clock import sleep
+from flowloom.events.wire import fields_of
 
 
 class RetryOptions(BaseModel):
@@ -40,7 +41,7 @@ class RetryOptions(BaseModel):
         """The first options in `given` that are not None (flowloom's or google-genai's), waiting as these do."""
         for options in given:
             if options is not None:
-                return RetryOptions.model_validate({"sleep": self.sleep, **options.__dict__})
+                return RetryOptions.model_validate({"sleep": self.sleep, **fields_of(options)})
         return self
 
     def pause_before(self, attempt: int, failure: ModelError) -> float | None:
@@ -66,7 +67,7 @@ class RetryOptions(BaseModel):
         if isinstance(data, RetryOptions):
             return data
         if isinstance(data, BaseModel):
-            data = data.__dict__
+            data = fields_of(data)
         if isinstance(data, Mapping):
             return {name: value for name, value in cast(Mapping[str, Any], data).items() if value is not None}
         return data

@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-import copy
-
-from google.genai import types
-
 from flowloom.context import InvocationContext
-from flowloom.events.wire import fields_of, replace, set_fields
+from flowloom.events.wire import set_fields
+from flowloom.models.contents import own_copy
 from flowloom.models.request import LlmRequest
 from flowloom.processors.model_choice import model_of
 from flowloom.processors.output_schema import needs_response_tool
-
-_PLAIN = (str, int, float, bool, bytes)
 
 
 def basic(ctx: InvocationContext, request: LlmRequest) -> None:
@@ -25,7 +20,7 @@ def basic(ctx: InvocationContext, request: LlmRequest) -> None:
     agent = ctx.llm_agent
     if agent is None:
         return
-    config = request.config if agent.generate_content_config is None else _copy(agent.generate_content_config)
+    config = request.config if agent.generate_content_config is None else own_copy(agent.generate_content_config)
     set_fields(request, model=model_of(ctx).model, config=config)
     run_config = ctx.run.config
     if run_config.labels:
@@ -34,10 +29,3 @@ def basic(ctx: InvocationContext, request: LlmRequest) -> None:
         config.http_options = run_config.http_options.model_copy(deep=True)
     if agent.output_schema is not None and agent.mode != "task" and not needs_response_tool(ctx, agent):
         request.set_output_schema(agent.output_schema)
-
-
-def _copy(source: types.GenerateContentConfig) -> types.GenerateContentConfig:
-    """A copy that shares nothing that could be changed."""
-    given = fields_of(source).items()
-    own = {name: copy.deepcopy(v) for name, v in given if v is not None and not isinstance(v, _PLAIN)}
-    return replace(source, **own)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from itertools import islice
 
 from flowloom.context import InvocationContext
+from flowloom.events.wire import set_fields
 from flowloom.models.context_cache import ContextCacheConfig, metadata_of
 from flowloom.models.request import LlmRequest
 
@@ -41,8 +42,6 @@ def prepare_caching(ctx: InvocationContext, request: LlmRequest, config: Context
 
     A cache counts as used once more by each invocation.
     """
-    fields = vars(request)
-    fields["cache_config"] = config
     metadata, tokens = None, None
     for event in islice(reversed(ctx.run.session.events), _LOOK_BACK):
         if event.author != ctx.agent.name or event.branch != ctx.branch:
@@ -56,4 +55,4 @@ def prepare_caching(ctx: InvocationContext, request: LlmRequest, config: Context
             tokens = event.usage_metadata.prompt_token_count
         if metadata is not None and tokens is not None:
             break
-    fields.update(cache_metadata=metadata, cacheable_contents_token_count=tokens)
+    set_fields(request, cache_config=config, cache_metadata=metadata, cacheable_contents_token_count=tokens)

@@ -12,6 +12,7 @@ from flowloom.context import InvocationContext, ReadonlyContext
 from flowloom.context.protocols import AnyLlmAgent, as_llm_agent
 from flowloom.errors import ConfigurationError
 from flowloom.events.parts import content_like
+from flowloom.events.wire import fields_of
 from flowloom.models.request import LlmRequest
 from flowloom.processors.template import BraceTemplate, Template
 
@@ -90,7 +91,7 @@ def _append_content(request: LlmRequest, content: types.Content) -> None:
     if all(part.text is not None for part in content.parts or ()):
         request.append_instructions(content)
         return
-    before: Any = vars(request.config)["system_instruction"]
+    before: Any = fields_of(request.config)["system_instruction"]
     lead = [types.Part(text=before)] if isinstance(before, str) and before else []
     request.config.system_instruction = types.Content(role=content.role, parts=[*lead, *(content.parts or ())])
 

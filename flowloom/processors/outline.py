@@ -15,6 +15,7 @@ from google.genai import types
 
 from flowloom.context import InvocationContext
 from flowloom.events.event import Event
+from flowloom.events.wire import set_fields
 from flowloom.log.cursor import LogCursor
 from flowloom.log.history import FOREIGN_LEAD_IN, LEAD_INS, foreign_content
 from flowloom.models.contents import SharedContents
@@ -255,7 +256,7 @@ class View:
         """Put `new` where the first `end` entries of the request are; returns its contents if they are shared."""
         contents = self._request.contents
         if not isinstance(contents, SharedContents):
-            vars(self._request)["contents"] = [*new, *contents[end:]]
+            set_fields(self._request, contents=[*new, *contents[end:]])
             return None
         # directly, because what is shared stays shared: nobody looks at it here
         list[types.Content].__setitem__(contents, slice(0, end), new)

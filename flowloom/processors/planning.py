@@ -8,7 +8,7 @@ from flowloom.context import Context, InvocationContext, ReadonlyContext
 from flowloom.context.protocols import Planner
 from flowloom.events.event import Event
 from flowloom.events.response import LlmResponse
-from flowloom.events.wire import replace
+from flowloom.events.wire import fields_of, replace
 from flowloom.models.contents import copy_content, own_content, special_contents
 from flowloom.models.request import LlmRequest
 from flowloom.processors.planners import BuiltInPlanner
@@ -56,7 +56,7 @@ def planning_response(ctx: InvocationContext, request: LlmRequest, response: Llm
         rewritten.parts = parts
         response.content = rewritten
     actions = context.settle()
-    if any(actions.__dict__.values()):
+    if any(fields_of(actions).values()):
         return ctx.new_event({"actions": actions})
     return None
 

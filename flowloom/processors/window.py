@@ -12,7 +12,7 @@ import logging
 from bisect import bisect_right
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any
 
 from google.genai import types
 
@@ -317,9 +317,7 @@ def _short_arguments(name: str | None, args: dict[str, Any], max_chars: int) -> 
 
 
 def _with(part: types.Part, field_name: str, value: object) -> types.Part:
-    new = replace(part)
-    cast("dict[str, object]", vars(new))[field_name] = value
-    return new
+    return replace(part, **{field_name: value})
 
 
 def _at_least_one(name: str, value: int) -> int:

@@ -16,6 +16,7 @@ from google.genai import types
 from pydantic import PydanticUserError, TypeAdapter, ValidationError
 
 from flowloom.errors import ModelRequestError, UnsupportedFeatureError
+from flowloom.events.wire import fields_of
 from flowloom.models.request import LlmRequest
 from flowloom.models.turns import CallIds
 
@@ -118,7 +119,7 @@ def unsupported(model: str, field: str, why: str) -> UnsupportedFeatureError:
 def refuse_unknown(model: str, place: str, part: types.Part) -> None:
     """Raise `UnsupportedFeatureError` for a part that holds something, and nothing that this provider knows."""
     beside = ("text", "thought", "thought_signature", "part_metadata", "media_resolution")
-    for name, value in vars(part).items():
+    for name, value in fields_of(part).items():
         if value is not None and name not in beside:
             raise unsupported(model, f"{place}.{name}", "is nothing that this API knows")
 
@@ -127,7 +128,7 @@ def check_settings(
     request: LlmRequest, model: str, treatments: Mapping[str, Treatment], drop: Drop, *, why: str
 ) -> None:
     """Refuse the settings of a request that are not known (`why` says to whom), and report those that are left out."""
-    for name, value in vars(request.config).items():
+    for name, value in fields_of(request.config).items():
         if value is None or value is False or value == []:
             continue
         treatment = treatments.get(name, "refused")
@@ -177,7 +178,7 @@ def functions_of(request: LlmRequest, model: str) -> list[Function]:
         place = f"config.tools[{number}]"
         if not isinstance(group, types.Tool):
             raise unsupported(model, place, "is not a `types.Tool` with function declarations")
-        for name, value in vars(group).items():
+        for name, value in fields_of(group).items():
             if value is not None and name != "function_declarations":
                 raise unsupported(model, f"{place}.{name}", "is a tool of Google's that this provider does not have")
         for declared in group.function_declarations or ():

@@ -19,6 +19,7 @@ from google.genai import types
 
 from flowloom.events.event import Event, asks_again
 from flowloom.events.requests import is_request, looks_like_request
+from flowloom.events.wire import fields_of
 from flowloom.run_stream.agents import AgentTurns, Out, Speaker, UniqueIds
 from flowloom.run_stream.calls import HIDDEN_CALLS, Call, ToolCalls
 from flowloom.run_stream.records import (
@@ -402,7 +403,7 @@ def _holds_more(part: types.Part) -> bool:
     """Whether a part holds something besides words, calls and results."""
     return any(
         value is not None and name not in ("text", "thought", "thought_signature")
-        for name, value in part.__dict__.items()
+        for name, value in fields_of(part).items()
     )
 
 

@@ -18,6 +18,7 @@ from flowloom.events.requests import (
     INPUT_CALL,
     RequestKind,
 )
+from flowloom.events.wire import set_fields
 from flowloom.log.answers import first_line, read_decision, unreadable
 from flowloom.log.ledger import CallLedger, CallRecord
 from flowloom.tools.pending import read_call
@@ -165,7 +166,7 @@ def _decision_part(request_id: str, decision: ToolConfirmation) -> types.Part:
     part = response_part(request_id, CONFIRMATION_CALL, {})
     answer: types.FunctionResponse = part.function_response  # type: ignore[assignment]
     try:
-        vars(answer)["response"] = decision.to_wire()
+        set_fields(answer, response=decision.to_wire())
     except ValueError as error:
         raise unreadable(answer, f"JSON cannot hold it ({first_line(error)})") from None
     read_decision(answer)

@@ -25,7 +25,13 @@ from flowloom.events.event import Event
 from flowloom.events.event_json import read_event, read_json
 from flowloom.events.json_reader import model_reader
 from flowloom.events.requests import ForeignRequestIds, RequestIds
-from flowloom.events.wire import make
+from flowloom.events.wire import (
+    assemble,
+    key_sharing_fields,
+    make,
+    set_fields,
+    stored_fields,
+)
 
 _from_json = pydantic_core.from_json
 _Get = Callable[[str], Any]
@@ -77,7 +83,7 @@ def decode_event(text: str | bytes) -> Event:
     if event.long_running_tool_ids:
         foreign = (event.__pydantic_extra__ or {}).pop(_FOREIGN, False)
         ids = ForeignRequestIds if foreign else RequestIds
-        vars(event)["long_running_tool_ids"] = ids(event.long_running_tool_ids)
+        set_fields(event, long_running_tool_ids=ids(event.long_running_tool_ids))
     return event
 
 
@@ -143,26 +149,18 @@ class _NoCollection:
                 gc.enable()
 
 
-def _fields_of(model: BaseModel) -> dict[str, Any]:
-    """The fields of an instance; copies of this dict share its keys, and take half the memory of others."""
-    new = object.__new__(type(model))
-    for name, value in vars(model).items():
-        object.__setattr__(new, name, value)
-    return vars(new)
-
-
 _MANY = 500
 _READ_PART = model_reader(types.Part)
 _READ_USAGE = model_reader(types.GenerateContentResponseUsageMetadata)
-_CONTENT: dict[str, Any] = vars(model_reader(types.Content)({}, False))
-_PART = _fields_of(_READ_PART({}, False))
+_CONTENT: dict[str, Any] = stored_fields(model_reader(types.Content)({}, False))
+_PART = key_sharing_fields(_READ_PART({}, False))
 _CALL: BaseModel = model_reader(types.FunctionCall)({}, False)
 _RESPONSE: BaseModel = model_reader(types.FunctionResponse)({}, False)
 _CALLS: dict[str, tuple[str, type[BaseModel], dict[str, Any], str]] = {
-    "functionCall": ("function_call", types.FunctionCall, vars(_CALL), "args"),
-    "functionResponse": ("function_response", types.FunctionResponse, vars(_RESPONSE), "response"),
+    "functionCall": ("function_call", types.FunctionCall, stored_fields(_CALL), "args"),
+    "functionResponse": ("function_response", types.FunctionResponse, stored_fields(_RESPONSE), "response"),
 }
-_USAGE = _fields_of(_READ_USAGE({}, False))
+_USAGE = key_sharing_fields(_READ_USAGE({}, False))
 _USAGE_PRIVATE: dict[str, Any] | None = _READ_USAGE({}, False).__pydantic_private__
 _COUNTS = {
     "promptTokenCount": "prompt_token_count",
@@ -173,22 +171,15 @@ _COUNTS = {
     "toolUsePromptTokenCount": "tool_use_prompt_token_count",
 }
 _EVENT = make(Event, actions=None, id="", timestamp=0.0)
-_EVENT_VALUES: dict[str, Any] = vars(_EVENT)
+_EVENT_VALUES: dict[str, Any] = stored_fields(_EVENT)
 _EVENT_FIELDS = _EVENT.__pydantic_fields_set__
-_ACTIONS = _fields_of(make(EventActions))
+_ACTIONS = key_sharing_fields(make(EventActions))
 _ACTION_FIELDS = make(EventActions).__pydantic_fields_set__
 # Shared by all that have these fields, as `replace` does: such a set only grows.
 _CONTENT_GIVEN = {"parts", "role"}
 _PART_GIVEN = {name: {name} for name in ("text", "function_call", "function_response")}
 _CALL_GIVEN = {payload: {"id", "name", payload} for payload in ("args", "response")}
 _LATEST = 4e9  # seconds, up to which a float tells microseconds apart
-
-# a third quicker than `object.__setattr__`, which looks them up by name
-_new = object.__new__
-_set_dict: Any = BaseModel.__dict__["__dict__"].__set__
-_set_given: Any = BaseModel.__dict__["__pydantic_fields_set__"].__set__
-_set_extra: Any = BaseModel.__dict__["__pydantic_extra__"].__set__
-_set_private: Any = BaseModel.__dict__["__pydantic_private__"].__set__
 
 
 def _fast_event(data: Any) -> Event | None:
@@ -219,12 +210,7 @@ def _fast_event(data: Any) -> Event | None:
     values["actions"] = actions
     if len(data) > 6 and not _rest(data, values):
         return None
-    new = _new(Event)
-    _set_dict(new, values)
-    _set_given(new, _EVENT_FIELDS)
-    _set_extra(new, {})
-    _set_private(new, None)
-    return new
+    return assemble(Event, values, _EVENT_FIELDS, {}, None)
 
 
 def _rest(data: dict[str, Any], values: dict[str, Any]) -> bool:
@@ -251,12 +237,9 @@ def _usage(data: Any) -> Any:
             return _READ_USAGE(data, False)
         values[name] = count
         given.add(name)
-    new = _new(types.GenerateContentResponseUsageMetadata)
-    _set_dict(new, values)
-    _set_given(new, given)
-    _set_extra(new, None)
-    _set_private(new, _USAGE_PRIVATE and _USAGE_PRIVATE.copy())
-    return new
+    return assemble(
+        types.GenerateContentResponseUsageMetadata, values, given, None, _USAGE_PRIVATE and _USAGE_PRIVATE.copy()
+    )
 
 
 def _text(value: Any) -> str | None:
@@ -291,12 +274,7 @@ def _content(value: Any) -> types.Content | None:
     values = _CONTENT.copy()
     values["parts"] = parts
     values["role"] = role
-    new = _new(types.Content)
-    _set_dict(new, values)
-    _set_given(new, _CONTENT_GIVEN)
-    _set_extra(new, None)
-    _set_private(new, None)
-    return new
+    return assemble(types.Content, values, _CONTENT_GIVEN, None, None)
 
 
 def _part(item: dict[str, Any]) -> types.Part | None:
@@ -312,12 +290,7 @@ def _part(item: dict[str, Any]) -> types.Part | None:
             return None
     values = _PART.copy()
     values[name] = made
-    new = _new(types.Part)
-    _set_dict(new, values)
-    _set_given(new, _PART_GIVEN[name])
-    _set_extra(new, None)
-    _set_private(new, None)
-    return new
+    return assemble(types.Part, values, _PART_GIVEN[name], None, None)
 
 
 def _of_call(data: Any, cls: type[BaseModel], defaults: dict[str, Any], payload: str) -> Any:
@@ -332,12 +305,7 @@ def _of_call(data: Any, cls: type[BaseModel], defaults: dict[str, Any], payload:
     values["id"] = call_id
     values["name"] = name
     values[payload] = given
-    new = _new(cls)
-    _set_dict(new, values)
-    _set_given(new, _CALL_GIVEN[payload])
-    _set_extra(new, None)
-    _set_private(new, None)
-    return new
+    return assemble(cls, values, _CALL_GIVEN[payload], None, None)
 
 
 def _actions(value: Any) -> EventActions | None:
@@ -353,9 +321,4 @@ def _actions(value: Any) -> EventActions | None:
     values["artifact_delta"] = artifacts
     values["requested_auth_configs"] = auth
     values["requested_tool_confirmations"] = confirmations
-    new = _new(EventActions)
-    _set_dict(new, values)
-    _set_given(new, _ACTION_FIELDS)
-    _set_extra(new, {})
-    _set_private(new, None)
-    return new
+    return assemble(EventActions, values, _ACTION_FIELDS, {}, None)

@@ -214,14 +214,13 @@ def kept_events(events: Sequence[Event], call_id: str) -> list[Event]:
     scopes = {call_id}
     for event in events:
         if is_from_agent_tool(event) and event.isolation_scope in scopes:
-            own, metadata = replace(event), dict(event.custom_metadata or {})
-            if event.isolation_scope == call_id:
-                vars(own)["isolation_scope"] = None
-            places.update((call.id, own) for call in event.get_function_calls() if call.id)
-            scopes.update(places)
+            metadata = dict(event.custom_metadata or {})
             if metadata.get(AGENT_TOOL_CALL) == call_id:
                 del metadata[AGENT_TOOL_CALL]
-            vars(own)["custom_metadata"] = metadata or None
+            scope = None if event.isolation_scope == call_id else event.isolation_scope
+            own = replace(event, isolation_scope=scope, custom_metadata=metadata or None)
+            places.update((call.id, own) for call in event.get_function_calls() if call.id)
+            scopes.update(places)
             kept.append(own)
         elif kept and event.author == "user":
             kept += _answers_for(event, places)
@@ -238,8 +237,7 @@ def _answers_for(message: Event, places: Mapping[str, Event]) -> list[Event]:
             found.setdefault((call.branch, call.isolation_scope), []).append(part)
     answers: list[Event] = []
     for number, ((branch, scope), parts) in enumerate(found.items()):
-        own = replace(message, branch=branch, isolation_scope=scope, content=content_of("user", parts))
-        if number:
-            vars(own)["id"] = f"{message.id}/{number}"
-        answers.append(own)
+        event_id = f"{message.id}/{number}" if number else message.id
+        content = content_of("user", parts)
+        answers.append(replace(message, id=event_id, branch=branch, isolation_scope=scope, content=content))
     return answers

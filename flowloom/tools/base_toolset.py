@@ -57,6 +57,6 @@ def _renamed(tool: BaseTool, name: str) -> BaseTool:
     new = copy.copy(tool)
     new.name = name
     declaration = tool.declaration
-    new.__dict__["_declared"] = True
-    new.__dict__["_declaration"] = None if declaration is None else declaration.model_copy(update={"name": name})
+    new._declared = True  # pyright: ignore[reportPrivateUsage]
+    new._declaration = None if declaration is None else declaration.model_copy(update={"name": name})  # pyright: ignore[reportPrivateUsage]
     return new

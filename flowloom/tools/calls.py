@@ -40,7 +40,7 @@ from flowloom.events.actions import EventActions, ToolConfirmation, merge_action
 from flowloom.events.event import Event
 from flowloom.events.json_data import MAX_DEPTH, UNREADABLE, as_json
 from flowloom.events.parts import as_object, content_of, response_part, text_part
-from flowloom.events.wire import make
+from flowloom.events.wire import make, set_fields
 from flowloom.telemetry import ToolSpans, recorder
 from flowloom.tools.base_tool import BaseTool
 from flowloom.tools.delegation import DelegateTool, task_result
@@ -196,7 +196,7 @@ def _merged(ctx: InvocationContext, answers: list[_Answer]) -> CallResults:
         )
     results = ctx.new_event({"content": content_of("user", parts), "actions": actions})
     if actions is not None and actions.set_model_response is not None:
-        vars(results)["output"] = task_result(results)
+        set_fields(results, output=task_result(results))
     return CallResults(results, error, waiting)
 
 

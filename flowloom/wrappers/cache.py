@@ -17,7 +17,7 @@ from flowloom.events import clock
 from flowloom.events.ids import CLIENT_CALL_PREFIX, new_id
 from flowloom.events.parts import content_of
 from flowloom.events.response import LlmResponse
-from flowloom.events.wire import make, replace
+from flowloom.events.wire import make, replace, set_fields
 from flowloom.models.base_llm import BaseLlm
 from flowloom.models.request import LlmRequest
 from flowloom.wrappers.flights import Flights
@@ -173,10 +173,10 @@ class CachedModel(WrapperModel):
         mark: dict[str, Any] = {"saved_at": entry["saved_at"]}
         if response.usage_metadata is not None:
             mark["usage_metadata"] = entry["response"]["usageMetadata"]
-        vars(response).update(usage_metadata=None, custom_metadata={**(response.custom_metadata or {}), METADATA: mark})
+        set_fields(response, usage_metadata=None, custom_metadata={**(response.custom_metadata or {}), METADATA: mark})
         for part in _parts(response):
             if part.function_call is not None:
-                vars(part.function_call)["id"] = _fresh_id(part.function_call.id)
+                set_fields(part.function_call, id=_fresh_id(part.function_call.id))
         return response
 
     def _written(self, key: str, whole: LlmResponse) -> str | None:

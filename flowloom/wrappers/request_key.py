@@ -12,6 +12,7 @@ from typing import Any, cast
 from google.genai import types
 from pydantic import BaseModel
 
+from flowloom.events.wire import fields_of
 from flowloom.inspection.canonical import schema_of
 from flowloom.models.contents import SharedContents
 from flowloom.models.request import LlmRequest
@@ -75,7 +76,7 @@ class _Plain:
 
 
 def _set_fields(model: BaseModel) -> dict[str, Any]:
-    fields = {name: value for name, value in model.__dict__.items() if value is not None}
+    fields = {name: value for name, value in fields_of(model).items() if value is not None}
     if model.__pydantic_extra__:
         fields |= model.__pydantic_extra__
     return fields

@@ -8,6 +8,7 @@ from typing import Any, cast
 from google.genai import types
 from pydantic import BaseModel
 
+from flowloom.events.wire import fields_of
 from flowloom.models.contents import SharedContents
 from flowloom.models.request import LlmRequest
 
@@ -37,7 +38,7 @@ def estimated_tokens(request: LlmRequest) -> int:
     config = request.config
     if config.system_instruction is not None:
         characters += _size(config.system_instruction)
-    for group in cast("Iterable[Any]", vars(config)["tools"] or ()):
+    for group in cast("Iterable[Any]", fields_of(config)["tools"] or ()):
         declarations = group.function_declarations if isinstance(group, types.Tool) else None
         for declared in declarations or ():
             characters += _declared_size(declared)
@@ -64,5 +65,5 @@ def _size(value: Any) -> int:
     if isinstance(value, list | tuple):
         return _EMPTY + sum([_size(item) for item in cast("list[Any]", value)])
     if isinstance(value, BaseModel):
-        return sum([_size(item) for item in vars(value).values() if item is not None])
+        return sum([_size(item) for item in fields_of(value).values() if item is not None])
     return _EMPTY  # numbers; and bytes, which are signatures here
