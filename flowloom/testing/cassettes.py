@@ -18,7 +18,7 @@ from flowloom.inspection.sections import sections_of
 from flowloom.inspection.tree import Fields
 from flowloom.models import BaseLlm, LlmRequest, LlmResponse
 from flowloom.testing.cassette_file import Asked, CassetteError, CassetteFile, Entry, compact, error_data
-from flowloom.testing.secrets import SHORTEST, Secrets
+from flowloom.testing.secrets import SHORTEST, Secrets, without_scheme
 from flowloom.wrappers.wrapper import WrapperModel
 
 __all__ = ["CassetteError", "CassetteMissError", "Mode", "RecordingModel"]
@@ -98,7 +98,7 @@ class RecordingModel(WrapperModel):
     ) -> None:
         super().__init__(inner, path=path, mode=mode, secrets=secrets or {}, secret_fields=secret_fields)
         for name, value in self.secrets.items():
-            if len(value) < SHORTEST:
+            if len(without_scheme(value)) < SHORTEST:
                 raise ConfigurationError(
                     f"The secret `{name}` has fewer than {SHORTEST} characters: it would be found in the middle of "
                     f"words. Name the field that holds it in `secret_fields`."

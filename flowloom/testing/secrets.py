@@ -28,6 +28,8 @@ _FIELDS = frozenset(
     "sessiontoken bearertoken secretkey secretaccesskey awssecretaccesskey awssessiontoken".split()
 )
 """Plain names of headers and fields whose values are secrets, besides those of credentials."""
+_SCHEMAS = ("properties", "patternProperties", "$defs", "defs", "definitions")
+"""Fields whose own fields are schemas, by the names of what these describe."""
 _SCHEMES = ("bearer", "basic", "token")
 _NO_NAME = re.compile(r'[^ -~]|[<>"\\]')
 
@@ -52,7 +54,7 @@ class Secrets:
     def __init__(self, values: Iterable[tuple[str, str]] = (), fields: Iterable[str] = ()) -> None:
         names: dict[str, str] = {}
         for name, value in sorted(values):
-            value = _without_scheme(value.strip())
+            value = without_scheme(value)
             if len(value) >= SHORTEST:
                 names.setdefault(value, name)
         self._names = names
@@ -103,7 +105,7 @@ class Secrets:
         return {
             name: _hidden(name, item)
             if self._is_declared(name, entries) and not (in_schema and isinstance(item, dict))
-            else self._without_fields(item, in_schema=name == "properties")
+            else self._without_fields(item, in_schema=name in _SCHEMAS)
             for name, item in entries.items()
         }
 
@@ -169,8 +171,9 @@ def is_secret_name(name: str) -> bool:
     return any(word.removesuffix("s").endswith(_NAMING) for word in words)
 
 
-def _without_scheme(value: str) -> str:
+def without_scheme(value: str) -> str:
     """The secret in the value of an `Authorization` header, or in a value like it."""
+    value = value.strip()
     scheme, _, rest = value.partition(" ")
     return rest.lstrip() if scheme.lower() in _SCHEMES else value
 

@@ -110,12 +110,14 @@ def test_a_declared_field_or_header_is_redacted_whatever_it_holds() -> None:
     headers["Proxy-Authorization"] = "(hidden)"  # by the view of a request
     value = {"headers": headers, "password": 1234, "client_secret": "", "apiKey": None}
     value["properties"] = {"idToken": {"type": "string"}}  # the schema of such a field
+    value["$defs"] = {"Password": {"type": "string"}}
     assert PLAIN.redact(value) == {
         "headers": headers | {"Authorization": mark("Authorization"), "X-Api-Key": mark("X-Api-Key")},
         "password": mark("password"),
         "client_secret": "",
         "apiKey": None,
         "properties": {"idToken": {"type": "string"}},
+        "$defs": {"Password": {"type": "string"}},
     }
 
 
@@ -270,8 +272,9 @@ async def test_no_secret_that_the_user_declares_reaches_the_file(path: Path) -> 
 
 async def test_a_declared_secret_of_a_short_value_is_refused(path: Path) -> None:
     """Instead of being written, although it was declared."""
-    with pytest.raises(ConfigurationError, match=r"`pin`.*8 characters"):
-        RecordingModel(ScriptedModel([]), path, "record", secrets={"pin": "1234"})
+    for pin in ("1234", "Bearer 1234"):
+        with pytest.raises(ConfigurationError, match=r"`pin`.*8 characters"):
+            RecordingModel(ScriptedModel([]), path, "record", secrets={"pin": pin})
 
 
 async def test_no_secret_of_the_headers_of_a_request_reaches_the_file(path: Path) -> None:
