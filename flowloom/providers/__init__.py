@@ -18,6 +18,4 @@ _HOMES = {"anthropic": "AnthropicModel", "openai": "OpenAIModel"}
 
 __all__ = ["AnthropicModel", "OpenAIModel"]
 
-__getattr__, __dir__ = loaded_on_use(
-    __name__, homes_of(__name__, {"anthropic": "AnthropicModel", "openai": "OpenAIModel"})
-)
+__getattr__, __dir__ = loaded_on_use(__name__, homes_of(__name__, _HOMES))
