@@ -1,9 +1,20 @@
 """Agents: the base, the one a model speaks for, and those that run others."""
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
 from flowloom.agents.base_agent import BaseAgent
 from flowloom.agents.llm_agent import Agent, LlmAgent
-from flowloom.agents.workflow_agents import LoopAgent, ParallelAgent, SequentialAgent, WorkflowAgent
 from flowloom.context.run_config import Limits, RunConfig, StreamingMode, ToolThreadPoolConfig
+from flowloom.objects.on_use import homes_of, loaded_on_use
+
+if TYPE_CHECKING:
+    from flowloom.agents.workflow_agents import LoopAgent, ParallelAgent, SequentialAgent, WorkflowAgent
+
+_HOMES = {
+    "workflow_agents": "LoopAgent ParallelAgent SequentialAgent WorkflowAgent",
+}
 
 __all__ = [
     "Agent",
@@ -18,3 +29,5 @@ __all__ = [
     "ToolThreadPoolConfig",
     "WorkflowAgent",
 ]
+
+__getattr__, __dir__ = loaded_on_use(__name__, homes_of(__name__, _HOMES))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable, Sequence
 from contextlib import aclosing
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from google.genai import types
 
@@ -34,11 +34,13 @@ from flowloom.models.request import LlmRequest
 from flowloom.processors.agent_transfer import transfer_problem
 from flowloom.processors.model_choice import model_of
 from flowloom.processors.output_schema import refusal_in
-from flowloom.telemetry import Recorder
 from flowloom.tools.calls import run_calls
 from flowloom.tools.confirmation import follow_ups
 from flowloom.tools.delegation import FINISH_TASK, task_result
 from flowloom.tools.output import SET_MODEL_RESPONSE
+
+if TYPE_CHECKING:
+    from flowloom.telemetry import Recorder
 
 MAX_THOUGHT_TURNS = 3
 """How many steps of nothing but thoughts a model may take in a row (decision 2)."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, AsyncIterator, Collection
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from google.genai import types
 
@@ -20,7 +20,9 @@ from flowloom.flow.given_ids import GivenIds
 from flowloom.flow.paid import Paid, with_paid
 from flowloom.models.request import Dropped, LlmRequest, Origin
 from flowloom.processors.model_choice import model_of
-from flowloom.telemetry import ModelSpan, Recorder
+
+if TYPE_CHECKING:
+    from flowloom.telemetry import ModelSpan, Recorder
 
 NO_CONTENT = "MODEL_RETURNED_NO_CONTENT"
 ONLY_THOUGHTS = "MODEL_RETURNED_ONLY_THOUGHTS"

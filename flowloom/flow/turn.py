@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, Iterable, Sequence
 from dataclasses import dataclass
 from enum import Enum
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from google.genai import types
 
@@ -20,7 +20,9 @@ from flowloom.flow.delegation import delegates_of, ends_turn
 from flowloom.flow.waiting import has_agent
 from flowloom.log.marks import HOST_CALLS
 from flowloom.processors.unfinished import marked_calls, unasked
-from flowloom.telemetry import AgentSpan, Recorder
+
+if TYPE_CHECKING:
+    from flowloom.telemetry import AgentSpan, Recorder
 
 Events = AsyncGenerator[Event, None]
 

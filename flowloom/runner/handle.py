@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator
-from typing import Generic, Literal, Self
+from typing import TYPE_CHECKING, Generic, Literal, Self
 
 from flowloom.agents.base_agent import OutputT
 from flowloom.errors import ConfigurationError
 from flowloom.events import Event
-from flowloom.run_stream import RunStreamEvent
 from flowloom.runner.invocation import Invocation
 from flowloom.runner.result import RunResult
 from flowloom.runner.typed_events import typed_events
+
+if TYPE_CHECKING:
+    from flowloom.run_stream import RunStreamEvent
 
 _running: set[asyncio.Task[None]] = set()
 """The runs that are under way: an event loop alone does not keep a task that nobody holds."""

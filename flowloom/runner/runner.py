@@ -5,15 +5,15 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, Generator, Sequence
 from copy import copy
-from typing import Any, Generic, Literal, Required, Self, TypedDict, Unpack
+from typing import TYPE_CHECKING, Any, Generic, Literal, Required, Self, TypedDict, Unpack
 
 from google.genai import types
 
+from flowloom import compaction, processors
 from flowloom.agents import BaseAgent, LlmAgent, RunConfig
 from flowloom.agents.base_agent import OutputT
 from flowloom.artifacts import BaseArtifactService, InMemoryArtifactService
 from flowloom.auth.service import BaseCredentialService, InMemoryCredentialService
-from flowloom.compaction.background import BackgroundCompaction
 from flowloom.context import DirectEffects, Effects, InvocationContext, Run
 from flowloom.context.observer import Observer
 from flowloom.context.observer import observers as observers_of_all
@@ -32,10 +32,7 @@ from flowloom.flow.pipeline import Processor, Step, compile_steps
 from flowloom.memory import BaseMemoryService, InMemoryMemoryService
 from flowloom.models import BaseLlm, LLMRegistry
 from flowloom.plugins import BasePlugin, ModelOverride, PluginManager
-from flowloom.processors.compaction import Compaction
-from flowloom.processors.context_cache import ContextCaching
 from flowloom.processors.model_choice import model_of
-from flowloom.run_stream import RunStreamEvent
 from flowloom.runner.app import App
 from flowloom.runner.handle import RunHandle
 from flowloom.runner.invocation import Invocation, result_of
@@ -48,6 +45,9 @@ from flowloom.runner.typed_events import refusal, typed_events
 from flowloom.sessions import BaseSessionService, InMemorySessionService, Session
 from flowloom.telemetry import step_logs
 from flowloom.tools.agent_tool import AgentTool
+
+if TYPE_CHECKING:
+    from flowloom.run_stream import RunStreamEvent
 
 # Python names it in the error for an argument that is missing or unknown: users know the methods of a runner.
 Invocation.__init__.__qualname__ = "Runner.run"
@@ -122,7 +122,7 @@ class Runner(Generic[OutputT]):
         self.credential_service = credential_service or InMemoryCredentialService()
         self.auto_create_session = auto_create_session
         self.plugin_manager = PluginManager(plugins, plugin_close_timeout)
-        self._compaction: BackgroundCompaction | None = None
+        self._compaction: compaction.BackgroundCompaction | None = None
         self._extra: tuple[Step, ...] = ()
         if app is not None:
             self.take_settings(app)
@@ -136,10 +136,10 @@ class Runner(Generic[OutputT]):
         """What an app asks for beside its agents: steps of every flow, and work after runs."""
         extra: list[Processor] = []
         if app.events_compaction_config is not None:
-            self._compaction = BackgroundCompaction(app.events_compaction_config)
-            extra.append(Compaction(app.events_compaction_config))
+            self._compaction = compaction.BackgroundCompaction(app.events_compaction_config)
+            extra.append(processors.Compaction(app.events_compaction_config))
         if app.context_cache_config is not None:
-            extra.append(ContextCaching(app.context_cache_config))
+            extra.append(processors.ContextCaching(app.context_cache_config))
         self._extra = compile_steps(extra)
 
     async def __aenter__(self) -> Self:

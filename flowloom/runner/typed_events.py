@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator
+from typing import TYPE_CHECKING
 
+from flowloom import run_stream
 from flowloom.errors import FlowloomError
 from flowloom.events import Event
-from flowloom.run_stream.mapper import RunStreamMapper
-from flowloom.run_stream.records import RunStreamEvent
 from flowloom.runner.invocation import Invocation
+
+if TYPE_CHECKING:
+    from flowloom.run_stream import RunStreamEvent
 
 
 async def typed_events(
     invocation: Invocation, events: AsyncGenerator[Event, None]
 ) -> AsyncGenerator[RunStreamEvent, None]:
     """The typed events of a run whose `events` these are, to the end of it; what ends it is told and not raised."""
-    mapper = RunStreamMapper()
+    mapper = run_stream.RunStreamMapper()
     error: Exception | None = None
     try:
         async for event in events:
@@ -32,5 +35,5 @@ async def typed_events(
 
 async def refusal(error: FlowloomError) -> AsyncGenerator[RunStreamEvent, None]:
     """The typed events of a run that cannot begin."""
-    for shown in RunStreamMapper().finish(status="failed", error=error):
+    for shown in run_stream.RunStreamMapper().finish(status="failed", error=error):
         yield shown

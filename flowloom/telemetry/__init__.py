@@ -8,17 +8,27 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from flowloom.objects.on_use import loaded_on_use
-from flowloom.telemetry.agent_span import AgentSpan
+from flowloom.objects.on_use import homes_of, loaded_on_use
 from flowloom.telemetry.content import content_captured, reread_settings
-from flowloom.telemetry.metrics import ProcessorTimes
-from flowloom.telemetry.model_span import ModelSpan
-from flowloom.telemetry.recorder import Recorder, recorder
+from flowloom.telemetry.recording import recorder
 from flowloom.telemetry.step_log import step_logs
-from flowloom.telemetry.tool_spans import ToolSpans
 
 if TYPE_CHECKING:
+    from flowloom.telemetry.agent_span import AgentSpan
+    from flowloom.telemetry.metrics import ProcessorTimes
+    from flowloom.telemetry.model_span import ModelSpan
+    from flowloom.telemetry.recorders import Recorder
     from flowloom.telemetry.setup import configure_telemetry
+    from flowloom.telemetry.tool_spans import ToolSpans
+
+_HOMES = {
+    "agent_span": "AgentSpan",
+    "metrics": "ProcessorTimes",
+    "model_span": "ModelSpan",
+    "recorders": "Recorder",
+    "setup": "configure_telemetry",
+    "tool_spans": "ToolSpans",
+}
 
 __all__ = [
     "AgentSpan",
@@ -33,4 +43,4 @@ __all__ = [
     "step_logs",
 ]
 
-__getattr__, __dir__ = loaded_on_use(__name__, {"configure_telemetry": "flowloom.telemetry.setup"})
+__getattr__, __dir__ = loaded_on_use(__name__, homes_of(__name__, _HOMES))

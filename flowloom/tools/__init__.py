@@ -13,15 +13,16 @@ from flowloom.tools.base_toolset import BaseToolset
 from flowloom.tools.exit_loop import exit_loop
 from flowloom.tools.function_tool import FunctionTool, LongRunningFunctionTool
 from flowloom.tools.load_artifacts import LoadArtifactsTool, load_artifacts
-from flowloom.tools.memory_tools import LoadMemoryTool, PreloadMemoryTool, load_memory, preload_memory
 from flowloom.tools.transfer import TransferToAgentTool, transfer_to_agent
 
 if TYPE_CHECKING:
     from flowloom.tools.authenticated import AuthenticatedFunctionTool
     from flowloom.tools.input_request import RequestInputTool, request_input
+    from flowloom.tools.memory_tools import LoadMemoryTool, PreloadMemoryTool, load_memory, preload_memory
     from flowloom.tools.placeholder import PlaceholderTool
 
 _HOMES = {
+    "memory_tools": "LoadMemoryTool PreloadMemoryTool load_memory preload_memory",
     "authenticated": "AuthenticatedFunctionTool",
     "input_request": "RequestInputTool request_input",
     "placeholder": "PlaceholderTool",

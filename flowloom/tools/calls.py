@@ -11,7 +11,7 @@ import json
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from google.genai import types
 
@@ -41,9 +41,12 @@ from flowloom.events.event import Event
 from flowloom.events.json_data import MAX_DEPTH, UNREADABLE, as_json
 from flowloom.events.parts import as_object, content_of, response_part, text_part
 from flowloom.events.wire import make, set_fields
-from flowloom.telemetry import ToolSpans, recorder
+from flowloom.telemetry import recorder
 from flowloom.tools.base_tool import BaseTool
 from flowloom.tools.delegation import DelegateTool, task_result
+
+if TYPE_CHECKING:
+    from flowloom.telemetry import ToolSpans
 
 _log = logging.getLogger("flowloom.tools")
 

@@ -25,7 +25,7 @@ SCHEMA_URL = "https://opentelemetry.io/schemas/1.36.0"
 
 
 class Recorder:
-    """Makes the spans of agents, model calls and tool calls. Ask `recorder()` for that of the providers in use."""
+    """Makes the spans of agents, model calls and tool calls. `flowloom.telemetry.recorder()` gives one."""
 
     __slots__ = ("_log", "_metrics", "_tracer")
 
@@ -58,7 +58,7 @@ _TRACING, _METERING, _LOGGING = _SPACES
 _latest: tuple[Any, Any, Any, Recorder | None] | None = None
 
 
-def recorder() -> Recorder | None:
+def recorder_in_use() -> Recorder | None:
     """The recorder of the providers that are set; None if there are none, or none of them records."""
     global _latest
     latest = _latest

@@ -1,0 +1,29 @@
+"""The recorder of runs, if they are recorded.
+
+A program that has not loaded OpenTelemetry has set no provider: then it is not loaded here either.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from flowloom.telemetry.recorders import Recorder
+
+_PROVIDERS = ("OTEL_PYTHON_TRACER_PROVIDER", "OTEL_PYTHON_METER_PROVIDER", "OTEL_PYTHON_LOGGER_PROVIDER")
+"""The variables of the environment by which OpenTelemetry loads providers of itself."""
+
+_recorders: Any = None
+
+
+def recorder() -> Recorder | None:
+    """The recorder of the providers that are set; None if there are none, or none of them records."""
+    global _recorders
+    if _recorders is None:
+        if "opentelemetry" not in sys.modules and not any(name in os.environ for name in _PROVIDERS):
+            return None
+        _recorders = import_module("flowloom.telemetry.recorders")
+    return _recorders.recorder_in_use()
