@@ -2,8 +2,22 @@
 
 from __future__ import annotations
 
+import os
+import statistics
 import subprocess
 import sys
+
+FIRST_AGENT = """
+from flowloom import InMemoryRunner, LlmAgent
+InMemoryRunner(LlmAgent(name="a", model="gemini-2.5-flash", instruction="Help."))
+"""
+MODULES = 168
+"""How many modules of the package a first agent loads; the number only falls."""
+NOT_NEEDED = ("inspection", "interop", "client", "providers", "offline", "wrappers", "human", "testing", "cli")
+"""Rooms that running an agent does not need."""
+BESIDE_TYPES = 1.1
+SLACK = 1.3
+"""How much more than the aim is let pass: this is a gate against slow growth, the benchmarks measure."""
 
 
 def loaded_after(code: str) -> set[str]:
@@ -12,18 +26,41 @@ def loaded_after(code: str) -> set[str]:
     return set(subprocess.run(command, capture_output=True, text=True, check=True).stdout.split())
 
 
+def seconds_of(code: str) -> float:
+    """The processor time of a fresh interpreter that runs this."""
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+    process = subprocess.Popen([sys.executable, "-c", code], env=environment)
+    _, status, used = os.wait4(process.pid, 0)
+    process.returncode = os.waitstatus_to_exitcode(status)
+    assert process.returncode == 0
+    return used.ru_utime + used.ru_stime
+
+
 def test_the_package_alone_loads_no_library() -> None:
-    assert not loaded_after("import flowloom") & {"pydantic", "google.genai", "jinja2", "opentelemetry", "asyncio"}
+    loaded = loaded_after("import flowloom")
+    assert not loaded & {"pydantic", "google.genai", "jinja2", "opentelemetry", "asyncio"}
+    assert {name for name in loaded if name.startswith("flowloom.")} == {"flowloom.objects", "flowloom.objects.on_use"}
 
 
 def test_an_agent_loads_no_extra() -> None:
-    """The command line's libraries, the telemetry SDK and Jinja2 wait until they are used."""
-    loaded = loaded_after(
-        "from flowloom import InMemoryRunner, LlmAgent\n"
-        "InMemoryRunner(LlmAgent(name='a', model='gemini-2.5-flash', instruction='Help.'))"
-    )
-    assert not loaded & {"typer", "rich", "prompt_toolkit", "opentelemetry.sdk", "jinja2", "pytest", "flowloom.cli"}
+    """The command line's libraries, OpenTelemetry and Jinja2 wait until they are used."""
+    loaded = loaded_after(FIRST_AGENT)
+    assert not loaded & {"typer", "rich", "prompt_toolkit", "opentelemetry", "jinja2", "pytest", "docstring_parser"}
     assert "flowloom.runner" in loaded
+
+
+def test_an_agent_loads_nothing_that_looks_at_it_or_speaks_to_others() -> None:
+    """Rooms beside and above the engine are loaded when they are used; what is loaded is counted."""
+    loaded = {name for name in loaded_after(FIRST_AGENT) if name.startswith("flowloom")}
+    assert {name for name in loaded if name.split(".")[1:2] and name.split(".")[1] in NOT_NEEDED} == set()
+    assert len(loaded) <= MODULES
+
+
+def test_a_first_agent_costs_little_more_than_the_types_of_its_contents() -> None:
+    """The processor time of all that it needs, beside that of `google.genai.types` alone, taken in turns."""
+    empty = min(seconds_of("pass") for _ in range(3))
+    rounds = [(seconds_of(FIRST_AGENT), seconds_of("from google.genai import types")) for _ in range(4)][1:]
+    assert statistics.median((mine - empty) / (types - empty) for mine, types in rounds) < BESIDE_TYPES * SLACK
 
 
 def test_a_name_that_is_not_there_is_an_attribute_error() -> None:
