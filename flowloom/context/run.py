@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
@@ -28,10 +28,11 @@ from flowloom.events.event import Event
 from flowloom.events.ids import INPUT_ID_PREFIX
 from flowloom.events.json_data import keep_json
 from flowloom.events.parts import content_of, response_part
-from flowloom.events.requests import is_request, looks_like_request, without_requests
+from flowloom.events.requests import without_requests
 from flowloom.events.wire import make, replace
-from flowloom.log.answers import answers_request, says_nothing, subject_call_id
-from flowloom.log.marks import AGENT_TOOL_CALL, HOST_CALLS
+from flowloom.log.answers import says_nothing
+from flowloom.log.ledger import CallLedger, CallRecord
+from flowloom.log.marks import AGENT_TOOL_CALL
 
 if TYPE_CHECKING:
     from flowloom.artifacts import BaseArtifactService
@@ -44,32 +45,6 @@ _dict: Any = dict  # called as it is: `dict[str, int]()` takes five times as lon
 INTERRUPTED = "The run was interrupted before this call gave a result."
 FLUSHING_SECONDS = 0.75
 """How long a cancelled run waits for the store to confirm them."""
-
-
-@dataclass(slots=True)
-class OpenCall:
-    """A function call that is in the history without a result."""
-
-    id: str
-    name: str
-    author: str
-    branch: str | None
-    isolation_scope: str | None
-    of_host: bool = False
-    """Whether it waits only because the run stopped before it: any result ends that."""
-    suspended: bool = False
-    """Whether it is the call of an agent that waits: it is answered by the agent, not by the user."""
-    about: str | None = None
-    """The id of the call that a request to a person is about: with a result of that, the request is over."""
-    request: types.FunctionCall | None = None
-    """The call itself, if the user may answer it."""
-    answered: bool = False
-    """Whether a person has decided, and the call that it is about has no result yet."""
-
-    @property
-    def place(self) -> tuple[str, str | None, str | None]:
-        """Whose call it is, and where it was made."""
-        return self.author, self.branch, self.isolation_scope
 
 
 @dataclass
@@ -100,11 +75,10 @@ class Run:
     effect_counts: dict[tuple[str, int, str], int] = field(default_factory=_dict, init=False)
     attempts: dict[tuple[str, int, str, int], int] | None = field(default=None, init=False)
     """How often tool calls were tried before, by path, step, kind and position, for those that were."""
-    open_calls: dict[str, OpenCall] = field(default_factory=_dict, init=False)
-    inner_calls: dict[str, OpenCall] = field(default_factory=_dict, init=False)
-    """Calls of agents that run as tools, as the log keeps them: those agents answer them, in runs of their own."""
-    waiting_calls: dict[str, OpenCall] = field(default_factory=_dict, init=False)
-    """Calls of long-running tools, and requests to a person, that the user has not answered yet."""
+    begun_again: dict[str, int] | None = field(default=None, init=False)
+    """The calls that the run makes again, and how many responses each had when it was begun."""
+    left_open: frozenset[str] = field(default=frozenset(), init=False)
+    """The calls without a result that are answered by a later run, or by somebody else."""
     progress: Progress | None = None
     """How far the invocation got before this run, if it goes on with one (decision 28)."""
     extra_steps: tuple[Any, ...] = ()
@@ -293,7 +267,8 @@ class Run:
             raise
         if self.streamed is not None:
             self.streamed.end(stored)
-        self.follow(stored)
+        if self.owed:
+            self.owed.pop(stored.id, None)
         if self.observers:
             self._tell_observers(ctx, stored)
         return stored
@@ -306,90 +281,41 @@ class Run:
                 note_origin(error, ctx, f"observer `{type(observer).__qualname__}`")
                 raise
 
-    def follow(self, event: Event) -> None:
-        """Keep account of which calls are open after an event of this run."""
-        if self.owed:
-            self.owed.pop(event.id, None)
-        content = event.content
-        if content is None or not content.parts:
-            return
-        for part in content.parts:
-            if part.function_call is not None or part.function_response is not None:
-                break
-        else:
-            if event.isolation_scope is None:
-                return
-        author, branch, scope, marks = event.author, event.branch, event.isolation_scope, event.custom_metadata or {}
-        from_tool = AGENT_TOOL_CALL in marks
-        if scope is not None and from_tool and (scope in self.open_calls or scope in self.inner_calls):
-            self.suspend(scope)
-        of_host, waits = marks.get(HOST_CALLS, ()), frozenset(event.long_running_tool_ids or ())
-        asked_for, asked_input = event.actions.requested_tool_confirmations, event.actions.requested_inputs or ()
-        if self.waiting_calls and author != "user":
-            self._end_waiting(event)
-        for part in content.parts:
-            call, response = part.function_call, part.function_response
-            if call is not None:
-                asks = bool(waits) and is_request(event, call)
-                if call.id and (asks or not (waits and looks_like_request(event, call))):
-                    known = (
-                        self.waiting_calls if call.id in waits else self.inner_calls if from_tool else self.open_calls
-                    )
-                    about = subject_call_id(call) if asks else None
-                    if call.id in waits:
-                        self.open_calls.pop(about or "", None)
-                    known[call.id] = OpenCall(
-                        call.id, call.name or "", author, branch, scope, call.id in of_host, False, about, call
-                    )
-            elif response is not None and response.id:
-                self.open_calls.pop(response.id, None)
-                if not from_tool and (response.id in asked_for or response.id in asked_input):
-                    # until somebody is asked
-                    self.open_calls[response.id] = OpenCall(response.id, response.name or "", author, branch, scope)
-                if not waits and not self.waiting_calls:
-                    continue
-                waiting = self.waiting_calls.get(response.id)
-                ends = author == "user" or "error" in (response.response or ())
-                if author == "user" and waiting is not None and waiting.about is not None:
-                    if waiting.request is not None:
-                        waiting.answered = waiting.answered or answers_request(response, waiting.request)
-                    continue  # it is over when that is carried out
-                if waiting is not None and (waiting.suspended or waiting.of_host or ends):
-                    del self.waiting_calls[response.id]
-                elif response.id in waits:
-                    # it has begun, now that a person has decided
-                    self.waiting_calls[response.id] = OpenCall(response.id, response.name or "", author, branch, scope)
+    @property
+    def ledger(self) -> CallLedger:
+        """In what state each call of the session is."""
+        session = self.session
+        return session.history.ledger(session.events)
 
-    def _end_waiting(self, event: Event) -> None:
-        """Calls wait no more once those that they ask about have a result, or one that their agents run for."""
-        answered = {answer.id for answer in event.get_function_responses() if answer.id}
-        over = [
-            each.id
-            for each in self.waiting_calls.values()
-            if each.about in answered or not answered.isdisjoint(self._around(each))
-        ]
-        for call_id in over:
-            del self.waiting_calls[call_id]
+    @property
+    def waiting_calls(self) -> Mapping[str, CallRecord]:
+        """Calls of long-running tools, requests to a person that were not carried out, and the calls of agents that
+        wait."""
+        return {made.id: made for made in self.ledger.waiting(self.invocation_id)}
 
-    def _around(self, call: OpenCall) -> Iterator[str]:
-        """The calls that the agent that made a call runs for, the innermost first."""
-        scope = call.isolation_scope
-        while scope is not None:
-            yield scope
-            outer = self.waiting_calls.get(scope) or self.inner_calls.get(scope) or self.open_calls.get(scope)
-            scope = outer.isolation_scope if outer is not None else None
+    @property
+    def open_calls(self) -> Mapping[str, CallRecord]:
+        """Calls that this run has to answer: those that it has made, or makes again."""
+        ledger, left = self.ledger, self.left_open
+        found = {made.id: made for made in ledger.open(self.invocation_id) if made.id not in left}
+        for call_id, responses in (self.begun_again or {}).items():
+            made = ledger.call(call_id)
+            if made is not None and len(made.answers) == responses:
+                found[call_id] = made
+        return found
 
-    def may_go_on(self, call_id: str) -> bool:
-        """Whether the agent behind a call waits for nobody: it was cut off, or stopped before calls that can run."""
-        inside = [c for c in self.waiting_calls.values() if not c.suspended and call_id in self._around(c)]
-        return all(call.answered for call in inside) or any(call.of_host for call in inside)
+    def begin_again(self, call_id: str) -> None:
+        """Count a call as open until it has a result, so that one that is interrupted is not forgotten."""
+        made = self.ledger.call(call_id)
+        if made is not None:
+            self.begun_again = {**(self.begun_again or {}), call_id: len(made.answers)}
 
-    def suspend(self, call_id: str) -> None:
-        """A call of an agent as a tool waits for what that agent waits for."""
-        call = self.open_calls.pop(call_id, None) or self.inner_calls.pop(call_id, None)
-        if call is not None:
-            call.suspended = True
-            self.waiting_calls[call_id] = call
+    def leave_open(self, *call_ids: str | None) -> None:
+        """Leave calls to a later run, or to somebody else who answers them."""
+        for call_id in call_ids:
+            if self.begun_again is not None:
+                self.begun_again.pop(call_id or "", None)
+            self.left_open |= {call_id or ""}
 
     async def answer_open_calls(self, ctx: AnyContext, reason: str) -> list[Event]:
         """Give every call of this run that is still without a result an error result, so that the history is legal.
@@ -401,22 +327,20 @@ class Run:
         if self.unsettled is not None:  # appending an event that is stored already changes nothing
             event, self.unsettled = self.unsettled, None
             with contextlib.suppress(AlreadyAnsweredError):
-                append = service.append_answer if event.author == "user" else service.append_soon
-                self.follow(await append(self.session, event))
+                await (service.append_answer if event.author == "user" else service.append_soon)(self.session, event)
+                if self.owed:
+                    self.owed.pop(event.id, None)
             if self.streamed is not None:
                 self.streamed.end(event)
         while self.owed:
             event = self.owed.pop(next(iter(self.owed)))
             events.append(await service.append_soon(self.session, event))
-            self.follow(event)
-        around = {outer for waiting in self.waiting_calls.values() for outer in self._around(waiting)}
-        places = {call.place for call in self.open_calls.values() if call.id in around}
-        for call in [call for call in self.open_calls.values() if call.place in places]:
-            del self.open_calls[call.id]  # agents that it delegated to wait
-        while self.open_calls:
-            event = self.refusal(ctx, next(iter(self.open_calls.values())), reason)
-            for response in event.get_function_responses():
-                self.open_calls.pop(response.id or "", None)
+        ledger, unanswered = self.ledger, list(self.open_calls.values())
+        around = {outer.id for waiting in self.waiting_calls.values() for outer in ledger.around(waiting)}
+        places = {_place(made) for made in unanswered if made.id in around}  # agents that it delegated to wait
+        self.leave_open(*(made.id for made in unanswered if _place(made) in places))
+        while first := next(iter(self.open_calls.values()), None):
+            event = self.refusal(ctx, first, reason)
             stored = await service.append_soon(self.session, event)
             if self.observers:
                 self._tell_observers(ctx, stored)
@@ -434,21 +358,19 @@ class Run:
             work, hurried = self.session_service.flush(), self.stop == "cancelled"
             await to_its_end(work, hurried=hurried, grace=FLUSHING_SECONDS, late=late)
 
-    def refusal(self, ctx: AnyContext, first: OpenCall, reason: str) -> Event:
+    def refusal(self, ctx: AnyContext, first: CallRecord, reason: str) -> Event:
         """The event that answers an open call, and those of the same agent at the same place, with an error."""
-        parts = [
-            response_part(call.id, call.name, {"error": reason})
-            for call in self.open_calls.values()
-            if call.place == first.place
-        ]
+        author, branch, scope = place = _place(first)
+        unanswered = (made for made in self.open_calls.values() if _place(made) == place)
+        parts = [response_part(made.id, made.name, {"error": reason}) for made in unanswered]
         return make(
             Event,
             id=self.effects.new_id(ctx),
             timestamp=self.effects.now(ctx),
             invocation_id=self.invocation_id,
-            author=first.author,
-            branch=first.branch,
-            isolation_scope=first.isolation_scope,
+            author=author,
+            branch=branch,
+            isolation_scope=scope,
             content=content_of("user", parts),
             actions=no_actions(),
         )
@@ -456,8 +378,14 @@ class Run:
     def refusals_of(self, ctx: AnyContext, reason: str) -> list[Event]:
         """The event that answers the open calls of `ctx.agent` at its place with an error, if there are any."""
         place = (ctx.agent.name, ctx.branch, ctx.isolation_scope)
-        mine = [call for call in self.open_calls.values() if call.place == place]
-        return [self.refusal(ctx, mine[0], reason)] if mine else []
+        first = next((made for made in self.open_calls.values() if _place(made) == place), None)
+        return [] if first is None else [self.refusal(ctx, first, reason)]
+
+
+def _place(made: CallRecord) -> tuple[str, str | None, str | None]:
+    """Whose call it is, its branch and its scope: one event answers those that have them in common."""
+    event = made.event
+    return event.author, event.branch, event.isolation_scope
 
 
 def _with_id(event: Event, event_id: str) -> Event:

@@ -108,10 +108,11 @@ def _leaves_something(run: Run, whole: bool) -> bool:
     """Whether there is anything to answer or to keep."""
     if run.progress is not None and run.progress.interrupted:  # agents that were cut off, and that nobody reached
         waiting = run.waiting_calls
-        own = [call for call in waiting.values() if call.suspended and call.isolation_scope not in waiting]
-        run.open_calls |= {call.id: call for call in own if run.may_go_on(call.id)}
+        for call in waiting.values():
+            if call.suspended and call.parent not in waiting and run.ledger.is_ready(call.id):
+                run.begin_again(call.id)
     if run.stop == "paused" and run.stopped:
-        run.open_calls.clear()  # who goes on with the run answers them
+        run.leave_open(*run.open_calls)  # who goes on with the run answers them
     return bool(run.open_calls or run.owed or run.unsettled is not None or (run.streamed is not None and not whole))
 
 

@@ -41,7 +41,7 @@ def answer_of_task(ctx: InvocationContext, task: types.FunctionCall, turn: Turn)
     """The event that answers the call of a sub-agent whose turn is over; None if it waits and the call stays open."""
     agent = as_llm_agent(turn.agent)
     assert agent is not None
-    inside = (call.isolation_scope for call in ctx.run.waiting_calls.values())
+    inside = (call.parent for call in ctx.run.waiting_calls.values())
     if turn.outcome is WAITING or task.id in inside:
         return None
     output = turn.output

@@ -431,8 +431,7 @@ class LlmTurn(Turn):
     def _task_returned(self, below: Turn, task: types.FunctionCall) -> Iterable[Event]:
         answer = answer_of_task(self.ctx, task, below)
         if answer is None:
-            for call in (task, *self.delegated):  # a later run answers them
-                self.ctx.run.open_calls.pop(call.id or "", None)
+            self.ctx.run.leave_open(task.id, *(call.id for call in self.delegated))
             self.outcome = WAITING
             return ()
         self.outcome = self._delegate() if self.delegated else AGAIN

@@ -194,7 +194,7 @@ class Turn:
         run = self.ctx.run
         waiting = run.waiting_calls.keys() & calls.keys()
         behind = [call_id for call_id in waiting if run.waiting_calls[call_id].suspended]
-        ready = any(map(run.may_go_on, behind))
+        ready = any(map(run.ledger.is_ready, behind))
         suspended = bool(behind) and not ready
         if not after and not suspended and not ends_turn(own[-1]):
             return  # it was interrupted before the user answered another agent

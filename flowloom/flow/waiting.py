@@ -14,7 +14,7 @@ def awaits_more(ctx: InvocationContext) -> bool:
     Words of the user do not wait; but the agents as tools that were called since do not either.
     """
     run = ctx.run
-    if run.progress is None or not run.waiting_calls:
+    if run.progress is None or not (waiting_calls := run.waiting_calls):
         return False
     message = run.progress.message or run.user_content
     words = any(part.function_response is None for part in (message and message.parts) or ())
@@ -24,10 +24,11 @@ def awaits_more(ctx: InvocationContext) -> bool:
         if words and event.author == "user" and not is_from_agent_tool(event):
             return False
         calls = event.get_function_calls() if event.author == ctx.agent.name and at_place(event, ctx) else []
-        waiting = {call.id for call in calls if not looks_like_request(event, call)} & run.waiting_calls.keys()
-        waiting = {call_id for call_id in waiting if not words or run.waiting_calls[call_id or ""].suspended}
+        asked = {call.id or "" for call in calls if not looks_like_request(event, call)}
+        waiting = [waiting_calls[call_id] for call_id in asked & waiting_calls.keys()]
+        waiting = [made for made in waiting if not words or made.suspended]
         if waiting:
-            return bool(waiting - {r.id for each in run.session.events for r in each.get_function_responses()})
+            return any(not made.answers for made in waiting)
         if any(not looks_like_request(event, call) for call in calls):
             return False
     return False

@@ -86,6 +86,15 @@ class CallRecord:
         return self.call.name or ""
 
     @property
+    def author(self) -> str:
+        return self.event.author
+
+    @property
+    def suspended(self) -> bool:
+        """Whether it is the call of an agent that waits: the agent answers it, not the user."""
+        return self.state == "suspended"
+
+    @property
     def parent(self) -> str | None:
         """The call whose agent has made this one."""
         return self.event.isolation_scope or None
@@ -110,10 +119,24 @@ class CallRecord:
 class CallLedger:
     """The calls of one log. It belongs to a session's history, and reads new events only."""
 
-    __slots__ = ("_calls", "_count", "_cursor", "_inside", "_kept", "_live", "_requests", "_scopes", "_starts")
+    __slots__ = (
+        "_calls",
+        "_count",
+        "_cursor",
+        "_inside",
+        "_kept",
+        "_live",
+        "_log",
+        "_requests",
+        "_scopes",
+        "_size",
+        "_starts",
+    )
 
     def __init__(self) -> None:
         self._cursor = LogCursor()
+        self._log: Sequence[Event] | None = None
+        self._size = 0
         self._reset()
 
     def _reset(self) -> None:
@@ -138,11 +161,14 @@ class CallLedger:
 
     def read(self, events: Sequence[Event]) -> CallLedger:
         """Come up to date with the log; work is proportional to what is new in it."""
+        if events is self._log and len(events) == self._size:
+            return self
         new = self._cursor.advance(events)
         if new is None:
             self._reset()
         for event in events if new is None else new:
             self._read(event)
+        self._log, self._size = events, len(events)
         return self
 
     def _read(self, event: Event) -> None:
@@ -319,6 +345,8 @@ class CallLedger:
 
     def open(self, invocation_id: str | None = None) -> list[CallRecord]:
         """The calls that were made here and have no result, nobody being asked about them."""
+        if not self._live:
+            return []
         return [made for made in self.live(invocation_id) if made.state == "open" and not made.inner]
 
     def unanswered(self, invocation_id: str | None = None) -> list[CallRecord]:
@@ -330,6 +358,8 @@ class CallLedger:
     def waiting(self, invocation_id: str | None = None) -> list[CallRecord]:
         """The calls that the run can end before: of a client, to a person (also if the answer is there, and was not
         carried out), and those of agents that wait."""
+        if not self._live:
+            return []
         return [made for made in self.live(invocation_id) if made.waits]
 
     def pending(self, invocation_id: str | None = None) -> list[CallRecord]:

@@ -100,16 +100,13 @@ def _started(ctx: InvocationContext, calls: Sequence[types.FunctionCall], result
     """The event that tells of long-running calls which have begun now: the decision about them is carried out."""
     responses = results.event.get_function_responses() if results.event is not None else []
     answered = {answer.id for answer in responses}
-    begun = [c for c in calls if c.id not in answered and not _is_suspended(ctx, c)]
+    suspended = {event.isolation_scope for event in results.waiting}
+    suspended |= {made.id for made in ctx.run.waiting_calls.values() if made.suspended}
+    begun = [c for c in calls if c.id not in answered and c.id not in suspended]
     if not begun:
         return None
     parts = [response_part(call.id, call.name, {"status": "pending"}) for call in begun]
     return ctx.new_event({"content": content_of("user", parts), "long_running_tool_ids": [call.id for call in begun]})
-
-
-def _is_suspended(ctx: InvocationContext, call: types.FunctionCall) -> bool:
-    waiting = ctx.run.waiting_calls.get(call.id or "")
-    return waiting is not None and waiting.suspended
 
 
 def _with_changes(

@@ -10,7 +10,6 @@ from google.genai import types
 from flowloom.context import InvocationContext
 from flowloom.context.progress import at_place, is_from_agent_tool, tells_of_end
 from flowloom.context.protocols import RunnableTool
-from flowloom.context.run import OpenCall
 from flowloom.events.actions import EventActions
 from flowloom.events.event import UNFIT_OUTPUT, Event
 from flowloom.events.parts import content_of, response_part
@@ -133,10 +132,7 @@ def made_again(ctx: InvocationContext, calls: Sequence[types.FunctionCall]) -> U
 def reopen(ctx: InvocationContext, calls: Sequence[types.FunctionCall]) -> None:
     """Count calls as open until their results are recorded, so that an interrupted one is not run a second time."""
     for call in calls:
-        call_id = call.id or ""
-        ctx.run.open_calls[call_id] = OpenCall(
-            call_id, call.name or "", ctx.agent.name, ctx.branch, ctx.isolation_scope
-        )
+        ctx.run.begin_again(call.id or "")
 
 
 def after_results(ctx: InvocationContext, calls: Sequence[types.FunctionCall], results: CallResults) -> Iterator[Event]:
@@ -179,7 +175,7 @@ def _waits(
     waiting = ctx.run.waiting_calls.get(call.id or "")
     if waiting is not None and waiting.suspended:
         progress, call_id = ctx.run.progress, call.id or ""
-        return progress is None or not (progress.was_answered(call_id) or ctx.run.may_go_on(call_id))
+        return progress is None or not (progress.was_answered(call_id) or ctx.run.ledger.is_ready(call_id))
     if tool is None or not tool.is_long_running or (call.id or "") not in (asked.long_running_tool_ids or ()):
         return False
     return HOST_CALLS not in (asked.custom_metadata or ()) or call.id in marked

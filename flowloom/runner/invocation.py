@@ -326,7 +326,7 @@ class Invocation:
 
     def _with_decisions_left(self, run: Run) -> str | None:
         """The invocation, if people have decided what no agent has carried out, and the last turn carried out some."""
-        left = sum(call.answered for call in run.waiting_calls.values())
+        left = sum(call.state == "decided" for call in run.waiting_calls.values())
         fewer, self._left = 0 < left < self._left, left
         return run.invocation_id if fewer else None
 

@@ -356,13 +356,11 @@ class Runner(Generic[OutputT]):
         )
         events = session.history.ledger(session.events).kept
         if progress is not None:
-            for event in progress.events:  # other calls of the run may wait still
-                run.follow(event)
             if progress.interrupted:
                 events = events[: progress.beginning_in(events)]
                 run.user_content = progress.message
             else:
-                run.open_calls.clear()
+                run.leave_open(*run.open_calls)
         agent, lineage = self._place(events, answered)
         ctx = InvocationContext(agent=agent, lineage=lineage, run=run)
         ctx.recorded = True

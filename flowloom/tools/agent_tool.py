@@ -152,8 +152,6 @@ class AgentTool(BaseTool):
             run.progress = Progress(kept, interrupted=True)
             above, call_id = outer.progress, tool_context.function_call_id
             run.progress.fresh = above is not None and above.fresh and call_id in above.answered
-            for event in kept:
-                run.follow(event)
             ctx.taken_up = True
         ctx.path_prefix = tool_context.inside.path_prefix
         ctx.agent_span = caller.agent_span

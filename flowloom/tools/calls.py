@@ -262,7 +262,7 @@ async def _answer(
             try:
                 result, error = await _call_tool(ctx, tool, args, context)
             except Suspended as suspended:
-                ctx.run.suspend(call.id or "")
+                ctx.run.leave_open(call.id)
                 ctx.run.owed = (ctx.run.owed or {}) | {event.id: event for event in suspended.events}
                 return _Answer(None, _settled(context)[0], waiting=suspended.events)
     actions, wrong = _settled(context)
@@ -270,7 +270,7 @@ async def _answer(
     if error is None and result is None and (tool.is_long_running or tool.defers_response):
         if isinstance(tool, DelegateTool):
             return _Answer(None, actions)
-        ctx.run.open_calls.pop(call.id or "", None)  # somebody else answers it
+        ctx.run.leave_open(call.id)
         return _Answer(None, actions, begun=call.id)
     if error is None:
         try:
