@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
@@ -75,6 +75,8 @@ class Run:
     effect_counts: dict[tuple[str, int, str], int] = field(default_factory=_dict, init=False)
     attempts: dict[tuple[str, int, str, int], int] | None = field(default=None, init=False)
     """How often tool calls were tried before, by path, step, kind and position, for those that were."""
+    has_calls: bool = field(default=False, init=False)
+    """Whether the run has perhaps recorded calls, or results; if not, it need not ask for them."""
     begun_again: dict[str, int] | None = field(default=None, init=False)
     """The calls that the run makes again, and how many responses each had when it was begun."""
     left_open: frozenset[str] = field(default=frozenset(), init=False)
@@ -269,6 +271,11 @@ class Run:
             self.streamed.end(stored)
         if self.owed:
             self.owed.pop(stored.id, None)
+        if not self.has_calls and stored.content is not None:
+            for part in stored.content.parts or ():
+                if part.function_call is not None or part.function_response is not None:
+                    self.has_calls = True
+                    break
         if self.observers:
             self._tell_observers(ctx, stored)
         return stored
@@ -291,11 +298,15 @@ class Run:
     def waiting_calls(self) -> Mapping[str, CallRecord]:
         """Calls of long-running tools, requests to a person that were not carried out, and the calls of agents that
         wait."""
+        if not self.has_calls and self.progress is None:
+            return {}
         return {made.id: made for made in self.ledger.waiting(self.invocation_id)}
 
     @property
     def open_calls(self) -> Mapping[str, CallRecord]:
         """Calls that this run has to answer: those that it has made, or makes again."""
+        if not self.has_calls and self.progress is None:
+            return {}
         ledger, left = self.ledger, self.left_open
         found = {made.id: made for made in ledger.open(self.invocation_id) if made.id not in left}
         for call_id, responses in (self.begun_again or {}).items():
@@ -325,7 +336,7 @@ class Run:
         events: list[Event] = []
         service, self.unflushed = self.session_service, True
         if self.unsettled is not None:  # appending an event that is stored already changes nothing
-            event, self.unsettled = self.unsettled, None
+            event, self.unsettled, self.has_calls = self.unsettled, None, True
             with contextlib.suppress(AlreadyAnsweredError):
                 await (service.append_answer if event.author == "user" else service.append_soon)(self.session, event)
                 if self.owed:
@@ -339,8 +350,9 @@ class Run:
         around = {outer.id for waiting in self.waiting_calls.values() for outer in ledger.around(waiting)}
         places = {_place(made) for made in unanswered if made.id in around}  # agents that it delegated to wait
         self.leave_open(*(made.id for made in unanswered if _place(made) in places))
-        while first := next(iter(self.open_calls.values()), None):
-            event = self.refusal(ctx, first, reason)
+        for calls in self._open_calls_by_place():
+            event = self._refusal(ctx, calls, reason)
+            self.leave_open(*(made.id for made in calls))  # whatever the store says to it
             stored = await service.append_soon(self.session, event)
             if self.observers:
                 self._tell_observers(ctx, stored)
@@ -358,11 +370,21 @@ class Run:
             work, hurried = self.session_service.flush(), self.stop == "cancelled"
             await to_its_end(work, hurried=hurried, grace=FLUSHING_SECONDS, late=late)
 
-    def refusal(self, ctx: AnyContext, first: CallRecord, reason: str) -> Event:
-        """The event that answers an open call, and those of the same agent at the same place, with an error."""
-        author, branch, scope = place = _place(first)
-        unanswered = (made for made in self.open_calls.values() if _place(made) == place)
-        parts = [response_part(made.id, made.name, {"error": reason}) for made in unanswered]
+    def refusals_of(self, ctx: AnyContext, reason: str) -> list[Event]:
+        """The event that answers the open calls of `ctx.agent` at its place with an error, if there are any."""
+        place = (ctx.agent.name, ctx.branch, ctx.isolation_scope)
+        found = [calls for calls in self._open_calls_by_place() if _place(calls[0]) == place]
+        return [self._refusal(ctx, calls, reason) for calls in found]
+
+    def _open_calls_by_place(self) -> list[list[CallRecord]]:
+        groups: dict[tuple[str, str | None, str | None], list[CallRecord]] = {}
+        for made in self.open_calls.values():
+            groups.setdefault(_place(made), []).append(made)
+        return list(groups.values())
+
+    def _refusal(self, ctx: AnyContext, calls: Sequence[CallRecord], reason: str) -> Event:
+        """The event that answers calls of one agent at one place with an error."""
+        author, branch, scope = _place(calls[0])
         return make(
             Event,
             id=self.effects.new_id(ctx),
@@ -371,15 +393,9 @@ class Run:
             author=author,
             branch=branch,
             isolation_scope=scope,
-            content=content_of("user", parts),
+            content=content_of("user", [response_part(made.id, made.name, {"error": reason}) for made in calls]),
             actions=no_actions(),
         )
-
-    def refusals_of(self, ctx: AnyContext, reason: str) -> list[Event]:
-        """The event that answers the open calls of `ctx.agent` at its place with an error, if there are any."""
-        place = (ctx.agent.name, ctx.branch, ctx.isolation_scope)
-        first = next((made for made in self.open_calls.values() if _place(made) == place), None)
-        return [] if first is None else [self.refusal(ctx, first, reason)]
 
 
 def _place(made: CallRecord) -> tuple[str, str | None, str | None]:

@@ -85,6 +85,11 @@ class History:
         self._reported: set[str] = set()
         self._ledger: CallLedger | None = None
 
+    def kept(self, events: Sequence[Event]) -> Sequence[Event]:
+        """The log without what was rewound."""
+        self.log.read(events)
+        return self.log.kept(events)
+
     def ledger(self, events: Sequence[Event]) -> CallLedger:
         """In what state each call of `events` is; work is proportional to the events not yet seen."""
         if self._ledger is None:

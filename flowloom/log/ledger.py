@@ -6,9 +6,9 @@ here, once, by the strict rule of `log/answers.py`.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from google.genai import types
 
@@ -125,6 +125,7 @@ class CallLedger:
         "_cursor",
         "_inside",
         "_kept",
+        "_latest",
         "_live",
         "_log",
         "_requests",
@@ -143,6 +144,7 @@ class CallLedger:
         self._count = 0
         self._kept: list[Event] = []  # what was not rewound
         self._starts: dict[str, int] = {}  # where among them each invocation begins
+        self._latest: str | None = None  # the invocation of the latest event
         self._calls: dict[str, CallRecord] = {}  # the latest of each id
         self._live: dict[str, dict[str, CallRecord]] = {}  # those that are not over, by invocation
         self._requests: dict[str, list[CallRecord]] = {}  # by the call that they are about
@@ -154,10 +156,7 @@ class CallLedger:
     @classmethod
     def of(cls, events: Iterable[Event]) -> CallLedger:
         """The ledger of some events."""
-        ledger = cls()
-        for event in events:
-            ledger._read(event)
-        return ledger
+        return cls().read([*events])
 
     def read(self, events: Sequence[Event]) -> CallLedger:
         """Come up to date with the log; work is proportional to what is new in it."""
@@ -166,70 +165,64 @@ class CallLedger:
         new = self._cursor.advance(events)
         if new is None:
             self._reset()
-        for event in events if new is None else new:
-            self._read(event)
+            new = events
         self._log, self._size = events, len(events)
+        self._read(new)
         return self
 
-    def _read(self, event: Event) -> None:
-        target = event.actions.rewind_before_invocation_id
-        if target is None:
-            self._take(event)
-        elif target in self._starts:
-            kept = self._kept[: self._starts[target]]
+    def _read(self, events: Sequence[Event]) -> None:
+        kept, latest = self._kept, self._latest
+        for event in events:
+            actions, content = event.actions, event.content
+            if actions.rewind_before_invocation_id is not None:
+                self._rewind(actions.rewind_before_invocation_id)
+                kept, latest = self._kept, self._latest
+                continue
+            if event.invocation_id != latest:
+                latest = self._latest = event.invocation_id
+                self._starts.setdefault(latest, len(kept))
+            kept.append(event)
+            inner = False
+            if event.isolation_scope:
+                inner = self._read_scope(event, event.isolation_scope)
+            if actions.agent_state:
+                self._read_marks(actions.agent_state)
+            if content is None or not content.parts:
+                continue
+            for part in content.parts:
+                call, response = part.function_call, part.function_response
+                if call is not None:
+                    if call.id:
+                        self._take_call(event, call, call.id, inner)
+                elif response is not None and response.id:
+                    self._take_response(event, response, response.id, inner)
+
+    def _rewind(self, invocation_id: str) -> None:
+        if invocation_id in self._starts:
+            kept = self._kept[: self._starts[invocation_id]]
             self._reset()
-            for earlier in kept:
-                self._take(earlier)
+            self._read(kept)
 
-    def _take(self, event: Event) -> None:
-        self._starts.setdefault(event.invocation_id, len(self._kept))
-        self._kept.append(event)
-        state, scope, content = event.actions.agent_state, event.isolation_scope, event.content
-        inner = False
-        if state and REPEATED in state:
-            for call_id in state[REPEATED]:
-                if (made := self._calls.get(call_id)) is not None:
-                    made.attempts += 1
-        if scope:
-            inner = AGENT_TOOL_CALL in (event.custom_metadata or ())
-            if inner:
-                self._suspend(scope, content)
-            else:
-                self._scopes.pop(scope, None)
-                self._scopes[scope] = None
-        if content is None or not content.parts:
-            return
-        for part in content.parts:
-            if part.function_call is not None or part.function_response is not None:
-                self._take_parts(event, content.parts, inner)
-                return
+    def _read_marks(self, state: Mapping[str, Any]) -> None:
+        """Calls are about to be made a second time."""
+        for call_id in state.get(REPEATED, ()):
+            if (made := self._calls.get(call_id)) is not None:
+                made.attempts += 1
 
-    def _suspend(self, scope: str, content: types.Content | None) -> None:
-        """An agent that runs as a tool has left something: it waits, and has come further since it was begun again."""
+    def _read_scope(self, event: Event, scope: str) -> bool:
+        """Take note of an agent that was called: whether it runs as a tool, and the log keeps what it has left because
+        it waits. It has come further then, if it was begun again."""
+        if AGENT_TOOL_CALL not in (event.custom_metadata or ()):
+            self._scopes.pop(scope, None)
+            self._scopes[scope] = None
+            return False
         made = self._calls.get(scope)
-        if made is not None and content is not None and content.parts and made.state in ("open", "decided"):
-            made.state = "suspended"
-        for outer in (*((made,) if made is not None else ()), *self.around(made)):
-            outer.attempts = 0
-
-    def _take_parts(self, event: Event, parts: Sequence[types.Part], inner: bool) -> None:
-        if event.author != "user":
-            for part in parts:
-                if part.function_response is not None and part.function_response.id:
-                    self._end_what_is_about(part.function_response.id)
-        for part in parts:
-            call, response = part.function_call, part.function_response
-            if call is not None and call.id:
-                self._take_call(event, call, call.id, inner)
-            elif response is not None and response.id:
-                self._scopes.pop(response.id, None)
-                made = self._calls.get(response.id)
-                if made is None:
-                    continue
-                if event.author == "user":
-                    self._take_answer(made, Answer(response, event), inner)
-                else:
-                    self._take_result(made, Answer(response, event), inner)
+        if made is not None:
+            if (made.state == "open" or made.state == "decided") and event.content is not None and event.content.parts:
+                made.state = "suspended"
+            for outer in (made, *self.around(made)):
+                outer.attempts = 0
+        return True
 
     def _take_call(self, event: Event, call: types.FunctionCall, call_id: str, inner: bool) -> None:
         kind: Kind = "tool"
@@ -256,45 +249,55 @@ class CallLedger:
             self._requests.setdefault(subject, []).append(made)
             self._decide(subject, "open", "waiting")
 
-    def _take_answer(self, made: CallRecord, answer: Answer, inner: bool) -> None:
-        """What the user answers, or the end of a task."""
-        if made.is_request:
-            if inner or not answers_request(answer.response, made.call):
-                return
-            made.answers += (answer,)
-            if made.state == "waiting" and made.subject:
-                made.state = "decided"
-                self._decide(made.subject, "waiting", "decided")
-            elif made.state == "waiting":
+    def _take_response(self, event: Event, response: types.FunctionResponse, call_id: str, inner: bool) -> None:
+        by_user = event.author == "user"
+        if self._scopes:
+            self._scopes.pop(call_id, None)
+        if not by_user and (call_id in self._requests or call_id in self._inside):
+            self._end_what_is_about(call_id)
+        made = self._calls.get(call_id)
+        if made is None:
+            return
+        if made.kind != "tool" and made.kind != "client":
+            if by_user and not inner:
+                self._take_decision(made, Answer(response, event))
+            elif not by_user and "error" in (response.response or ()):
                 self._end(made)
             return
-        made.answers += (answer,)
-        if made.state == "suspended" or made.state == "open" or made.kind == "client":
+        made.answers += (Answer(response, event),)
+        if not by_user:
+            self._take_result(made, event, "error" in (response.response or ()), inner)
+        elif made.state == "suspended" or made.state == "open" or made.kind == "client":
             self._end(made)
-            self._end_inside(made.id)
+            self._end_inside(call_id)
 
-    def _take_result(self, made: CallRecord, answer: Answer, inner: bool) -> None:
-        """What the engine answers: a result, a report of how far it is, or a placeholder until a person has decided."""
-        response, event = answer
-        failed = "error" in (response.response or ())
-        if made.is_request:
-            if failed:
-                self._end(made)
+    def _take_decision(self, made: CallRecord, answer: Answer) -> None:
+        """What a person answers to a request."""
+        if not answers_request(answer.response, made.call):
             return
         made.answers += (answer,)
+        if made.state == "waiting" and made.subject:
+            made.state = "decided"
+            self._decide(made.subject, "waiting", "decided")
+        elif made.state == "waiting":
+            self._end(made)
+
+    def _take_result(self, made: CallRecord, event: Event, failed: bool, inner: bool) -> None:
+        """What the engine answers: a result, a report of how far it is, or a placeholder until a person has decided."""
         if made.kind == "client" and made.state == "waiting" and not made.client_executed and not failed:
             return
-        actions, call_id = event.actions, made.id
-        asked = call_id in actions.requested_tool_confirmations or call_id in (actions.requested_inputs or ())
-        made.client_executed = False
-        if not failed and event.long_running_tool_ids and call_id in event.long_running_tool_ids:
+        actions, call_id, listed = event.actions, made.call.id or "", event.long_running_tool_ids
+        if listed and not failed and call_id in listed:
             self._count += 1
             made.kind, made.state, made.since = "client", "waiting", self._count  # it has begun
-        elif asked and not inner:
+        elif not inner and (
+            call_id in actions.requested_tool_confirmations or call_id in (actions.requested_inputs or ())
+        ):
             made.kind, made.state = "tool", "open"  # until somebody is asked
         else:
             self._end(made)
             return
+        made.client_executed = False
         self._live.setdefault(made.event.invocation_id, {})[call_id] = made
 
     def _decide(self, call_id: str, before: State, after: State) -> None:
@@ -318,11 +321,12 @@ class CallLedger:
         self._forget(made)
 
     def _forget(self, made: CallRecord) -> None:
-        live = self._live.get(made.event.invocation_id)
-        if live is not None and live.get(made.id) is made:
-            del live[made.id]
+        invocation_id, call_id = made.event.invocation_id, made.call.id or ""
+        live = self._live.get(invocation_id)
+        if live is not None and live.get(call_id) is made:
+            del live[call_id]
             if not live:
-                del self._live[made.event.invocation_id]
+                del self._live[invocation_id]
 
     # -- queries -------------------------------------------------------------------------------------------------------
 

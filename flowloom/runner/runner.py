@@ -354,7 +354,8 @@ class Runner(Generic[OutputT]):
             extra_steps=self._extra,
             observers=observers_of_all() + self.observers + step_logs(),
         )
-        events = session.history.ledger(session.events).kept
+        # who spoke last goes on, if the root is not alone
+        events: Sequence[Event] = session.history.kept(session.events) if self.agent.sub_agents else session.events
         if progress is not None:
             if progress.interrupted:
                 events = events[: progress.beginning_in(events)]
