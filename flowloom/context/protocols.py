@@ -7,7 +7,7 @@ Those stand above this module, too: they are `Any` here, and the classes that im
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
-from typing import Any, ClassVar, Literal, Protocol, TypeVar
+from typing import Any, ClassVar, Literal, NamedTuple, Protocol, TypeVar
 
 from google.genai import types
 
@@ -21,6 +21,14 @@ from flowloom.models.request import LlmRequest
 _T = TypeVar("_T")
 
 
+class CallOptions(NamedTuple):
+    """How calls of a tool are made: within how many seconds, how often again, and whether once more is as once."""
+
+    timeout: float | None = None
+    retries: int = 0
+    idempotent: bool = True
+
+
 class RunnableTool(Protocol):
     """A tool as the flow uses it; `tools.BaseTool` is the class to derive from."""
 
@@ -28,12 +36,9 @@ class RunnableTool(Protocol):
     description: str
     is_long_running: bool
     defers_response: bool
-    timeout: float | None
-    retries: int
-    idempotent: bool
+    __options__: CallOptions
 
-    @property
-    def declaration(self) -> types.FunctionDeclaration | None: ...
+    def __declare__(self) -> types.FunctionDeclaration | None: ...
     async def run_async(self, *, args: dict[str, Any], tool_context: Any) -> Any: ...
     async def process_llm_request(self, *, tool_context: Any, llm_request: LlmRequest) -> None: ...
 

@@ -47,8 +47,7 @@ class DeclaredTool(Protocol):
     @property
     def name(self) -> str: ...
 
-    @property
-    def declaration(self) -> types.FunctionDeclaration | None:
+    def __declare__(self) -> types.FunctionDeclaration | None:
         """How the tool is described to a model; None for a tool that is run but not declared."""
         ...
 
@@ -69,8 +68,9 @@ class ToolBlock:
             if tool.name in self.tools:
                 raise _duplicate(tool.name, self.tools[tool.name], tool)
             self.tools[tool.name] = tool
-            if tool.declaration is not None:
-                self.declarations.append(tool.declaration)
+            declaration = tool.__declare__()
+            if declaration is not None:
+                self.declarations.append(declaration)
 
 
 def check_name(tool: DeclaredTool) -> None:

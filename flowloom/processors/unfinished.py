@@ -116,7 +116,7 @@ def made_again(ctx: InvocationContext, calls: Sequence[types.FunctionCall]) -> U
     waiting, progress = ctx.run.waiting_calls, ctx.run.progress
     first = progress.answered & waiting.keys() if progress is not None and progress.fresh else ()
     again = [call for call in calls if call.id not in first]
-    once_only = [c for c in again if (tool := tools.get(c.name or "")) is not None and not tool.idempotent]
+    once_only = [c for c in again if (tool := tools.get(c.name or "")) is not None and not tool.__options__.idempotent]
     given_up = [call for call in once_only if call.id in repeated]
     refused = {call.id for call in given_up}
     result = Unfinished(calls=[call for call in calls if call.id not in refused])

@@ -2,13 +2,27 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from typing import Any, Generic, TypeVar
 
 from google.genai import types
 
 from flowloom.context import Context
+from flowloom.context.protocols import CallOptions
 from flowloom.errors import ConfigurationError
 from flowloom.models.request import LlmRequest
+
+T = TypeVar("T")
+
+
+class _Unless(Generic[T]):
+    """Read from the tool, unless a subclass keeps something of its own by that name."""
+
+    def __init__(self, read: Callable[[BaseTool], T]) -> None:
+        self._read = read
+
+    def __get__(self, tool: BaseTool, kind: type[BaseTool]) -> T:
+        return self._read(tool)
 
 
 class BaseTool:
@@ -19,11 +33,15 @@ class BaseTool:
 
     Parameters: `is_long_running` marks a tool whose result may come after the run; `timeout` is the seconds one
     call may take; `retries` how often a call that raised is made again; `idempotent=False` says that a second call is
-    not the same as one: such a call is repeated once at most when a run that was cut off is resumed.
+    not the same as one: such a call is repeated once at most when a run that was cut off is resumed. They are
+    given once: a subclass may have attributes of its own by these names, and by any others but google-adk's.
     """
 
     defers_response: bool = False
     """Whether a result of None means that somebody else will answer the call."""
+    # what the engine reads, by names that no subclass takes for something else
+    __options__: CallOptions = CallOptions()
+    __declared__: tuple[str, types.FunctionDeclaration | None] | None = None
 
     def __init__(
         self,
@@ -46,22 +64,25 @@ class BaseTool:
         self.description = description
         self.is_long_running = is_long_running
         self.custom_metadata = custom_metadata
-        self.timeout = timeout
-        self.retries = retries
-        self.idempotent = idempotent
-        self._declaration: types.FunctionDeclaration | None = None
-        self._declared = False
+        self.__options__ = CallOptions(timeout, retries, idempotent)
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.name}>"
 
-    @property
-    def declaration(self) -> types.FunctionDeclaration | None:
-        """How the tool is described to a model, made once; None for a tool that is run but not declared."""
-        if not self._declared:
-            self._declaration = self._get_declaration()
-            self._declared = True
-        return self._declaration
+    def __declare__(self) -> types.FunctionDeclaration | None:
+        made = self.__declared__
+        if made is None or made[0] != self.name:
+            made = self.__declared__ = self.name, self._get_declaration()
+        return made[1]
+
+    declaration = _Unless(lambda tool: tool.__declare__())
+    """How the tool is described to a model, made once for its name; None for a tool that is run but not declared."""
+    timeout = _Unless(lambda tool: tool.__options__.timeout)
+    """The seconds that one call may take; None for any time."""
+    retries = _Unless(lambda tool: tool.__options__.retries)
+    """How often a call that raised is made again."""
+    idempotent = _Unless(lambda tool: tool.__options__.idempotent)
+    """Whether a second call is as good as one."""
 
     def _get_declaration(self) -> types.FunctionDeclaration | None:
         """Make the declaration. Override it; the default declares nothing."""

@@ -56,7 +56,6 @@ def _renamed(tool: BaseTool, name: str) -> BaseTool:
     """A copy of `tool` under another name, its declaration included."""
     new = copy.copy(tool)
     new.name = name
-    declaration = tool.declaration
-    new._declared = True  # pyright: ignore[reportPrivateUsage]
-    new._declaration = None if declaration is None else declaration.model_copy(update={"name": name})  # pyright: ignore[reportPrivateUsage]
+    declaration = tool.__declare__()
+    new.__declared__ = name, None if declaration is None else declaration.model_copy(update={"name": name})
     return new

@@ -267,7 +267,7 @@ async def _answer(
                 return _Answer(None, _settled(context)[0], waiting=suspended.events)
     actions, wrong = _settled(context)
     error = error or wrong
-    if error is None and result is None and (tool.is_long_running or tool.defers_response):
+    if error is None and result is None and (tool.is_long_running or tool.defers_response is True):
         if isinstance(tool, DelegateTool):
             return _Answer(None, actions)
         ctx.run.leave_open(call.id)
@@ -363,7 +363,8 @@ async def _call_tool(
             result, error = await _ask(own.before_tool, tool=tool, args=args, tool_context=context)
     if result is None and error is None:
         try:
-            if tool.timeout is None and not tool.retries and not own.around_tool:
+            options = tool.__options__
+            if options.timeout is None and not options.retries and not own.around_tool:
                 if ctx.run.session.fence is not None:
                     await ctx.run.check_lease()
                 result = await ctx.effects.call_tool(ctx, tool, args, context)
@@ -437,18 +438,18 @@ def _wrapped(wrapper: Any, call_next: Any, tool: RunnableTool, args: dict[str, A
 
 async def _attempts(ctx: InvocationContext, tool: RunnableTool, args: dict[str, Any], context: Context) -> Any:
     """One call, within its time, as often as its retries allow."""
-    delay = FIRST_RETRY_SECONDS
-    for attempt in range(tool.retries + 1):
+    delay, options = FIRST_RETRY_SECONDS, tool.__options__
+    for attempt in range(options.retries + 1):
         _count_attempt(ctx, context)
         try:
             await ctx.run.check_lease()
-            if tool.timeout is None:
+            if options.timeout is None:
                 return await ctx.effects.call_tool(ctx, tool, args, context)
-            return await _timed(ctx, tool, args, context, tool.timeout)
+            return await _timed(ctx, tool, args, context, options.timeout)
         except (Suspended, *_NOT_RETRIED):
             raise
         except Exception as error:
-            if attempt == tool.retries or error is ctx.run.totals.reached or ctx.run.lost:
+            if attempt == options.retries or error is ctx.run.totals.reached or ctx.run.lost:
                 raise
             _log.info("Tool `%s` failed (%s); attempt %d follows.", tool.name, error_text(error), attempt + 2)
             await ctx.effects.sleep(context.inside, delay)

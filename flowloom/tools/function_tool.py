@@ -10,7 +10,12 @@ from typing import Any, TypedDict, Unpack
 from google.genai import types
 
 from flowloom.context import Context
-from flowloom.errors import ConfigurationError, ConfirmationRejectedError, ConfirmationRequiredError
+from flowloom.errors import (
+    ConfigurationError,
+    ConfirmationRejectedError,
+    ConfirmationRequiredError,
+    ToolArgumentsError,
+)
 from flowloom.tools.base_tool import BaseTool
 from flowloom.tools.schema import describe_callable
 
@@ -103,9 +108,18 @@ class FunctionTool(BaseTool):
         return bool(await answer if inspect.isawaitable(answer) else answer)
 
     async def run_async(self, *, args: dict[str, Any], tool_context: Context) -> Any:
-        """Run the function, once a person has approved where that is required."""
+        """Run the function, once a person has approved where that is required.
+
+        Without an argument that the function needs, the result is an error that says so, as in google-adk. Raises
+        `ToolArgumentsError` for arguments that do not fit, and what the function raises.
+        """
         schema = self._schema
-        bound = schema.bind(args)
+        try:
+            bound = schema.bind(args)
+        except ToolArgumentsError as error:
+            if not set(schema.parameters.get("required", ())).difference(args):
+                raise
+            return {"error": str(error)}
         if self._require_confirmation:
             await self._gate(args, tool_context)
         if schema.context_parameter:

@@ -21,6 +21,7 @@ from flowloom import (
     ReadonlyContext,
     RunConfig,
     ToolContext,
+    pending_calls,
 )
 from flowloom.context import ToolThreadPoolConfig
 from flowloom.errors import ToolArgumentsError
@@ -113,11 +114,24 @@ async def test_a_result_that_is_no_object_is_wrapped(value: Any, response: dict[
     assert await answered(give) == response
 
 
-@pytest.mark.parametrize("args", [{}, {"a": "x"}, {"b": 1, "c": 2}, {"a": None}])
+@pytest.mark.parametrize("args", [{"a": "x"}, {"a": None}])
 async def test_arguments_that_do_not_fit_are_an_error(args: dict[str, Any]) -> None:
     """Wrong args; invalid input type."""
     with pytest.raises(ToolArgumentsError, match="add"):
         await ran(add, **args)
+
+
+@pytest.mark.parametrize("args", [{}, {"b": 1, "c": 2}, {"b": "x"}])
+@pytest.mark.parametrize("kind", [FunctionTool, LongRunningFunctionTool])
+async def test_a_missing_argument_is_an_error_as_the_result(kind: type[FunctionTool], args: dict[str, Any]) -> None:
+    """As in google-adk: `run_async` gives it back, and so the model sees it; a long-running call is over with it."""
+    given = await kind(add).run_async(args=args, tool_context=tool_context())
+    assert list(given) == ["error"]
+    assert "`add`" in given["error"]
+    assert "`a`: is missing" in given["error"]
+    chat = Chat(agent("root", call("add", **args), "done", tools=[kind(add)]))
+    assert (await chat.say("go"))[1].get_function_responses()[0].response == given
+    assert pending_calls(await chat.stored()) == []
 
 
 async def test_arguments_that_the_function_does_not_take_are_dropped() -> None:
