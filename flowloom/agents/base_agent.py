@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, Self
 from pydantic import Field
 from typing_extensions import TypeVar
 
+from flowloom.agents.canonical import callbacks_of
 from flowloom.context import InvocationContext
 from flowloom.context.hooks import Callbacks, as_callbacks
 from flowloom.errors import AgentNameError, ConfigurationError, DuplicateAgentError, NotSupportedError
@@ -173,6 +174,9 @@ class BaseAgent(TypedByOutput[OutputT]):
     def after_agent_callbacks(self) -> Callbacks:
         """The callbacks after the agent's turn, as a tuple."""
         return as_callbacks(self.after_agent_callback)
+
+    canonical_before_agent_callbacks = callbacks_of("before_agent_callback")
+    canonical_after_agent_callbacks = callbacks_of("after_agent_callback")
 
     def run_async(self, parent_context: InvocationContext) -> AsyncGenerator[Event, None]:
         """Run the agent with its callbacks, and those it hands over to.

@@ -10,6 +10,7 @@ from google.genai import types
 from pydantic import Field, PrivateAttr
 
 from flowloom.agents.base_agent import AgentCallbacks, BaseAgent, OutputT
+from flowloom.agents.canonical import CanonicalForms
 from flowloom.context import InvocationContext, Limits, ReadonlyContext
 from flowloom.context.hooks import FlowCallbacks, as_callbacks
 from flowloom.context.protocols import RunnableTool, RunnableToolset
@@ -62,7 +63,7 @@ _OWN_FIELDS_OF_CONFIG = {
 }
 
 
-class LlmAgent(BaseAgent[OutputT]):
+class LlmAgent(CanonicalForms, BaseAgent[OutputT]):
     """An agent that a model speaks for.
 
     `model` is a model's name, or a `BaseLlm`; without one it is that of the nearest agent above. `instruction` may

@@ -139,8 +139,15 @@ class InvocationContext:
 
     @property
     def session(self) -> Session:
-        """The session as this run sees it."""
+        """The session as this run sees it. One that is set, as when it was loaded anew, is that of the whole run."""
         return self.run.session
+
+    @session.setter
+    def session(self, value: Session) -> None:
+        run, before = self.run, self.run.session
+        if (value.app_name, value.user_id, value.id) == (before.app_name, before.user_id, before.id):
+            value.guard(before.fence)
+        run.session, run.message_seen = value, (0, None)
 
     @property
     def session_service(self) -> BaseSessionService:
