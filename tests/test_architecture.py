@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
@@ -171,6 +172,25 @@ def test_every_module_is_of_readable_length() -> None:
     """Past 500 lines, something in a file wants a room of its own."""
     lines = {str(path.relative_to(PACKAGE)): len(path.read_text().splitlines()) for path in modules()}
     assert {name: count for name, count in lines.items() if count > MAX_LINES} == {}
+
+
+def test_every_room_says_what_it_may_import_and_where_to_begin_reading() -> None:
+    """What stands in a room's docstring is true: the rooms that it names, and the file."""
+    wrong: list[str] = []
+    for path in sorted(PACKAGE.glob("*/__init__.py")):
+        room, told = room_of(path), " ".join((ast.get_docstring(parsed(path)) or "").split())
+        named = re.search(r"It imports (.+?)[.;] ", told)
+        begin = re.search(r"Begin with (?:`(\w+\.py)`|)", told)
+        if named is None or begin is None or (begin[1] and not (path.parent / begin[1]).exists()):
+            wrong.append(f"{room}: what it imports, and where to begin")
+            continue
+        if named[1].startswith("any other room"):
+            continue
+        top = max(FLOOR_OF[name] for name in re.findall(r"`(\w+)`", named[1]))
+        found = {name for each in path.parent.rglob("*.py") for name in imports(parsed(each))}
+        used = {name.split(".")[1] for name in found if name.startswith("flowloom.")} - {room}
+        wrong += [f"{room} imports {name}, too" for name in used if top < FLOOR_OF[name] < FLOOR_OF[room]]
+    assert wrong == []
 
 
 def test_every_room_has_a_floor() -> None:

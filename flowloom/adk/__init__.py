@@ -2,7 +2,7 @@
 
 Replacing `google.adk` by `flowloom.adk` is the whole change of imports. No code is here: the classes are those of the
 other rooms, which `table` names, and each is loaded when it is used. A path or a name that flowloom does not have is a
-`NotInFlowloomError`, which says what to use instead. Imports `errors` only; begin with `table`.
+`NotInFlowloomError`, which says what to use instead. It imports `errors` only. Begin with `table.py`.
 """
 
 from __future__ import annotations

@@ -1,4 +1,8 @@
-"""Agents: the base, the one a model speaks for, and those that run others."""
+"""Agents: the base, the one a model speaks for, and those that run others.
+
+It imports `flow` and the rooms below. Begin with `base_agent.py`; `workflow_agents.py` shows how small a kind of agent
+is.
+"""
 
 from __future__ import annotations
 

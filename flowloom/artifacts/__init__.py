@@ -1,4 +1,7 @@
-"""Artifacts: versioned files that belong to a session or to a user."""
+"""Artifacts: versioned files that belong to a session or to a user.
+
+It imports `events` and the rooms below. Begin with `service.py`: what every store of artifacts does.
+"""
 
 from __future__ import annotations
 

@@ -2,6 +2,8 @@
 
 Secrets live in the credential service and in the memory of a run. What is stored, shown or logged holds none. The
 models are loaded when they are used: a run without credentials does not pay for them.
+
+It imports `events` and the rooms below. Begin with `config.py` and `credentials.py`; `exchange.py` gets tokens.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
 """Reading the event streams of servers: frames, events in whichever form, and stores that gather them by session.
 
-It imports `interop`, `models` and `events`; nothing of the engine.
-Begin with `sse.py`, the reader of a stream; `store.py` gathers what it reads.
+It imports `interop`, `models` and `events`; nothing that runs agents. Begin with `sse.py`, the reader of a stream.
 """
 
 from flowloom.client.handlers import EventHandler, create_event_handler

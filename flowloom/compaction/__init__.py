@@ -1,4 +1,7 @@
-"""Compaction: long conversations go on with a summary in the place of what is old. The log itself stays whole."""
+"""Compaction: long conversations go on with a summary in the place of what is old. The log itself stays whole.
+
+It imports `sessions`, `log` and the rooms below. Begin with `plan.py`: what is summed up, and what stays.
+"""
 
 from __future__ import annotations
 

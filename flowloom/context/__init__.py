@@ -1,4 +1,8 @@
-"""Contexts: where an agent stands in a run, what user code is given, and the effects on the world."""
+"""Contexts: where an agent stands in a run, what user code is given, and the effects on the world.
+
+It imports `memory`, `sessions`, `log` and the rooms below; not what runs agents. Begin with `invocation.py`, then
+`run.py`.
+"""
 
 from __future__ import annotations
 

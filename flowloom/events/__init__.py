@@ -1,4 +1,7 @@
-"""Events: what a run yields and a session keeps."""
+"""Events: what a run yields and a session keeps.
+
+It imports `objects` and `errors`. Begin with `event.py`; `wire.py` copies and makes models at the least cost.
+"""
 
 from flowloom.events.actions import (
     EventActions,

@@ -1,7 +1,7 @@
 """What stands for the libraries of an extra that is not installed.
 
 A module that needs an extra can be imported without it; whoever uses what the extra is for is told how to install it.
-Imports `errors` only.
+It imports `errors` only. Begin with `missing_extra`.
 """
 
 from __future__ import annotations

@@ -1,4 +1,8 @@
-"""The flow: the loop, the pipeline, the model call."""
+"""The flow: the loop, the pipeline, the model call.
+
+It imports `processors`, `tools` and the rooms below. Begin with `play.py`, the loop; `llm_turn.py` is a turn of an
+agent with a model, `flow.py` the list of its processors.
+"""
 
 from flowloom.flow.ending import record_end, settle_end, settle_failure
 from flowloom.flow.flow import Flow

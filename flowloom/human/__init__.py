@@ -1,4 +1,7 @@
-"""A person as the model: requests wait in a queue, and somebody answers them."""
+"""A person as the model: requests wait in a queue, and somebody answers them.
+
+It imports `inspection`, `providers` and the rooms below. Begin with `model.py`; `queue.py` keeps the requests.
+"""
 
 from flowloom.errors import AnswerError, RequestNotFoundError, RequestOverError, UnfitAnswerError
 from flowloom.human.answers import Answer

@@ -1,7 +1,7 @@
 """Looking at the engine: requests and events as data and text, what is different, what a request costs, who made it.
 
-It imports the engine and runners; running an agent loads nothing of it.
-Begin with `explanation.py`, which uses `assembly.py`: a request, and how it came about.
+It imports `runner` and the rooms below; running an agent loads nothing of it. Begin with `explanation.py`, which uses
+`assembly.py`: a request, and how it came about.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """From and to what other programs speak: chat messages, Gemini's JSON and protobuf, google-adk's databases, old events.
 
-It imports `providers`, `models`, `sessions` and below. Each converter is loaded when it is used.
-Begin with `chat_contents.py` for chat messages, with `generate_content.py` for Gemini's wire format.
+It imports `providers`, `tools`, `sessions` and the rooms below. Each converter is loaded when it is used. Begin with
+`chat_contents.py` for chat messages, with `generate_content.py` for Gemini's wire format.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""Memory: what is remembered of a user across sessions."""
+"""Memory: what is remembered of a user across sessions.
+
+It imports `sessions`, `sql` and the rooms below. Begin with `service.py`: what every memory does.
+"""
 
 from __future__ import annotations
 

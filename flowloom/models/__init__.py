@@ -1,4 +1,7 @@
-"""Models: the protocol, requests, the registry; provider adapters are modules of their own, loaded when used."""
+"""Models: the protocol, requests, the registry; provider adapters are modules of their own, loaded when used.
+
+It imports `events` and the rooms below. Begin with `base_llm.py` and `request.py`; `gemini.py` is an adapter.
+"""
 
 from __future__ import annotations
 

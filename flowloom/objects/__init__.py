@@ -1,5 +1,5 @@
 """What classes of all rooms share: how they are made, show themselves and are closed, and names loaded when used.
 
-It imports `errors` alone, and every room may import it.
-Begin with `settings.py`: the base of what users put together by its fields.
+It imports `extras` and `errors`, and every room may import it. Begin with `settings.py`: the base of what users put
+together by its fields.
 """

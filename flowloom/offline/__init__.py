@@ -1,7 +1,6 @@
 """The stand-in model: it answers for any agent, calls tools, and needs no network; the same request, the same answer.
 
-It imports `models` and below.
-Begin with `model.py`.
+It imports `models` and the rooms below. Begin with `model.py`.
 """
 
 from flowloom.offline.model import OfflineModel

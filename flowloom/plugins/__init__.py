@@ -1,4 +1,7 @@
-"""Plugins: hooks over all runs of a runner."""
+"""Plugins: hooks over all runs of a runner.
+
+It imports `agents` and the rooms below. Begin with `base_plugin.py`: the hooks there are.
+"""
 
 from __future__ import annotations
 

@@ -2,6 +2,8 @@
 
 A processor is any callable `(ctx, request)`; a response processor `(ctx, request, response)`. Sync or async, it
 returns nothing, an event, several events, or is an async generator of them.
+
+It imports `tools`, `compaction` and the rooms below. Begin with the lists here, and `instructions.py` as one of them.
 """
 
 from __future__ import annotations

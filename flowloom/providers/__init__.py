@@ -1,7 +1,7 @@
 """Models of other providers than Google: OpenAI and servers that speak its API, and Anthropic.
 
-It imports `models` and below. Each adapter loads its provider's library when it is made.
-Begin with `openai.py` or `anthropic.py`; `sdk_model.py` is what both do alike.
+It imports `models` and the rooms below. Each adapter loads its provider's library when it is made. Begin with
+`openai.py` or `anthropic.py`; `sdk_model.py` is what both do alike.
 """
 
 from __future__ import annotations

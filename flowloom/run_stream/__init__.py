@@ -1,4 +1,8 @@
-"""A run as typed events for user interfaces. Begin with `mapper.py`; `records.py` has the events."""
+"""A run as typed events for user interfaces.
+
+It imports `log`, `auth` and the rooms below; nothing that runs agents. Begin with `mapper.py`; `records.py` has the
+events.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Sessions: state, event logs, the services that keep them, and the projection of a log for a model."""
+"""Sessions: state, event logs, the services that keep them, and the projection of a log for a model.
+
+It imports `log`, `sql` and the rooms below. Begin with `service.py`: what every store of sessions does.
+"""
 
 from __future__ import annotations
 

@@ -2,6 +2,8 @@
 
 Only OpenTelemetry's API is needed: whatever providers the program has set are used. `configure_telemetry`, of the
 extra `otel`, sets providers that export over OTLP/HTTP.
+
+It imports `context` and the rooms below. Begin with `recording.py`; `recorders.py` makes what is recorded.
 """
 
 from __future__ import annotations

@@ -1,6 +1,8 @@
 """Testing: models that answer from a script, snapshots of requests, a frozen clock, and suites for parts of your own.
 
 Fixtures come with the pytest plugin, which pytest finds by itself. The suites need pytest, and are loaded when used.
+
+It imports any other room but `cli` and `adk`. Begin with `scripted.py`; `pytest_plugin.py` has the fixtures.
 """
 
 from __future__ import annotations

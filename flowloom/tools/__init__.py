@@ -1,4 +1,8 @@
-"""Tools: what models can call."""
+"""Tools: what models can call.
+
+It imports `telemetry`, `context` and the rooms below. Begin with `base_tool.py` and `function_tool.py`; `calls.py`
+runs calls.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Models around models: other answers when one fails, retries, limits, a cache. Each is loaded when it is used."""
+"""Models around models: other answers when one fails, retries, limits, a cache. Each is loaded when it is used.
+
+It imports `inspection`, `models` and the rooms below. Begin with `wrapper.py`: what all of them do alike.
+"""
 
 from __future__ import annotations
 
