@@ -18,7 +18,7 @@ from typing import Any, cast
 from google.genai import types
 from pydantic import BaseModel, TypeAdapter
 
-from flowloom.events.wire import WireModel, assemble, make, set_extra
+from flowloom.events.wire import WireModel, assemble, make, private_of, set_extra
 
 Read = Callable[[Any, bool], Any]
 """Makes a value from JSON data. The second argument says whether fields that it does not know may be left out."""
@@ -47,7 +47,7 @@ def model_reader(model: type[BaseModel]) -> Read:
     if model is types.CitationMetadata:
         fields["citationSources"] = fields["citations"]  # the Gemini API's name for it
     defaults = {name: field.get_default(call_default_factory=True) for name, field in model.model_fields.items()}
-    private = model.__private_attributes__
+    private = private_of(model)  # google-genai's own code asks for these on the usage
 
     def read(data: Any, lossy: bool) -> Any:
         if not isinstance(data, dict):
@@ -65,9 +65,7 @@ def model_reader(model: type[BaseModel]) -> Read:
                 except EnumValueError as error:
                     error.location.insert(0, key)
                     raise
-        # google-genai's own code asks for these on the usage.
-        initial = {name: attribute.get_default() for name, attribute in private.items()} if private else None
-        return assemble(model, defaults | values, set(values), None, initial)
+        return assemble(model, defaults | values, set(values), None, private and private())
 
     return read
 

@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from operator import attrgetter
-from typing import Any, Self, TypeVar, cast
+from typing import Any, Self, TypeVar, cast, overload
 
 from pydantic import (
     BaseModel,
@@ -60,6 +60,10 @@ def replace(model: ModelT, /, **fields: Any) -> ModelT:
     return new
 
 
+@overload
+def make(cls: type[ModelT], given: dict[str, Any], /) -> ModelT: ...
+@overload
+def make(cls: type[ModelT], /, **fields: Any) -> ModelT: ...
 def make(cls: type[ModelT], given: dict[str, Any] | None = None, /, **fields: Any) -> ModelT:
     """An instance from field values that are known to be of the right types, in about 1 µs.
 
@@ -75,7 +79,7 @@ def make(cls: type[ModelT], given: dict[str, Any] | None = None, /, **fields: An
     _put_fields(new, values)
     _put_given(new, known.given)
     set_extra(new, {} if known.keeps_extra else None)
-    set_private(new, known.private and known.private.copy())
+    set_private(new, known.private and known.private())
     return new
 
 
@@ -94,6 +98,14 @@ def assemble(
     set_extra(new, extra)
     set_private(new, private)
     return new
+
+
+def private_of(cls: type[BaseModel]) -> Callable[[], dict[str, Any]] | None:
+    """What gives each new instance of a class its private attributes; None if it has none."""
+    attributes = cls.__private_attributes__
+    if any(attribute.default_factory for attribute in attributes.values()):
+        return lambda: {name: each.get_default(call_default_factory=True) for name, each in attributes.items()}
+    return {name: attribute.get_default() for name, attribute in attributes.items()}.copy if attributes else None
 
 
 def key_sharing_fields(model: BaseModel) -> dict[str, Any]:
@@ -115,7 +127,7 @@ class _Known:
     given: set[str]
     """All field names of a type that travels: such an instance counts as given in full. None of others."""
     keeps_extra: bool
-    private: dict[str, Any] | None
+    private: Callable[[], dict[str, Any]] | None
 
 
 class _KnownClasses(dict[type[BaseModel], _Known]):
@@ -141,9 +153,8 @@ def _known_of(cls: type[BaseModel]) -> _Known:
         else:
             plain[name] = None if field.is_required() else field.default
     given = set(cls.model_fields) if issubclass(cls, WireModel) else set[str]()
-    private = {name: attribute.get_default() for name, attribute in cls.__private_attributes__.items()} or None
     keeps_extra = cls.model_config.get("extra") == "allow"
-    return _Known(plain, factories, len(cls.model_fields), given, keeps_extra, private)
+    return _Known(plain, factories, len(cls.model_fields), given, keeps_extra, private_of(cls))
 
 
 class WireModel(BaseModel):

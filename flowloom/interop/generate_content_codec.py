@@ -21,7 +21,7 @@ from typing import Any, cast
 from google.genai import types
 from pydantic import BaseModel
 
-from flowloom.events.wire import assemble, fields_of, set_extra
+from flowloom.events.wire import assemble, fields_of, private_of, set_extra
 from flowloom.interop.generate_content_misfit import Misfit, kind_of, unexpected
 
 Convert = Callable[[Any], Any]
@@ -266,6 +266,7 @@ class ModelCodec(Codec):
         self._defaults = {
             name: field.get_default(call_default_factory=True) for name, field in model.model_fields.items()
         }
+        self._private = private_of(model)
 
     def read(self, value: Any) -> Any:
         if isinstance(value, self.model):
@@ -301,9 +302,7 @@ class ModelCodec(Codec):
 
     def made(self, values: dict[str, Any], unknown: dict[str, Any]) -> Any:
         """An object of these values."""
-        private = self.model.__private_attributes__
-        initial = {name: attribute.get_default() for name, attribute in private.items()} if private else None
-        new = assemble(self.model, self._defaults | values, set(values), None, initial)
+        new = assemble(self.model, self._defaults | values, set(values), None, self._private and self._private())
         keep_unknown(new, unknown)
         return new
 
