@@ -7,7 +7,7 @@ from typing import Any
 from google.genai import types
 
 from flowloom.context import InvocationContext
-from flowloom.context.protocols import as_llm_agent
+from flowloom.context.protocols import AnyLlmAgent, as_llm_agent
 from flowloom.errors import AgentNotFoundError, ToolArgumentsError, closest_first, quoted_list
 from flowloom.events.event import Event
 from flowloom.events.parts import as_object, content_of, response_part
@@ -44,24 +44,31 @@ def answer_of_task(ctx: InvocationContext, task: types.FunctionCall, turn: Turn)
     inside = (call.parent for call in ctx.run.waiting_calls.values())
     if turn.outcome is WAITING or task.id in inside:
         return None
-    output = turn.output
     if agent.mode == "task":
-        if output is None and turn.failure is None:
-            return None
-        told = as_object(output, "output") if turn.failure is None else {"error": turn.failure}
-        return _answer(ctx, task, "user", told)
-    if output is None:
-        failed = turn.last is not None and turn.last.error_code and failure_told(agent, turn.last)
-        told = turn.failure or failed or f"Agent `{agent.name}` ended without an answer."
-        return _answer(ctx, task, ctx.agent.name, {"error": told})
-    if agent.output_schema is None:
-        return _answer(ctx, task, ctx.agent.name, {"result": output})
-    try:
-        return _answer(ctx, task, ctx.agent.name, {"result": schema_of(agent).parse(output)})
-    except ToolArgumentsError as error:
-        return _answer(ctx, task, ctx.agent.name, {"error": str(error)})
-
-
-def _answer(ctx: InvocationContext, call: types.FunctionCall, author: str, response: dict[str, Any]) -> Event:
-    part = response_part(call.id, call.name, response)
+        author, response = "user", _response_of_task(turn)
+    else:
+        author, response = ctx.agent.name, _response_of_single_turn(agent, turn)
+    if response is None:
+        return None
+    part = response_part(task.id, task.name, response)
     return ctx.new_event({"author": author, "content": content_of("user", [part])})
+
+
+def _response_of_task(turn: Turn) -> dict[str, Any] | None:
+    """What a `task` agent has finished with; None if it has more to say to the user."""
+    if turn.failure is not None:
+        return {"error": turn.failure}
+    return None if turn.output is None else as_object(turn.output, "output")
+
+
+def _response_of_single_turn(agent: AnyLlmAgent, turn: Turn) -> dict[str, Any]:
+    """What a `single_turn` agent has said last; of the form of its output schema, if it has one."""
+    if turn.output is None:
+        failed = turn.last is not None and turn.last.error_code and failure_told(agent, turn.last)
+        return {"error": turn.failure or failed or f"Agent `{agent.name}` ended without an answer."}
+    if agent.output_schema is None:
+        return {"result": turn.output}
+    try:
+        return {"result": schema_of(agent).parse(turn.output)}
+    except ToolArgumentsError as error:
+        return {"error": str(error)}

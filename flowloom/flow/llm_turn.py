@@ -157,8 +157,6 @@ class LlmTurn(Turn):
                 if result.answered:
                     break
         except LimitExceededError as error:
-            if error.on_limit == "raise":
-                raise
             result.limit = error
         finally:
             if call is not None:
@@ -325,7 +323,8 @@ class LlmTurn(Turn):
     def _concluded(self, result: StepResult) -> Sequence[Event]:
         """Set the outcome of a step; what follows from it at once.
 
-        Raises what ends the run: `IncompleteStreamError`, and `ModelResponseError` after too many unfit answers.
+        Raises what ends the run: `IncompleteStreamError`, a limit that is to raise, and `ModelResponseError` after too
+        many unfit answers.
         """
         if result.limit is not None:
             return self._at_limit(result.limit)
@@ -394,7 +393,9 @@ class LlmTurn(Turn):
         self.failure = str(error)
 
     def _at_limit(self, error: LimitExceededError) -> Sequence[Event]:
-        """A limit was reached that is not to raise: end the turn, or have the agent sum up; the history stays legal."""
+        """A limit was reached: raise it, end the turn, or have the agent sum up; the history stays legal."""
+        if error.on_limit == "raise":
+            raise error
         ctx, run = self.ctx, self.ctx.run
         events = run.refusals_of(ctx, str(error))
         if error.agent is None:

@@ -149,16 +149,17 @@ class ModelCall:
         if self._paid is not None and not response.partial:
             response = self._paid.told_by(response)
         response = mark_if_empty(self._with_ids(response))
-        if self._after:
-            answer = await self._ask("after_model", self._after, llm_response=response)
-            if answer is not None:
-                if response.partial and answer.partial is None:
-                    answer = replace(answer)
-                    answer.partial = True
-                response = self._with_ids(
-                    with_paid(answer, response), [call.id for call in response.get_function_calls()]
-                )
-        return response
+        return await self._answered_after(response) if self._after else response
+
+    async def _answered_after(self, response: LlmResponse) -> LlmResponse:
+        """What the after-callbacks make of a response."""
+        answer = await self._ask("after_model", self._after, llm_response=response)
+        if answer is None:
+            return response
+        if response.partial and answer.partial is None:
+            answer = replace(answer)
+            answer.partial = True
+        return self._with_ids(with_paid(answer, response), [call.id for call in response.get_function_calls()])
 
     def _note_paid(self, response: LlmResponse) -> None:
         if self._paid is None:
@@ -225,35 +226,38 @@ class ModelCall:
             return response
         for part in content.parts:
             if part.function_call is not None:
-                break
-        else:
-            return response
-        if self._ids is None:
-            self._ids = GivenIds(self._ctx)
-        ids, unused, known = self._ids, set(own), None if response.partial else self._ids.minted.copy()
+                return self._with_named_calls(response, content, own)
+        return response
+
+    def _with_named_calls(
+        self, response: LlmResponse, content: types.Content, own: Collection[str | None]
+    ) -> LlmResponse:
+        ids = self._ids
+        if ids is None:
+            ids = self._ids = GivenIds(self._ctx)
+        unused = set(own)
+        known = None if response.partial else ids.minted.copy()
         parts: list[types.Part] = []
         changed = False
-        for part in content.parts:
+        for part in content.parts:  # pyright: ignore[reportOptionalIterable] - it has some, as its caller knows
             call = part.function_call
             if call is not None:
                 args = json_arguments(call.args)
-                if call.id in unused:
+                if call.id not in own:
+                    call_id = ids.id_for(call, args, known)
+                elif call.id in unused:
                     unused.discard(call.id)
                     call_id = call.id
-                elif call.id in own:
-                    call_id = ids.new()
                 else:
-                    call_id = ids.id_for(call, args, known)
+                    call_id = ids.new()
                 if call_id != call.id or args is not call.args:
                     changed = True
-                    named = replace(call, id=call_id, args=args)
-                    part = replace(part, function_call=named)
+                    part = replace(part, function_call=replace(call, id=call_id, args=args))
             parts.append(part)
-        if not changed:
-            return response
-        if response.partial:
-            response = replace(response)
-        set_fields(response, content=replace(content, parts=parts))
+        if changed:
+            if response.partial:
+                response = replace(response)
+            set_fields(response, content=replace(content, parts=parts))
         return response
 
     def event(self, response: LlmResponse) -> Event | None:

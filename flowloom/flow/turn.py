@@ -188,26 +188,36 @@ class Turn:
         before, after = progress.own(self.ctx, start)
         own = [*before, *after]
         self.recall(own)
-        calls = {call.id or "": call for event in own for call in event.get_function_calls()}
-        if not own or not progress.left.isdisjoint(calls) or (not after and progress.is_answered(before)):
+        calls = _calls_in(own)
+        answered = not progress.left.isdisjoint(calls) or (not after and progress.is_answered(before))
+        if not own or answered or not self._knows_how_far(own):
             return  # a new turn, or one that goes on with the user's answer
-        run = self.ctx.run
-        waiting = run.waiting_calls.keys() & calls.keys()
-        behind = [call_id for call_id in waiting if run.waiting_calls[call_id].suspended]
-        ready = any(map(run.ledger.is_ready, behind))
-        suspended = bool(behind) and not ready
-        if not after and not suspended and not ends_turn(own[-1]):
+        ready = self._agents_are_ready(calls)
+        if not after and ready is not False and not ends_turn(own[-1]):
             return  # it was interrupted before the user answered another agent
-        if not self._knows_how_far(own):
-            return
         self.begun, self.last = True, own[-1]
         over = bool(own[-1].actions.end_of_agent)
-        ready = ready or self._has_pending_follow_ups(own) or self._was_cut_off(progress, calls)
-        if over or (not ready and (suspended or _has_ended(own))):
-            self.outcome = WAITING if waiting else OVER
-            self.already_ended = over or bool(waiting) or not progress.interrupted
+        if over or not self._goes_on(progress, own, calls, ready):
+            waits = not self.ctx.run.waiting_calls.keys().isdisjoint(calls)
+            self.outcome = WAITING if waits else OVER
+            self.already_ended = over or waits or not progress.interrupted
         else:
             self.enter()
+
+    def _agents_are_ready(self, calls: dict[str, types.FunctionCall]) -> bool | None:
+        """Whether an agent that the turn waits for may go on; None if it waits for none."""
+        run = self.ctx.run
+        waiting = run.waiting_calls
+        behind = [call_id for call_id in waiting.keys() & calls.keys() if waiting[call_id].suspended]
+        return any(map(run.ledger.is_ready, behind)) if behind else None
+
+    def _goes_on(
+        self, progress: Progress, own: Sequence[Event], calls: dict[str, types.FunctionCall], ready: bool | None
+    ) -> bool:
+        """Whether the turn, whose events are its `own`, has anything to do in this run."""
+        if ready or self._has_pending_follow_ups(own) or self._was_cut_off(progress, calls):
+            return True
+        return ready is None and not _has_ended(own)
 
     def _knows_how_far(self, own: Sequence[Event]) -> bool:
         """Whether the log tells how far the turn got: of an agent without a flow, only that it is over."""
@@ -229,6 +239,10 @@ class Turn:
             return any(True for _ in unasked(own))
         calls, run = {call.id for call in last.get_function_calls()}, self.ctx.run
         return run.answered_later.isdisjoint(calls) and not calls & run.waiting_calls.keys() <= marked_calls(own)
+
+
+def _calls_in(events: Sequence[Event]) -> dict[str, types.FunctionCall]:
+    return {call.id or "": call for event in events for call in event.get_function_calls()}
 
 
 def _has_ended(own: Sequence[Event]) -> bool:

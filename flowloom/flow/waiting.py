@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from google.genai import types
+
 from flowloom.context import InvocationContext
 from flowloom.context.progress import at_place, is_from_agent_tool
 from flowloom.context.protocols import AnyAgent
+from flowloom.events.event import Event
 from flowloom.events.requests import looks_like_request
 
 
@@ -16,22 +19,29 @@ def awaits_more(ctx: InvocationContext) -> bool:
     run = ctx.run
     if run.progress is None or not (waiting_calls := run.waiting_calls):
         return False
-    message = run.progress.message or run.user_content
-    words = any(part.function_response is None for part in (message and message.parts) or ())
+    words = _says_more(run.progress.message or run.user_content)
     for event in reversed(run.session.events):
         if event.invocation_id != run.invocation_id:
             continue
         if words and event.author == "user" and not is_from_agent_tool(event):
             return False
-        calls = event.get_function_calls() if event.author == ctx.agent.name and at_place(event, ctx) else []
-        asked = {call.id or "" for call in calls if not looks_like_request(event, call)}
-        waiting = [waiting_calls[call_id] for call_id in asked & waiting_calls.keys()]
-        waiting = [made for made in waiting if not words or made.suspended]
-        if waiting:
-            return any(not made.answers for made in waiting)
-        if any(not looks_like_request(event, call) for call in calls):
-            return False
+        made = _tool_calls(event, ctx)
+        if made:
+            waiting = [waiting_calls[call_id] for call_id in made & waiting_calls.keys()]
+            return any(not call.answers for call in waiting if call.suspended or not words)
     return False
+
+
+def _says_more(message: types.Content | None) -> bool:
+    """Whether a message says anything beside the results of calls."""
+    return message is not None and any(part.function_response is None for part in message.parts or ())
+
+
+def _tool_calls(event: Event, ctx: InvocationContext) -> set[str]:
+    """The ids of the calls that `ctx.agent` makes in an event, but for requests to people."""
+    if event.author != ctx.agent.name or not at_place(event, ctx):
+        return set()
+    return {call.id or "" for call in event.get_function_calls() if not looks_like_request(event, call)}
 
 
 def has_agent(agent: AnyAgent, name: str) -> bool:
