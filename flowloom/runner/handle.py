@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Generic, Literal, Self
 from flowloom.agents.base_agent import OutputT
 from flowloom.errors import ConfigurationError
 from flowloom.events import Event
-from flowloom.runner.invocation import Invocation
 from flowloom.runner.result import RunResult
+from flowloom.runner.rounds import Rounds
 from flowloom.runner.typed_events import typed_events
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ class RunHandle(Generic[OutputT]):
     it is over. Raises `ConfigurationError` without a running event loop.
     """
 
-    def __init__(self, invocation: Invocation) -> None:
+    def __init__(self, invocation: Rounds) -> None:
         try:
             loop = asyncio.get_running_loop()
         except RuntimeError as error:

@@ -35,10 +35,10 @@ from flowloom.plugins import BasePlugin, ModelOverride, PluginManager
 from flowloom.processors.model_choice import model_of
 from flowloom.runner.app import App
 from flowloom.runner.handle import RunHandle
-from flowloom.runner.invocation import Invocation, result_of
 from flowloom.runner.message import Message
 from flowloom.runner.pending import Confirm
 from flowloom.runner.result import RunResult
+from flowloom.runner.rounds import Rounds, result_of
 from flowloom.runner.routing import Place, agents_of, check_tree, find_agent_to_run
 from flowloom.runner.sync import iterate_sync, run_sync
 from flowloom.runner.typed_events import refusal, typed_events
@@ -50,7 +50,7 @@ if TYPE_CHECKING:
     from flowloom.run_stream import RunStreamEvent
 
 # Python names it in the error for an argument that is missing or unknown: users know the methods of a runner.
-Invocation.__init__.__qualname__ = "Runner.run"
+Rounds.__init__.__qualname__ = "Runner.run"
 
 
 class RunArguments(TypedDict, total=False):
@@ -188,7 +188,7 @@ class Runner(Generic[OutputT]):
         `RunLostError` if another run has taken the session over (it stores nothing more), and whatever else ends the
         run, after one error event was stored; the history stays legal.
         """
-        return Invocation(
+        return Rounds(
             self,
             user_id=user_id,
             session_id=session_id,
@@ -202,11 +202,11 @@ class Runner(Generic[OutputT]):
 
     def start(self, **arguments: Unpack[RunArguments]) -> RunHandle[OutputT]:
         """`run_async` as a thing one holds: it runs by itself, and can be read, paused, cancelled and waited for."""
-        return RunHandle(Invocation(self, **arguments))
+        return RunHandle(Rounds(self, **arguments))
 
     async def run_to_result(self, **arguments: Unpack[RunArguments]) -> RunResult[OutputT]:
         """Answer a message, and say what came of it. Raises as `run_async` does."""
-        return await result_of(Invocation(self, **arguments))
+        return await result_of(Rounds(self, **arguments))
 
     async def run_stateless(
         self,
@@ -225,7 +225,7 @@ class Runner(Generic[OutputT]):
         host.session_service = InMemorySessionService()
         host.artifact_service, host.memory_service = InMemoryArtifactService(), InMemoryMemoryService()
         session = await host.session_service.create_session(app_name=self.app_name, user_id=user_id, state=state)
-        run = Invocation(host, user_id=user_id, session_id=session.id, new_message=message, run_config=run_config)
+        run = Rounds(host, user_id=user_id, session_id=session.id, new_message=message, run_config=run_config)
         return await result_of(run)
 
     def run_stream(self, **arguments: Unpack[RunArguments]) -> AsyncGenerator[RunStreamEvent, None]:
@@ -235,7 +235,7 @@ class Runner(Generic[OutputT]):
         can also be paused or cancelled, see `start` and `RunHandle.stream`.
         """
         try:
-            invocation = Invocation(self, **arguments)
+            invocation = Rounds(self, **arguments)
         except FlowloomError as refused:
             return refusal(refused)
         invocation.stream_models()

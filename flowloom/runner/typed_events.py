@@ -8,15 +8,13 @@ from typing import TYPE_CHECKING
 from flowloom import run_stream
 from flowloom.errors import FlowloomError
 from flowloom.events import Event
-from flowloom.runner.invocation import Invocation
+from flowloom.runner.rounds import Rounds
 
 if TYPE_CHECKING:
     from flowloom.run_stream import RunStreamEvent
 
 
-async def typed_events(
-    invocation: Invocation, events: AsyncGenerator[Event, None]
-) -> AsyncGenerator[RunStreamEvent, None]:
+async def typed_events(invocation: Rounds, events: AsyncGenerator[Event, None]) -> AsyncGenerator[RunStreamEvent, None]:
     """The typed events of a run whose `events` these are, to the end of it; what ends it is told and not raised."""
     mapper = run_stream.RunStreamMapper()
     error: Exception | None = None

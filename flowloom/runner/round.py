@@ -1,0 +1,243 @@
+"""`Round`: what a runner does with one message, or with an invocation that it resumes, until its agents are done."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Sequence
+from typing import Any, Literal, Protocol
+
+from google.genai import types
+
+from flowloom.agents import BaseAgent
+from flowloom.context import InvocationContext, RunConfig
+from flowloom.context.hooks import NO_HOOKS, content_answered, first_answer, tell_all
+from flowloom.context.progress import Progress
+from flowloom.errors import AlreadyAnsweredError, FlowloomError
+from flowloom.events import Event, EventActions
+from flowloom.events.json_data import keep_json_actions
+from flowloom.events.parts import answers_calls
+from flowloom.events.wire import make
+from flowloom.flow import record_end, settle_end, settle_failure
+from flowloom.flow.ending import error_event
+from flowloom.log.answers import check_answers
+from flowloom.objects.notebook import count
+from flowloom.runner.pending import Confirm
+from flowloom.sessions import BaseSessionService, Session
+
+
+class RunCancelledError(FlowloomError):
+    """A run was cancelled through its handle. It is told by an event, and not raised."""
+
+
+class Host(Protocol):
+    """What an invocation needs of its runner."""
+
+    app_name: str
+    agent: BaseAgent
+    concurrency: Literal["queue", "reject", "allow"]
+    lease_seconds: float
+    confirm: Confirm | None
+    session_service: BaseSessionService
+
+    async def open_session(self, user_id: str, session_id: str, run_config: RunConfig | None) -> Session: ...
+    def make_context(
+        self,
+        session: Session,
+        message: types.Content | None,
+        run_config: RunConfig | None,
+        invocation_id: str | None,
+        answered: Sequence[Event],
+        progress: Progress | None,
+    ) -> InvocationContext: ...
+    @property
+    def tasks(self) -> frozenset[str]: ...
+    async def save_blobs(self, ctx: InvocationContext, message: types.Content) -> types.Content: ...
+    def after_run(self, ctx: InvocationContext) -> None: ...
+
+
+class Round:
+    """One round of a run. As a context it settles what the round leaves, however it ends: the store has all events, the
+    history is legal, and no task, thread or stream stays behind. `closing` are the events of that, `error` is what
+    ended the round.
+    """
+
+    stop_requested: Literal["paused", "cancelled"] | None = None
+    aborted: bool = False
+    """Whether the caller's signal has ended it."""
+    preempted: bool = False
+    """Whether another run has stored its answer first: there is nothing to do."""
+    error: BaseException | None = None
+    last: Event | None = None
+    """The latest complete event of its agents."""
+    closing: Sequence[Event] = ()
+    _events: AsyncGenerator[Event, None] | None = None
+    _ended: bool = False
+    """Whether a plugin has answered in the agents' place."""
+    _settled: bool = False
+    _cancellation_recorded: bool = False
+
+    def __init__(
+        self,
+        host: Host,
+        ctx: InvocationContext,
+        message: types.Content | None,
+        state_delta: dict[str, Any] | None,
+        *,
+        branch: str | None,
+        scope: str | None,
+        shows_message: bool,
+    ) -> None:
+        self._host = host
+        self.ctx = ctx
+        self.run = ctx.run
+        self._hooks = ctx.run.hooks
+        self._message = message
+        self._state_delta = state_delta
+        self._branch = branch
+        self._scope = scope
+        self._shows_message = shows_message
+        self.answers: set[str] = set()
+        """The event that holds the answers of the message, if it holds some."""
+
+    async def take_message(self) -> Sequence[Event]:
+        """Store the user's message; the event, if the caller wants to see it."""
+        if self._message is None and not self._state_delta:
+            return ()
+        stored = await self._stored_message()
+        if stored is None:
+            self.preempted = self._settled = True
+            self._hooks = NO_HOOKS
+        return (stored,) if stored is not None and self._shows_message else ()
+
+    async def begin(self) -> Sequence[Event]:
+        """Ask the before-run plugins; the event of one that answers in the agents' place."""
+        if self.preempted or not self._hooks.before_run:
+            return ()
+        content = await first_answer(self._hooks.before_run, invocation_context=self.ctx)
+        if content is None:
+            return ()
+        self._ended = True
+        content = content_answered(content, "before_run", self.ctx)
+        return (await self.run.record(self.ctx, self.ctx.new_event({"content": content})),)
+
+    def events(self) -> AsyncGenerator[Event, None]:
+        """The events of the agents, not recorded yet."""
+        self._events = _nothing() if self._ended or self.preempted else self.ctx.agent.run_async(self.ctx)
+        return self._events
+
+    async def record(self, event: Event) -> Event:
+        """Take an event of the agents into the session."""
+        event = await self.run.record(self.ctx, event)
+        if not event.partial:
+            self.last = event
+        return event
+
+    async def __aenter__(self) -> Round:
+        return self
+
+    async def __aexit__(self, kind: object, error: BaseException | None, traceback: object) -> bool:
+        try:
+            try:
+                if error is not None:
+                    raise error
+                self.closing = await self._end()
+            except Exception as failure:
+                self.error = failure
+                self.closing = await settle_failure(self.ctx, failure)
+            except asyncio.CancelledError:
+                self.closing = await self._cut_off(self._events)
+            finally:
+                if not self._settled:
+                    await settle_end(self.ctx, self._events)
+                if self._hooks.after_run:
+                    await tell_all(self._hooks.after_run, invocation_context=self.ctx)
+        except asyncio.CancelledError:  # while plugins are told that it is over
+            self.closing = [*self.closing, *await self._cut_off(None)]
+        return True
+
+    async def cut_off(self) -> Sequence[Event]:
+        """The run is cancelled when the round is over: the events that tell of it. To be called where the cancellation
+        is handled, which is raised again if the caller did not ask for it."""
+        return await self._cut_off(None)
+
+    async def _end(self) -> Sequence[Event]:
+        """The events behind the last one of the agents."""
+        if self._settled:
+            return ()
+        events = await settle_end(self.ctx, self._events, whole=not self.aborted)
+        self._settled = True
+        events = [] if self.aborted else events
+        if self.run.stop == "cancelled" and self.run.stopped:
+            events += await self._record_cancellation()
+        return events
+
+    async def _cut_off(self, events: AsyncGenerator[Event, None] | None) -> list[Event]:
+        """The last events of a run that was cancelled at once; raises if that was not requested, or if it failed."""
+        if self.stop_requested != "cancelled":
+            raise
+        if self.error is not None:
+            raise self.error
+        self.run.stop, self.run.stopped = "cancelled", True
+        task = asyncio.current_task()
+        if task is not None:
+            task.uncancel()  # it is taken care of here
+        closing = await settle_end(self.ctx, events, whole=True)
+        if not self._cancellation_recorded:
+            closing += await self._record_cancellation()
+        return closing
+
+    async def _record_cancellation(self) -> list[Event]:
+        self._cancellation_recorded = True
+        totals = self.run.totals
+        error = RunCancelledError(
+            f"The run was cancelled after {count(totals.model_calls, 'model call')} and "
+            f"{count(totals.tool_calls, 'tool call')}. What had a result by then is in the history."
+        )
+        events = await record_end(self.ctx, error_event(self.ctx, error, "cancelled"))
+        await self.run.flush()
+        return events
+
+    async def _stored_message(self) -> Event | None:
+        """Store the user's message (spec §18.4); one that answers a call belongs to that call's branch.
+
+        None if another run has decided meanwhile what it decides: nothing of it was stored.
+        """
+        ctx, run, message = self.ctx, self.run, self._message
+        if message is not None:
+            if run.hooks.on_user_message:
+                replaced = await first_answer(run.hooks.on_user_message, invocation_context=ctx, user_message=message)
+                if replaced is not None:
+                    check_answers(replaced := content_answered(replaced, "on_user_message", ctx))
+                    message = run.keyring.receive(replaced, run.session.events)
+            if run.config.save_input_blobs_as_artifacts and run.artifact_service is not None:
+                message = await self._host.save_blobs(ctx, message)
+            run.user_content = message
+        scope = self._scope
+        if scope is None and self._host.tasks:
+            scope = run.session.history.ledger(run.session.events).open_task(self._host.tasks)
+        values: dict[str, Any] = {
+            "author": "user",
+            "branch": self._branch,
+            "content": message,
+            "isolation_scope": scope,
+        }
+        if self._state_delta:
+            actions = make(EventActions, state_delta=dict(self._state_delta))
+            keep_json_actions(actions)
+            values["actions"] = actions
+        if answers_calls(message):  # a tool may run because of it, so it has to be kept before that
+            event = ctx.new_event(values)
+            self.answers.add(event.id)
+            try:
+                return await run.record(ctx, event, hooks=(), answers=True)
+            except AlreadyAnsweredError:
+                return None
+        event = await run.record(ctx, ctx.new_event(values), hooks=(), soon=not self._shows_message)
+        if run.progress is None:
+            run.message_seen = len(run.session.events), None
+        return event
+
+
+async def _nothing() -> AsyncGenerator[Event, None]:
+    return
+    yield  # pyright: ignore[reportUnreachable] - makes this an async generator

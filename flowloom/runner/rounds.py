@@ -1,0 +1,350 @@
+"""`Rounds`: one call of a runner, from its message to its last event (spec §18)."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from collections import deque
+from collections.abc import AsyncGenerator, Sequence
+from typing import Any, Literal
+
+from google.genai import types
+
+from flowloom.auth.answers import AuthAnswer, credential_requests, redact_message
+from flowloom.context import Run, RunConfig, StreamingMode
+from flowloom.context.progress import Progress, events_of, is_left_behind, without_others
+from flowloom.errors import (
+    ConfigurationError,
+    LimitExceededError,
+    RunLostError,
+)
+from flowloom.events import Event
+from flowloom.events.parts import answers_calls
+from flowloom.log.answers import check_answers
+from flowloom.log.claims import without_repeated
+from flowloom.log.marks import AGENT_ENDED
+from flowloom.runner.message import Message, content_of_message
+from flowloom.runner.pending import PendingCall, decisions_of, pending_in
+from flowloom.runner.result import RunResult, RunStatus
+from flowloom.runner.round import Host, Round
+from flowloom.runner.routing import answered_calls, messages_of
+from flowloom.sessions import Session
+from flowloom.sessions.leases import SessionLease
+
+
+class Rounds:
+    """A message that is answered, or an invocation that is resumed: `events` runs it, `result` tells of it.
+
+    It may take several rounds: a message that answers several agents is taken in one by one, and with a `confirm`
+    callback of the runner each round suspends by an event, as it would for a person who is asked, and the next one
+    goes on with the decisions.
+    """
+
+    _stop_requested: Literal["paused", "cancelled"] | None = None
+    _aborted: bool = False
+    _error: BaseException | None = None
+    _alone: bool = True
+    """Whether no other run works on the session meanwhile."""
+    _answers_calls: bool = False
+    """Whether the message that is next holds answers."""
+    _closing: Sequence[Event] = ()
+    """The events of a run that was cancelled between two rounds."""
+    _answers: Sequence[AuthAnswer] = ()
+    """What was taken out of the message: answers to requests for a credential."""
+    _left_to_others: tuple[str, list[PendingCall]] | None = None
+    """The invocation whose decisions the message has only repeated, and what waits in it."""
+    _left: float = math.inf
+    """How many decisions no agent had carried out after the turn before."""
+
+    def __init__(
+        self,
+        host: Host,
+        *,
+        user_id: str,
+        session_id: str,
+        invocation_id: str | None = None,
+        new_message: Message | None = None,
+        state_delta: dict[str, Any] | None = None,
+        run_config: RunConfig | None = None,
+        yield_user_message: bool = False,
+        abort_signal: asyncio.Event | None = None,
+    ) -> None:
+        self._host = host
+        self._user_id = user_id
+        self._session_id = session_id
+        self._invocation_id = invocation_id
+        self._message = None if new_message is None else content_of_message(new_message)
+        if self._message is not None:
+            check_answers(self._message)
+        if run_config is not None and not isinstance(run_config, RunConfig):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise ConfigurationError(f"`run_config` takes a `RunConfig`, not a `{type(run_config).__name__}`.")
+        self._state_delta = state_delta
+        self._run_config = run_config
+        self._yield_user_message = yield_user_message
+        self._abort_signal = abort_signal
+        self._rounds: list[Round] = []
+        self._later: deque[types.Content] = deque()
+        """Answers that other agents go on with, when the agents before them are done."""
+        self._decided: set[str] = set()
+        """The requests that `confirm` was asked about: what it has left open is a person's."""
+
+    @property
+    def invocation_id(self) -> str:
+        """The id of the invocation; empty before it has begun."""
+        if self._rounds:
+            return self._rounds[-1].run.invocation_id
+        return self._invocation_id or (self._left_to_others[0] if self._left_to_others is not None else "")
+
+    @property
+    def error(self) -> BaseException | None:
+        """What ended the run, if it failed."""
+        return self._error or (self._rounds[-1].error if self._rounds else None)
+
+    def stop(self, status: Literal["paused", "cancelled"]) -> None:
+        """Let no agent take another step; what is under way is finished."""
+        if self._stop_requested == "cancelled":
+            return
+        self._stop_requested = status
+        if self._rounds:
+            latest = self._rounds[-1]
+            latest.stop_requested = status
+            if latest.run.stop != "limit":
+                latest.run.stop = status
+
+    def stream_models(self) -> None:
+        """Have the models stream from their next calls on, unless the caller's config says whether they do."""
+        if self._run_config is None:
+            self._run_config = RunConfig(streaming_mode=StreamingMode.SSE)
+            for each in self._rounds:
+                each.run.streaming = True
+
+    async def events(self) -> AsyncGenerator[Event, None]:
+        """Run it; yields events as they happen, each stored before it is seen."""
+        host, lease = self._host, None
+        if host.concurrency != "allow":
+            lease = await host.session_service.acquire_lease(
+                app_name=host.app_name,
+                user_id=self._user_id,
+                session_id=self._session_id,
+                wait=host.concurrency == "queue",
+                seconds=host.lease_seconds,
+            )
+        try:
+            await self._open(lease)
+            while (turn := await self._next_round()) is not None:
+                async with turn:
+                    for event in await turn.take_message():
+                        yield event
+                    for event in await turn.begin():
+                        yield event
+                    async for event in turn.events():
+                        event = await turn.record(event)
+                        yield event
+                        if self._abort_signal is not None and self._abort_signal.is_set():
+                            turn.aborted = self._aborted = True
+                            break
+                for event in turn.closing:
+                    yield event
+                if turn.error is not None:
+                    raise turn.error
+            for event in self._closing:
+                yield event
+            fence = self._session.fence
+            if fence is not None and fence.refused:
+                raise fence.error()
+        except RunLostError as lost:
+            self._error = lost
+            raise
+        finally:
+            if lease is not None:
+                await lease.release()
+        if self._rounds:
+            host.after_run(self._rounds[-1].ctx)
+
+    async def _open(self, lease: SessionLease | None) -> None:
+        """Open the session, and take secrets out of the message."""
+        self._alone = lease is not None
+        self._session = await self._host.open_session(self._user_id, self._session_id, self._run_config)
+        self._session.guard(None if lease is None else lease.fence)
+        self._answers_calls = answers_calls(self._message)
+        if self._answers_calls:
+            await self._take_secrets(self._session)
+
+    async def _next_round(self) -> Round | None:
+        """The next round; None if there is nothing more to do."""
+        latest = self._rounds[-1] if self._rounds else None
+        if latest is not None and latest.preempted:  # another run has stored its answer first
+            self._rounds.pop()
+            self._session = await self._host.open_session(self._user_id, self._session_id, self._run_config)
+        elif latest is not None:
+            try:
+                await self._choose_follow_up(latest)
+            except asyncio.CancelledError:
+                self._closing = await latest.cut_off()
+                return None
+            if self._message is None and self._invocation_id is None:
+                return None
+        if self._message is not None and self._answers_calls and not self._choose_answers(self._message):
+            return None
+        turn = self._begin(self._session)
+        self._rounds.append(turn)
+        return turn
+
+    async def _choose_follow_up(self, latest: Round) -> None:
+        """What the next round is about: an answer that another agent goes on with, a decision of the runner's `confirm`
+        callback, or one that is not carried out yet."""
+        run, goes_on = latest.run, not (latest.run.stopped or self._aborted)
+        self._message = self._invocation_id = self._state_delta = None
+        if self._later and goes_on:
+            self._message = self._later.popleft()
+        elif self._host.confirm is not None and goes_on:
+            self._message = await decisions_of(self._host.confirm, self._pending(), self._decided)
+        if self._message is None and run.progress is not None and goes_on:
+            self._invocation_id = self._with_decisions_left(run)
+        self._answers_calls = self._message is not None
+
+    def _choose_answers(self, message: types.Content) -> bool:
+        """What of a message of answers comes first; whether there is anything to do."""
+        first, left = self._first_of(self._session, message, alone=self._alone)
+        while first is None and left is None:
+            if not self._later:
+                return False
+            first, left = self._first_of(self._session, self._later.popleft(), alone=self._alone)
+        self._message = first
+        if first is None:
+            self._answers_calls, self._state_delta, self._invocation_id = False, None, left
+        if not self._alone:
+            own = {event_id for each in self._rounds for event_id in each.answers}
+            self._session = without_others(self._session, own)
+        return True
+
+    def _first_of(
+        self, session: Session, message: types.Content, *, alone: bool
+    ) -> tuple[types.Content | None, str | None]:
+        """What a message of answers decides first, each agent going on with what is its own; the rest comes later.
+
+        Decisions that the session has already are left out. If nothing else is there, the run goes on with the
+        invocation whose decision was not carried out, or does nothing: only one that is `alone` knows that no other is
+        about to. Raises `AlreadyAnsweredError` for a decision that is to be changed.
+        """
+        news, repeated = without_repeated(session.events, message)
+        if news is not None:
+            first, *others = messages_of(self._host.agent, session.events, news)
+            self._later.extendleft(reversed(others))
+            return first, None
+        invocation_id = repeated[0].asked.invocation_id
+        if alone and any(is_left_behind(session.events, decision) for decision in repeated):
+            return None, invocation_id
+        self._left_to_others = invocation_id, pending_in(session.history.ledger(session.events), invocation_id)
+        return None, None
+
+    async def _take_secrets(self, session: Session) -> None:
+        """Take answers to requests for a credential out of the message, by their name and by their id."""
+        assert self._message is not None
+        config, events = self._run_config, session.events
+        if config is not None and config.get_session_config is not None:  # the request is perhaps not among these
+            events = (await self._host.open_session(self._user_id, self._session_id, None)).events
+        self._message, self._answers = redact_message(self._message, credential_requests(events, self._message))
+
+    def _begin(self, session: Session) -> Round:
+        """The round of what was chosen: its message belongs to the branch and scope of the call that it answers."""
+        message, invocation_id = self._message, self._invocation_id
+        answered = answered_calls(session.events, message) if message is not None and self._answers_calls else []
+        progress: Progress | None = None
+        if answered:
+            own = answered[0].invocation_id
+            progress = Progress(events_of(session, own), interrupted=False)
+            progress.answers(message)
+        elif message is None and invocation_id is not None:
+            progress = Progress(events_of(session, invocation_id), interrupted=True)
+            answered = answered_calls(session.events[: progress.beginning_in(session.events)], progress.message)
+        ctx = self._host.make_context(session, message, self._run_config, invocation_id, answered, progress)
+        run = ctx.run
+        if self._answers:
+            run.keyring.hold(self._answers)
+        run.stop = self._stop_requested
+        if self._rounds:
+            before = self._rounds[-1].run  # limits, what was used and the keys of effects are those of all rounds
+            run.totals, run.steps, run.effect_counts = before.totals, before.steps, before.effect_counts
+        elif run.totals.started is None:
+            run.totals.start(ctx)
+        if self._later:
+            run.answered_later = frozenset(
+                part.function_response.id or ""
+                for content in self._later
+                for part in content.parts or ()
+                if part.function_response is not None
+            )
+        first = answered[0] if answered and message is not None else None
+        turn = Round(
+            self._host,
+            ctx,
+            message,
+            self._state_delta,
+            branch=None if first is None else first.branch,
+            scope=None if first is None else first.isolation_scope,
+            shows_message=self._yield_user_message,
+        )
+        turn.stop_requested = self._stop_requested
+        return turn
+
+    def _with_decisions_left(self, run: Run) -> str | None:
+        """The invocation, if people have decided what no agent has carried out, and the last turn carried out some."""
+        left = sum(call.state == "decided" for call in run.waiting_calls.values())
+        fewer, self._left = 0 < left < self._left, left
+        return run.invocation_id if fewer else None
+
+    def result(self, events: Sequence[Event]) -> RunResult:
+        """What came of the run, now that it is over; `events` are those that it gave."""
+        error = None if isinstance(self.error, asyncio.CancelledError) else self.error
+        result = RunResult(self.invocation_id, self.status, error=error)
+        outputs = [each.run.outputs or {} for each in self._rounds]
+        result.take(events, {event_id: made for each in outputs for event_id, made in each.items()})
+        if self._rounds:
+            result.count(self._rounds[-1].run.totals)
+            result.pending = self._pending()
+        if self._left_to_others is not None:
+            result.pending = self._left_to_others[1]
+        return result
+
+    def _pending(self) -> list[PendingCall]:
+        """What the invocation waits for."""
+        run = self._rounds[-1].run
+        return pending_in(run.session.history.ledger(run.session.events), run.invocation_id)
+
+    @property
+    def status(self) -> RunStatus:
+        """Why the run is over."""
+        error, latest = self.error, self._rounds[-1] if self._rounds else None
+        if error is not None:
+            if isinstance(error, asyncio.CancelledError):
+                return "cancelled"
+            return "limit" if isinstance(error, LimitExceededError) else "failed"
+        if self._aborted:
+            return "cancelled"
+        if latest is not None and latest.run.stopped and latest.run.stop is not None:
+            return latest.run.stop
+        if self._left_to_others is not None:
+            return "paused" if self._left_to_others[1] else "final"
+        return "final" if latest is None else _status_of(latest)
+
+    def failed(self, error: BaseException) -> None:
+        """Note an error that came before the first event, or a cancellation."""
+        self._error = self._error or error
+
+
+def _status_of(latest: Round) -> RunStatus:
+    """How a round has ended that went to its end."""
+    if latest.run.waiting_calls:
+        return "paused"
+    return "limit" if latest.last is not None and AGENT_ENDED in (latest.last.custom_metadata or ()) else "final"
+
+
+async def result_of(rounds: Rounds) -> RunResult:
+    """Run it to its end. Raises what ends it."""
+    events = rounds.events()
+    try:
+        collected = [event async for event in events]
+    finally:
+        await events.aclose()
+    return rounds.result(collected)
