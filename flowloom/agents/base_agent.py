@@ -159,10 +159,9 @@ class BaseAgent(TypedByOutput[OutputT]):
 
         Lists may be changed without being set: who depends on one gives the ids of its entries.
         """
-        marks = (_edits[0], on)
         found = self._derived.get(name)
-        if found is None or found[0] != marks:
-            found = self._derived[name] = (marks, make())
+        if found is None or found[0] != (_edits[0], on):
+            found = self._derived[name] = ((_edits[0], on), make())
         return found[1]  # pyright: ignore[reportUnknownVariableType] - a cast would cost a call
 
     @property

@@ -58,7 +58,7 @@ class RunConfig(Settings):
     streaming_mode: StreamingMode = StreamingMode.NONE
     max_llm_calls: int = 500
     """Model calls in one run; zero or less means without limit."""
-    limits: Limits = NO_LIMITS
+    limits: Limits = Field(default_factory=lambda: NO_LIMITS)  # pydantic would copy a default
     tool_errors: Literal["return", "raise"] = "return"
     """Whether a tool that raises gives the model an error result (decision 8) or ends the run."""
     tool_thread_pool_config: ToolThreadPoolConfig = ToolThreadPoolConfig.model_construct()

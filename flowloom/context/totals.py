@@ -37,34 +37,36 @@ class Usage:
         )
 
 
-class AgentTotals:
-    """What one agent has used in a run."""
+class Used:
+    """What was used of one set of limits: of a run's, or of those of one agent in it."""
 
-    __slots__ = ("model_calls", "started", "tokens", "tool_calls", "tools")
+    __slots__ = ("model_calls", "started", "tool_calls", "tools", "usage")
 
     def __init__(self) -> None:
         self.model_calls = 0
         self.tool_calls = 0
-        self.tokens = 0
+        self.usage = Usage()
         self.tools: dict[str, int] = {}
+        """How often each tool was called, where limits are held against that."""
         self.started: float | None = None
-        """When it was asked for first, in epoch seconds, if its time is limited."""
+        """When it began, in epoch seconds, once that was asked for."""
 
 
-class Totals:
+Budget = tuple[Limits, Used, str | None]
+"""Limits, what was used of them, and whose they are: an agent's, or with None the run's."""
+
+
+class Totals(Used):
     """What a run has used so far. Agent tools count into the totals of the run that called them."""
 
-    __slots__ = ("_agents", "_tools", "config", "model_calls", "reached", "started", "tool_calls", "usage")
+    __slots__ = ("_agents", "config", "reached")
 
     def __init__(self, config: RunConfig) -> None:
+        super().__init__()
         self.config = config
-        self.model_calls = 0
-        self.tool_calls = 0
-        self.usage = Usage()
-        self.started: float | None = 0.0 if config.limits.seconds is None else None
-        """When the run began, in epoch seconds; None until it has, 0 if its time is not limited."""
-        self._agents: dict[str, AgentTotals] = {}
-        self._tools: dict[str, int] = {}
+        if config.limits.seconds is None:
+            self.started = 0.0  # its time is not limited
+        self._agents: dict[str, Used] = {}
         self.reached: LimitExceededError | None = None
         """The latest limit that was reached: an agent as a tool may meet one that ends the whole run."""
 
@@ -73,80 +75,70 @@ class Totals:
         self.started = ctx.effects.now(ctx)
 
     def count_model_call(self, ctx: AnyContext) -> None:
-        """Count a model call that is about to be made. Raises when a limit forbids it."""
-        config, limits, agent = self.config, self.config.limits, ctx.llm_agent
+        """Count a model call that is about to be made. Raises `LimitExceededError` when a limit forbids it."""
+        config, agent = self.config, ctx.llm_agent
         if 0 < config.max_llm_calls <= self.model_calls:
-            raise self._reached(limits, "max_llm_calls", config.max_llm_calls, self.model_calls)
-        if limits is NO_LIMITS and (agent is None or agent.limits is None):
+            raise self._reached(config.limits, "max_llm_calls", config.max_llm_calls, self.model_calls)
+        if config.limits is NO_LIMITS and (agent is None or agent.limits is None):
             self.model_calls += 1
             return
-        if limits.model_calls is not None:
-            self._check(limits, "model_calls", limits.model_calls, self.model_calls)
-        if limits.total_tokens is not None:
-            self._check(limits, "total_tokens", limits.total_tokens, self.usage.total_tokens)
-        self._check_time(limits, ctx)
-        own = limits_of(agent, limits)
-        if own is not None and agent is not None:
-            used = self._of(agent.name)
-            self._check(own, "model_calls", own.model_calls, used.model_calls, agent.name)
-            self._check(own, "total_tokens", own.total_tokens, used.tokens, agent.name)
-            self._check_time(own, ctx, used)
+        budgets = self._budgets(agent)
+        for limits, used, name in budgets:
+            self._check(limits, "model_calls", limits.model_calls, used.model_calls, name)
+            self._check(limits, "total_tokens", limits.total_tokens, used.usage.total_tokens, name)
+            self._check_time(limits, used, name, ctx)
+        for _, used, _ in budgets:
             used.model_calls += 1
-        self.model_calls += 1
 
     def count_tokens(self, usage: types.GenerateContentResponseUsageMetadata, agent: AnyLlmAgent | None = None) -> None:
         """Count the tokens of one response."""
-        before = self.usage.total_tokens
         self.usage.add(usage)
         if agent is not None and limits_of(agent, self.config.limits) is not None:
-            self._of(agent.name).tokens += self.usage.total_tokens - before
+            self._of(agent.name).usage.add(usage)
 
     def count_tool_calls(self, names: Sequence[str], ctx: AnyContext) -> list[str | None]:
-        """Count tool calls that are about to be made. Raises when a limit of the run or the agent forbids them.
+        """Count tool calls that are about to be made. Raises `LimitExceededError` when a limit forbids them.
 
         For each call: None, or why it must not be made because its tool was called as often as it may be.
         """
-        limits, agent = self.config.limits, ctx.llm_agent
-        if limits is NO_LIMITS and (agent is None or agent.limits is None):
+        agent = ctx.llm_agent
+        if self.config.limits is NO_LIMITS and (agent is None or agent.limits is None):
             self.tool_calls += len(names)
             return [None] * len(names)
-        own = limits_of(agent, limits)
-        used = self._of(agent.name) if own is not None and agent is not None else None
-        budgets: list[tuple[dict[str, int], dict[str, int], str]] = []
-        if limits.tools:
-            budgets.append((limits.tools, self._tools, "it may be in one run"))
-        if own is not None and used is not None and own.tools:
-            budgets.append((own.tools, used.tools, "this agent may call it in one run"))
-        refused: list[str | None] = [None] * len(names)
+        budgets = self._budgets(agent)
+        refused: list[str | None] = []
         wanted: dict[str, int] = {}
-        if budgets:
-            for index, name in enumerate(names):
-                refused[index] = _refusal(name, wanted.get(name, 0), budgets)
-                wanted[name] = wanted.get(name, 0) + (refused[index] is None)
+        for name in names:
+            refusal = _refusal(name, wanted.get(name, 0), budgets)
+            refused.append(refusal)
+            if refusal is None:
+                wanted[name] = wanted.get(name, 0) + 1
         count = refused.count(None)
-        if limits.tool_calls is not None and self.tool_calls + count > limits.tool_calls:
-            raise self._reached(limits, "tool_calls", limits.tool_calls, self.tool_calls, wanted=count)
-        self._check_time(limits, ctx)
-        if own is not None and used is not None and agent is not None:
-            if own.tool_calls is not None and used.tool_calls + count > own.tool_calls:
-                raise self._reached(own, "tool_calls", own.tool_calls, used.tool_calls, agent.name, wanted=count)
-            self._check_time(own, ctx, used)
+        for limits, used, whose in budgets:
+            if limits.tool_calls is not None and used.tool_calls + count > limits.tool_calls:
+                raise self._reached(limits, "tool_calls", limits.tool_calls, used.tool_calls, whose, wanted=count)
+            self._check_time(limits, used, whose, ctx)
+        for _, used, _ in budgets:
             used.tool_calls += count
-        for _, counted, _ in budgets:
-            for name, calls in wanted.items():
-                counted[name] = counted.get(name, 0) + calls
-        self.tool_calls += count
+            used.tools |= {name: used.tools.get(name, 0) + calls for name, calls in wanted.items()}
         return refused
 
-    def _check_time(self, limits: Limits, ctx: AnyContext, used: AgentTotals | None = None) -> None:
-        if limits.seconds is None:
-            return
-        now, whose = ctx.effects.now(ctx), used or self
-        whose.started = now if whose.started is None else whose.started
-        name = None if used is None else ctx.agent.name
-        self._check(limits, "seconds", limits.seconds, max(now - whose.started, 0.0), name)
+    def _budgets(self, agent: AnyLlmAgent | None) -> list[Budget]:
+        """The limits that an agent is held to: the run's, and its own if it has some."""
+        limits = self.config.limits
+        own = limits_of(agent, limits)
+        budgets: list[Budget] = [(limits, self, None)]
+        if agent is not None and own is not None:
+            budgets.append((own, self._of(agent.name), agent.name))
+        return budgets
 
-    def _check(self, limits: Limits, name: str, allowed: float | None, used: float, agent: str | None = None) -> None:
+    def _check_time(self, limits: Limits, used: Used, agent: str | None, ctx: AnyContext) -> None:
+        if limits.seconds is not None:
+            now = ctx.effects.now(ctx)
+            used.started = now if used.started is None else used.started
+            self._check(limits, "seconds", limits.seconds, max(now - used.started, 0.0), agent)
+
+    def _check(self, limits: Limits, name: str, allowed: float | None, used: float, agent: str | None) -> None:
         if allowed is not None and used >= allowed:
             raise self._reached(limits, name, allowed, used, agent)
 
@@ -167,10 +159,10 @@ class Totals:
         self.reached = kind(text, limit=name, allowed=allowed, used=used, agent=agent, on_limit=limits.on_limit)
         return self.reached
 
-    def _of(self, agent: str) -> AgentTotals:
+    def _of(self, agent: str) -> Used:
         found = self._agents.get(agent)
         if found is None:
-            found = self._agents[agent] = AgentTotals()
+            found = self._agents[agent] = Used()
         return found
 
 
@@ -183,13 +175,14 @@ def limits_of(agent: AnyLlmAgent | None, limits: Limits) -> Limits | None:
     return agent.limits
 
 
-def _refusal(name: str, wanted: int, budgets: Iterable[tuple[dict[str, int], dict[str, int], str]]) -> str | None:
+def _refusal(name: str, wanted: int, budgets: Iterable[Budget]) -> str | None:
     """Why a tool must not be called, that `wanted` calls before this one are about to call."""
-    for tools, counted, allowed_by in budgets:
-        allowed, used = tools.get(name), counted.get(name, 0) + wanted
-        if allowed is not None and used >= allowed:
+    for limits, used, agent in budgets:
+        allowed, calls = limits.tools.get(name), used.tools.get(name, 0) + wanted
+        if allowed is not None and calls >= allowed:
+            most = "it may be in one run" if agent is None else "this agent may call it in one run"
             return (
-                f"The tool `{name}` was called {count(used, 'time')}, as often as {allowed_by}. Go on without it, with "
-                f"what you have."
+                f"The tool `{name}` was called {count(calls, 'time')}, as often as {most}. Go on without it, with what "
+                f"you have."
             )
     return None

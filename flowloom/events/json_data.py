@@ -30,6 +30,7 @@ UNREADABLE = "$"
 _TOO_DEEP = f"it is nested deeper than {MAX_DEPTH} levels"
 _DIGITS = 4300
 _BIG, _SMALL = 10**_DIGITS, -(10**_DIGITS)
+_NESTS = frozenset({dict, list})
 _ADDRESS = re.compile(r"<.*\bat 0x[0-9a-fA-F]+>+", re.DOTALL)
 _FREE_ACTIONS = ("agent_state", "render_ui_widgets", "set_model_response")
 _FREE_FIELDS = ("custom_metadata", "output")
@@ -81,18 +82,16 @@ def is_json(value: Any, left: int = MAX_DEPTH) -> bool:
     for each in value:  # each kind in turn, the usual ones first: this is looked at for each call and result
         kind = type(each)
         if kind is str:
-            if not (each.isascii() or _is_whole(each)):
-                return False
+            fits = each.isascii() or _is_whole(each)
         elif kind is int:
-            if not _SMALL < each < _BIG:
-                return False
+            fits = _SMALL < each < _BIG
         elif kind is float:
-            if not math.isfinite(each):
-                return False
-        elif kind is dict or kind is list:
-            if not is_json(each, left - 1):
-                return False
-        elif each is not None and kind is not bool:
+            fits = math.isfinite(each)
+        elif kind in _NESTS:
+            fits = is_json(each, left - 1)
+        else:
+            fits = each is None or kind is bool
+        if not fits:
             return False
     return True
 

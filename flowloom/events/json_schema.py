@@ -96,14 +96,8 @@ class _Reader:
         if "$ref" in schema:
             part.refer_to(self._referred(schema["$ref"], where))
             return
-        for key in ("anyOf", "oneOf", "allOf"):
-            members = enumerate(_held(schema, key, list[Any], where) or ())
-            parts = [self._part(each, f"{where}/{key}/{index}", depth) for index, each in members]
-            part.same += parts
-            if parts and part.choices is None and key != "allOf":
-                part.choices = parts
-        named: Any = schema.get("type") or ("object" if any(key in schema for key in _OBJECT_KEYS) else "any")
-        kinds = {str(kind).lower() for kind in ([named] if isinstance(named, str) else named)}
+        self._read_combined(part, schema, where, depth)
+        kinds = _kinds_of(schema)
         part.nullable = bool(schema.get("nullable")) or "null" in kinds
         if part.choices is not None:
             return
@@ -114,12 +108,24 @@ class _Reader:
         if "object" in kinds:
             part.object = self._object(schema, where, depth)
         if "array" in kinds:
-            items = self._part(schema.get("items", True), f"{where}/items", depth)
-            low, high = (_held(schema, key, int, where) for key in ("minItems", "maxItems"))
-            part.list = ListPart(items, low, high)
+            part.list = self._list(schema, where, depth)
         plain = tuple(sorted(kinds - {"object", "array"}))
         if plain:
             part.leaf = _anything if "any" in plain else self._leaf(plain, schema, where)
+
+    def _read_combined(self, part: Part, schema: Mapping[str, Any], where: str, depth: int) -> None:
+        """Read the schemas that one puts together, all of which are asked about the same data."""
+        for key in ("anyOf", "oneOf", "allOf"):
+            members = enumerate(_held(schema, key, list[Any], where) or ())
+            parts = [self._part(each, f"{where}/{key}/{index}", depth) for index, each in members]
+            part.same += parts
+            if parts and part.choices is None and key != "allOf":
+                part.choices = parts
+
+    def _list(self, schema: Mapping[str, Any], where: str, depth: int) -> ListPart:
+        items = self._part(schema.get("items", True), f"{where}/items", depth)
+        low, high = (_held(schema, key, int, where) for key in ("minItems", "maxItems"))
+        return ListPart(items, low, high)
 
     def _object(self, schema: Mapping[str, Any], where: str, depth: int) -> ObjectPart:
         held = _held(schema, "properties", dict[str, Any], where) or {}
@@ -214,6 +220,12 @@ def _held(schema: Mapping[str, Any], key: str, kind: type[_HeldT], where: str) -
     if held is not None and not isinstance(held, getattr(kind, "__origin__", kind)):
         raise ConfigurationError(f"The JSON schema has {held!r:.60} for `{key}` at `{where}`.")
     return held
+
+
+def _kinds_of(schema: Mapping[str, Any]) -> set[str]:
+    """The types that a schema names, in lower case; `any` if it names none and does not look like an object's."""
+    named: Any = schema.get("type") or ("object" if any(key in schema for key in _OBJECT_KEYS) else "any")
+    return {str(kind).lower() for kind in ([named] if isinstance(named, str) else named)}
 
 
 # `strict` stands on each kind by itself: inside of a union the config's is not heeded.

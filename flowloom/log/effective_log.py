@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from operator import attrgetter
 from typing import Any, NamedTuple, cast
 
+from flowloom.events.actions import EventCompaction
 from flowloom.events.event import Event
 from flowloom.events.wire import replace, set_fields
 from flowloom.log.cursor import LogCursor
@@ -232,27 +233,27 @@ class EffectiveLog:
         entries = self._entries
         if entries and event.timestamp < entries[-1].event.timestamp:
             self._in_time = False
-        restored: list[Entry] = []
-        if self._hidden_calls:
-            restored = [Entry(call, at, at) for call in self._answered_by(event)]
-            for call in event.get_function_calls():
-                self._hidden_calls.pop(call.id or "", None)
-        if restored:
-            self._restored, self._in_time = True, False
-            entries.extend(restored)
+        restored = self._restored_by(event, at) if self._hidden_calls else []
+        entries += restored
         entries.append(Entry(event, at, at))
         return bool(restored)
 
-    def _answered_by(self, event: Event) -> list[Event]:
-        """The summarised events whose calls an event answers; they are hidden no longer."""
-        found: list[Event] = []
+    def _restored_by(self, event: Event, at: int) -> list[Entry]:
+        """The summarised events whose calls an event answers, to be shown before it; they are hidden no longer."""
+        restored: list[Entry] = []
         for response in event.get_function_responses():
             hidden = self._hidden_calls.get(response.id or "")
             if hidden is not None:
-                found.append(hidden)
-                for call in hidden.get_function_calls():
-                    self._hidden_calls.pop(call.id or "", None)
-        return found
+                restored.append(Entry(hidden, at, at))
+                self._forget_hidden(hidden)
+        self._forget_hidden(event)  # a call of the same id takes the place of a hidden one
+        if restored:
+            self._restored, self._in_time = True, False
+        return restored
+
+    def _forget_hidden(self, event: Event) -> None:
+        for call in event.get_function_calls():
+            self._hidden_calls.pop(call.id or "", None)
 
     # -- summaries ----------------------------------------------------------------------------------
 
@@ -266,20 +267,14 @@ class EffectiveLog:
         covered = [index for index in range(lowest, highest) if covers(entries[index])]
         shown = _shown(summary, own_branch=span is not None)
         if not covered:
-            self._insert(shown, summary, span, at)
+            self._insert(shown, span, at)
             return
-        first = entries[covered[0]]
+        first, last = entries[covered[0]], max(entries[index].last for index in covered)
         set_fields(shown, timestamp=first.event.timestamp)
-        stands_for = set(covered)
-        new = Entry(shown, first.first, max(entries[index].last for index in covered), is_summary=True)
         events = [entries[index].event for index in covered if not entries[index].is_summary]
-        rest: list[Entry] = []
-        for index in range(lowest, highest):
-            if index == covered[0]:
-                rest.append(new)
-            elif index not in stands_for:
-                rest.append(entries[index])
-        entries[lowest:highest] = rest
+        entries[covered[0]] = Entry(shown, first.first, last, is_summary=True)
+        gone = set(covered[1:])
+        entries[lowest:highest] = [entries[index] for index in range(lowest, highest) if index not in gone]
         self._hide(events, after=covered[0])
 
     def _reach(self, summary: Event, span: Span | None) -> tuple[int, int, Callable[[Entry], bool]]:
@@ -301,62 +296,56 @@ class EffectiveLog:
             highest = bisect_right(entries, end, key=_time_of)
         return lowest, highest, lambda entry: _within(entry, start, end) and place_of(entry.event)[1] == scope
 
-    def _insert(self, shown: Event, summary: Event, span: Span | None, at: int) -> None:
+    def _insert(self, shown: Event, span: Span | None, at: int) -> None:
         """Put a summary where what it stands for would be, unless another holds it already."""
-        compaction = summary.actions.compaction
-        assert compaction is not None
+        compaction = shown.actions.compaction
         entries = self._entries
-        for entry in entries:
-            if entry.is_summary and place_of(entry.event) == place_of(shown):
-                held = entry.event.actions.compaction
-                if (
-                    held is not None
-                    and held.start_timestamp <= compaction.start_timestamp
-                    and compaction.end_timestamp <= held.end_timestamp
-                ):
-                    return
-        last = -1 if span is None else self._places.get(span.last_id, -1)
-        if span is not None:
-            index = bisect_right(entries, last, key=_first_of)
-        else:
-            end = compaction.end_timestamp
-            later = (i for i, entry in enumerate(entries) if entry.event.timestamp > end)
-            index = bisect_right(entries, end, key=_time_of) if self._in_time else next(later, len(entries))
-        place = entries[index].first if index < len(entries) else at
-        place = -1 if span is not None and last < 0 else place
+        if compaction is None or any(_holds(entry, shown, compaction) for entry in entries):
+            return
+        index = self._position(compaction.end_timestamp, span)
+        first = entries[index].first if index < len(entries) else at
+        if span is not None and span.last_id not in self._places:
+            first = -1
         set_fields(shown, timestamp=compaction.end_timestamp)
-        if index < len(entries) and entries[index].event.timestamp < compaction.end_timestamp:
-            self._in_time = False
-        if index and entries[index - 1].event.timestamp > compaction.end_timestamp:
-            self._in_time = False
-        entries.insert(index, Entry(shown, place, place, is_summary=True))
+        entries.insert(index, Entry(shown, first, first, is_summary=True))
+        times = [_time_of(entry) for entry in entries[max(index - 1, 0) : index + 2]]
+        self._in_time = self._in_time and times == sorted(times)
+
+    def _position(self, end: float, span: Span | None) -> int:
+        """Behind how many entries the last event stood that a summary until `end` (epoch seconds) stands for."""
+        if span is not None:
+            return bisect_right(self._entries, self._places.get(span.last_id, -1), key=_first_of)
+        if self._in_time:
+            return bisect_right(self._entries, end, key=_time_of)
+        later = (index for index, entry in enumerate(self._entries) if _time_of(entry) > end)
+        return next(later, len(self._entries))
 
     def _hide(self, events: Sequence[Event], *, after: int) -> None:
-        """Take note of the summarised calls that may still be answered; of two of one id, the later call has it."""
-        hidden: dict[str, Event] = {}
-        answered: set[str] = set()
-        for event in reversed(events):
-            waiting = event.long_running_tool_ids or ()
-            for call in event.get_function_calls():
-                if call.id and (call.id in waiting or call.id not in answered):
-                    hidden.setdefault(call.id, event)
-                answered.discard(call.id or "")
-            answered.update(response.id or "" for response in event.get_function_responses())
+        """Take note of the summarised calls that may still be answered, and show again those that are."""
+        hidden = _answerable_calls(events)
         if not hidden:
             return
         self._hidden_calls.update(hidden)
-        index = after + 1
-        while index < len(self._entries):
-            entry = self._entries[index]
+        entries: list[Entry] = []
+        for entry in self._entries[after + 1 :]:
             if not entry.is_summary:
-                restored = [Entry(call, entry.first, entry.first) for call in self._answered_by(entry.event)]
-                for call in entry.event.get_function_calls():
-                    self._hidden_calls.pop(call.id or "", None)
-                if restored:
-                    self._restored, self._in_time = True, False
-                    self._entries[index:index] = restored
-                    index += len(restored)
-            index += 1
+                entries += self._restored_by(entry.event, entry.first)
+            entries.append(entry)
+        self._entries[after + 1 :] = entries
+
+
+def _answerable_calls(events: Sequence[Event]) -> dict[str, Event]:
+    """The events whose calls may still be answered, by call id; of two calls of one id, the later one has it."""
+    found: dict[str, Event] = {}
+    answered: set[str] = set()
+    for event in reversed(events):
+        waiting = event.long_running_tool_ids or ()
+        for call in event.get_function_calls():
+            if call.id and (call.id in waiting or call.id not in answered):
+                found.setdefault(call.id, event)
+            answered.discard(call.id or "")
+        answered.update(response.id or "" for response in event.get_function_responses())
+    return found
 
 
 def _time_of(entry: Entry) -> float:
@@ -369,6 +358,14 @@ def _within(entry: Entry, start: float, end: float) -> bool:
     if entry.is_summary and compaction is not None:
         return start <= compaction.start_timestamp and compaction.end_timestamp <= end
     return start <= entry.event.timestamp <= end
+
+
+def _holds(entry: Entry, shown: Event, compaction: EventCompaction) -> bool:
+    """Whether an entry is a summary at the same place, of all that another one is of."""
+    held = entry.event.actions.compaction
+    if held is None or not entry.is_summary or place_of(entry.event) != place_of(shown):
+        return False
+    return held.start_timestamp <= compaction.start_timestamp and compaction.end_timestamp <= held.end_timestamp
 
 
 def _shown(summary: Event, *, own_branch: bool) -> Event:

@@ -12,6 +12,7 @@ import json
 import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from operator import is_
 from typing import Any, NamedTuple
 
 from google.genai import types
@@ -300,45 +301,45 @@ class _View:
 
     def _item_of(self, event: Event) -> HistoryItem | None:
         """What one event contributes, or None if it is not shown."""
-        viewer, content = self._viewer, event.content
-        if content is None or not content.role or not content.parts:
-            return _transcription_of(event) if self._rule(event, viewer) else None
-        if not self._rule(event, viewer):
+        if not self._rule(event, self._viewer):
             return None
+        content = event.content
+        if content is None or not content.role or not content.parts:
+            return _transcription_of(event)
+        for part in content.parts:
+            if part.function_call is not None or part.function_response is not None:
+                return self._item_of_calls(event, content)
+        if event.author == "user" or event.author == self._viewer.agent:
+            return HistoryItem(content, [], [])
+        return self._told(event, content)
+
+    def _item_of_calls(self, event: Event, whole: types.Content) -> HistoryItem | None:
+        """What an event with calls or responses contributes."""
+        author, waiting, content = event.author, event.long_running_tool_ids, whole
+        if author == "user" or waiting:
+            content = _without_hidden(whole, event)
+            if content is None:
+                return None
         calls: list[str] = []
         responses: list[str] = []
-        hidden = False
-        for part in content.parts:
-            call, response = part.function_call, part.function_response
-            if call is not None:
-                if event.long_running_tool_ids:
-                    hidden = hidden or _is_hidden(part, event)
-                calls.append(call.id or "")
-            elif response is not None:
-                if event.author == "user":
-                    hidden = hidden or _is_hidden(part, event)
-                responses.append(response.id or "")
-        if hidden:
-            rest = [part for part in content.parts if not _is_hidden(part, event)]
-            if not rest:
-                return None
-            content = content_of(content.role, rest)
-            calls = [part.function_call.id or "" for part in rest if part.function_call is not None]
-            responses = [part.function_response.id or "" for part in rest if part.function_response is not None]
-        teller = event.author
-        if teller == "user":
-            if not responses or not self._foreign_calls.issuperset(responses):
-                return HistoryItem(content, calls, responses, beside_answer=hidden)
-        elif teller == viewer.agent:
-            waiting = event.long_running_tool_ids
-            if calls:
-                unanswered = frozenset(call for call in calls if call and (waiting is None or call not in waiting))
-                return HistoryItem(content, calls, responses, unanswered)
-            return HistoryItem(content, calls, responses)
-        self._foreign_calls.update(call for call in calls if call)
+        for part in content.parts or ():
+            if part.function_call is not None:
+                calls.append(part.function_call.id or "")
+            elif part.function_response is not None:
+                responses.append(part.function_response.id or "")
+        if author == self._viewer.agent:
+            unanswered = frozenset(calls).difference(waiting or (), ("",))
+            return HistoryItem(content, calls, responses, unanswered)
+        if author == "user" and not (responses and self._foreign_calls.issuperset(responses)):
+            return HistoryItem(content, calls, responses, beside_answer=content is not whole)
+        self._foreign_calls.update(filter(None, calls))
+        return self._told(event, content)
+
+    def _told(self, event: Event, content: types.Content) -> HistoryItem | None:
+        """What is told of another agent's event, or of the answer to one of its calls; None for nothing."""
         if event.custom_metadata and UNFIT_OUTPUT in event.custom_metadata:
             return None  # other agents are told the answer that fits
-        told = foreign_content(teller, content, viewer.foreign_thoughts)
+        told = foreign_content(event.author, content, self._viewer.foreign_thoughts)
         return None if told is None else HistoryItem(told, [], [], foreign=True)
 
 
@@ -359,6 +360,15 @@ def _with_answers(items: list[HistoryItem]) -> list[HistoryItem]:
 def is_hidden(named: types.FunctionCall | types.FunctionResponse) -> bool:
     """Whether a call or response is between the engine and the client, and no model's to see."""
     return named.name in HIDDEN_CALLS or (named.id is not None and named.id.startswith(INPUT_ID_PREFIX))
+
+
+def _without_hidden(content: types.Content, event: Event) -> types.Content | None:
+    """The content without what is no model's to see: itself if that is nothing, None if nothing is left."""
+    parts = content.parts or []
+    shown = [part for part in parts if not _is_hidden(part, event)]
+    if len(shown) == len(parts):
+        return content
+    return content_of(content.role, shown) if shown else None
 
 
 def _is_hidden(part: types.Part, event: Event) -> bool:
@@ -428,6 +438,9 @@ def _hands_over(event: Event) -> bool:
     return bool(calls) and all(call.name == "transfer_to_agent" for call in calls)
 
 
+_LEAD_IN = text_part(FOREIGN_LEAD_IN)  # one for all: history is never changed
+
+
 def foreign_content(author: str, content: types.Content, thoughts: bool = False) -> types.Content | None:
     """Another agent's content as user content that tells about it (spec §9.4); None if nothing is left to tell."""
     parts: list[types.Part] = []
@@ -436,18 +449,15 @@ def foreign_content(author: str, content: types.Content, thoughts: bool = False)
             continue
         if part.text:
             parts.append(text_part(f"[{author}] said: {part.text}"))
-        elif part.function_call is not None:
-            call = part.function_call
+        elif (call := part.function_call) is not None:
             parts.append(text_part(f"[{author}] called tool `{call.name}` with parameters: {_json(call.args)}"))
-        elif part.function_response is not None:
-            answer = part.function_response
-            text = f"[{author}] tool `{answer.name}` returned: {_json(answer.response)}"
-            parts.append(text_part(text))
+        elif (answer := part.function_response) is not None:
+            parts.append(text_part(f"[{author}] tool `{answer.name}` returned: {_json(answer.response)}"))
         elif not _is_empty(part) and part.thought_signature is None:
             parts.append(part)
     if not parts:
         return None
-    return content_of("user", [text_part(FOREIGN_LEAD_IN), *parts])
+    return content_of("user", [_LEAD_IN, *parts])
 
 
 def _json(value: Any) -> str:
@@ -468,23 +478,20 @@ def _for_model(content: types.Content, keeps_call_ids: bool) -> types.Content | 
             break
     else:
         return content
-    changed = False
-    shown: list[types.Part] = []
-    for part in parts:
-        call, response = part.function_call, part.function_response
-        if not part.text and call is None and response is None and _is_empty(part):
-            changed = True
-            continue
-        sent = part
-        if not keeps_call_ids:
-            named = call or response
-            if named is not None and named.id and named.id.startswith(CLIENT_CALL_PREFIX):
-                bare = replace(named, id=None)
-                sent = replace(part, function_call=bare) if named is call else replace(part, function_response=bare)
-                changed = True
-        shown.append(sent)
-    if not changed:
+    sent = [_part_for_model(part, keeps_call_ids) for part in parts]
+    if all(map(is_, sent, parts)):
         return content
-    if not shown:
-        return None
-    return replace(content, parts=shown)
+    shown = [part for part in sent if part is not None]
+    return replace(content, parts=shown) if shown else None
+
+
+def _part_for_model(part: types.Part, keeps_call_ids: bool) -> types.Part | None:
+    """A part as it is sent; None for an empty one."""
+    call = part.function_call
+    named = call or part.function_response
+    if named is None:
+        return None if _is_empty(part) else part
+    if keeps_call_ids or not named.id or not named.id.startswith(CLIENT_CALL_PREFIX):
+        return part
+    bare = replace(named, id=None)
+    return replace(part, function_call=bare) if named is call else replace(part, function_response=bare)

@@ -6,6 +6,7 @@ session is resumed. Models want each call followed by one content that answers i
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from google.genai import types
@@ -41,6 +42,11 @@ class HistoryItem:
         calls = [call for call in self.calls if call not in ids]
         return HistoryItem(content_of(self.content.role, parts), calls, self.responses)
 
+    def beside_responses(self) -> list[types.Content]:
+        """The content without the responses in it; nothing if it holds nothing else."""
+        parts = [part for part in self.content.parts or () if part.function_response is None]
+        return [content_of(self.content.role, parts)] if parts else []
+
 
 @dataclass(slots=True)
 class Arranged:
@@ -70,41 +76,35 @@ def rearrange(items: list[HistoryItem]) -> Arranged:
     if not any(item.responses for item in items):
         return Arranged([item.content for item in items])
     answers, orphans, loose = _pair(items)
-    result = Arranged([], orphans)
     last = len(items) - 1
-    skipped: set[int] = set()
-    whole: int | None = None  # the call item all of whose responses are merged, not only the latest
-    called_by_last = [call for call, found in answers.items() if any(a.item == last for a in found)]
-    if called_by_last and max(called_by_last) != _previous_item(items, last, loose):
-        whole = max(called_by_last)
-        for index in range(whole + 1, last):
-            item = items[index]
-            if not item.calls and not item.beside_answer and (not item.responses or index in loose):
-                skipped.add(index)
-        result.drops_between = True
+    resumed = _call_resumed(items, answers, loose)
+    contents: list[types.Content] = []
     for index, item in enumerate(items):
-        if index in skipped:
+        if resumed is not None and resumed < index < last and _belongs_to_no_call(item, index in loose):
             continue
-        if item.responses:
-            if index in loose:
-                rest = [part for part in item.content.parts or () if part.function_response is None]
-                if rest:
-                    result.contents.append(content_of(item.content.role, rest))
-            if not item.calls:
-                continue
-        result.contents.append(item.content)
+        if index in loose:
+            contents.extend(item.beside_responses())
+        if item.responses and not item.calls:
+            continue
+        contents.append(item.content)
         found = answers.get(index)
         if found:
-            result.contents.append(_merge(items, item, found, every=index == whole))
-    return result
+            contents.append(_merge(items, item, found if index == resumed else _latest(found)))
+    return Arranged(contents, orphans, drops_between=resumed is not None)
 
 
-def _previous_item(items: list[HistoryItem], last: int, loose: set[int]) -> int:
-    """The item before the last, responses that answer nothing not counted."""
-    index = last - 1
-    while index > 0 and index in loose:
-        index -= 1
-    return index
+def _call_resumed(items: list[HistoryItem], answers: dict[int, list[_Answer]], loose: set[int]) -> int | None:
+    """The call item that the last item answers late, behind others; responses to no call do not count as those."""
+    last = len(items) - 1
+    called = max((call for call, found in answers.items() if any(each.item == last for each in found)), default=None)
+    before = last - 1
+    while before > 0 and before in loose:
+        before -= 1
+    return None if called == before else called
+
+
+def _belongs_to_no_call(item: HistoryItem, is_loose: bool) -> bool:
+    return not item.calls and not item.beside_answer and (not item.responses or is_loose)
 
 
 def _pair(items: list[HistoryItem]) -> tuple[dict[int, list[_Answer]], list[str], set[int]]:
@@ -142,47 +142,55 @@ def _pair(items: list[HistoryItem]) -> tuple[dict[int, list[_Answer]], list[str]
     return answers, orphans, loose
 
 
-def _merge(items: list[HistoryItem], asked: HistoryItem, found: list[_Answer], *, every: bool) -> types.Content:
-    """One content out of all answers to one call item (§9.7b): later ones replace parts in place.
+def _latest(found: list[_Answer]) -> list[_Answer]:
+    """Those of the answers to one call item that hold the latest response to one of its calls."""
+    latest = {key: answer.item for answer in found for key in answer.keys}
+    wanted = set(latest.values())
+    return [answer for answer in found if answer.item in wanted]
+
+
+def _merge(items: list[HistoryItem], asked: HistoryItem, found: list[_Answer]) -> types.Content:
+    """One content out of answers to one call item (§9.7b): later ones replace parts in place.
 
     Where ids are left out for the model, only their order tells the answers to calls of one name apart.
     """
-    if not every:
-        latest: dict[str, int] = {}
-        for answer in found:
-            for key in answer.keys:
-                latest[key] = answer.item
-        wanted = set(latest.values())
-        found = [answer for answer in found if answer.item in wanted]
-    first = found[0]
-    in_order = len(found) == 1 and first.keys == _in_call_order(first.keys, asked)
-    if in_order and len(first.keys) == len(items[first.item].responses):
-        return items[first.item].content
+    first = items[found[0].item]
+    if len(found) == 1:
+        keys = found[0].keys
+        if len(keys) == len(first.responses) and keys == _in_call_order(keys, asked):
+            return first.content
     parts: list[types.Part] = []
-    place: dict[str, int] = {}
-    for number, answer in enumerate(found):
-        keys = iter(answer.keys)
-        mine = set(answer.keys)
-        ids = iter(items[answer.item].responses)
-        texts: list[types.Part] = []
-        for part in items[answer.item].content.parts or ():
-            if part.function_response is None:
-                (parts if number == 0 else texts).append(part)
-                continue
-            response_id = next(ids)
-            if response_id and response_id not in mine:
-                continue
-            key = next(keys, response_id)
-            if key in place:
-                parts[place[key]] = part
+    positions: dict[str, int] = {}  # of the answer to each call, in `parts`
+    for answer in found:
+        beside: list[types.Part] = []
+        for part, key in _answering(items[answer.item], answer.keys):
+            if key is None:
+                (parts if answer is found[0] else beside).append(part)
+            elif key in positions:
+                parts[positions[key]] = part
             else:
-                place[key] = len(parts)
+                positions[key] = len(parts)
                 parts.append(part)
-        parts.extend(texts)
-    in_order = [parts[place[key]] for key in _in_call_order(list(place), asked)]
-    for index, part in zip(sorted(place.values()), in_order, strict=True):
+        parts.extend(beside)
+    in_order = [parts[positions[key]] for key in _in_call_order(list(positions), asked)]
+    for index, part in zip(sorted(positions.values()), in_order, strict=True):
         parts[index] = part
-    return content_of(items[found[0].item].content.role, parts)
+    return content_of(first.content.role, parts)
+
+
+def _answering(item: HistoryItem, keys: list[str]) -> Iterator[tuple[types.Part, str | None]]:
+    """The parts of an item with the calls that they answer, of which these are the keys; None for other parts.
+
+    Responses to calls of other items are left out.
+    """
+    ids, rest = iter(item.responses), iter(keys)
+    for part in item.content.parts or ():
+        if part.function_response is None:
+            yield part, None
+            continue
+        response_id = next(ids)
+        if not response_id or response_id in keys:
+            yield part, next(rest, response_id)
 
 
 def _in_call_order(keys: list[str], asked: HistoryItem) -> list[str]:
