@@ -43,8 +43,8 @@ class Used:
     __slots__ = ("model_calls", "started", "tool_calls", "tools", "usage")
 
     def __init__(self) -> None:
-        self.model_calls = 0
-        self.tool_calls = 0
+        self.model_calls: int = 0
+        self.tool_calls: int = 0
         self.usage = Usage()
         self.tools: dict[str, int] = {}
         """How often each tool was called, where limits are held against that."""
