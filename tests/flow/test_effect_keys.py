@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -10,12 +11,14 @@ from kit import Chat, agent, call
 
 from flowloom import (
     AgentTool,
+    BaseAgent,
     Context,
     FunctionTool,
     InMemoryRunner,
     LimitExceededError,
     Limits,
     LlmAgent,
+    LoopAgent,
     ParallelAgent,
     RunConfig,
 )
@@ -100,12 +103,26 @@ def office() -> LlmAgent | ParallelAgent:
     return ParallelAgent(name="office", sub_agents=[member("left"), member("right")])
 
 
-async def test_keys_and_values_do_not_depend_on_what_is_the_quickest() -> None:
+def rounds() -> LoopAgent:
+    """Branches again and again, whose calls wait for a person before the others of their step."""
+
+    def member(name: str) -> LlmAgent:
+        gated = FunctionTool(flaky("gated", 0).func, require_confirmation=True)
+        tools = [gated, flaky("free", 1)]
+        asked = [call("free"), call("gated")]
+        return agent(name, asked, "first", asked, "second", tools=tools)
+
+    team = ParallelAgent(name="team", sub_agents=[member("left"), member("right")])
+    return LoopAgent(name="rounds", sub_agents=[team], max_iterations=2)
+
+
+@pytest.mark.parametrize("tree", [office, rounds])
+async def test_keys_and_values_do_not_depend_on_what_is_the_quickest(tree: Callable[[], BaseAgent]) -> None:
     """A run whose models and tools end in another order asks for the same effects, and is given the same."""
     runs: list[tuple[dict[str, Any], dict[str, Any]]] = []
     for order in range(4):
         effects = Journal(order)
-        runner = InMemoryRunner(office(), effects=effects)
+        runner = InMemoryRunner(tree(), effects=effects, confirm=lambda _: True)
         result = await runner.run_to_result(user_id="u", session_id="s", new_message="go")
         stored = {event.id: event.to_wire() for event in result.events}
         runs.append((effects.given, stored))
