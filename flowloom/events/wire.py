@@ -55,7 +55,7 @@ def replace(model: ModelT, /, **fields: Any) -> ModelT:
     _put_fields(new, model.__dict__ | fields)
     _put_given(new, model.__pydantic_fields_set__)
     extra = model.__pydantic_extra__
-    set_extra(new, extra and extra.copy())
+    set_extra(new, extra.copy() if extra is not None else None)
     set_private(new, model.__pydantic_private__)
     return new
 

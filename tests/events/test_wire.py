@@ -26,6 +26,13 @@ def test_a_copy_has_the_other_values_and_the_original_its_own() -> None:
     assert copied.model_extra is not event.model_extra
 
 
+def test_what_a_copy_is_given_beside_its_fields_is_its_own() -> None:
+    event = Event(author="root")
+    copied = replace(event)
+    copied.extra_field = "of the copy"  # type: ignore[attr-defined]
+    assert event.model_extra == {}
+
+
 def test_what_is_made_equals_what_is_validated() -> None:
     values = {"id": "e1", "timestamp": 1.0, "author": "root"}
     made = make(Event, **values)
