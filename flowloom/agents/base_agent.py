@@ -16,7 +16,7 @@ from flowloom.errors import AgentNameError, ConfigurationError, DuplicateAgentEr
 from flowloom.events.event import Event
 from flowloom.flow import run_agent
 from flowloom.flow.turn import BodyTurn, Turn
-from flowloom.objects.settings import Settings
+from flowloom.objects.settings import Settings, nothing
 
 _NAME = re.compile(r"[\w-]+")
 _T = TypeVar("_T")
@@ -65,7 +65,7 @@ class BaseAgent(TypedByOutput[OutputT]):
         sub_agents: list[BaseAgent] = Field(init=False)
         _sub_agents: Sequence[BaseAgent] = Field(default=(), alias="sub_agents")
     else:
-        sub_agents: list[BaseAgent] = Field(default_factory=list)
+        sub_agents: list[BaseAgent] = Field(default_factory=nothing)
     before_agent_callback: AgentCallbacks = None
     after_agent_callback: AgentCallbacks = None
 

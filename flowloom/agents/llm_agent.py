@@ -22,7 +22,7 @@ from flowloom.flow.turn import Turn
 from flowloom.models.base_llm import BaseLlm
 from flowloom.models.registry import LLMRegistry
 from flowloom.models.request import check_name
-from flowloom.objects.settings import ReadBy
+from flowloom.objects.settings import ReadBy, nothing
 from flowloom.processors import Template
 from flowloom.processors.code_executors import BaseCodeExecutor
 from flowloom.processors.output_schema import schema_of
@@ -93,7 +93,7 @@ class LlmAgent(CanonicalForms, BaseAgent[OutputT]):
         tools: list[Tool] = Field(init=False)
         _tools: Sequence[Tool] = Field(default=(), alias="tools")
     else:
-        tools: list[Tool] = Field(default_factory=list)
+        tools: list[Tool] = Field(default_factory=nothing)
     generate_content_config: Annotated[types.GenerateContentConfig | None, ReadBy(_read_config)] = None
     mode: Literal["chat", "task", "single_turn"] | None = None
     disallow_transfer_to_parent: bool = False

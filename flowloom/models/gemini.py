@@ -22,7 +22,7 @@ from pydantic import Field, PrivateAttr
 from flowloom import __version__
 from flowloom.errors import ConfigurationError, ModelRequestError, ModelResponseError
 from flowloom.events.response import LlmResponse
-from flowloom.events.wire import replace
+from flowloom.events.wire import make, replace
 from flowloom.models.aggregator import StreamingAggregator
 from flowloom.models.base_llm import Backend, BaseLlm, is_loopback
 from flowloom.models.context_cache import ContextCacheConfig
@@ -40,7 +40,7 @@ from flowloom.models.turns import legal_contents, spoken_contents
 _LABEL = f"flowloom/{__version__} gl-python/{platform.python_version()}"
 _LABELLED = ("x-goog-api-client", "user-agent")
 _API_VERSION = "v1beta"
-_NO_CALLING = types.AutomaticFunctionCallingConfig(disable=True)
+_NO_CALLING = make(types.AutomaticFunctionCallingConfig, disable=True)
 
 
 class Gemini(BaseLlm):

@@ -56,6 +56,11 @@ class Settings(BaseModel):
         """What a class does, and checks, when the fields are set."""
 
 
+def nothing() -> list[Any]:
+    """The factory of lists that are empty by default: pydantic parses the signature of `list` itself, for 1 ms."""
+    return []
+
+
 @dataclass(frozen=True, slots=True)
 class ReadBy:
     """Marks the type of a field whose values a function reads; without one they are taken as they are.
