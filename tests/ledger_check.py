@@ -113,6 +113,9 @@ class Followed:
                     continue
                 about = subject_call_id(call) if asks else None
                 if call.id in waits:
+                    for each in [each for each in self.waiting if about and self.waiting[each].get("about") == about]:
+                        if self.waiting[each].get("answered"):
+                            del self.waiting[each]
                     if about in self.open:
                         self.asked[about] = self.open.pop(about)
                     self.waiting[call.id] = {

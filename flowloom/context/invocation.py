@@ -20,6 +20,7 @@ from flowloom.events.event import Event, NodeInfo
 from flowloom.events.ids import new_id
 from flowloom.events.response import LlmResponse
 from flowloom.events.wire import make
+from flowloom.log.ledger import Place
 from flowloom.memory import BaseMemoryService, InMemoryMemoryService
 from flowloom.models.base_llm import BaseLlm
 from flowloom.sessions.in_memory import InMemorySessionService
@@ -209,6 +210,11 @@ class InvocationContext:
     def root(self) -> AnyAgent:
         """The agent at the top of this run's tree."""
         return self.lineage[0] if self.lineage else self.agent
+
+    @property
+    def place(self) -> Place:
+        """Where in the run what the agent does is recorded."""
+        return Place(self.agent.name, self.branch or None, self.isolation_scope or None, self.node_path)
 
     @property
     def callbacks(self) -> FlowCallbacks:

@@ -109,6 +109,11 @@ class CallRecord:
         return self.kind != "tool" and self.kind != "client"
 
     @property
+    def is_of_stopped_run(self) -> bool:
+        """Whether the run stopped before it and the other calls of its answer (`RunConfig.pause_on_tool_calls`)."""
+        return HOST_CALLS in (self.event.custom_metadata or ())
+
+    @property
     def waits(self) -> bool:
         """Whether the run can end before it is over: for a client or a person, or for what its agent waits for."""
         if self.state == "suspended":
@@ -246,8 +251,12 @@ class CallLedger:
         if event.isolation_scope:
             self._inside.setdefault(event.isolation_scope, []).append(made)
         if subject:
-            self._requests.setdefault(subject, []).append(made)
-            self._decide(subject, "open", "waiting")
+            earlier = self._requests.setdefault(subject, [])
+            for request in earlier:
+                if request.state == "decided":  # it is asked about again, so that the decision was carried out
+                    self._end(request)
+            earlier.append(made)
+            self._decide(subject, "waiting")
 
     def _take_response(self, event: Event, response: types.FunctionResponse, call_id: str, inner: bool) -> None:
         by_user = event.author == "user"
@@ -278,7 +287,7 @@ class CallLedger:
         made.answers += (answer,)
         if made.state == "waiting" and made.subject:
             made.state = "decided"
-            self._decide(made.subject, "waiting", "decided")
+            self._decide(made.subject, "decided")
         elif made.state == "waiting":
             self._end(made)
 
@@ -300,10 +309,11 @@ class CallLedger:
         made.client_executed = False
         self._live.setdefault(made.event.invocation_id, {})[call_id] = made
 
-    def _decide(self, call_id: str, before: State, after: State) -> None:
+    def _decide(self, call_id: str, state: State) -> None:
+        """A person is asked about a call, or has decided."""
         made = self._calls.get(call_id)
-        if made is not None and made.kind == "tool" and made.state == before:
-            made.state = after
+        if made is not None and made.kind == "tool" and made.state in ("open", "waiting", "decided"):
+            made.state = state
 
     def _end_what_is_about(self, call_id: str) -> None:
         """A call has a result: what people were asked about it is over, and what its agent waited for."""
@@ -330,10 +340,10 @@ class CallLedger:
 
     # -- queries -------------------------------------------------------------------------------------------------------
 
-    @property
-    def kept(self) -> Sequence[Event]:
-        """The log without what was rewound."""
-        return self._kept
+    def events_of(self, invocation_id: str) -> list[Event]:
+        """The events of an invocation that were not rewound; work is proportional to what came since it began."""
+        start = self._starts.get(invocation_id, len(self._kept))
+        return [event for event in self._kept[start:] if event.invocation_id == invocation_id]
 
     def call(self, call_id: str | None) -> CallRecord | None:
         """The latest call of that id, over or not."""
@@ -356,6 +366,22 @@ class CallLedger:
     def unanswered(self, invocation_id: str | None = None) -> list[CallRecord]:
         """The calls without any response, in the order made."""
         found = [made for made in self.live(invocation_id) if not made.answers]
+        found.sort(key=_since)
+        return found
+
+    def unfinished(self, invocation_id: str, place: Place) -> list[CallRecord]:
+        """The calls that an agent has made at a place of an invocation, that have no response, and that no person is
+        asked about."""
+        found = self.unanswered(invocation_id)
+        return [m for m in found if not m.is_request and m.id not in self._requests and place.holds(m.place)]
+
+    def requests(self, call_id: str | None) -> Sequence[CallRecord]:
+        """The requests to people that are about a call, in the order asked, whether they are over or not."""
+        return self._requests.get(call_id or "", ())
+
+    def decided(self, invocation_id: str) -> list[CallRecord]:
+        """The requests that people have answered, and no agent has carried out, in the order asked."""
+        found = [made for made in self.live(invocation_id) if made.is_request and made.state == "decided"]
         found.sort(key=_since)
         return found
 

@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from google.genai import types
 
 from flowloom.context import InvocationContext
-from flowloom.context.progress import at_place, is_from_agent_tool, tells_of_end
+from flowloom.context.progress import at_place, tells_of_end
 from flowloom.context.protocols import RunnableTool
 from flowloom.events.actions import EventActions
 from flowloom.events.event import UNFIT_OUTPUT, Event
 from flowloom.events.parts import content_of, response_part
-from flowloom.events.requests import CREDENTIAL_CALL, is_request, looks_like_request
+from flowloom.events.requests import CREDENTIAL_CALL, is_request
 from flowloom.events.wire import make
 from flowloom.log.answers import subjects_of
-from flowloom.log.marks import HOST_CALLS, REPEATED
+from flowloom.log.ledger import CallRecord
+from flowloom.log.marks import REPEATED
 from flowloom.processors.output_schema import refusal_in, retry_event
 from flowloom.tools.calls import CallResults
 from flowloom.tools.confirmation import follow_ups
@@ -41,20 +42,16 @@ def unfinished_calls(ctx: InvocationContext) -> Unfinished | None:
     Calls that wait stay as they are: long-running ones, and agents as tools whose own questions are open. A call of a
     tool that is not idempotent is made once more at most: an event says so before it is.
     """
-    run = ctx.run
-    own = [e for e in run.session.events if e.author == ctx.agent.name and e.invocation_id == run.invocation_id]
+    ledger = ctx.run.ledger
+    own = [e for e in ledger.events_of(ctx.invocation_id) if e.author == ctx.agent.name]
     own = [event for event in own if at_place(event, ctx) and not tells_of_end(event)]
-    answered = {r.id for event in run.session.events for r in event.get_function_responses()}
-    answered.update(*map(subjects_of, own))  # people decide about these
     tools = {tool.name: tool for tool in ctx.tools or ()}
-    events, marked = _owed(ctx, own), marked_calls(own)
+    events = _owed(ctx, own)
     made: list[types.FunctionCall] = []
     never_made: list[types.FunctionCall] = []
-    for event in own:
-        of_host = HOST_CALLS in (event.custom_metadata or ())
-        for call in _tool_calls(event):
-            if call.id not in answered and not _waits(ctx, call, event, tools, marked):
-                (never_made if of_host else made).append(call)
+    for each in ledger.unfinished(ctx.invocation_id, ctx.place):
+        if not _waits(ctx, each, tools):
+            (never_made if each.is_of_stopped_run else made).append(each.call)
     begun = [c.id for c in never_made if (tool := tools.get(c.name or "")) is not None and tool.is_long_running]
     if begun:  # they may give no result yet, so that nothing else tells
         events.append(_mark(ctx, begun))
@@ -104,20 +101,11 @@ def made_again(ctx: InvocationContext, calls: Sequence[types.FunctionCall]) -> U
     An agent that waited, and has its answer now, goes on for the first time.
     """
     tools = {tool.name: tool for tool in ctx.tools or ()}
-    repeated: set[str | None] = set()
-    around: dict[str | None, tuple[str | None, ...]] = {}
-    for event in ctx.session.events:
-        repeated |= marked_calls([event])
-        scopes = (event.isolation_scope, *around.get(event.isolation_scope, ()))
-        for call in event.get_function_calls():
-            around.setdefault(call.id, scopes)
-        if is_from_agent_tool(event):
-            repeated.difference_update(scopes)  # it has come further since, and so has what runs it
     waiting, progress = ctx.run.waiting_calls, ctx.run.progress
     first = progress.answered & waiting.keys() if progress is not None and progress.fresh else ()
     again = [call for call in calls if call.id not in first]
     once_only = [c for c in again if (tool := tools.get(c.name or "")) is not None and not tool.__options__.idempotent]
-    given_up = [call for call in once_only if call.id in repeated]
+    given_up = [call for call in once_only if (made := ctx.run.ledger.call(call.id)) is not None and made.attempts]
     refused = {call.id for call in given_up}
     result = Unfinished(calls=[call for call in calls if call.id not in refused])
     marked = [call.id for call in once_only if call.id not in refused]
@@ -148,10 +136,6 @@ def _parts(event: Event) -> Sequence[types.Part]:
     return (event.content.parts if event.content is not None else None) or ()
 
 
-def _tool_calls(event: Event) -> list[types.FunctionCall]:
-    return [call for call in event.get_function_calls() if call.id and not looks_like_request(event, call)]
-
-
 def _mark(ctx: InvocationContext, calls: Sequence[str | None]) -> Event:
     return ctx.new_event({"actions": make(EventActions, agent_state={REPEATED: calls})})
 
@@ -161,21 +145,14 @@ def marked_calls(events: Sequence[Event]) -> set[str]:
     return {call for event in events for call in (event.actions.agent_state or {}).get(REPEATED, ())}
 
 
-def _waits(
-    ctx: InvocationContext,
-    call: types.FunctionCall,
-    asked: Event,
-    tools: dict[str, RunnableTool],
-    marked: set[str],
-) -> bool:
+def _waits(ctx: InvocationContext, made: CallRecord, tools: Mapping[str, RunnableTool]) -> bool:
     """Whether somebody else answers the call: the user, a sub-agent that was delegated to, or an agent that waits."""
-    tool = tools.get(call.name or "")
+    tool = tools.get(made.name)
     if isinstance(tool, DelegateTool):
         return True
-    waiting = ctx.run.waiting_calls.get(call.id or "")
-    if waiting is not None and waiting.suspended:
-        progress, call_id = ctx.run.progress, call.id or ""
-        return progress is None or not (progress.was_answered(call_id) or ctx.run.ledger.is_ready(call_id))
-    if tool is None or not tool.is_long_running or (call.id or "") not in (asked.long_running_tool_ids or ()):
+    if made.suspended:
+        progress = ctx.run.progress
+        return progress is None or not (progress.was_answered(made.id) or ctx.run.ledger.is_ready(made.id))
+    if tool is None or not tool.is_long_running or made.kind != "client":
         return False
-    return HOST_CALLS not in (asked.custom_metadata or ()) or call.id in marked
+    return not made.is_of_stopped_run or made.attempts > 0
