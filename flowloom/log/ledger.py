@@ -48,6 +48,8 @@ class Answer(NamedTuple):
 
     response: types.FunctionResponse
     event: Event
+    since: int
+    """Its place in the order of `CallRecord.since`."""
 
 
 @dataclass(slots=True, eq=False)
@@ -269,11 +271,11 @@ class CallLedger:
             return
         if made.kind != "tool" and made.kind != "client":
             if by_user and not inner:
-                self._take_decision(made, Answer(response, event))
+                self._take_decision(made, Answer(response, event, self._count))
             elif not by_user and "error" in (response.response or ()):
                 self._end(made)
             return
-        made.answers += (Answer(response, event),)
+        made.answers += (Answer(response, event, self._count),)
         if not by_user:
             self._take_result(made, event, "error" in (response.response or ()), inner)
         elif made.state == "suspended" or made.state == "open" or made.kind == "client":

@@ -10,20 +10,19 @@ from google.genai import types
 from flowloom.auth.answers import RECEIVED, AuthAnswer
 from flowloom.context import Context, InvocationContext
 from flowloom.events.event import Event
-from flowloom.events.requests import CREDENTIAL_CALL, is_request
+from flowloom.events.requests import CREDENTIAL_CALL
+from flowloom.log.ledger import CallLedger, CallRecord
 from flowloom.models.request import LlmRequest
 from flowloom.processors.agent_transfer import transfer_problem
 from flowloom.processors.unfinished import Unfinished, after_results, made_again, reopen
 from flowloom.tools.calls import run_calls
-from flowloom.tools.pending import Decided, decided_calls
+from flowloom.tools.pending import Decided, decision_about
 
 
 class _Request(NamedTuple):
-    """A request for a credential: where in the log it is, what was asked, and the calls that wait for it."""
+    """A request for a credential, and the calls that wait for it."""
 
     id: str
-    place: int
-    first: str
     config: dict[str, Any]
     calls: list[types.FunctionCall]
 
@@ -49,8 +48,8 @@ def auth(ctx: InvocationContext, request: LlmRequest) -> AsyncGenerator[Event, N
     answers = _answers(events[at])
     if not answers or not ctx.once(f"credentials of {events[at].id}"):
         return None
-    requests = _requests(events, at, agent.name, answers)
-    return _resume(ctx, requests, answers, at) if requests else None
+    requests = _requests(ctx.run.ledger, agent.name, answers)
+    return _resume(ctx, requests, answers) if requests else None
 
 
 def _answers(event: Event) -> dict[str, types.FunctionResponse]:
@@ -63,91 +62,64 @@ def _answers(event: Event) -> dict[str, types.FunctionResponse]:
     return found
 
 
-def _requests(events: Sequence[Event], at: int, agent: str, answers: Collection[str]) -> list[_Request]:
+def _requests(ledger: CallLedger, agent: str, answers: Collection[str]) -> list[_Request]:
     """The answered requests of this agent whose calls wait still, in the order asked; none whose id stands for two."""
-    asked: dict[str, _Request] = {}
-    conflicting: set[str] = set()
-    for index in range(at):
-        for call in events[index].get_function_calls() if events[index].author == agent else ():
-            if call.name != CREDENTIAL_CALL or not is_request(events[index], call) or call.id not in answers:
-                continue
-            request = _read(call, index)
-            if request is None:
-                continue
-            before = asked.setdefault(request.id, request)
-            if (before.first, before.config) != (request.first, request.config):
-                conflicting.add(request.id)
+    asked = [made for made in map(ledger.call, answers) if made is not None and made.kind == "credential"]
     found: list[_Request] = []
     taken: set[str] = set()
-    for request in asked.values():
-        if request.id in conflicting:
+    for made in sorted(asked, key=lambda made: made.since):
+        read = _read(made)
+        if made.author != agent or read is None or _is_conflicting(made):
             continue
-        waiting = [call_id for call_id in _waiting(events, at, agent, request) if call_id not in taken]
-        taken.update(waiting)
-        calls = _calls(events[: request.place], agent, waiting)
-        if calls:
-            found.append(request._replace(calls=calls))
+        first, config = read
+        waiting = [
+            each for each in _waiting(ledger, made, first, config) if each.author == agent and each.id not in taken
+        ]
+        taken.update(each.id for each in waiting)
+        if waiting:
+            calls = [each.call for each in sorted(waiting, key=lambda each: each.since)]
+            found.append(_Request(made.id, config, calls))
     return found
 
 
-def _read(call: types.FunctionCall, index: int) -> _Request | None:
-    args = call.args or {}
+def _read(request: CallRecord) -> tuple[str, dict[str, Any]] | None:
+    """The first call that a request is for, and what it asks for; None if it cannot be read."""
+    args = request.call.args or {}
     first, config = args.get("functionCallId"), args.get("authConfig")
     if not isinstance(first, str) or not _key_of(config):
         return None
-    return _Request(call.id or "", index, first, cast(dict[str, Any], config), [])
+    return first, cast(dict[str, Any], config)
 
 
-def _waiting(events: Sequence[Event], at: int, agent: str, request: _Request) -> list[str]:
-    """Ids of the calls that wait for a request: all that asked for its credential in that step, and have no result."""
-    ids = [request.first]
-    for event in reversed(events[: request.place]):
-        asked = event.actions.requested_auth_configs
-        if event.author == agent and request.first in asked:
-            ids = [call_id for call_id, config in asked.items() if _key_of(config) == _key_of(request.config)]
+def _is_conflicting(request: CallRecord) -> bool:
+    """Whether the id of a request stands for two different ones of the same agent."""
+    before = request.before
+    while before is not None:
+        other = _read(before) if before.kind == "credential" and before.author == request.author else None
+        if other is not None and other != _read(request):
+            return True
+        before = before.before
+    return False
+
+
+def _waiting(ledger: CallLedger, request: CallRecord, first: str, config: dict[str, Any]) -> list[CallRecord]:
+    """The calls that wait for a request: all that asked for its credential in that step, and have no result since."""
+    ids, made = [first], ledger.call(first)
+    for answer in reversed(() if made is None else made.answers):
+        asked = answer.event.actions.requested_auth_configs
+        if answer.since < request.since and first in asked:
+            ids = [call_id for call_id, each in asked.items() if _key_of(each) == _key_of(config)]
             break
-    answered = {
-        response.id
-        for index in range(request.place + 1, len(events))
-        if index >= at or events[index].author == agent
-        for response in events[index].get_function_responses()
-    }
-    return [call_id for call_id in ids if call_id not in answered]
+    found = [made for made in map(ledger.call, ids) if made is not None]
+    return [made for made in found if all(answer.since < request.since for answer in made.answers)]
 
 
 def _key_of(config: Any) -> Any:
     return cast(dict[str, Any], config).get("credentialKey") if isinstance(config, dict) else None
 
 
-def _calls(events: Sequence[Event], agent: str, ids: Collection[str]) -> list[types.FunctionCall]:
-    """The agent's calls of these ids, in call order; the latest, for an id used twice."""
-    found: dict[str, types.FunctionCall] = {}
-    for event in reversed(events):
-        if len(found) == len(ids):
-            break
-        for call in reversed(event.get_function_calls()) if event.author == agent else ():
-            if call.id and call.id in ids and call.id not in found:
-                found[call.id] = call
-    return list(reversed(found.values()))
-
-
-def _said(events: Sequence[Event], at: int, agent: str, calls: Sequence[types.FunctionCall]) -> dict[str, Decided]:
-    """What people have decided about these calls before, and need not be asked again."""
-    ids = {call.id for call in calls}
-    found: dict[str, Decided] = {}
-    for index in range(at - 1, -1, -1):
-        event = events[index]
-        if len(found) == len(ids) or not ids.isdisjoint(call.id for call in event.get_function_calls()):
-            break
-        if event.author == "user" and event.get_function_responses():
-            for item in decided_calls(events[: index + 1], index, agent):
-                if item.call.id in ids:
-                    found.setdefault(item.call.id or "", item)
-    return found
-
-
 async def _resume(
-    ctx: InvocationContext, requests: list[_Request], answers: Mapping[str, types.FunctionResponse], at: int
+    ctx: InvocationContext, requests: list[_Request], answers: Mapping[str, types.FunctionResponse]
 ) -> AsyncGenerator[Event, None]:
     run = ctx.run
     for request in requests:
@@ -158,7 +130,8 @@ async def _resume(
         if answer is not None:
             run.keyring.give(request.config, answer, [call.id or "" for call in request.calls])
     calls = [call for request in requests for call in request.calls]
-    said = _said(ctx.session.events, at, ctx.agent.name, calls)
+    about = ((call.id or "", decision_about(run.ledger, call.id, ctx.place)) for call in calls)
+    said = {call_id: item for call_id, item in about if item is not None}
     run.inputs = (run.inputs or {}) | {call_id: item.inputs for call_id, item in said.items()}
     again = Unfinished(calls=[said[call.id].call if call.id in said else call for call in calls])
     if run.progress is not None and run.progress.interrupted:

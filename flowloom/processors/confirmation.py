@@ -9,7 +9,6 @@ from collections.abc import AsyncGenerator, Mapping, Sequence
 from google.genai import types
 
 from flowloom.context import InvocationContext
-from flowloom.context.progress import at_place
 from flowloom.events.actions import ToolConfirmation
 from flowloom.events.event import Event
 from flowloom.events.parts import content_of, response_part, text_part
@@ -38,7 +37,7 @@ def confirmation(ctx: InvocationContext, request: LlmRequest) -> AsyncGenerator[
     decided: list[Decided] = []
     at = ctx.run.answering_message()
     if at is not None and ctx.once(events[at].id):  # what earlier messages have decided may be left
-        decided = decided_calls(events, at, agent.name, lambda event: at_place(event, ctx))
+        decided = decided_calls(ctx.run.ledger, events[at], ctx.place)
     unfinished = None
     if ctx.taken_up and ctx.once("unfinished calls"):
         unfinished = unfinished_calls(ctx)
