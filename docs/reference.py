@@ -95,13 +95,36 @@ def exported(module: griffe.Module) -> list[str]:
     return [str(name) for name in module.exports or ()]
 
 
+class Inherited(griffe.Extension):
+    """What overrides a member without saying more is told of as the member is that it overrides."""
+
+    def on_package(self, *, pkg: griffe.Module, **_: object) -> None:
+        self._look_into(pkg)
+
+    def _look_into(self, scope: griffe.Module | griffe.Class) -> None:
+        for name, member in scope.members.items():
+            if member.is_alias:
+                continue
+            if isinstance(member, griffe.Module | griffe.Class):
+                self._look_into(member)
+            elif isinstance(scope, griffe.Class) and member.docstring is None:
+                above = (base.members.get(name) for base in scope.mro())
+                member.docstring = next((each.docstring for each in above if each is not None and each.docstring), None)
+
+
 _loaded: list[griffe.Module] = []
 
 
 def package() -> griffe.Module:
     """The package as its source says; nothing of it is imported."""
     if not _loaded:
-        found = griffe.load("flowloom", search_paths=[ROOT], resolve_aliases=True, resolve_external=False)
+        found = griffe.load(
+            "flowloom",
+            search_paths=[ROOT],
+            extensions=griffe.load_extensions(Inherited),
+            resolve_aliases=True,
+            resolve_external=False,
+        )
         assert isinstance(found, griffe.Module)
         _loaded.append(found)
     return _loaded[0]

@@ -131,7 +131,7 @@ class BaseAgent(TypedByOutput[OutputT]):
         return agent
 
     def find_agent(self, name: str) -> BaseAgent | None:
-        """This agent or the first one below it of that name."""
+        """This agent or the first one below it of that `name`; None if there is none."""
         return self if self.name == name else self.find_sub_agent(name)
 
     def find_sub_agent(self, name: str) -> BaseAgent | None:

@@ -82,8 +82,11 @@ class LlmAgent(CanonicalForms, BaseAgent[OutputT]):
     DEFAULT_MODEL: ClassVar[str | BaseLlm | None] = None
 
     model: str | BaseLlm = ""
+    """The model, or its name as `LLMRegistry` knows it; by default that of the nearest agent above."""
     instruction: str | Template | InstructionProvider = ""
+    """What the agent is to do; placeholders are filled in from the state, before each model call."""
     global_instruction: str | Template | InstructionProvider = ""
+    """What all agents of the tree are told; that of the root counts."""
     static_instruction: Any | None = None
     """A system instruction that never changes; `instruction` then stands with the contents, so that providers can
     cache what comes before it."""
@@ -94,30 +97,48 @@ class LlmAgent(CanonicalForms, BaseAgent[OutputT]):
         _tools: Sequence[Tool] = Field(default=(), alias="tools")
     else:
         tools: list[Tool] = Field(default_factory=nothing)
+        """Functions, tools, toolsets, and agents that are called like functions."""
     generate_content_config: Annotated[types.GenerateContentConfig | None, ReadBy(_read_config)] = None
+    """Settings of the model's calls; those that an agent has fields for are refused."""
     mode: Literal["chat", "task", "single_turn"] | None = None
+    """How the agent above delegates: it hands over (`chat`, None), or calls this one like a function, which then may
+    talk with the user (`task`) or answers at once (`single_turn`)."""
     disallow_transfer_to_parent: bool = False
+    """Whether the agent may not hand over to the one above it."""
     disallow_transfer_to_peers: bool = False
+    """Whether the agent may not hand over to its siblings."""
     include_contents: Literal["default", "none"] = "default"
+    """Whether the agent sees the conversation, or its current turn only (`none`)."""
     input_schema: Annotated[type | dict[str, Any] | types.Schema | UnionType | None, ReadBy()] = None
     output_schema: Annotated[type[OutputT] | dict[str, Any] | types.Schema | UnionType | None, ReadBy()] = None
     output_key: str | None = None
+    """The state key that takes the final answer."""
     output_retries: int = Field(default=2, ge=0)
     """How often the model is asked again, in one turn, for an answer that fits `output_schema`."""
     planner: BasePlanner | None = None
+    """Has the model plan before it acts."""
     code_executor: BaseCodeExecutor | None = None
+    """Runs the code that the model writes."""
     tool_errors: Literal["return", "raise"] | None = None
     """Whether a tool that raises gives the model an error result or ends the run; by default as the run says."""
     limits: Annotated[Limits | None, ReadBy(_read_limits)] = None
     """What this agent may use in one run."""
     before_model_callback: AgentCallbacks = None
+    """Called by `callback_context` and `llm_request`; a response takes the call's place."""
     after_model_callback: AgentCallbacks = None
+    """Called by `callback_context` and `llm_response`, for partial ones too; another response takes its place."""
     on_model_error_callback: AgentCallbacks = None
+    """Called by `callback_context`, `llm_request` and `error`; a response takes the error's place."""
     before_tool_callback: AgentCallbacks = None
+    """Called by `tool`, `args` (which may be changed) and `tool_context`; a dict takes the tool's place."""
     after_tool_callback: AgentCallbacks = None
+    """Called by `tool`, `args`, `tool_context` and `tool_response`; a dict takes the result's place."""
     on_tool_error_callback: AgentCallbacks = None
+    """Called by `tool`, `args`, `tool_context` and `error`; a dict takes the error's place."""
     around_model: AgentCallbacks = None
+    """Wraps each model call: called by `call_next`, `callback_context` and `llm_request`, the first outermost."""
     around_tool: AgentCallbacks = None
+    """Wraps each tool call: called by `call_next`, `tool`, `args` and `tool_context`, the first outermost."""
 
     if TYPE_CHECKING:
         _given_flow: Flow | None = Field(default=None, alias="flow")

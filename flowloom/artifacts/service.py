@@ -33,9 +33,9 @@ class ArtifactVersion(WireModel):
 class BaseArtifactService(Service, ABC):
     """A store of versioned files.
 
-    A file is named by app, user, session and file name. Its versions count from 0; a number is never given twice
-    as long as the file exists. A name that starts with `user:` is shared by the user's sessions, and needs no
-    `session_id`; any other name does. Every method raises `InputValidationError` for a name that is empty or
+    A file is named by `app_name`, `user_id`, `session_id` and `filename`. Its versions count from 0; a number is never
+    given twice as long as the file exists. A name that starts with `user:` is shared by the user's sessions, and needs
+    no `session_id`; any other name does. Every method raises `InputValidationError` for a name that is empty or
     holds a slash or backslash, and for an app, user or session that is missing.
     """
 
@@ -53,7 +53,7 @@ class BaseArtifactService(Service, ABC):
         """Store `artifact` as the file's next version, and return that version.
 
         The part holds text, inline data or file data; otherwise `InputValidationError` is raised. A dict is read
-        as a part in JSON form.
+        as a part in JSON form. `custom_metadata` is kept beside the version.
         """
 
     @abstractmethod

@@ -28,6 +28,7 @@ class CredentialOwner(Protocol):
 class BaseCredentialService(Service, ABC):
     """Keeps the credentials of users, by app, user and `AuthConfig.credential_key`.
 
+    `auth_config` says which credential is meant, `callback_context` whose: any context of a run will do.
     What it stores is as good as a password: encrypt it, and let nobody else read it.
     """
 

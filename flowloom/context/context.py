@@ -148,7 +148,11 @@ class Context(ReadonlyContext):
     async def save_artifact(
         self, filename: str, artifact: types.Part, custom_metadata: dict[str, Any] | None = None
     ) -> int:
-        """Save a file; returns its version (the first is 0). Raises `ContextError` without an artifact service."""
+        """Save a file as `filename`, of the user's if that begins with `user:`; returns its version (the first is 0).
+
+        `custom_metadata` is kept beside it. Raises `ContextError` without an artifact service, `InputValidationError`
+        for a name or a part that cannot be kept.
+        """
         service = self._artifacts("save")
         session = self.session
         version = await service.save_artifact(
@@ -163,7 +167,8 @@ class Context(ReadonlyContext):
         return version
 
     async def load_artifact(self, filename: str, version: int | None = None) -> types.Part | None:
-        """A file's latest or given version; None if there is none."""
+        """The latest version of the file `filename`, or the given one; None if there is none. Raises `ContextError`
+        without an artifact service."""
         session = self.session
         return await self._artifacts("load").load_artifact(
             app_name=session.app_name,
@@ -174,7 +179,7 @@ class Context(ReadonlyContext):
         )
 
     async def list_artifacts(self) -> list[str]:
-        """The names of all files of the session and of its user."""
+        """The names of all files of the session and of its user. Raises `ContextError` without an artifact service."""
         session = self.session
         return await self._artifacts("list").list_artifact_keys(
             app_name=session.app_name, user_id=session.user_id, session_id=session.id
@@ -189,7 +194,8 @@ class Context(ReadonlyContext):
     # -- memory -----------------------------------------------------------------------------------
 
     async def search_memory(self, query: str) -> SearchMemoryResponse:
-        """What the memory service holds for this user that fits `query`."""
+        """What the memory service holds for this user that fits `query`. Raises `ContextError` without one, as all that
+        concerns memory does."""
         return await self._memory().search_memory(
             app_name=self.session.app_name, user_id=self.session.user_id, query=query
         )
@@ -199,7 +205,7 @@ class Context(ReadonlyContext):
         await self._memory().add_session_to_memory(self.session)
 
     async def add_events_to_memory(self, events: list[Event], custom_metadata: dict[str, Any] | None = None) -> None:
-        """Let the memory service remember some events."""
+        """Let the memory service remember some `events`, with `custom_metadata` beside each."""
         await self._memory().add_events_to_memory(
             app_name=self.session.app_name,
             user_id=self.session.user_id,
@@ -209,7 +215,7 @@ class Context(ReadonlyContext):
         )
 
     async def add_memory(self, memories: list[MemoryEntry], custom_metadata: dict[str, Any] | None = None) -> None:
-        """Let the memory service remember entries of your own."""
+        """Let the memory service remember `memories` of your own, with `custom_metadata` beside each."""
         await self._memory().add_memory(
             app_name=self.session.app_name,
             user_id=self.session.user_id,
@@ -228,8 +234,8 @@ class Context(ReadonlyContext):
     def request_confirmation(self, *, hint: str | None = None, payload: Any | None = None) -> None:
         """Ask a person to decide about this tool call; the run pauses after this step (spec §15.3).
 
-        When the decision is there, the tool runs again with `tool_confirmation` set. Raises `ContextError`
-        outside a tool, `JsonDataError` for a `payload` that JSON cannot hold.
+        `hint` is what the person is told. When the decision is there, the tool runs again with `tool_confirmation` set.
+        Raises `ContextError` outside a tool, `JsonDataError` for a `payload` that JSON cannot hold.
         """
         if not self.function_call_id:
             raise ContextError("Only a tool can ask for confirmation: this context has no function call id.")
@@ -241,7 +247,8 @@ class Context(ReadonlyContext):
     def request_input(
         self, message: str, *, response_schema: dict[str, Any] | None = None, payload: Any | None = None
     ) -> Any:
-        """Ask a person for input; the run pauses after this step, and the tool runs again when the answer is there.
+        """Ask a person for input, by `message`; the run pauses after this step, and the tool runs again when the answer
+        is there.
 
         The second time the answer is returned. A tool that asks several times gets the earlier answers first, so it
         should do nothing that counts before its last question. `response_schema` is a JSON schema that the answer has

@@ -37,18 +37,23 @@ class DirectEffects:
     """The default: does the thing."""
 
     def call_model(self, ctx: Any, model: BaseLlm, request: LlmRequest, stream: bool) -> AsyncIterator[LlmResponse]:
+        """Ask the model; raises what it raises."""
         return model.generate_content_async(request, stream)
 
     async def call_tool(self, ctx: Any, tool: RunnableTool, args: dict[str, Any], context: Any) -> Any:
+        """Run the tool; raises what it raises."""
         return await tool.run_async(args=args, tool_context=context)
 
     def now(self, ctx: Any) -> float:
+        """The time, in seconds since the epoch."""
         return now()
 
     def new_id(self, ctx: Any) -> str:
+        """An id that nothing else has."""
         return new_id()
 
     async def sleep(self, ctx: Any, seconds: float) -> None:
+        """Wait for so many seconds."""
         await sleep(seconds)
 
 

@@ -152,22 +152,27 @@ class InvocationContext:
 
     @property
     def session_service(self) -> BaseSessionService:
+        """Where the run's events are stored."""
         return self.run.session_service
 
     @property
     def artifact_service(self) -> BaseArtifactService | None:
+        """Where files are kept, if there is such a service."""
         return self.run.artifact_service
 
     @property
     def memory_service(self) -> BaseMemoryService | None:
+        """Where memories are kept, if there is such a service."""
         return self.run.memory_service
 
     @property
     def credential_service(self) -> Any:
+        """Where the credentials of users are kept: a `BaseCredentialService`, or None."""
         return self.run.credential_service
 
     @property
     def run_config(self) -> RunConfig:
+        """The settings of the run."""
         return self.run.config
 
     @property
@@ -177,14 +182,17 @@ class InvocationContext:
 
     @property
     def effects(self) -> Effects:
+        """What the run does to the world, and asks of it."""
         return self.run.effects
 
     @property
     def app_name(self) -> str:
+        """The app that the session belongs to."""
         return self.run.session.app_name
 
     @property
     def user_id(self) -> str:
+        """The user that the session belongs to."""
         return self.run.session.user_id
 
     @property

@@ -80,7 +80,8 @@ class Flow:
     ) -> Self:
         """A flow with one more processor, or one in another's place; without a place it is put last.
 
-        The place may be given by name or by the processor itself, and may be on the request or the response side.
+        `before`, `after` or `replace` gives the place, by name or by the processor that is there, on the request or the
+        response side.
         Raises `PipelineError` for an unknown place, or more than one.
         """
         places = [place for place in (before, after, replace) if place is not None]
@@ -98,7 +99,8 @@ class Flow:
         return self._with(side, response) if steps is self._request_steps else self._with(request, side)
 
     def without(self, name: str | Processor) -> Self:
-        """A flow without one of its processors. Raises `PipelineError` if it is not there."""
+        """A flow without one of its processors, given by `name` or itself. Raises `PipelineError` if it is not
+        there."""
         side, steps = self._side_of(name)
         del side[find_step(steps, name)]
         if steps is self._request_steps:

@@ -41,7 +41,7 @@ class SearchMemoryResponse(WireModel):
 
 
 class BaseMemoryService(Service, ABC):
-    """Remembers what was said, by app and user, and finds it again.
+    """Remembers what was said, by `app_name` and `user_id`, and finds it again.
 
     A service implements adding a session and searching. The rest raises `NotSupportedError` unless it does that too.
     """
@@ -59,13 +59,15 @@ class BaseMemoryService(Service, ABC):
         session_id: str | None = None,
         custom_metadata: Metadata = None,
     ) -> None:
-        """Remember these events, such as those of the latest turn, with `custom_metadata` on each."""
+        """Remember these events of the session `session_id`, such as those of the latest turn, with `custom_metadata`
+        on each. Raises `NotSupportedError` unless the service can."""
         raise NotSupportedError(f"{type(self).__name__} cannot add single events. Use `add_session_to_memory`.")
 
     async def add_memory(
         self, *, app_name: str, user_id: str, memories: Sequence[MemoryEntry], custom_metadata: Metadata = None
     ) -> None:
-        """Remember entries that were written elsewhere, with `custom_metadata` added to each."""
+        """Remember `memories` that were written elsewhere, with `custom_metadata` added to each. Raises
+        `NotSupportedError` unless the service can."""
         raise NotSupportedError(f"{type(self).__name__} cannot add entries. Use `add_session_to_memory`.")
 
     @abstractmethod
@@ -73,5 +75,6 @@ class BaseMemoryService(Service, ABC):
         """What is remembered of this user that fits `query`, best match first."""
 
     async def delete_memory(self, *, app_name: str, user_id: str, memory_id: str) -> None:
-        """Forget the entry of that id. Forgetting what is not remembered is fine."""
+        """Forget the entry with the id `memory_id`. Forgetting what is not remembered is fine. Raises
+        `NotSupportedError` unless the service can."""
         raise NotSupportedError(f"{type(self).__name__} cannot delete memories.")

@@ -115,7 +115,7 @@ class RunHandle(Generic[OutputT]):
         return self._task.done()
 
     def cancel(self, mode: Literal["now", "after_step"] = "now") -> None:
-        """Stop the run: at once, or when the model's answer and its tool calls are complete.
+        """Stop the run: at once, or when the model's answer and its tool calls are complete (`mode="after_step"`).
 
         Calls that are cut off are answered with an error, so that the history stays legal, and one event tells that the
         run was cancelled, and after what. A run that is over stays as it is.

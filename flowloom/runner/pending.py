@@ -30,7 +30,8 @@ Kind = RequestKind | Literal["tool"]
 class PendingCall:
     """A call that waits for the user, or for whoever runs it: a request for a decision, input, or a result.
 
-    `id` is what an answer names. Of a confirmation, `name` and `args` are those of the call to decide about. The
+    `id` is what an answer names, `kind` what is waited for (`confirmation`, `input`, `credential`, or the result of a
+    `tool`), `agent` who asks. Of a confirmation, `name` and `args` are those of the call to decide about. The
     methods make the part that answers; several of them go into one message.
     """
 
@@ -48,7 +49,8 @@ class PendingCall:
     """The arguments of the waiting call itself."""
 
     def approve(self, *, edited_args: dict[str, Any] | None = None, payload: Any = None) -> types.Part:
-        """Let the call run, with other arguments if any are given. Raises `InputValidationError` if it asks for
+        """Let the call run, with `edited_args` in place of its own if they are given; the tool finds `payload` in its
+        `tool_confirmation`. Raises `InputValidationError` if it asks for
         something else."""
         self._check("confirmation")
         answer: dict[str, Any] = {"confirmed": True}

@@ -54,7 +54,7 @@ Rounds.__init__.__qualname__ = "Runner.run"
 
 
 class RunArguments(TypedDict, total=False):
-    """What a run is given, as `Runner.run_async` explains it."""
+    """What a run is given by keyword: the parameters of `Runner.run_async` but those of google-adk's alone."""
 
     user_id: Required[str]
     session_id: Required[str]
@@ -70,12 +70,15 @@ class Runner(Generic[OutputT]):
     Each run takes one message of a user, stores it, lets the agent answer, and stores every event before it is
     yielded. Close the runner (`async with`, or `close`) to close its plugins and toolsets.
 
-    `plugins` are asked after those of the app. `auto_create_session` makes sessions that do not exist. `effects`
-    replaces what the flow does to the world; `observers` see what it does. When a session has a run already,
-    `concurrency` lets a second one wait (`queue`), refuses it with a `SessionBusyError` (`reject`), or lets both go on
-    (`allow`). A process that died elsewhere blocks the session of its run for `lease_seconds`; a run that was not heard
-    of for so long may find its session taken over, and ends with `RunLostError`. `confirm` decides in the process
-    itself about tool calls that need a person's approval: True, False, a `ToolConfirmation`, or None to leave it open.
+    `session_service`, `artifact_service`, `memory_service` and `credential_service` keep sessions, files, memories and
+    credentials; without the second and third, tools have none, the last is made in memory. `plugins` are asked after
+    those of the app; each may take `plugin_close_timeout` seconds to close. `auto_create_session` makes sessions that
+    do not exist. `effects` replaces what the flow does to the world; `observers` see what it does. When a session has a
+    run already, `concurrency` lets a second one wait (`queue`), refuses it with a `SessionBusyError` (`reject`), or
+    lets both go on (`allow`). A process that died elsewhere blocks the session of its run for `lease_seconds`; a run
+    that was not heard of for so long may find its session taken over, and ends with `RunLostError`. `confirm` decides
+    in the process itself about tool calls that need a person's approval: True, False, a `ToolConfirmation`, or None to
+    leave it open.
 
     Type checkers know a runner by what its agent's `output_schema` makes: `Runner[City]` gives a `RunResult[City]`.
 
@@ -182,7 +185,9 @@ class Runner(Generic[OutputT]):
         A message of function responses goes on with the run that called. `invocation_id` without a message goes on
         with an invocation that was interrupted, paused or cut off, from what the log tells: results that are there are
         used, calls that were under way are made again. `state_delta` is stored with the message. Without any of them
-        the agent goes on from the history.
+        the agent goes on from the history. `run_config` holds the settings of the run. With `yield_user_message` the
+        event of the message is yielded first; when `abort_signal` is set, the run stops after
+        the next event.
 
         Raises `SessionNotFoundError`, `InvocationNotFoundError`, `SessionBusyError` (with `concurrency="reject"`),
         `RunLostError` if another run has taken the session over (it stores nothing more), and whatever else ends the
@@ -201,11 +206,15 @@ class Runner(Generic[OutputT]):
         ).events()
 
     def start(self, **arguments: Unpack[RunArguments]) -> RunHandle[OutputT]:
-        """`run_async` as a thing one holds: it runs by itself, and can be read, paused, cancelled and waited for."""
+        """`run_async` as a thing one holds: it runs by itself, and can be read, paused, cancelled and waited for.
+
+        `arguments` are those of `RunArguments`.
+        """
         return RunHandle(Rounds(self, **arguments))
 
     async def run_to_result(self, **arguments: Unpack[RunArguments]) -> RunResult[OutputT]:
-        """Answer a message, and say what came of it. Raises as `run_async` does."""
+        """Answer a message, and say what came of it. `arguments` are those of `RunArguments`. Raises as `run_async`
+        does."""
         return await result_of(Rounds(self, **arguments))
 
     async def run_stateless(
@@ -299,7 +308,8 @@ class Runner(Generic[OutputT]):
         return collected
 
     async def rewind_async(self, *, user_id: str, session_id: str, rewind_before_invocation_id: str) -> None:
-        """Go back to before an invocation: its events and later ones are no longer shown, its state is undone.
+        """Go back to before the invocation of the id `rewind_before_invocation_id`, in the session of `user_id` and
+        `session_id`: its events and later ones are no longer shown, its state is undone.
 
         Nothing is deleted. Raises `HistoryError` if the session has no such invocation.
         """
@@ -309,7 +319,10 @@ class Runner(Generic[OutputT]):
     # -- parts of a run -------------------------------------------------------------------------------
 
     async def open_session(self, user_id: str, session_id: str, run_config: RunConfig | None) -> Session:
-        """The session of that id. Raises `SessionNotFoundError`, unless sessions are made as they are named."""
+        """The session of that user and id, as far as `run_config.get_session_config` reads it.
+
+        Raises `SessionNotFoundError`, unless sessions are made as they are named.
+        """
         names: dict[str, Any] = {"app_name": self.app_name, "user_id": user_id, "session_id": session_id}
         config = None if run_config is None else run_config.get_session_config
         session = await self.session_service.get_session(**names, config=config)

@@ -43,8 +43,9 @@ class ListSessionsResponse(WireModel):
 class BaseSessionService(Service, ABC):
     """A store of sessions: an append-only log of events each, and state by scope.
 
-    A session is named by app, user and id. Appending an event whose id is stored already changes nothing, so
-    a writer may repeat itself; two writers never lose each other's events.
+    A session is named by `app_name`, `user_id` and `session_id`, which every method takes that does not take a
+    `Session`. Appending an event whose id is stored already changes nothing, so a writer may repeat itself; two writers
+    never lose each other's events.
     """
 
     _leases: LeaseQueue | None = None
@@ -54,20 +55,21 @@ class BaseSessionService(Service, ABC):
     async def create_session(
         self, *, app_name: str, user_id: str, state: dict[str, Any] | None = None, session_id: str | None = None
     ) -> Session:
-        """Create a session; an id is made if none is given.
+        """Create a session, with `state` before its first event; an id is made if there is no `session_id`.
 
-        Raises `AlreadyExistsError`, `JsonDataError` for state that JSON cannot hold.
+        Keys with `app:` and `user:` go to the state that is shared. Raises `AlreadyExistsError`, `JsonDataError` for
+        state that JSON cannot hold.
         """
 
     @abstractmethod
     async def get_session(
         self, *, app_name: str, user_id: str, session_id: str, config: GetSessionConfig | None = None
     ) -> Session | None:
-        """A snapshot of the session, or None if there is none."""
+        """A snapshot of the session, or None if there is none. `config` limits which events it has."""
 
     @abstractmethod
     async def list_sessions(self, *, app_name: str, user_id: str | None = None) -> ListSessionsResponse:
-        """The sessions of an app, or of one of its users."""
+        """The sessions of an app, or of one of its users if there is a `user_id`; the oldest first, without events."""
 
     @abstractmethod
     async def delete_session(self, *, app_name: str, user_id: str, session_id: str) -> None:
@@ -114,13 +116,17 @@ class BaseSessionService(Service, ABC):
         raise NotSupportedError(f"{type(self).__name__} does not tell which apps have sessions in it.")
 
     async def get_user_state(self, *, app_name: str, user_id: str) -> dict[str, Any]:
-        """The state that all sessions of a user share, without its prefix."""
+        """The state that all sessions of a user in an app share, without its prefix. Raises `NotImplementedError`
+        unless the service offers that."""
         raise NotImplementedError(f"{type(self).__name__} does not offer user state.")
 
     async def get_or_create_session(
         self, *, app_name: str, user_id: str, session_id: str | None = None, state: dict[str, Any] | None = None
     ) -> Session:
-        """The session of that id, created with `state` if there is none. Who else does the same gets the same one."""
+        """The session of that id, created with `state` if there is none. Who else does the same gets the same one.
+
+        Without a `session_id` it is a new session. Raises as `create_session` does.
+        """
         names: dict[str, Any] = {"app_name": app_name, "user_id": user_id}
         session_id = (session_id or "").strip()  # as `create_session` takes it
         if not session_id:
@@ -144,7 +150,8 @@ class BaseSessionService(Service, ABC):
         return {key: value for key, value in own_state(session.state).items() if key not in changed}
 
     async def rewind(self, session: Session, *, before_invocation_id: str) -> Event:
-        """Go back to before an invocation: what came since is no longer shown, and the session's state is undone.
+        """Go back to before the invocation of the id `before_invocation_id`: what came since is no longer shown, and
+        the session's state is undone.
 
         Nothing is deleted: an event is appended to `session` that says so, and returned. State of user and app stays
         as it is. Raises `HistoryError` if the session has no such invocation, `SessionNotFoundError`.
@@ -173,11 +180,12 @@ class BaseSessionService(Service, ABC):
         new_session_id: str | None = None,
         up_to_event_id: str | None = None,
     ) -> Session:
-        """A new session with the log of another, up to and with one event (or all of it), and the state it had then.
+        """A new session with the log of another, and the state it had then.
 
-        What is appended to either later is not in the other. The default copies; its copy of an event does not change
-        the state of user and app again. Raises `SessionNotFoundError`, `HistoryError` for an event that is not in the
-        log, `AlreadyExistsError` for the new id.
+        `up_to_event_id`: the last event that it has, all without one; `new_session_id`: made if there is none. What is
+        appended to either later is not in the other. The default copies; its copy of an event does not change the state
+        of user and app again. Raises `SessionNotFoundError`, `HistoryError` for an event that is not in the log,
+        `AlreadyExistsError` for the new id.
         """
         source = await self._whole(app_name, user_id, session_id)
         events = events_up_to(source, up_to_event_id)
@@ -213,7 +221,7 @@ class BaseSessionService(Service, ABC):
         return found
 
     async def copy_from(self, other: BaseSessionService, *, app_name: str, user_id: str | None = None) -> int:
-        """Import all sessions of an app, or of one of its users, from another service; returns how many there are.
+        """Import all sessions of an app, or of one of its users, from the service `other`; returns how many there are.
 
         A copy that was interrupted may be done again.
         """

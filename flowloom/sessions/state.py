@@ -12,7 +12,7 @@ _MISSING: Final = object()
 
 
 class State:
-    """A dict-like view of session state that records its changes.
+    """A dict-like view of the session state `value` that records its changes in `delta`.
 
     Prefixes give the scope of a key: `app:` is shared by all users of an app, `user:` by all sessions of a
     user, `temp:` lives for one invocation and is never stored; no prefix means the session.

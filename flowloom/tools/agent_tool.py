@@ -34,7 +34,7 @@ class AgentTool(BaseTool):
 
     `skip_summarization` shows the answer to the user as it is, as a text beside the result. `include_plugins` lets the
     caller's plugins see the agent's run. `propagate_grounding_metadata` leaves the grounding of the answer in
-    the state, under `temp:grounding_metadata`.
+    the state, under `temp:grounding_metadata`. `timeout` (seconds) and `retries` are those of `BaseTool`.
     """
 
     def __init__(

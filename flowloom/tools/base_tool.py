@@ -31,7 +31,8 @@ class BaseTool:
     Subclasses implement `run_async` and `_get_declaration`. A tool's failure is a result that the model sees:
     raise, and the engine answers the call with `{"error": text}`.
 
-    Parameters: `is_long_running` marks a tool whose result may come after the run; `timeout` is the seconds one
+    Parameters: `name` and `description` are what the model knows it by; `custom_metadata` is the application's own;
+    `is_long_running` marks a tool whose result may come after the run; `timeout` is the seconds one
     call may take; `retries` how often a call that raised is made again; `idempotent=False` says that a second call is
     not the same as one: such a call is repeated once at most when a run that was cut off is resumed. They are
     given once: a subclass may have attributes of its own by these names, and by any others but google-adk's.
@@ -89,9 +90,13 @@ class BaseTool:
         return None
 
     async def run_async(self, *, args: dict[str, Any], tool_context: Context) -> Any:
-        """Do the work. The result is JSON data; anything but a dict reaches the model as `{"result": ...}`."""
+        """Do the work for one call: `args` are the model's, `tool_context` is the call's place in the run.
+
+        The result is JSON data; anything but a dict reaches the model as `{"result": ...}`. What is raised reaches it
+        as `{"error": text}`.
+        """
         raise NotImplementedError(f"Tool `{self.name}` is declared to the model but cannot be run here.")
 
     async def process_llm_request(self, *, tool_context: Context, llm_request: LlmRequest) -> None:
-        """Change a request before it is sent. The default registers and declares the tool."""
+        """Change `llm_request` before it is sent. The default registers and declares the tool."""
         llm_request.append_tools([self])

@@ -28,7 +28,7 @@ class BaseToolset(ABC):
 
     @abstractmethod
     async def get_tools(self, readonly_context: ReadonlyContext | None = None) -> list[BaseTool]:
-        """The tools of the set, neither filtered nor prefixed."""
+        """The tools of the set, neither filtered nor prefixed; `readonly_context` says for whom they are listed."""
 
     async def get_tools_with_prefix(self, readonly_context: ReadonlyContext | None = None) -> list[BaseTool]:
         """The tools as the agent gets them: filtered, and renamed by the prefix."""
@@ -45,7 +45,7 @@ class BaseToolset(ABC):
         return chosen(tool, readonly_context) if callable(chosen) else tool.name in chosen
 
     async def process_llm_request(self, *, tool_context: Context, llm_request: LlmRequest) -> None:
-        """Change a request before it is sent, after the set's tools did. The default changes nothing."""
+        """Change `llm_request` before it is sent, after the set's tools did. The default changes nothing."""
 
     async def close(self) -> None:
         """Give back what the set holds: connections, processes. The runner calls it when it is closed."""

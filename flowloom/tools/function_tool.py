@@ -48,7 +48,9 @@ class FunctionTool(BaseTool):
     A function that is not `async` runs in a thread of its own: it may block. `blocking=False` says that it does not:
     it then runs on the event loop, which saves the thread; everything else waits until it has ended, `timeout` too.
 
-    `require_confirmation` lets a person decide before the function runs: always (True), or when the given
+    `func`: any callable whose parameters can be given by name. `name` and `description` stand in for its own name and
+    docstring; `is_long_running`, `custom_metadata`, `timeout` (seconds), `retries` and `idempotent` are those of
+    `BaseTool`. `require_confirmation` lets a person decide before the function runs: always (True), or when the given
     predicate over the same arguments says so. Raises `ToolSignatureError` for a signature that cannot be described.
     """
 
@@ -97,7 +99,7 @@ class FunctionTool(BaseTool):
         )
 
     async def check_require_confirmation(self, args: dict[str, Any], tool_context: Context) -> bool:
-        """Whether a person has to approve a call with these arguments (as the model gave them)."""
+        """Whether a person has to approve a call with these `args`, as the model gave them."""
         required, predicate = self._require_confirmation, self._predicate
         if isinstance(required, bool) or predicate is None:
             return bool(required)
@@ -155,7 +157,8 @@ class FunctionTool(BaseTool):
 class LongRunningFunctionTool(FunctionTool):
     """A function that starts something and returns at once: a first report, or None.
 
-    The final result is given later, as a function response of the user's.
+    `func` and `options` are those of `FunctionTool`. The final result is given later, as a function response of the
+    user's.
     """
 
     def __init__(self, func: Callable[..., Any], **options: Unpack[FunctionToolOptions]) -> None:

@@ -21,8 +21,8 @@ LIMITED = "LIMITED"
 
 
 class LimitedModel(WrapperModel):
-    """Asks `model` (or the one of that name) with at most `concurrency` calls at once, and so many requests and tokens
-    in any minute. Calls beyond that wait, and are made in the order in which they came.
+    """Asks `model` (or the one of that name) with at most `concurrency` calls at once, and with `requests_per_minute`
+    and `tokens_per_minute` in any minute. Calls beyond that wait, and are made in the order in which they came.
 
     How many tokens a call needs is known when it has ended. Until then it counts with an estimate: by default one
     token for four characters of the request and 258 for each file in it, or what `estimate` says. A call without token

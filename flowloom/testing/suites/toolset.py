@@ -83,7 +83,7 @@ class ToolsetSuite(Suite):
     async def test_tools_are_declared_as_they_are_named(self) -> None:
         """A tool that is declared has its own name in the declaration, and a description that is not empty."""
         for tool in await self._tools(await self._toolset()):
-            declared = tool.declaration
+            declared = tool.__declare__()
             if declared is None:
                 continue
             assert declared.name == tool.name, f"Tool `{tool.name}` is declared as `{declared.name}`."
@@ -94,7 +94,7 @@ class ToolsetSuite(Suite):
     async def test_declarations_are_json_objects(self) -> None:
         """A declaration is JSON; its parameters are an object, and what is required is among its properties."""
         for tool in await self._tools(await self._toolset()):
-            declared = tool.declaration
+            declared = tool.__declare__()
             if declared is None:
                 continue
             try:
@@ -127,7 +127,7 @@ class ToolsetSuite(Suite):
         tools = await self._tools(toolset)
         expected, found = [f"pre_{name}" for name in plain], [tool.name for tool in tools]
         assert found == expected, f"With the prefix `pre`, the tools are {found}, not {expected}."
-        declared = [tool.declaration.name for tool in tools if tool.declaration is not None]
+        declared = [made.name for tool in tools if (made := tool.__declare__()) is not None]
         assert set(declared) <= set(expected), f"With the prefix `pre`, the tools are declared as {declared}."
         toolset.tool_name_prefix = None
         again = await self._names(toolset)
@@ -159,7 +159,7 @@ class ToolsetSuite(Suite):
     async def test_a_request_has_the_tools(self) -> None:
         """In a real run, every tool that is declared is in the request, in the order of the list, and can be found."""
         toolset = await self._toolset()
-        listed = [tool for tool in await self._tools(toolset) if tool.declaration is not None]
+        listed = [tool for tool in await self._tools(toolset) if tool.__declare__() is not None]
         names = [tool.name for tool in listed]
         request = await self._request(toolset)
         declared = [each.name for each in declared_in(request)]
@@ -204,7 +204,8 @@ class ToolsetSuite(Suite):
         found = {tool.name: tool for tool in await self._tools(await self._toolset())}
         ctx = self._context()
         for name, tool in found.items():
-            required = _parameters(tool.declaration)[2] if tool.declaration is not None else set[str]()
+            declared = tool.__declare__()
+            required = _parameters(declared)[2] if declared is not None else set[str]()
             if not required:
                 continue
             call = types.FunctionCall(id="call-1", name=name, args={})
@@ -254,7 +255,7 @@ class ToolsetSuite(Suite):
 
     async def _declared(self, toolset: BaseToolset) -> dict[str, bytes]:
         tools = await self._tools(toolset)
-        return {tool.name: _bytes_of(tool.declaration) for tool in tools if tool.declaration is not None}
+        return {tool.name: _bytes_of(made) for tool in tools if (made := tool.__declare__()) is not None}
 
     async def _request(self, toolset: BaseToolset) -> LlmRequest:
         """What a model is asked in a run of an agent that has the set."""
