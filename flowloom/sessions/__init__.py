@@ -1,4 +1,4 @@
-"""Sessions: state, event logs, the services that keep them, and the projection of a log for a model.
+"""Sessions: state, event logs, and the services that keep them.
 
 It imports `log`, `sql` and the rooms below. Begin with `service.py`: what every store of sessions does.
 """
@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from flowloom.log.history import History, Projection, Viewer, project, visible
 from flowloom.objects.on_use import homes_of, loaded_on_use
 from flowloom.sessions.in_memory import InMemorySessionService
 from flowloom.sessions.leases import SessionLease
@@ -30,18 +29,13 @@ __all__ = [
     "BaseSessionService",
     "DatabaseSessionService",
     "GetSessionConfig",
-    "History",
     "InMemorySessionService",
     "ListSessionsResponse",
     "PostgresSessionService",
-    "Projection",
     "Session",
     "SessionLease",
     "SqliteSessionService",
     "State",
-    "Viewer",
-    "project",
-    "visible",
 ]
 
 __getattr__, __dir__ = loaded_on_use(__name__, homes_of(__name__, _HOMES))

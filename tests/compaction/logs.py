@@ -11,7 +11,7 @@ from kit import event, said
 from flowloom import Event, EventActions, EventsCompactionConfig, InMemorySessionService, Session
 from flowloom.compaction import BaseEventsSummarizer
 from flowloom.events import EventCompaction
-from flowloom.sessions import Viewer
+from flowloom.log import Viewer
 
 ROOT = Viewer("root", keeps_call_ids=True)
 ALL = {"event_threshold": 1, "event_retention_size": 0}

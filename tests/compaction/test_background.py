@@ -11,7 +11,7 @@ from compaction.logs import Gate, Tally, session_of, shown_words, turns
 from flowloom import Event, EventsCompactionConfig, InMemorySessionService, Session
 from flowloom.compaction import BackgroundCompaction
 from flowloom.errors import StorageError
-from flowloom.sessions import Viewer
+from flowloom.log import Viewer
 
 ROOT = Viewer("root", keeps_call_ids=True)
 

@@ -10,8 +10,8 @@ from compaction.logs import session_of
 from flowloom import Event, EventActions, EventsCompactionConfig
 from flowloom.compaction import BaseEventsSummarizer, compact_session
 from flowloom.events import EventCompaction
+from flowloom.log import Viewer
 from flowloom.log.history import project
-from flowloom.sessions import Viewer
 
 TURNS = 2000
 ROOT = Viewer("root")

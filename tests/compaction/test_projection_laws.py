@@ -15,8 +15,8 @@ from compaction.logs import Tally, shown_words
 from flowloom import Event, EventActions, EventsCompactionConfig, InMemorySessionService, Session
 from flowloom.compaction import compact_session
 from flowloom.events import EventCompaction
+from flowloom.log import Viewer
 from flowloom.log.history import History, project
-from flowloom.sessions import Viewer
 
 PLACES = st.sampled_from([(None, None), (None, None), ("both.left", None), ("both.right", None), (None, "task")])
 VIEWERS = [

@@ -12,8 +12,8 @@ from compaction.logs import ALL, ROOT, Tally, asked, config, session_of, shown, 
 from flowloom import Event, EventActions, EventsCompactionConfig, Session
 from flowloom.compaction import compact_session
 from flowloom.events import EventCompaction
+from flowloom.log import Viewer
 from flowloom.log.history import project
-from flowloom.sessions import Viewer
 
 
 def rewind(invocation_id: str) -> Event:

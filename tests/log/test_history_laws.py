@@ -11,8 +11,8 @@ from kit import examples, result, text
 
 from flowloom import Event, EventActions
 from flowloom.events import EventCompaction
+from flowloom.log import Viewer
 from flowloom.log.history import History, project
-from flowloom.sessions import Viewer
 
 AUTHORS = st.sampled_from(["user", "root", "root", "helper"])
 IDS = st.sampled_from(["c1", "c2", "c3", "adk-4", None])

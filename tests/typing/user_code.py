@@ -39,8 +39,8 @@ from flowloom import (
 from flowloom.adk.agents.llm_agent import LlmAgent as AdkAgent
 from flowloom.adk.code_executors import UnsafeLocalCodeExecutor
 from flowloom.adk.sessions import DatabaseSessionService
+from flowloom.log import Viewer
 from flowloom.processors import Contents
-from flowloom.sessions import Viewer
 from flowloom.testing import ScriptedModel, call
 
 
