@@ -16,7 +16,7 @@ PACKAGE = Path(flowloom.__file__).parent
 FLOORS: list[set[str]] = [
     {"errors"},
     {"extras"},
-    {"objects"},
+    {"objects", "schemas"},
     {"events"},
     {"sql", "auth"},
     {"models"},

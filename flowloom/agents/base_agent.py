@@ -157,7 +157,7 @@ class BaseAgent(TypedByOutput[OutputT]):
     def derive(self, name: Any, make: Callable[[], _T], *on: Any) -> _T:
         """What `make` computes from agents' fields; made again when a field of any agent is set, or `on` is another.
 
-        Lists may be changed without being set: who depends on one gives the ids of its entries.
+        Lists may be changed without being set: what depends on one is given the ids of its entries in `on`.
         """
         found = self._derived.get(name)
         if found is None or found[0] != (_edits[0], on):
@@ -180,15 +180,15 @@ class BaseAgent(TypedByOutput[OutputT]):
     def run_async(self, parent_context: InvocationContext) -> AsyncGenerator[Event, None]:
         """Run the agent with its callbacks, and those it hands over to.
 
-        Within a run, events are stored by whoever is outermost, before they are yielded. Close the generator
+        Within a run, the outermost caller stores the events, before they are yielded. Close the generator
         (`aclose`) when you stop early.
         """
         ctx = parent_context
         if ctx.agent is not self:
             below = any(child is self for child in ctx.agent.sub_agents)
             place = ctx.below(self) if below else ctx.at(self, ctx.lineage)
-            # a custom agent is run again from its start; what is below it goes on where it was, the first time
-            place.taken_up = ctx.taken_up and place.once("taken up")
+            # a custom agent runs again from its start; an agent below it resumes where it was, the first time
+            place.resumed = ctx.resumed and place.once("resumed")
             ctx = place
         return run_agent(ctx)
 

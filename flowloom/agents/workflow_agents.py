@@ -35,7 +35,7 @@ class WorkflowAgent(BaseAgent):
         A list of agents runs at once, each on a branch of its own; `latest` is then the last of them. None ends the
         workflow. It is asked between two turns, and when a run is resumed: decide by `latest` and `ctx` alone.
         """
-        raise NotImplementedError(f"{type(self).__name__} does not say who comes next: override `following`.")
+        raise NotImplementedError(f"{type(self).__name__} does not say which member comes next: override `following`.")
 
     def turn(self, ctx: InvocationContext) -> Turn:
         own_body = type(self)._run_async_impl is not WorkflowAgent._run_async_impl

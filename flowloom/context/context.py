@@ -15,8 +15,8 @@ from flowloom.errors import ContextError, InputRequiredError
 from flowloom.events.actions import EventActions, InputRequest, ToolConfirmation, no_actions
 from flowloom.events.event import Event
 from flowloom.events.json_data import as_json, keep_json_actions
-from flowloom.events.json_schema import validator_of
 from flowloom.memory import BaseMemoryService, MemoryEntry, SearchMemoryResponse
+from flowloom.schemas.validator import validator_of
 from flowloom.sessions.session import Session
 from flowloom.sessions.state import State
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 class ReadonlyContext:
-    """What user code may look at: who runs, where, and the state."""
+    """What user code may look at: which agent runs, where, and the state."""
 
     __slots__ = ("_invocation_context",)
 
@@ -135,11 +135,11 @@ class Context(ReadonlyContext):
         """What the event will do: state changes, transfer, escalation, skipped summaries."""
         return self._actions
 
-    def settle(self) -> EventActions:
+    def collect_actions(self) -> EventActions:
         """The actions, state that was changed in place included, as JSON data. The engine calls this when user code is
         done. Raises `JsonDataError`; what cannot be kept is taken out."""
         if self._state is not None:
-            self._state.settle()
+            self._state.record_changes()
         keep_json_actions(self._actions)
         return self._actions
 

@@ -1,4 +1,4 @@
-"""Ending what a run has begun, however often those who wait for that are cancelled."""
+"""Ending what a run has begun, however often the tasks that wait for that are cancelled."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ Callbacks = tuple[Callback, ...]
 
 @dataclass(frozen=True, slots=True)
 class Hooks:
-    """What the plugins of a run implement, per hook in registration order. A hook nobody implements costs nothing."""
+    """What the plugins of a run implement, per hook in registration order. A hook without a plugin costs nothing."""
 
     on_user_message: Callbacks = ()
     before_run: Callbacks = ()
@@ -109,16 +109,16 @@ def content_answered(answer: Any, hook: str, ctx: Located) -> types.Content:
         ) from error
 
 
-async def tell_all(callbacks: Iterable[Callable[..., Awaitable[None] | None]], **arguments: Any) -> None:
-    """Tell every callback, whatever it answers."""
+async def notify(callbacks: Iterable[Callable[..., Awaitable[None] | None]], **arguments: Any) -> None:
+    """Call every callback, whatever it answers."""
     for callback in callbacks:
         await ask(callback, arguments)
 
 
-async def tell_of_error(callbacks: Iterable[Callable[..., Awaitable[None] | None]], **arguments: Any) -> None:
-    """Tell every callback about an error; one that fails itself is reported, and hides nothing."""
+async def notify_error(callbacks: Iterable[Callable[..., Awaitable[None] | None]], **arguments: Any) -> None:
+    """Call every callback with an error; one that fails itself is logged, and the others are called."""
     for callback in callbacks:
         try:
-            await tell_all((callback,), **arguments)
+            await notify((callback,), **arguments)
         except Exception:
-            _log.exception("The callback %r failed while it was told of an error.", callback)
+            _log.exception("The callback %r failed while it was given an error.", callback)

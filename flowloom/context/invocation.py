@@ -57,24 +57,22 @@ class InvocationContext:
     """Set it to stop this agent before its next model call."""
     escalated: bool = False
     """Whether an event of the agent's turn escalated, for the agents that run others."""
-    branch_ended: bool = False
-    """Whether an escalation ended the sequence that the agent is, in its parallel branch (decision 33)."""
     recorded: bool = False
-    """Whether somebody further out takes the events into the session."""
+    """Whether the runner, or the agent that runs this one, takes the events into the session."""
     agent_span: Any = None
-    """The telemetry context of the agent's span, if anybody records."""
+    """The telemetry context of the agent's span, if spans are recorded."""
     model: BaseLlm | None = None
     """The model that answers for the agent, once it was asked for (see `model_of`)."""
     tools: Sequence[RunnableTool] | None = None
     """The agent's tools, toolsets resolved; the `tools` processor sets it, once per agent run."""
     outbox: asyncio.Queue[Event | None] | None = None
-    """Where agents that run as tools put their events, while somebody forwards them; None ends it."""
+    """Where agents that run as tools put their events, while the flow forwards them; None ends it."""
     path_prefix: str = ""
     """What comes before the path of an agent that runs as a tool: the key of its call."""
     node_path: str = ""
     """The turn of a workflow's member that this is, `flow@1/writer@2`; empty outside workflows."""
-    taken_up: bool = False
-    """Whether this place was reached by an earlier run of the invocation, which this one goes on with."""
+    resumed: bool = False
+    """Whether an earlier run of the invocation had reached this place; this run resumes it."""
     node_info: NodeInfo | None = None
     """`node_path` as the events carry it."""
     answer_id: str | None = None
@@ -263,7 +261,7 @@ class InvocationContext:
         new = self.model_copy()
         new._enter(agent)
         new.lineage = lineage
-        new.end_invocation = new.escalated = new.branch_ended = new.taken_up = False
+        new.end_invocation = new.escalated = new.resumed = False
         new.answer_id = None
         return new
 
@@ -274,9 +272,9 @@ class InvocationContext:
     def once(self, what: str) -> bool:
         """Whether this is the first time in this run that `what` is done at this place."""
         mark = (f"{self.node_path} {self.path} {self.branch} {self.isolation_scope}", what)
-        if mark in self.run.settled:
+        if mark in self.run.done_once:
             return False
-        self.run.settled |= {mark}
+        self.run.done_once |= {mark}
         return True
 
     def workflow_path(self) -> str:
@@ -288,7 +286,7 @@ class InvocationContext:
         count = run.entries.get(path)
         if count is None:
             count = 0 if run.progress is None else run.progress.entries(path)
-        if not self.taken_up or not count:
+        if not self.resumed or not count:
             count += 1
         run.entries[path] = count
         return f"{path}@{count}"

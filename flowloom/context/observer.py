@@ -34,7 +34,7 @@ class Observer:
     """Is told of every processor, model call and stored event of the runs that it is given to.
 
     Override what you need, and give it to a `Runner` (`observers=[...]`). `ctx` is the agent's `InvocationContext`.
-    A run that nobody observes pays nothing. What an observer raises ends the run: this is how one forbids something.
+    A run without observers pays nothing. What an observer raises ends the run: this is how one forbids something.
     """
 
     def processor_started(self, ctx: Any, call: ProcessorCall) -> None:
@@ -54,7 +54,7 @@ _everywhere: tuple[Observer, ...] = ()
 
 
 def observers() -> tuple[Observer, ...]:
-    """Those who observe every run that begins now, the latest first."""
+    """The observers of every run that begins now, the latest first."""
     return _everywhere
 
 

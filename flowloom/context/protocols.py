@@ -94,7 +94,7 @@ class AnyWorkflowAgent(AnyAgent, Protocol):
     contains_escalation: ClassVar[bool]
 
     def following(self, latest: Any, ctx: Any) -> AnyAgent | Sequence[AnyAgent] | None:
-        """Who comes after the member whose turn was the latest; several run at once."""
+        """The agent that comes after the member whose turn was the latest; several run at once."""
         ...
 
 
@@ -166,7 +166,7 @@ def as_llm_agent(agent: AnyAgent | None) -> AnyLlmAgent | None:
 
 
 class Effects(Protocol):
-    """Everything that a run does to the world (contract "Effects" of the house).
+    """Everything that a run does to the world: its seam for journals, recordings and fault injection.
 
     `ctx` is the `InvocationContext` of the agent, `context` the `Context` of the call. An implementation that needs the
     effect's key takes `ctx.effect_key(kind)`, once per effect, before it awaits anything. The flow itself is

@@ -87,7 +87,7 @@ class Run:
     """Request processors of the app, which every flow of the run has before `contents`."""
     entries: dict[str, int] = field(default_factory=_dict, init=False)
     """How often each workflow was entered, by node path."""
-    settled: frozenset[tuple[str, str]] = field(default=frozenset(), init=False)
+    done_once: frozenset[tuple[str, str]] = field(default=frozenset(), init=False)
     """What was done once at a place in the run (see `InvocationContext.once`)."""
     answered_later: frozenset[str] = field(default=frozenset(), init=False)
     """Calls whose results are there already, and stored when the run goes on with the agents that made them."""

@@ -58,7 +58,7 @@ class Threads:
             try:
                 loop.call_soon_threadsafe(done.set)
             except RuntimeError:
-                pass  # the loop is closed: nobody waits any more
+                pass  # the loop is closed, and with it the task that waited
 
         thread = threading.Thread(target=work, name=f"flowloom:{name}", daemon=True)
         thread.start()
@@ -88,7 +88,7 @@ class Threads:
         waiting = [asyncio.ensure_future(done.wait()) for done in self._busy.values()]
         try:
             await asyncio.wait(waiting, timeout=self.GRACE_SECONDS)
-        except asyncio.CancelledError:  # who cancels again does not wait for long
+        except asyncio.CancelledError:  # a second cancellation shortens the wait
             await all_ended((asyncio.ensure_future(asyncio.wait(waiting, timeout=self.HURRIED_SECONDS)),))
             raise
         finally:

@@ -151,8 +151,8 @@ class Totals(Used):
                 f"history is kept; raise the limit or send a new message to go on."
             )
         else:
-            who = "The run" if agent is None else f"Agent `{agent}`"
-            text = f"{who} reached its limit `{name}`: {used:g} used of {allowed:g}. Its history is kept."
+            owner = "The run" if agent is None else f"Agent `{agent}`"
+            text = f"{owner} reached its limit `{name}`: {used:g} used of {allowed:g}. Its history is kept."
         if wanted:
             text += f" The model asked for {wanted} more."
         kind = LlmCallsLimitExceededError if name in ("model_calls", "max_llm_calls") else LimitExceededError

@@ -35,7 +35,7 @@ RESERVED_CALLS: Final[dict[str | None, RequestKind]] = {
 class RequestIds(list[str]):
     """The `long_running_tool_ids` of an event by which the engine asks people.
 
-    An event that a callback, a client or a file gives has a plain list, and asks nobody in a log: what a run records
+    An event that a callback, a client or a file gives has a plain list, and is no request in a log: what a run records
     lists its requests no more, what is appended or imported is `ForeignRequestIds` there, in every store.
     """
 
@@ -51,7 +51,7 @@ class ForeignRequestIds(RequestIds):
 def is_request(event: Event, call: types.FunctionCall) -> bool:
     """Whether a call of an event asks a person for something: the engine lists its id in `long_running_tool_ids`.
 
-    Nobody else does. Said by a model above all, the name asks nobody for anything.
+    Only the engine does. A call of that name by a model is no request.
     """
     return looks_like_request(event, call) and getattr(event.long_running_tool_ids, "own", True)
 

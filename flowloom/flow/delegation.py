@@ -59,7 +59,7 @@ def delegated_context(ctx: InvocationContext, call: types.FunctionCall) -> Invoc
         raise AgentNotFoundError(f"Agent `{ctx.agent.name}` has no sub-agent `{call.name}` to delegate to.")
     below = ctx.below(child)
     below.isolation_scope = call.id
-    below.taken_up = ctx.taken_up
+    below.resumed = ctx.resumed
     llm_agent = as_llm_agent(child)
     if llm_agent is not None and llm_agent.mode == "single_turn":
         leaf = f"{child.name}@{call.id}"

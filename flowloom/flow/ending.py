@@ -7,7 +7,7 @@ from typing import Any
 
 from flowloom.context import Context, InvocationContext, Run
 from flowloom.context.ending import to_its_end
-from flowloom.context.hooks import tell_of_error
+from flowloom.context.hooks import notify_error
 from flowloom.context.run import INTERRUPTED
 from flowloom.context.streamed import speaker_of
 from flowloom.errors import LimitExceededError, RunLostError, error_text
@@ -76,8 +76,8 @@ async def settle_failure(ctx: InvocationContext, error: Exception) -> list[Event
         finally:
             await run.flush()
         run.check_stored()
-    await tell_of_error(run.hooks.on_agent_error, agent=failed.agent, callback_context=Context(failed), error=error)
-    await tell_of_error(run.hooks.on_run_error, invocation_context=ctx, error=error)
+    await notify_error(run.hooks.on_agent_error, agent=failed.agent, callback_context=Context(failed), error=error)
+    await notify_error(run.hooks.on_run_error, invocation_context=ctx, error=error)
     return events
 
 

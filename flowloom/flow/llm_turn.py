@@ -47,7 +47,7 @@ MAX_THOUGHT_TURNS = 3
 _NEVER_PAUSED = ("transfer_to_agent", SET_MODEL_RESPONSE, FINISH_TASK, *RESERVED_CALLS)
 """Calls that are between the model and the flow, and no client's to execute."""
 _REACHED = ("", "limit of the run")
-"""What `Run.settled` holds when an agent has reached a limit of the run, so that no other one has a final step, too."""
+"""What `Run.done_once` holds when an agent has reached a limit of the run, so that no other one has a final step."""
 
 
 class Pipeline(Protocol):
@@ -112,7 +112,7 @@ class LlmTurn(Turn):
         self.ctx.callbacks = self.flow.callbacks
         if self.agent.sub_agents:
             self.delegated.extend(unresolved_tasks(self.ctx))
-            self.decisions_first = bool(self.delegated) and self.ctx.taken_up
+            self.decisions_first = bool(self.delegated) and self.ctx.resumed
             if self.delegated and not self.decisions_first:
                 self.outcome = self._delegate()
 
@@ -399,10 +399,10 @@ class LlmTurn(Turn):
         ctx, run = self.ctx, self.ctx.run
         events = run.refusals_of(ctx, str(error))
         if error.agent is None:
-            if _REACHED in run.settled:  # an agent of another branch has the last word
+            if _REACHED in run.done_once:  # an agent of another branch has the last word
                 run.stopped = True
                 return events
-            run.settled |= {_REACHED}
+            run.done_once |= {_REACHED}
         if error.on_limit == "summarise":
             self.final_step = error
             return events

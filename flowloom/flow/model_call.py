@@ -279,7 +279,7 @@ class ModelCall:
         if not response.partial:
             self.count(response)
             if self._context is not None:
-                values["actions"] = self._context.settle()
+                values["actions"] = self._context.collect_actions()
                 self._context = None
         event = ctx.response_event(response, values)
         if self._span is not None:

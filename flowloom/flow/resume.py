@@ -27,7 +27,7 @@ def stack_of(ctx: InvocationContext, task: types.FunctionCall | None = None, fir
     turn = ctx.agent.turn(ctx) if first is None else first
     turn.task = task
     progress = ctx.run.progress
-    if not ctx.taken_up or progress is None:
+    if not ctx.resumed or progress is None:
         return [turn]
     handovers = _Handovers(turn)
     answered_here = not (ctx.node_path or ctx.path_prefix or task)
@@ -83,7 +83,7 @@ class _Handovers:
         target = event.actions.transfer_to_agent
         if target is not None and at_place(event, self._ctx):
             place = place_of_target(self.turns[-1][0].ctx, target)
-            place.taken_up = True
+            place.resumed = True
             self.turns.append((place.agent.turn(place), index + 1))
 
     def _depth_of(self, event: Event) -> int | None:

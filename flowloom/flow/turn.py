@@ -165,7 +165,7 @@ class Turn:
             content = await first_answer(plugins, agent=self.agent, callback_context=context)
         if content is None and own:
             content = await first_answer(own, callback_context=context)
-        actions = context.settle()
+        actions = context.collect_actions()
         if content is not None:
             event = self.ctx.new_event({"content": content_answered(content, hook, self.ctx), "actions": actions})
             keep_json(event)

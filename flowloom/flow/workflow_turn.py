@@ -94,7 +94,7 @@ class WorkflowTurn(Turn):
         first, ctx = self._path is None, self.ctx
         if first:
             self._path = ctx.workflow_path()
-        resumed = self._member_to_resume(self._path or "") if first and ctx.taken_up else None
+        resumed = self._member_to_resume(self._path or "") if first and ctx.resumed else None
         if resumed is None:
             return self.workflow.following(self._latest, ctx), None
         agent, number = resumed
@@ -147,7 +147,7 @@ class WorkflowTurn(Turn):
     def _place_of(self, agent: AnyAgent, number: int, *, resumed: bool, own: bool = False) -> InvocationContext:
         """The place of a member, on a branch of its `own` if several run at once."""
         place = self.ctx.member(agent, self._path or "", number)
-        place.taken_up = resumed
+        place.resumed = resumed
         if own:
             leaf = f"{self.agent.name}.{agent.name}"
             place.branch = f"{place.branch}.{leaf}" if place.branch else leaf

@@ -13,10 +13,10 @@ from google.genai import types
 from pydantic import JsonValue, ValidationError
 
 from flowloom.errors import ConfigurationError, ToolArgumentsError, UnfitAnswerError
-from flowloom.events.json_schema import JsonValidator, validator_of
 from flowloom.inspection.report import parameters_of
 from flowloom.models.request import LlmRequest
 from flowloom.providers.sdk_request import calling_mode, json_schema_of
+from flowloom.schemas.validator import JsonValidator, validator_of
 from flowloom.tools.validation import read_again
 
 _PLACE = re.compile(r"^- `([^`]+)`: ", re.MULTILINE)

@@ -168,7 +168,7 @@ class EffectiveLog:
         return [entry.event for entry in log._entries]
 
     def changed_since(self, revision: int, place: int) -> bool:
-        """Whether anything but additions since `revision` matters to who sees what came from a place on."""
+        """Whether anything but additions since `revision` changes what is shown from a place on."""
         return any(event is None or self._is_since(event, place) for event in self._changes[revision:])
 
     def _is_since(self, summary: Event | None, place: int) -> bool:

@@ -42,7 +42,7 @@ LEAD_INS = frozenset({FOREIGN_LEAD_IN, UNFIT_LEAD_IN})
 
 
 class Viewer(NamedTuple):
-    """Who looks at a history, and how. Equal viewers share one projection."""
+    """Which agent is shown a history, and how. Equal viewers share one projection."""
 
     agent: str
     branch: str | None = None

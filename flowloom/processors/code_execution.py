@@ -107,7 +107,10 @@ async def _run_code(
     answer = types.CodeExecutionResult(outcome=types.Outcome(result["outcome"]), output=result["output"])
     response.content = None
     yield ctx.new_event(
-        {"content": content_of("model", [types.Part(code_execution_result=answer)]), "actions": context.settle()}
+        {
+            "content": content_of("model", [types.Part(code_execution_result=answer)]),
+            "actions": context.collect_actions(),
+        }
     )
 
 

@@ -39,7 +39,7 @@ def confirmation(ctx: InvocationContext, request: LlmRequest) -> AsyncGenerator[
     if at is not None and ctx.once(events[at].id):  # what earlier messages have decided may be left
         decided = decided_calls(ctx.run.ledger, events[at], ctx.place)
     unfinished = None
-    if ctx.taken_up and ctx.once("unfinished calls"):
+    if ctx.resumed and ctx.once("unfinished calls"):
         unfinished = unfinished_calls(ctx)
     return _resume(ctx, decided, unfinished) if decided or unfinished else None
 

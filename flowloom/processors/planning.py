@@ -55,7 +55,7 @@ def planning_response(ctx: InvocationContext, request: LlmRequest, response: Llm
         rewritten = replace(content)
         rewritten.parts = parts
         response.content = rewritten
-    actions = context.settle()
+    actions = context.collect_actions()
     if any(fields_of(actions).values()):
         return ctx.new_event({"actions": actions})
     return None

@@ -55,7 +55,7 @@ async def _ask(
         except Exception as error:
             error.add_note(f"while toolset {type(toolset).__name__} of agent `{ctx.agent.name}` prepared the request")
             raise
-    actions = context.settle()
+    actions = context.collect_actions()
     if actions.state_delta or actions.artifact_delta:
         return ctx.new_event({"actions": actions})
     return None

@@ -10,7 +10,7 @@ from google.genai import types
 
 from flowloom.agents import BaseAgent
 from flowloom.context import InvocationContext, RunConfig
-from flowloom.context.hooks import NO_HOOKS, content_answered, first_answer, tell_all
+from flowloom.context.hooks import NO_HOOKS, content_answered, first_answer, notify
 from flowloom.context.progress import Progress
 from flowloom.errors import AlreadyAnsweredError, FlowloomError
 from flowloom.events import Event, EventActions
@@ -150,7 +150,7 @@ class Round:
                 if not self._settled:
                     await settle_end(self.ctx, self._events)
                 if self._hooks.after_run:
-                    await tell_all(self._hooks.after_run, invocation_context=self.ctx)
+                    await notify(self._hooks.after_run, invocation_context=self.ctx)
         except asyncio.CancelledError:  # while plugins are told that it is over
             self.closing = [*self.closing, *await self._cut_off(None)]
         return True

@@ -378,7 +378,7 @@ class Runner(Generic[OutputT]):
         agent, lineage = self._place(events, answered)
         ctx = InvocationContext(agent=agent, lineage=lineage, run=run)
         ctx.recorded = True
-        ctx.taken_up = progress is not None
+        ctx.resumed = progress is not None
         return ctx
 
     def _place(self, events: Sequence[Event], answered: Sequence[Event]) -> Place:

@@ -92,14 +92,14 @@ class State:
 
     def has_delta(self) -> bool:
         """Whether anything was written."""
-        self.settle()
+        self.record_changes()
         return bool(self._delta)
 
     def to_dict(self) -> dict[str, Any]:
         """All of the state as a new dict."""
         return self._value | self._delta
 
-    def settle(self) -> None:
+    def record_changes(self) -> None:
         """Record values that were read and then changed in place. The engine calls this after user code ran."""
         if not self._lent:
             return

@@ -9,7 +9,7 @@ from typing import Any
 from google.genai import types
 
 from flowloom.context import Context, InvocationContext, Run
-from flowloom.context.hooks import NO_HOOKS, first_answer, tell_all
+from flowloom.context.hooks import NO_HOOKS, first_answer, notify
 from flowloom.context.progress import Progress, is_from_agent_tool
 from flowloom.context.protocols import AnyAgent, as_llm_agent
 from flowloom.errors import ConfigurationError, ToolError
@@ -86,7 +86,7 @@ class AgentTool(BaseTool):
             last: Event | None = await ctx.run.record(ctx, ctx.new_event({"content": content}))
         else:
             last = await self._run(ctx, tool_context)
-        await tell_all(hooks.after_run, invocation_context=ctx)
+        await notify(hooks.after_run, invocation_context=ctx)
         if ctx.run.waiting_calls:
             raise Suspended([event_to_keep(event, call_id) for event in ctx.session.events[len(kept) :]])
         result = self._result(last, tool_context)
@@ -152,7 +152,7 @@ class AgentTool(BaseTool):
             run.progress = Progress(kept, interrupted=True)
             above, call_id = outer.progress, tool_context.function_call_id
             run.progress.fresh = above is not None and above.fresh and call_id in above.answered
-            ctx.taken_up = True
+            ctx.resumed = True
         ctx.path_prefix = tool_context.inside.path_prefix
         ctx.agent_span = caller.agent_span
         ctx.outbox = caller.outbox

@@ -264,8 +264,8 @@ async def _answer(
             except Suspended as suspended:
                 ctx.run.leave_open(call.id)
                 ctx.run.owed = (ctx.run.owed or {}) | {event.id: event for event in suspended.events}
-                return _Answer(None, _settled(context)[0], waiting=suspended.events)
-    actions, wrong = _settled(context)
+                return _Answer(None, _collected(context)[0], waiting=suspended.events)
+    actions, wrong = _collected(context)
     error = error or wrong
     if error is None and result is None and (tool.is_long_running or tool.defers_response is True):
         if isinstance(tool, DelegateTool):
@@ -297,10 +297,10 @@ def _report(ctx: InvocationContext, tool: RunnableTool, call: types.FunctionCall
         _log.warning("Tool `%s` (call %s, step %d of agent `%s`) failed.", *where, exc_info=error)
 
 
-def _settled(context: Context) -> tuple[EventActions, Exception | None]:
+def _collected(context: Context) -> tuple[EventActions, Exception | None]:
     """What the call has written, and what is wrong with what it wrote; that is taken out."""
     try:
-        return context.settle(), None
+        return context.collect_actions(), None
     except Exception as error:  # of a value that cannot be kept, or of one that fails when it is compared
         return context.actions, error
 

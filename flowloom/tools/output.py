@@ -12,7 +12,7 @@ from pydantic_core import from_json
 
 from flowloom.context import Context
 from flowloom.errors import ConfigurationError, ToolArgumentsError
-from flowloom.events.json_schema import JsonValidator, validator_of
+from flowloom.schemas.validator import JsonValidator, validator_of
 from flowloom.tools.base_tool import BaseTool
 from flowloom.tools.validation import read_again
 

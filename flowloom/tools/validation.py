@@ -11,7 +11,7 @@ from pydantic import TypeAdapter, ValidationError
 from pydantic_core import ErrorDetails
 
 from flowloom.errors import ToolArgumentsError
-from flowloom.events.json_schema import JsonValidator
+from flowloom.schemas.validator import JsonValidator
 
 MAX_PROBLEMS = 20
 """How many problems one `ToolArgumentsError` spells out."""

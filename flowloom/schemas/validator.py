@@ -16,7 +16,7 @@ from pydantic_core import InitErrorDetails, SchemaError, SchemaValidator, Valida
 from pydantic_core import core_schema as core
 
 from flowloom.errors import ConfigurationError
-from flowloom.events.json_schema_parts import TOO_DEEP, ListPart, ObjectPart, Part, Seen
+from flowloom.schemas.parts import TOO_DEEP, ListPart, ObjectPart, Part, Seen
 
 MAX_SCHEMA_DEPTH = 100
 """How deep a schema may be nested; what it refers to counts anew."""

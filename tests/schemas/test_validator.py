@@ -14,7 +14,7 @@ from pydantic import BaseModel, ValidationError
 
 from flowloom import ConfigurationError, LlmAgent
 from flowloom.errors import ToolArgumentsError
-from flowloom.events.json_schema import validator_of
+from flowloom.schemas.validator import validator_of
 from flowloom.tools.output import OutputSchema
 
 PERSON = {
