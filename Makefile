@@ -55,7 +55,7 @@ $(DOCS)/.ready: pyproject.toml $(READY)
 	touch $@
 
 $(SITE): $(DOCS)/.ready mkdocs.yml README.md CHANGELOG.md LICENSE $(shell find docs examples flowloom -name '*.[mp][dy]*')
-	NO_MKDOCS_2_WARNING=1 $(DOCS)/bin/python -m mkdocs build --quiet
+	NO_MKDOCS_2_WARNING=1 $(DOCS)/bin/python -m mkdocs build --strict
 	touch $@
 
 clean:

@@ -6,6 +6,7 @@ error. A name stands on the page of the room that defines it, below the shortest
 
 from __future__ import annotations
 
+import logging
 import posixpath
 import re
 from pathlib import Path
@@ -14,6 +15,8 @@ import griffe
 from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files
 from mkdocs.structure.pages import Page
+
+_log = logging.getLogger("mkdocs.hooks.reference")
 
 ROOT = Path(__file__).parents[1]
 ELSEWHERE = {
@@ -45,6 +48,8 @@ def on_files(files: Files, config: MkDocsConfig) -> None:
         text = (ROOT / path).read_text(encoding="utf-8")
         files.append(File.generated(config, page, content=f"```text\n{text}```\n" if path == "LICENSE" else text))
     for room, names in public_names().items():
+        for path, name in names.items():
+            check_told(package()[path.removeprefix("flowloom.")], name)
         files.append(File.generated(config, f"reference/{room}.md", content=page_of(room, names)))
 
 
@@ -61,6 +66,18 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
     fences = FENCE.findall(markdown)
     told = [LINK.sub(link, text) for text in FENCE.split(markdown)]
     return "".join(text + fence for text, fence in zip(told, [*fences, ""], strict=True))
+
+
+def check_told(found: griffe.Object | griffe.Alias, path: str) -> None:
+    """Warn of classes, functions and methods without a docstring, those from the standard library's bases aside."""
+    if found.is_alias or not (found.is_function or found.is_class):
+        return
+    if found.docstring is None:
+        _log.warning("`%s` has no docstring.", path)
+    if isinstance(found, griffe.Class) and not any(str(base).startswith(("list[", "dict[")) for base in found.bases):
+        for name, member in found.members.items():
+            if not name.startswith("_") and name != "model_post_init":
+                check_told(member, f"{path}.{name}")
 
 
 def page_of(room: str, names: dict[str, str]) -> str:

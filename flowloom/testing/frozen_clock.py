@@ -25,6 +25,7 @@ class FrozenClock:
         """How long those slept who waited by this clock: retries, delayed answers."""
 
     def now(self) -> float:
+        """The time, in seconds since the epoch."""
         return self.time
 
     def advance(self, seconds: float) -> None:
@@ -32,6 +33,7 @@ class FrozenClock:
         self.time += seconds
 
     async def sleep(self, seconds: float) -> None:
+        """Let so many seconds go by at once, and note them in `slept`."""
         self.slept.append(seconds)
         self.time += seconds
 
