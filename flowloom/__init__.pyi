@@ -3,7 +3,7 @@
 # ruff: noqa: I001 - in groups
 
 # agents
-from flowloom.agents import Agent, BaseAgent, LlmAgent, LoopAgent, ParallelAgent, SequentialAgent
+from flowloom.agents import Agent, BaseAgent, LlmAgent, LoopAgent, ParallelAgent, SequentialAgent, WorkflowAgent
 
 # running them
 from flowloom.runner import (
@@ -164,6 +164,7 @@ __all__ = [
     "ToolContext",
     "ToolError",
     "Usage",
+    "WorkflowAgent",
     "answers",
     "configure_telemetry",
     "exit_loop",

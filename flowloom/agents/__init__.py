@@ -15,14 +15,16 @@ from flowloom.objects.on_use import homes_of, loaded_on_use
 
 if TYPE_CHECKING:
     from flowloom.agents.workflow_agents import LoopAgent, ParallelAgent, SequentialAgent, WorkflowAgent
+    from flowloom.flow.workflow_turn import FinishedMember
 
 _HOMES = {
-    "workflow_agents": "LoopAgent ParallelAgent SequentialAgent WorkflowAgent",
+    "workflow_agents": "FinishedMember LoopAgent ParallelAgent SequentialAgent WorkflowAgent",
 }
 
 __all__ = [
     "Agent",
     "BaseAgent",
+    "FinishedMember",
     "Limits",
     "LlmAgent",
     "LoopAgent",

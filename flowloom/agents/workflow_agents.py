@@ -14,7 +14,7 @@ from flowloom.errors import ConfigurationError
 from flowloom.events.event import Event
 from flowloom.flow.play import run_turn
 from flowloom.flow.turn import BodyTurn, Turn
-from flowloom.flow.workflow_turn import Member, WorkflowTurn
+from flowloom.flow.workflow_turn import FinishedMember, WorkflowTurn
 
 
 class WorkflowAgent(BaseAgent):
@@ -29,7 +29,9 @@ class WorkflowAgent(BaseAgent):
     contains_escalation: ClassVar[bool] = False
     """Whether a member's escalation ends this workflow only, and not the parallel branch that it stands in."""
 
-    def following(self, latest: Member | None, ctx: InvocationContext) -> BaseAgent | Sequence[BaseAgent] | None:
+    def following(
+        self, latest: FinishedMember | None, ctx: InvocationContext
+    ) -> BaseAgent | Sequence[BaseAgent] | None:
         """Which of `sub_agents` comes after the member whose turn was the `latest` (None at the beginning).
 
         A list of agents runs at once, each on a branch of its own; `latest` is then the last of them. None ends the
@@ -57,7 +59,7 @@ class SequentialAgent(WorkflowAgent):
     on in that member. A member that escalates ends the sequence only in a parallel branch (decision 33).
     """
 
-    def following(self, latest: Member | None, ctx: InvocationContext) -> BaseAgent | None:
+    def following(self, latest: FinishedMember | None, ctx: InvocationContext) -> BaseAgent | None:
         index = 0 if latest is None else latest.index + 1
         return self.sub_agents[index] if index < len(self.sub_agents) else None
 
@@ -79,7 +81,7 @@ class LoopAgent(WorkflowAgent):
                 f"Loop `{self.name}`: `max_iterations` is {self.max_iterations}; use None for no limit, or 0 or more."
             )
 
-    def following(self, latest: Member | None, ctx: InvocationContext) -> BaseAgent | None:
+    def following(self, latest: FinishedMember | None, ctx: InvocationContext) -> BaseAgent | None:
         members, index, number = self.sub_agents, 0, 1
         if latest is not None:
             rounds, index = divmod(latest.index + 1, len(members))
@@ -101,5 +103,5 @@ class ParallelAgent(WorkflowAgent):
 
     contains_escalation = True
 
-    def following(self, latest: Member | None, ctx: InvocationContext) -> Sequence[BaseAgent] | None:
+    def following(self, latest: FinishedMember | None, ctx: InvocationContext) -> Sequence[BaseAgent] | None:
         return self.sub_agents if latest is None and self.sub_agents else None

@@ -116,20 +116,17 @@ class Progress:
 
     def entries(self, path: str) -> int:
         """How often the node `path` was entered, its number left out."""
-        return max((number for name, number in self._below(path) if name == path.rpartition("/")[2]), default=0)
+        name = path.rpartition("/")[2]
+        return max((number for _, found, number in self.below(path) if found == name), default=0)
 
-    def latest_member(self, workflow: str) -> tuple[str, int] | None:
-        """Name and round of the member that a workflow ran last; None if it ran none, or the log does not tell."""
-        found = list(self._below(workflow + "/"))
-        return found[-1] if found else None
-
-    def _below(self, path: str) -> Iterator[tuple[str, int]]:
+    def below(self, path: str) -> Iterator[tuple[Event, str, int]]:
+        """The events of the members of a workflow, `flow@1/`, each with the name and the round of the member."""
         prefix = path.rpartition("/")[0] + "/" if "/" in path else ""
         for event in self.events:
             place = "" if is_from_agent_tool(event) else path_of(event)
             if place and place.startswith(prefix):
                 name, _, number = place[len(prefix) :].partition("/")[0].rpartition("@")
-                yield name, int(number) if number.isdecimal() else 1
+                yield event, name, int(number) if number.isdecimal() else 1
 
 
 def _decisions_left(events: Sequence[Event]) -> dict[str, int]:

@@ -6,49 +6,66 @@ import asyncio
 from collections.abc import Iterable, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import NamedTuple
 
 from flowloom.context import InvocationContext
 from flowloom.context.ending import all_ended
+from flowloom.context.origin import note_origin
+from flowloom.context.progress import Progress, is_from_agent_tool, path_of
 from flowloom.context.protocols import AnyAgent, AnyWorkflowAgent
-from flowloom.errors import AgentNotFoundError
+from flowloom.errors import AgentNotFoundError, DuplicateAgentError, quoted_list
 from flowloom.events.event import Event
 from flowloom.flow.play import run_agent
 from flowloom.flow.turn import AGAIN, Enter, Events, Turn, waits_below
 from flowloom.flow.waiting import has_agent
-
-if TYPE_CHECKING:
-    from flowloom.telemetry import Recorder
+from flowloom.telemetry import Recorder
 
 _Queue = asyncio.Queue["tuple[Event, asyncio.Event] | asyncio.Task[None]"]
+_Members = tuple[Sequence[AnyAgent], bool]
+"""Members of a workflow, and whether they run at once, on branches of their own."""
 
 
 @dataclass(frozen=True, slots=True)
-class Member:
+class FinishedMember:
     """A member of a workflow whose turn is over."""
 
     agent: AnyAgent
     index: int
-    """Where it stands in `sub_agents`; of several at once, the last one."""
+    """Where it stands in `sub_agents`."""
     number: int
-    """Which round of the workflow it was in, counted from 1: a new one begins where the order of the members does not
-    go on."""
+    """Which round of the workflow it was in, counted from 1. A new one begins with a member that does not stand behind
+    those before it in `sub_agents`, and with members that run at once after others that did."""
     escalated: bool
-    """Whether an event of the turn escalated."""
+    """Whether an event of the turn escalated; of several at once, whether one of any turn did."""
+
+
+class _Entry(NamedTuple):
+    """An event of the log, with the member that it belongs to and the round that this was in."""
+
+    agent: AnyAgent
+    number: int
+    event: Event
 
 
 class WorkflowTurn(Turn):
     """Enters the members of a workflow, as `WorkflowAgent.following` says; several at once on branches of their own.
 
-    A member that waits stops the workflow. When the answer is there, the member that the log tells of goes on.
+    A member that waits stops the workflow. When the answer is there, the member that the log tells of goes on; those
+    that ran at once with it do, too.
     """
 
-    _path: str | None = None
+    _path: str = ""
     """The node path of this turn of the workflow, `flow@1`."""
-    _latest: Member | None = None
+    _latest: FinishedMember | None = None
     """The member whose turn was the last."""
-    _entered: int = 1
-    """The number of the member that was entered last."""
+    _number: int = 1
+    """The round of the members that were entered last."""
+    _reached: int = -1
+    """The highest index of those that were entered in this round."""
+    _group: bool = False
+    """Whether those that were entered last run at once."""
+    _log: Sequence[_Entry] = ()
+    """What the members of this turn said in earlier runs of the invocation, if it goes on with one."""
     _branch_ended: bool = False
     """Whether an escalation ended the workflow, and with it the parallel branch that it is in (decision 33)."""
 
@@ -62,96 +79,148 @@ class WorkflowTurn(Turn):
         return self._branch_ended
 
     async def step(self, spans: Recorder | None) -> Events:
-        following, resumed = self._following()
-        if following is None:
+        resumed = self._to_resume() if not self._path else None
+        members, at_once = resumed or self._following()
+        if not members:
             self.end_or_wait()
-        elif not isinstance(following, Sequence):
-            number = resumed or self._number_of(following)
-            self._entered = number
-            self.outcome = Enter(self._place_of(following, number, resumed=resumed is not None))
-        else:
-            number = resumed or self._number_of(following[0])
-            places = [self._place_of(agent, number, resumed=resumed is not None, own=True) for agent in following]
-            async with aclosing(_at_once(self.agent, places)) as events:
-                async for event in events:
-                    yield self.note(event)
-            self._latest = self._member(following[-1], number, any(place.escalated for place in places))
-            if any(waits_below(agent, self.ctx) for agent in following):
-                self.end_or_wait()
+            return
+        if resumed is None:
+            self._count(members, at_once)
+        places = [self._place_of(agent, resumed=resumed is not None, own=at_once) for agent in members]
+        if not at_once:
+            self.outcome = Enter(places[0])
+            return
+        async with aclosing(_at_once(self.agent, places)) as events:
+            async for event in events:
+                yield self.note(event)
+        self._finished(members[-1], any(place.escalated for place in places))
+        if any(waits_below(agent, self.ctx) for agent in members):
+            self.end_or_wait()
 
     def returned(self, below: Turn) -> Iterable[Event]:
         self.last = below.last or self.last
-        self.ctx.escalated = self.ctx.escalated or below.ctx.escalated
-        self._latest = self._member(below.agent, self._entered, below.ctx.escalated)
+        self._finished(below.agent, below.ctx.escalated)
         self._branch_ended = bool(self.ctx.branch) and below.ends_branch and not self.workflow.contains_escalation
         self.outcome = AGAIN
         if self._branch_ended or waits_below(below.agent, self.ctx):
             self.end_or_wait()
         return ()
 
-    def _following(self) -> tuple[AnyAgent | Sequence[AnyAgent] | None, int | None]:
-        """Who is next; and the number of the member that an earlier run was in, if that is to go on."""
-        first, ctx = self._path is None, self.ctx
-        if first:
-            self._path = ctx.workflow_path()
-        resumed = self._member_to_resume(self._path or "") if first and ctx.resumed else None
-        if resumed is None:
-            return self.workflow.following(self._latest, ctx), None
-        agent, number = resumed
-        latest: Member | None = None
-        for _ in self.agent.sub_agents:  # was it one of several at once?
-            following = self.workflow.following(latest, ctx)
-            if following is None:
-                break
-            several = following if isinstance(following, Sequence) else (following,)
-            if agent in several:
-                return following, number
-            latest = self._member(several[-1], number, False)
-        return agent, number
+    def _finished(self, agent: AnyAgent, escalated: bool) -> None:
+        """Note that the turn of a member is over; of several at once, that of the last one."""
+        self.ctx.escalated = self.ctx.escalated or escalated
+        self._latest = FinishedMember(agent, self._index_of(agent), self._number, escalated)
 
-    def _member_to_resume(self, path: str) -> tuple[AnyAgent, int] | None:
-        """The member that an earlier run of the invocation was in, and its number (decision 28); None if in none.
+    # -- who is next ------------------------------------------------------------------------------
 
-        Node paths tell. A log of another engine may not have them; then the author of its latest event does.
-        """
-        progress, ctx = self.ctx.run.progress, self.ctx
-        if progress is None:
-            return None
-        found = progress.latest_member(path)
-        if found is not None:
-            return next(((agent, found[1]) for agent in self.agent.sub_agents if agent.name == found[0]), None)
-        for event in reversed(progress.events):
-            if event.author != "user" and (event.branch or None) == (ctx.branch or None):
-                for agent in self.agent.sub_agents:
-                    if has_agent(agent, event.author):
-                        return agent, 1
-        return None
-
-    def _member(self, agent: AnyAgent, number: int, escalated: bool) -> Member:
-        return Member(agent, self._index_of(agent), number, escalated)
+    def _following(self) -> _Members:
+        """The members that come next, as the workflow says; none at its end."""
+        try:
+            following = self.workflow.following(self._latest, self.ctx)
+        except Exception as error:
+            note_origin(error, self.ctx, "`following`")
+            raise
+        at_once = isinstance(following, Sequence) and not isinstance(following, str)
+        members = following if at_once else () if following is None else (following,)
+        if len({self._index_of(agent) for agent in members}) < len(members):
+            raise DuplicateAgentError(
+                f"`following` of workflow `{self.agent.name}` names an agent twice, to run at the same time: "
+                f"{quoted_list(agent.name for agent in members)}. Name each one once."
+            )
+        return members, at_once
 
     def _index_of(self, agent: AnyAgent) -> int:
         for index, member in enumerate(self.agent.sub_agents):
             if member is agent:
                 return index
         raise AgentNotFoundError(
-            f"Workflow `{self.agent.name}` names `{agent.name}` as the agent to follow, which is none of its "
-            f"`sub_agents`. Add it there."
+            f"`following` of workflow `{self.agent.name}` answers `{getattr(agent, 'name', agent)}`, which is none of "
+            f"its `sub_agents`: {quoted_list(member.name for member in self.agent.sub_agents)}. It answers one of "
+            f"them, a list of them, or None."
         )
 
-    def _number_of(self, agent: AnyAgent) -> int:
-        """The round that a member is in: another one begins where the order of the members does not go on."""
-        index, latest = self._index_of(agent), self._latest
-        return 1 if latest is None else latest.number + (index <= latest.index)
+    def _count(self, members: Sequence[AnyAgent], at_once: bool) -> None:
+        """Note the round that members are in."""
+        indexes = [self._index_of(agent) for agent in members]
+        self._number += min(indexes) <= self._reached or (self._group and at_once)
+        self._reached, self._group = max(indexes), at_once
 
-    def _place_of(self, agent: AnyAgent, number: int, *, resumed: bool, own: bool = False) -> InvocationContext:
-        """The place of a member, on a branch of its `own` if several run at once."""
-        place = self.ctx.member(agent, self._path or "", number)
+    def _place_of(self, agent: AnyAgent, *, resumed: bool, own: bool) -> InvocationContext:
+        """The place of a member, on a branch of its `own` if it does not run alone."""
+        place = self.ctx.member(agent, self._path, self._number)
         place.resumed = resumed
+        place.escalated = resumed and self._has_escalated((agent,))
         if own:
-            leaf = f"{self.agent.name}.{agent.name}"
-            place.branch = f"{place.branch}.{leaf}" if place.branch else leaf
+            place.branch = self._branch_of(agent)
         return place
+
+    def _branch_of(self, agent: AnyAgent) -> str:
+        leaf = f"{self.agent.name}.{agent.name}"
+        return f"{self.ctx.branch}.{leaf}" if self.ctx.branch else leaf
+
+    # -- resuming ---------------------------------------------------------------------------------
+
+    def _to_resume(self) -> _Members | None:
+        """The member that an earlier run of the invocation was in, with those beside it (decision 28); None if in none.
+
+        The log tells who that is, whatever the workflow would say by now. Of several at once, it does not tell of those
+        that had not said anything yet: the workflow is asked again what it was asked then.
+        """
+        self._path, progress = self.ctx.workflow_path(), self.ctx.run.progress
+        self._log = log = self._entries(progress) if self.ctx.resumed and progress is not None else ()
+        if not log:
+            return None
+        number, at_once, members = log[-1].number, self._beside_others(log[-1]), self._latest_in(log)
+        if at_once:
+            earlier = [entry for entry in log if entry.number != number or entry.agent not in members]
+            if earlier:
+                latest, self._number = self._latest_in(earlier), earlier[-1].number
+                self._finished(latest[-1], self._has_escalated(latest))
+            asked, several = self._following()
+            members = asked if several and set(members) <= set(asked) else members
+        self._number, self._reached, self._group = number, max(map(self._index_of, members)), at_once
+        return members, at_once
+
+    def _entries(self, progress: Progress) -> list[_Entry]:
+        """The events of the members so far. Of a log without node paths, as other engines write it, authors tell."""
+        agents = {agent.name: agent for agent in self.agent.sub_agents}
+        found = [
+            _Entry(agents[name], number, event)
+            for event, name, number in progress.below(self._path + "/")
+            if name in agents
+        ]
+        return found or [
+            _Entry(agent, 1, event)
+            for event in progress.events
+            if event.author != "user" and not path_of(event) and not is_from_agent_tool(event)
+            for agent in agents.values()
+            if has_agent(agent, event.author) and _is_within(event.branch, self.ctx.branch)
+        ]
+
+    def _latest_in(self, log: Sequence[_Entry]) -> Sequence[AnyAgent]:
+        """The member that the latest of these events belongs to; of several at once, all that said something."""
+        last = log[-1]
+        if not self._beside_others(last):
+            return (last.agent,)
+        group = {entry.agent for entry in log if entry.number == last.number and self._beside_others(entry)}
+        return sorted(group, key=self._index_of)
+
+    def _beside_others(self, entry: _Entry) -> bool:
+        """Whether a member ran at once with others: it had a branch of its own."""
+        return _is_within(entry.event.branch, self._branch_of(entry.agent))
+
+    def _has_escalated(self, members: Sequence[AnyAgent]) -> bool:
+        """Whether one of these members escalated in an earlier run, in the round that counts now."""
+        return any(
+            entry.event.actions.escalate
+            for entry in self._log
+            if entry.number == self._number and entry.agent in members
+        )
+
+
+def _is_within(branch: str | None, other: str | None) -> bool:
+    """Whether a branch is the other one, or one below it."""
+    return not other or branch == other or (branch or "").startswith(other + ".")
 
 
 async def _at_once(workflow: AnyAgent, places: Sequence[InvocationContext]) -> Events:
@@ -189,5 +258,5 @@ async def _put_events(workflow: AnyAgent, place: InvocationContext, events: _Que
                 events.put_nowait((event, taken))
                 await taken.wait()
     except Exception as error:
-        error.add_note(f"in branch `{place.agent.name}` of parallel agent `{workflow.name}`")
+        error.add_note(f"in branch `{place.agent.name}` of workflow `{workflow.name}`")
         raise

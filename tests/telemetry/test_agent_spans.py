@@ -19,7 +19,9 @@ from flowloom import (
     LoopAgent,
     ParallelAgent,
     SequentialAgent,
+    WorkflowAgent,
 )
+from flowloom.agents import FinishedMember
 from flowloom.testing.scripted import call
 from telemetry.agents import agent, answer, context, run
 from telemetry.conftest import Recording
@@ -189,3 +191,17 @@ async def test_a_flow_without_its_agent_has_the_spans_of_its_calls(recording: Re
     root = agent([answer("ok")])
     assert [event async for event in root.flow.run(context(root))]
     assert recording.tree == [(None, MODEL)]
+
+
+async def test_the_span_of_a_workflow_of_ones_own_is_around_those_of_its_members(recording: Recording) -> None:
+    """Of one member as of several at once."""
+
+    class Vote(WorkflowAgent):
+        def following(self, latest: FinishedMember | None, ctx: InvocationContext) -> Any:
+            if latest is None:
+                return self.sub_agents[:2]
+            return self.sub_agents[2] if latest.index < 2 else None
+
+    await run(Vote(name="vote", sub_agents=[agent(["ok"], name=name) for name in ("a", "b", "count")]))
+    spans = [recording.span(f"invoke_agent {name}") for name in ("a", "b", "count")]
+    assert [recording.parent(span) for span in spans] == ["invoke_agent vote"] * 3
