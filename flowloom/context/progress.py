@@ -225,6 +225,11 @@ def at_place(event: Event, ctx: AnyContext) -> bool:
     )
 
 
+def is_within(branch: str | None, other: str | None) -> bool:
+    """Whether a branch is the other one, or one below it."""
+    return not other or branch == other or (branch or "").startswith(other + ".")
+
+
 def is_from_agent_tool(event: Event) -> bool:
     """Whether an event is that of an agent that runs as a tool, kept because it waits; its scope is the tool's call."""
     return bool(event.isolation_scope) and bool(event.custom_metadata) and AGENT_TOOL_CALL in event.custom_metadata

@@ -11,7 +11,7 @@ from google.genai import types
 
 from flowloom.context import InvocationContext
 from flowloom.context.hooks import FlowCallbacks
-from flowloom.context.progress import is_from_agent_tool
+from flowloom.context.progress import Progress, is_from_agent_tool
 from flowloom.context.protocols import AnyLlmAgent
 from flowloom.errors import CallbackError, Halt, IncompleteStreamError, LimitExceededError
 from flowloom.events.event import UNFIT_OUTPUT, Event
@@ -448,7 +448,7 @@ class LlmTurn(Turn):
         if self.structured:
             self.refusals = sum(refusal_in(event) is not None for event in own)
 
-    def _knows_how_far(self, own: Sequence[Event]) -> bool:
+    def _knows_how_far(self, progress: Progress, own: Sequence[Event]) -> bool:
         return True
 
 

@@ -12,7 +12,7 @@ from google.genai import types
 from flowloom.context import Context, InvocationContext
 from flowloom.context.hooks import Callbacks, content_answered, first_answer
 from flowloom.context.origin import note_origin
-from flowloom.context.progress import Progress, is_from_agent_tool
+from flowloom.context.progress import Progress, is_from_agent_tool, is_within
 from flowloom.context.protocols import AnyAgent
 from flowloom.events.event import Event
 from flowloom.events.json_data import keep_json
@@ -190,7 +190,7 @@ class Turn:
         self.recall(own)
         calls = _calls_in(own)
         answered = not progress.left.isdisjoint(calls) or (not after and progress.is_answered(before))
-        if not own or answered or not self._knows_how_far(own):
+        if not own or answered or not self._knows_how_far(progress, own):
             return  # a new turn, or one that goes on with the user's answer
         ready = self._agents_are_ready(calls)
         if not after and ready is not False and not ends_turn(own[-1]):
@@ -219,9 +219,16 @@ class Turn:
             return True
         return ready is None and not _has_ended(own)
 
-    def _knows_how_far(self, own: Sequence[Event]) -> bool:
-        """Whether the log tells how far the turn got: of an agent without a flow, only that it is over."""
-        return own[-1].is_final_response()
+    def _knows_how_far(self, progress: Progress, own: Sequence[Event]) -> bool:
+        """Whether the log tells how far the turn got: of an agent without a flow, only that it is over, if it is that
+        agent that had the last word, and none of those that it runs."""
+        for event in reversed(progress.events):
+            if event is own[-1]:
+                return event.is_final_response()
+            below = event.author != self.agent.name and has_agent(self.agent, event.author)
+            if below and is_within(event.branch, self.ctx.branch):
+                return False
+        return False
 
     def _was_cut_off(self, progress: Progress, calls: dict[str, types.FunctionCall]) -> bool:
         """Whether calls of the turn are to be made again, because the run was cut off during them."""

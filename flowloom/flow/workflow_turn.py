@@ -6,12 +6,12 @@ import asyncio
 from collections.abc import Iterable, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from flowloom.context import InvocationContext
 from flowloom.context.ending import all_ended
 from flowloom.context.origin import note_origin
-from flowloom.context.progress import Progress, is_from_agent_tool, path_of
+from flowloom.context.progress import Progress, is_from_agent_tool, is_within, path_of
 from flowloom.context.protocols import AnyAgent, AnyWorkflowAgent
 from flowloom.errors import AgentNotFoundError, DuplicateAgentError, quoted_list
 from flowloom.events.event import Event
@@ -121,7 +121,7 @@ class WorkflowTurn(Turn):
             note_origin(error, self.ctx, "`following`")
             raise
         at_once = isinstance(following, Sequence) and not isinstance(following, str)
-        members = following if at_once else () if following is None else (following,)
+        members: Any = following if at_once else () if following is None else (following,)
         if len({self._index_of(agent) for agent in members}) < len(members):
             raise DuplicateAgentError(
                 f"`following` of workflow `{self.agent.name}` names an agent twice, to run at the same time: "
@@ -194,7 +194,7 @@ class WorkflowTurn(Turn):
             for event in progress.events
             if event.author != "user" and not path_of(event) and not is_from_agent_tool(event)
             for agent in agents.values()
-            if has_agent(agent, event.author) and _is_within(event.branch, self.ctx.branch)
+            if has_agent(agent, event.author) and is_within(event.branch, self.ctx.branch)
         ]
 
     def _latest_in(self, log: Sequence[_Entry]) -> Sequence[AnyAgent]:
@@ -207,7 +207,7 @@ class WorkflowTurn(Turn):
 
     def _beside_others(self, entry: _Entry) -> bool:
         """Whether a member ran at once with others: it had a branch of its own."""
-        return _is_within(entry.event.branch, self._branch_of(entry.agent))
+        return is_within(entry.event.branch, self._branch_of(entry.agent))
 
     def _has_escalated(self, members: Sequence[AnyAgent]) -> bool:
         """Whether one of these members escalated in an earlier run, in the round that counts now."""
@@ -216,11 +216,6 @@ class WorkflowTurn(Turn):
             for entry in self._log
             if entry.number == self._number and entry.agent in members
         )
-
-
-def _is_within(branch: str | None, other: str | None) -> bool:
-    """Whether a branch is the other one, or one below it."""
-    return not other or branch == other or (branch or "").startswith(other + ".")
 
 
 async def _at_once(workflow: AnyAgent, places: Sequence[InvocationContext]) -> Events:

@@ -519,15 +519,29 @@ async def test_a_class_that_overrides_the_body_is_a_custom_agent_and_may_call_th
 
     class Framed(Router):
         async def _run_async_impl(self, ctx: InvocationContext) -> AsyncGenerator[Event, None]:
+            yield Event(author=self.name, content=said("begins"))
             async for event in super()._run_async_impl(ctx):
                 yield event
-            if not ctx.run.waiting_calls:
-                yield Event(author=self.name, content=said("done"))
 
     now = meet(lambda: Framed(name="flow", sub_agents=[payer(world, "a", 1), Says(name="last")]))
     assert pending(await now().say("go", state_delta={"to": "a"}))
     events = await approve_next(now(), "a", state_delta={"to": "last"})
-    assert texts(events) == ["a: a paid.", "last: last", "flow: done"]
+    assert texts(events) == ["flow: begins", "a: a paid.", "last: last"]
+
+
+async def test_a_custom_agent_that_spoke_before_one_of_its_agents_waits_goes_on(meet: Any) -> None:
+    """What it said first does not end its turn; that ends when it has the last word."""
+
+    class Announces(BaseAgent):
+        async def _run_async_impl(self, ctx: InvocationContext) -> AsyncGenerator[Event, None]:
+            yield Event(author=self.name, content=said("begins"))
+            async for event in self.sub_agents[0].run_async(ctx):
+                yield event
+
+    world = World()
+    now = meet(lambda: Announces(name="desk", sub_agents=[payer(world, "a", 1)]))
+    await now().say("go")
+    assert texts(await approve_next(now(), "a"))[-1:] == ["a: a paid."]
 
 
 async def test_decision_22_a_consumer_that_leaves_ends_those_that_run_at_once() -> None:
