@@ -17,13 +17,17 @@ _PROVIDERS = ("OTEL_PYTHON_TRACER_PROVIDER", "OTEL_PYTHON_METER_PROVIDER", "OTEL
 """The variables of the environment by which OpenTelemetry loads providers of itself."""
 
 _recorders: Any = None
+_named: bool | None = None
+"""Whether the environment names a provider; looked at once, because runs and tool calls ask for the recorder."""
 
 
 def recorder() -> Recorder | None:
     """The recorder of the providers that are set; None if there are none, or none of them records."""
-    global _recorders
+    global _recorders, _named
     if _recorders is None:
-        if "opentelemetry" not in sys.modules and not any(name in os.environ for name in _PROVIDERS):
+        if _named is None:
+            _named = any(name in os.environ for name in _PROVIDERS)
+        if not _named and "opentelemetry" not in sys.modules:
             return None
         _recorders = import_module("flowloom.telemetry.recorders")
     return _recorders.recorder_in_use()

@@ -181,6 +181,19 @@ def test_asking_whether_anybody_records_costs_next_to_nothing() -> None:
     assert best < 1e-6
 
 
+def test_a_program_without_opentelemetry_runs_without_it() -> None:
+    """Nothing of it is loaded by a run, and asking for a recorder costs next to nothing there, too."""
+    code = f"""
+import sys, timeit
+{RUN}
+from flowloom.telemetry import recorder
+assert recorder() is None
+assert not [name for name in sys.modules if name.startswith("opentelemetry")]
+assert min(timeit.repeat(recorder, number=10_000, repeat=20)) / 10_000 < 1e-6
+"""
+    run(code)
+
+
 def test_providers_set_later_are_seen(monkeypatch: pytest.MonkeyPatch) -> None:
     """The recorder is kept per set of providers, and asked for anew when they change."""
     assert telemetry.recorder() is None
