@@ -11,10 +11,11 @@ from flowloom.context.protocols import AnyContext
 from flowloom.errors import InvocationNotFoundError
 from flowloom.events.event import Event
 from flowloom.events.parts import content_of
-from flowloom.events.requests import CREDENTIAL_CALL, is_request
+from flowloom.events.requests import CREDENTIAL_CALL
 from flowloom.events.wire import replace
-from flowloom.log.answers import answers_request, readable_answers, says_nothing, subject_call_id, subjects_of
+from flowloom.log.answers import readable_answers, says_nothing
 from flowloom.log.claims import Decision, is_decided_once
+from flowloom.log.ledger import CallLedger, CallRecord
 from flowloom.log.marks import AGENT_ENDED, AGENT_TOOL_CALL, RUN_ENDED
 
 if TYPE_CHECKING:
@@ -29,9 +30,10 @@ class Progress:
     message that made it counts as the latest.
     """
 
-    __slots__ = ("_answered", "_message", "events", "fresh", "interrupted", "left")
+    __slots__ = ("_answered", "_ledger", "_message", "events", "fresh", "interrupted", "left")
 
-    def __init__(self, events: Sequence[Event], *, interrupted: bool) -> None:
+    def __init__(self, ledger: CallLedger, invocation_id: str, *, interrupted: bool) -> None:
+        self._ledger, events = ledger, ledger.events_of(invocation_id)
         self.events = [event for event in events if event.author != "user" or not says_nothing(event.content)]
         if interrupted and self.events and AGENT_ENDED in (self.events[-1].custom_metadata or ()):
             del self.events[-1]  # an agent reached its limit and nobody went on since: now it may
@@ -40,16 +42,23 @@ class Progress:
         """Whether no run has carried out yet what the latest message decides."""
         self._message = len(self.events)
         self._answered: set[str] = set()
-        left = _decisions_left(self.events)
-        self.left = self._with_scopes(set(left))
+        decided = ledger.decided(invocation_id)
+        self.left = self._with_scopes({made.id for made in decided})
         """The requests that were answered in vain so far, and the calls of the agents around them."""
         if interrupted:
-            said = (i for i, e in enumerate(self.events) if e.author == "user" and not is_from_agent_tool(e))
-            self._message = min(left.values()) if left else max(said, default=-1)
+            self._message = self._latest_message(decided)
             if self._message >= 0:
                 self.answers(self.events[self._message].content)
             # an agent that runs as a tool has left something since: it has taken its answers
             self._answered -= {e.isolation_scope for _, e in self.since_message() if is_from_agent_tool(e)}
+
+    def _latest_message(self, decided: Sequence[CallRecord]) -> int:
+        """Where the latest message of the user is; the first one with a decision that was not carried out, if any."""
+        if decided:
+            messages = {made.answers[0].event.id for made in decided}
+            return next((i for i, e in enumerate(self.events) if e.id in messages), -1)
+        said = (i for i, e in enumerate(self.events) if e.author == "user" and not is_from_agent_tool(e))
+        return max(said, default=-1)
 
     def answers(self, message: types.Content | None) -> None:
         """Take note of the calls that the invocation's latest message answers."""
@@ -60,9 +69,11 @@ class Progress:
         return self._with_scopes({answer.id for answer in readable_answers(message) if answer.id})
 
     def _with_scopes(self, found: set[str]) -> set[str]:
-        for event in reversed(self.events) if found else ():
-            if event.isolation_scope and any(call.id in found for call in event.get_function_calls()):
-                found.add(event.isolation_scope)
+        for call_id in [*found]:
+            made = self._ledger.call(call_id)
+            while made is not None and made.parent is not None and made.parent not in found:
+                found.add(made.parent)
+                made = self._ledger.call(made.parent)
         return found
 
     @property
@@ -78,7 +89,7 @@ class Progress:
     def beginning_in(self, events: Sequence[Event]) -> int:
         """Where in a session's log the latest message is; without one, where the invocation begins."""
         first = self.events[max(self._message, 0)]
-        return next(index for index, event in enumerate(events) if event is first)
+        return next(index for index in range(len(events) - 1, -1, -1) if events[index] is first)
 
     def since_message(self) -> Iterator[tuple[int, Event]]:
         """What came after the latest message of the user, with its place in the log."""
@@ -129,64 +140,34 @@ class Progress:
                 yield event, name, int(number) if number.isdecimal() else 1
 
 
-def _decisions_left(events: Sequence[Event]) -> dict[str, int]:
-    """The requests to people that were answered and not carried out, and where in the log each answer is."""
-    asked: dict[str, tuple[types.FunctionCall, set[str | None]]] = {}  # with what ends each: results of these calls
-    given: dict[str, int] = {}
-    around: dict[str | None, set[str | None]] = {None: set()}  # the calls of the agents around those of a scope
-    for index, event in enumerate(events):
-        over: set[str | None] = {*subjects_of(event)}
-        for call in event.get_function_calls():
-            around[call.id] = {call.id} | around.get(event.isolation_scope, set())
-        for answer in event.get_function_responses():
-            if event.author != "user":
-                over.add(answer.id)
-            elif answer.id in asked and answers_request(answer, asked[answer.id][0]):
-                given.setdefault(answer.id, index)
-        for request_id in [request_id for request_id, (_, ends) in asked.items() if not ends.isdisjoint(over)]:
-            del asked[request_id]
-        for call in event.get_function_calls():
-            if call.id and is_request(event, call) and subject_call_id(call):
-                asked[call.id] = call, {subject_call_id(call)} | around.get(event.isolation_scope, set())
-    return {request_id: index for request_id, index in given.items() if request_id in asked}
-
-
-def events_of(session: Session, invocation_id: str) -> list[Event]:
-    """The events of an invocation that were not rewound. Raises `InvocationNotFoundError`."""
-    found: list[Event] = []
-    earlier: set[str] = set()
-    gone: set[str] = set()
-    for event in session.events:
-        target = event.actions.rewind_before_invocation_id
-        if target is not None and target in earlier:
-            order = list(dict.fromkeys(e.invocation_id for e in session.events))
-            gone.update(order[order.index(target) : order.index(event.invocation_id)])
-        earlier.add(event.invocation_id)
-        if event.invocation_id == invocation_id:
-            found.append(event)
-    if not found or invocation_id in gone:
+def progress_of(session: Session, invocation_id: str, *, interrupted: bool) -> Progress:
+    """How far an invocation got. Raises `InvocationNotFoundError` if it is not there, or was rewound."""
+    progress = Progress(session.history.ledger(session.events), invocation_id, interrupted=interrupted)
+    if not progress.events:
+        found = any(event.invocation_id == invocation_id for event in session.events)
         what = "was rewound" if found else "is not there"
         raise InvocationNotFoundError(
             f"Session `{session.id}` cannot go on with invocation `{invocation_id}`, which {what}. Give the id of "
             f"one of its events, or a message to begin a new one.",
             invocation_id=invocation_id,
         )
-    return found
+    return progress
 
 
-def is_left_behind(events: Sequence[Event], decision: Decision) -> bool:
+def is_left_behind(ledger: CallLedger, decision: Decision) -> bool:
     """Whether a run was cut off before it carried out a decision that the log has."""
-    own = [event for event in events if event.invocation_id == decision.asked.invocation_id]
     if decision.request.name == CREDENTIAL_CALL:
-        return own[-1] is decision.answered
-    return decision.request.id in _decisions_left(own)
+        return ledger.events_of(decision.asked.invocation_id)[-1] is decision.answered
+    made = ledger.call(decision.request.id)
+    return made is not None and made.state == "decided"
 
 
 def without_others(session: Session, own: Collection[str]) -> Session:
     """A session as a run has to see it that is not alone in it: without what the messages of others have decided and
     what they are about to carry out. `own` are the ids of its own messages."""
     events, calls = session.events, dict[str | None, Event]()
-    left, latest = _decisions_left(events), dict[str, int]()
+    left = {made.id for made in session.history.ledger(events).live() if made.is_request and made.state == "decided"}
+    latest: dict[str, int] = {}
     for index, event in enumerate(events):
         calls.update((call.id, event) for call in event.get_function_calls() if is_decided_once(call, event))
         if event.author != "user":

@@ -130,6 +130,7 @@ class CallLedger:
         "_calls",
         "_count",
         "_cursor",
+        "_gone",
         "_inside",
         "_kept",
         "_latest",
@@ -153,6 +154,7 @@ class CallLedger:
         self._starts: dict[str, int] = {}  # where among them each invocation begins
         self._latest: str | None = None  # the invocation of the latest event
         self._calls: dict[str, CallRecord] = {}  # the latest of each id
+        self._gone: dict[str, CallRecord] = {}  # those that were there before a rewind
         self._live: dict[str, dict[str, CallRecord]] = {}  # those that are not over, by invocation
         self._requests: dict[str, list[CallRecord]] = {}  # by the call that they are about
         self._inside: dict[str, list[CallRecord]] = {}  # by the call whose agent made them
@@ -206,8 +208,9 @@ class CallLedger:
 
     def _rewind(self, invocation_id: str) -> None:
         if invocation_id in self._starts:
-            kept = self._kept[: self._starts[invocation_id]]
+            kept, gone = self._kept[: self._starts[invocation_id]], self._gone | self._calls
             self._reset()
+            self._gone = gone
             self._read(kept)
 
     def _read_marks(self, state: Mapping[str, Any]) -> None:
@@ -261,26 +264,28 @@ class CallLedger:
             self._decide(subject, "waiting")
 
     def _take_response(self, event: Event, response: types.FunctionResponse, call_id: str, inner: bool) -> None:
-        by_user = event.author == "user"
         if self._scopes:
             self._scopes.pop(call_id, None)
-        if not by_user and (call_id in self._requests or call_id in self._inside):
+        made, answer = self._calls.get(call_id), Answer(response, event, self._count)
+        if event.author == "user":
+            if made is not None:
+                self._take_answer(made, answer, inner)
+            return
+        if call_id in self._requests or call_id in self._inside:
             self._end_what_is_about(call_id)
-        made = self._calls.get(call_id)
-        if made is None:
-            return
+        if made is not None:
+            self._take_result(made, answer, inner)
+
+    def _take_answer(self, made: CallRecord, answer: Answer, inner: bool) -> None:
+        """What the user answers, or the end of a task."""
         if made.kind != "tool" and made.kind != "client":
-            if by_user and not inner:
-                self._take_decision(made, Answer(response, event, self._count))
-            elif not by_user and "error" in (response.response or ()):
-                self._end(made)
+            if not inner:
+                self._take_decision(made, answer)
             return
-        made.answers += (Answer(response, event, self._count),)
-        if not by_user:
-            self._take_result(made, event, "error" in (response.response or ()), inner)
-        elif made.state == "suspended" or made.state == "open" or made.kind == "client":
+        made.answers += (answer,)
+        if made.state == "suspended" or made.state == "open" or made.kind == "client":
             self._end(made)
-            self._end_inside(call_id)
+            self._end_inside(made.id)
 
     def _take_decision(self, made: CallRecord, answer: Answer) -> None:
         """What a person answers to a request."""
@@ -293,8 +298,14 @@ class CallLedger:
         elif made.state == "waiting":
             self._end(made)
 
-    def _take_result(self, made: CallRecord, event: Event, failed: bool, inner: bool) -> None:
+    def _take_result(self, made: CallRecord, answer: Answer, inner: bool) -> None:
         """What the engine answers: a result, a report of how far it is, or a placeholder until a person has decided."""
+        event, failed = answer.event, "error" in (answer.response.response or ())
+        if made.kind != "tool" and made.kind != "client":
+            if failed:
+                self._end(made)
+            return
+        made.answers += (answer,)
         if made.kind == "client" and made.state == "waiting" and not made.client_executed and not failed:
             return
         actions, call_id, listed = event.actions, made.call.id or "", event.long_running_tool_ids
@@ -350,6 +361,10 @@ class CallLedger:
     def call(self, call_id: str | None) -> CallRecord | None:
         """The latest call of that id, over or not."""
         return self._calls.get(call_id or "")
+
+    def ever(self, call_id: str | None) -> CallRecord | None:
+        """The latest call of that id, also if it was rewound."""
+        return self._calls.get(call_id or "") or self._gone.get(call_id or "")
 
     def live(self, invocation_id: str | None = None) -> Iterator[CallRecord]:
         """The calls that are not over, of one invocation if it is named."""

@@ -12,7 +12,7 @@ from google.genai import types
 
 from flowloom.auth.answers import AuthAnswer, credential_requests, redact_message
 from flowloom.context import Run, RunConfig, StreamingMode
-from flowloom.context.progress import Progress, events_of, is_left_behind, without_others
+from flowloom.context.progress import Progress, is_left_behind, progress_of, without_others
 from flowloom.errors import (
     ConfigurationError,
     LimitExceededError,
@@ -229,13 +229,14 @@ class Rounds:
         """
         news, repeated = without_repeated(session.events, message)
         if news is not None:
-            first, *others = messages_of(self._host.agent, session.events, news)
+            first, *others = messages_of(self._host.agent, session, news)
             self._later.extendleft(reversed(others))
             return first, None
         invocation_id = repeated[0].asked.invocation_id
-        if alone and any(is_left_behind(session.events, decision) for decision in repeated):
+        ledger = session.history.ledger(session.events)
+        if alone and any(is_left_behind(ledger, decision) for decision in repeated):
             return None, invocation_id
-        self._left_to_others = invocation_id, pending_in(session.history.ledger(session.events), invocation_id)
+        self._left_to_others = invocation_id, pending_in(ledger, invocation_id)
         return None, None
 
     async def _take_secrets(self, session: Session) -> None:
@@ -249,15 +250,17 @@ class Rounds:
     def _begin(self, session: Session) -> Round:
         """The round of what was chosen: its message belongs to the branch and scope of the call that it answers."""
         message, invocation_id = self._message, self._invocation_id
-        answered = answered_calls(session.events, message) if message is not None and self._answers_calls else []
+        answered: list[Event] = []
         progress: Progress | None = None
+        if message is not None and self._answers_calls:
+            answered = answered_calls(session.history.ledger(session.events), message)
         if answered:
             own = answered[0].invocation_id
-            progress = Progress(events_of(session, own), interrupted=False)
+            progress = progress_of(session, own, interrupted=False)
             progress.answers(message)
         elif message is None and invocation_id is not None:
-            progress = Progress(events_of(session, invocation_id), interrupted=True)
-            answered = answered_calls(session.events[: progress.beginning_in(session.events)], progress.message)
+            progress = progress_of(session, invocation_id, interrupted=True)
+            answered = answered_calls(session.history.ledger(session.events), progress.message)
         ctx = self._host.make_context(session, message, self._run_config, invocation_id, answered, progress)
         run = ctx.run
         if self._answers:

@@ -7,54 +7,42 @@ from collections.abc import Sequence
 from google.genai import types
 
 from flowloom.agents import BaseAgent, LlmAgent
-from flowloom.context.progress import is_from_agent_tool, path_of
+from flowloom.context.progress import path_of
 from flowloom.errors import ConfigurationError, DuplicateAgentError
 from flowloom.events import Event
-from flowloom.events.requests import RESERVED_CALLS, is_request
+from flowloom.events.requests import RESERVED_CALLS
 from flowloom.events.wire import replace
 from flowloom.flow.delegation import delegates_of
 from flowloom.log.answers import readable_answers
 from flowloom.log.history import is_hidden
+from flowloom.log.ledger import CallLedger
+from flowloom.sessions import Session
 
 Place = tuple[BaseAgent, tuple[BaseAgent, ...]]
 """An agent, and the agents above it, root first."""
 
 
-def answered_calls(events: Sequence[Event], message: types.Content | None) -> list[Event]:
-    """The events whose calls a message answers, in the order of its answers; the latest, for an id used twice."""
-    answers = readable_answers(message)
-    found = _events_calling(events, answers)
-    return [found[answer.id] for answer in answers if answer.id in found]
+def answered_calls(ledger: CallLedger, message: types.Content | None) -> list[Event]:
+    """The events whose calls a message answers, in the order of its answers; the latest, for an id used twice.
+
+    One that was rewound is among them: nothing can go on with it.
+    """
+    found = (_called(ledger, answer) for answer in readable_answers(message))
+    return [event for event in found if event is not None]
 
 
-def _events_calling(events: Sequence[Event], answers: Sequence[types.FunctionResponse]) -> dict[str | None, Event]:
-    """By the id of an answer, the latest event with that call."""
-    wanted = {answer.id for answer in answers if answer.id}
-    found: dict[str | None, Event] = {}
-    for event in reversed(events):
-        if not wanted:
+def _called(ledger: CallLedger, answer: types.FunctionResponse) -> Event | None:
+    """The event with the call that is answered; for one of an agent that runs as a tool, with the author whose call
+    runs it."""
+    made = ledger.ever(answer.id)
+    if made is None or (made.name in RESERVED_CALLS and not made.is_request):
+        return None
+    owner = made
+    for outer in ledger.around(made) if made.inner else ():
+        owner = outer
+        if not outer.inner:
             break
-        owned: Event | None = None
-        for call in event.get_function_calls():
-            if call.id in wanted and (call.name not in RESERVED_CALLS or is_request(event, call)):
-                wanted.discard(call.id)
-                owned = owned or _owner(events, event)
-                found[call.id] = owned
-    return found
-
-
-def _owner(events: Sequence[Event], event: Event) -> Event:
-    """The event itself; for one of an agent that runs as a tool, the same with the author whose call runs it."""
-    scope, author = event.isolation_scope, event.author
-    inner = is_from_agent_tool(event)
-    while inner and scope:
-        calling = next((e for e in reversed(events) if any(call.id == scope for call in e.get_function_calls())), None)
-        if calling is None:
-            break
-        author, scope, inner = calling.author, calling.isolation_scope, is_from_agent_tool(calling)
-    if author == event.author:
-        return event
-    return replace(event, author=author)
+    return made.event if owner.author == made.author else replace(made.event, author=owner.author)
 
 
 def find_agent_to_run(root: BaseAgent, events: Sequence[Event], answered: Sequence[Event]) -> Place:
@@ -84,7 +72,7 @@ def find_agent_to_run(root: BaseAgent, events: Sequence[Event], answered: Sequen
     return top
 
 
-def messages_of(root: BaseAgent, events: Sequence[Event], message: types.Content) -> list[types.Content]:
+def messages_of(root: BaseAgent, session: Session, message: types.Content) -> list[types.Content]:
     """A message as several, one for each place that its answers go to; what answers nothing goes with the first.
 
     Places are different if another agent goes on, or another invocation; and if models see the answers, each on its own
@@ -96,11 +84,11 @@ def messages_of(root: BaseAgent, events: Sequence[Event], message: types.Content
     parts = message.parts or []
     if sum(part.function_response is not None for part in parts) < 2:
         return [message]
-    answers = readable_answers(message)
-    readable, calling = set(map(id, answers)), _events_calling(events, answers)
+    ledger, events = session.history.ledger(session.events), session.history.kept(session.events)
+    readable = set(map(id, readable_answers(message)))
     for part in parts:
         answer = part.function_response
-        event = calling.get(answer.id) if answer is not None and id(answer) in readable else None
+        event = _called(ledger, answer) if answer is not None and id(answer) in readable else None
         if answer is None or event is None:
             keys.append(None)
             continue

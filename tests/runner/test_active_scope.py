@@ -59,9 +59,9 @@ MESSAGES: list[tuple[str, types.Content | None, list[str]]] = [
 
 @pytest.mark.parametrize(("message", "authors"), [m[1:] for m in MESSAGES], ids=[m[0] for m in MESSAGES])
 def test_whose_calls_a_message_answers(message: types.Content | None, authors: list[str]) -> None:
-    assert [each.author for each in answered_calls(LOG, message)] == authors
+    assert [each.author for each in answered_calls(CallLedger.of(LOG), message)] == authors
 
 
 def test_a_repeated_answer_still_counts() -> None:
     log = [*LOG, event("user", result("c3", "ask", {"n": 1})), event("b", "thanks")]
-    assert [each.author for each in answered_calls(log, user(result("c3", "ask", {"n": 2})))] == ["b"]
+    assert [each.author for each in answered_calls(CallLedger.of(log), user(result("c3", "ask", {"n": 2})))] == ["b"]

@@ -40,6 +40,7 @@ from flowloom import (
     ParallelAgent,
     SequentialAgent,
 )
+from flowloom.errors import InvocationNotFoundError
 
 
 class Facts(BaseModel):
@@ -478,6 +479,16 @@ async def test_words_beside_a_single_turn_that_waits_are_the_coordinators() -> N
     await chat.say("go")
     await chat.say("Hi.")
     assert "user: Hi." in shown(requests_of(root)[-1])
+
+
+async def test_a_call_that_was_rewound_cannot_be_answered() -> None:
+    """Whoever answers it is told so, and nothing of the message is stored."""
+    chat = Chat(agent("root", named_call("c1", "order"), "never", tools=[LongRunningFunctionTool(order)]))
+    await rewind(chat, await chat.say("go"))
+    before = await chat.stored()
+    with pytest.raises(InvocationNotFoundError):
+        await chat.answer(result("c1", "order", {"ok": True}))
+    assert await chat.stored() == before
 
 
 async def test_an_agent_that_was_handed_over_to_in_a_rewound_turn_does_not_go_on() -> None:
