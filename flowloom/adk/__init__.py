@@ -30,9 +30,12 @@ class _Paths(MetaPathFinder, Loader):
         if not fullname.startswith(_BELOW):
             return None
         where = fullname.removeprefix(_BELOW)
-        if where not in PATHS:
-            raise NotInFlowloomError(_not_here(*where.rpartition(".")[::2]))
-        return ModuleSpec(fullname, self, is_package=True)
+        if where in PATHS:
+            return ModuleSpec(fullname, self, is_package=True)
+        above, _, name = where.rpartition(".")
+        if name in PATHS[above]:
+            return None  # there, and no module
+        raise NotInFlowloomError(_not_here(above, name))
 
     def create_module(self, spec: ModuleSpec) -> None:
         return None

@@ -108,6 +108,7 @@ def test_looking_for_a_name_is_no_import() -> None:
     assert not hasattr(module, "LangGraphAgent")
     with pytest.raises(AttributeError, match="`BaseAgent`"):
         _ = module.LangGraphAgent
+    assert pydoc.locate("flowloom.adk.agents.LlmAgent") is flowloom.LlmAgent
     assert "LlmAgent" in pydoc.render_doc(module_at("agents.llm_agent"), renderer=pydoc.plaintext)
 
 

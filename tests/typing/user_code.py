@@ -179,5 +179,5 @@ async def outputs() -> str:
 
 
 moved = AdkAgent(name="moved", code_executor=UnsafeLocalCodeExecutor())
-assert_type(AdkAgent, type[LlmAgent])
+agents: list[LlmAgent] = [moved]
 Runner(app_name="moved", agent=moved, session_service=DatabaseSessionService("sqlite://"))
