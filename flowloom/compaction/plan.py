@@ -16,7 +16,7 @@ from flowloom.compaction.config import EventsCompactionConfig
 from flowloom.compaction.token_count import characters, prompt_tokens, sees
 from flowloom.events.event import Event
 from flowloom.log.answers import answers_request
-from flowloom.log.effective_log import EffectiveLog, Entry, Place, Span, first_id, last_id, place_of
+from flowloom.log.effective_log import EffectiveLog, Entry, Location, Span, location_of, span_of
 
 PINNED = "pinned"
 """The key of an event's `custom_metadata` that says that it is always shown as it is."""
@@ -29,7 +29,7 @@ class Plan:
     events: list[Event]
     """What the summariser reads: earlier summaries, turns before that are read again, and the new events."""
     span: Span
-    place: Place
+    location: Location
     start: float
     end: float
 
@@ -39,7 +39,7 @@ class Asker:
     """An agent in the middle of a run, whose next prompt is to be made shorter."""
 
     agent: str
-    place: Place
+    location: Location
     current_turn_only: bool = False
 
 
@@ -63,14 +63,15 @@ def plan_of(
         return None
     entries = log.entries(events)
     links = _Links(entries)
-    by_place: dict[Place, list[int]] = {}
+    by_location: dict[Location, list[int]] = {}
     for index, entry in enumerate(entries):
-        place = place_of(entry.event)
-        if sees(asker.place, place) if asker is not None else place[1] is None or place[1] in links.open_calls:
-            by_place.setdefault(place, []).append(index)
+        location = location_of(entry.event)
+        scope = location[1]
+        if sees(asker.location, location) if asker is not None else scope is None or scope in links.open_calls:
+            by_location.setdefault(location, []).append(index)
     input_at = _latest_input(entries) if asker is not None else None
     best: tuple[int, list[int]] | None = None
-    for indices in by_place.values():
+    for indices in by_location.values():
         end = len(indices) - config.retention if force or over else 0
         if force and config.event_retention_size is None:
             end = len(indices)
@@ -86,7 +87,7 @@ def _is_over(events: Sequence[Event], log: EffectiveLog, config: EventsCompactio
     """Whether the prompt is larger than it may be."""
     if config.token_threshold is None:
         return False
-    who = {} if asker is None else {"agent": asker.agent, "viewer": asker.place}
+    who = {} if asker is None else {"agent": asker.agent, "viewer": asker.location}
     return prompt_tokens(events, log, **who) >= config.token_threshold  # type: ignore[arg-type]
 
 
@@ -150,7 +151,7 @@ def _latest_input(entries: Sequence[Entry]) -> int | None:
 
 
 def _plan(run: list[Entry], kept: Sequence[Event], config: EventsCompactionConfig) -> Plan:
-    place = place_of(run[0].event)
+    location = location_of(run[0].event)
     events: list[Event] = []
     start, end = float("inf"), float("-inf")
     for number, entry in enumerate(run):
@@ -160,17 +161,29 @@ def _plan(run: list[Entry], kept: Sequence[Event], config: EventsCompactionConfi
         end = max(end, event.timestamp if compaction is None else compaction.end_timestamp)
         events.append(event)
         if entry.is_summary and config.overlap_size and number + 1 < len(run) and not run[number + 1].is_summary:
-            events += _overlap(kept, entry, place, config.overlap_size)
-    return Plan(events, Span(first_id(run[0], kept), last_id(run[-1], kept)), place, start, end)
+            events += _overlap(kept, entry, location, config.overlap_size)
+    span = Span(_span(run[0], kept).first_id, _span(run[-1], kept).last_id)
+    return Plan(events, span, location, start, end)
 
 
-def _overlap(kept: Sequence[Event], summary: Entry, place: Place, turns: int) -> list[Event]:
+def _span(entry: Entry, kept: Sequence[Event]) -> Span:
+    """From which event through which one an entry goes, by their ids."""
+    if not entry.is_summary:
+        return Span(entry.event.id, entry.event.id)
+    made_of = span_of(entry.event)
+    if made_of is not None:
+        return made_of
+    first, last = (kept[at].id if 0 <= at < len(kept) else entry.event.id for at in (entry.first, entry.last))
+    return Span(first, last)
+
+
+def _overlap(kept: Sequence[Event], summary: Entry, location: Location, turns: int) -> list[Event]:
     """The last turns that a summary stands for, as they were."""
     found: list[Event] = []
     seen: set[str] = set()
     for index in range(summary.last, summary.first - 1, -1):
         event = kept[index]
-        if place_of(event) != place or event.actions.compaction is not None:
+        if location_of(event) != location or event.actions.compaction is not None:
             continue
         if event.invocation_id not in seen and len(seen) == turns:
             break

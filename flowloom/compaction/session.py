@@ -81,7 +81,7 @@ def _finished(made: Event, plan: Plan) -> Event | None:
     compaction = EventCompaction(
         start_timestamp=plan.start, end_timestamp=plan.end, compacted_content=content_of("model", parts)
     )
-    branch, scope = plan.place
+    branch, scope = plan.location
     return replace(
         made,
         id=new_id(),

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from weakref import WeakKeyDictionary
 
 from flowloom.events.event import Event
-from flowloom.log.effective_log import EffectiveLog, Place, place_of
+from flowloom.log.effective_log import EffectiveLog, Location, location_of
 
 CHARACTERS_PER_TOKEN = 4
 _LOOK_BACK = 64
@@ -31,32 +31,32 @@ class _Sums:
     """The characters of all that counts in a log, by branch and scope, extended by what is new."""
 
     def __init__(self) -> None:
-        self.by_place: dict[Place, int] = {}
+        self.by_location: dict[Location, int] = {}
         self._counted = 0
         self._read = (0, 0)  # generation and revision of the log
 
     def follow(self, events: Sequence[Event], log: EffectiveLog) -> None:
         read = (log.generation, log.revision)
         if self._read != read:
-            self.by_place.clear()
+            self.by_location.clear()
         for event in events[self._counted :] if self._read == read else log.shown(events):
-            place = place_of(event)
-            self.by_place[place] = self.by_place.get(place, 0) + characters(event)
+            location = location_of(event)
+            self.by_location[location] = self.by_location.get(location, 0) + characters(event)
         self._counted, self._read = len(events), read
 
 
 _sums: WeakKeyDictionary[EffectiveLog, _Sums] = WeakKeyDictionary()
 
 
-def sees(viewer: Place | None, place: Place) -> bool:
-    """Whether who stands at `viewer` sees events at `place` (see `visible`); None for somebody outside any task."""
+def sees(viewer: Location | None, location: Location) -> bool:
+    """Whether events at `location` are seen from `viewer` (see `visible`); None is outside any task."""
     ours, our_scope = viewer or (None, None)
-    theirs, their_scope = place
+    theirs, their_scope = location
     return our_scope == their_scope and (not theirs or not ours or theirs == ours or ours.startswith(theirs + "."))
 
 
 def prompt_tokens(
-    events: Sequence[Event], log: EffectiveLog, *, agent: str | None = None, viewer: Place | None = None
+    events: Sequence[Event], log: EffectiveLog, *, agent: str | None = None, viewer: Location | None = None
 ) -> int:
     """How many tokens the next prompt has: what the model counted last, and an estimate of what came since.
 
@@ -74,13 +74,13 @@ def prompt_tokens(
         if agent is None and counted and event.invocation_id != latest:
             break
         usage = event.usage_metadata
-        is_own = agent is None or (event.author == agent and place_of(event) == viewer)
+        is_own = agent is None or (event.author == agent and location_of(event) == viewer)
         if usage is not None and usage.prompt_token_count and is_own:
             total = usage.prompt_token_count + (usage.candidates_token_count or 0) + newer // CHARACTERS_PER_TOKEN
             if agent is not None:
                 return total
             counted = max(counted, total)
-        if sees(viewer, place_of(event)):
+        if sees(viewer, location_of(event)):
             newer += characters(event)
     if counted:
         return counted
@@ -88,4 +88,4 @@ def prompt_tokens(
     if sums is None:
         sums = _sums[log] = _Sums()
     sums.follow(events, log)
-    return sum(size for place, size in sums.by_place.items() if sees(viewer, place)) // CHARACTERS_PER_TOKEN
+    return sum(size for location, size in sums.by_location.items() if sees(viewer, location)) // CHARACTERS_PER_TOKEN

@@ -13,10 +13,10 @@ from flowloom.events.clock import now
 from flowloom.events.ids import new_id
 from flowloom.events.response import LlmResponse
 from flowloom.events.shown import line_of, table_of
-from flowloom.events.wire import WireModel, assemble, fields_of
+from flowloom.events.wire import WireModel, assemble, fields_of, folded_name
 
-_EARLIEST = -62135596800.0  # 0001-01-01
-_LATEST = 253402300800.0  # 10000-01-01
+EARLIEST, LATEST = -62135596800.0, 253402300800.0
+"""Between which times events lie, in epoch seconds: the years 1 to 9999."""
 
 UNFIT_OUTPUT = "unfit_output"
 """The key of an event's `custom_metadata` that says what is wrong with a structured answer. It marks the answer and the
@@ -114,7 +114,7 @@ class Event(LlmResponse):
             return (moment if moment.tzinfo else moment.replace(tzinfo=datetime.UTC)).timestamp()
         if isinstance(value, bool) or not isinstance(value, int | float):
             raise ValueError("a timestamp is a number of epoch seconds or an RFC 3339 text")
-        if not _EARLIEST <= value < _LATEST:
+        if not EARLIEST <= value < LATEST:
             raise ValueError(f"timestamp {value} is not in the years 1 to 9999; epoch seconds are expected, not millis")
         return round(float(value), 6)
 
@@ -177,6 +177,6 @@ def _names_of(cls: type[Event]) -> frozenset[str]:
 def _folded_names_of(cls: type[Event]) -> dict[str, str]:
     folded = _folded.get(cls)
     if folded is None:
-        folded = {name.replace("_", "").lower(): name for name in [*cls.model_fields]}
+        folded = {folded_name(name): name for name in [*cls.model_fields]}
         _folded[cls] = folded
     return folded

@@ -13,11 +13,10 @@ import pydantic_core
 from pydantic import ValidationError
 
 from flowloom.errors import EventParseError
-from flowloom.events.event import Event, NodeInfo
+from flowloom.events.event import EARLIEST, LATEST, Event, NodeInfo
 from flowloom.events.json_reader import EnumValueError, wire_reader
+from flowloom.events.wire import key_in
 
-_EARLIEST = -62135596800  # 0001-01-01
-_LATEST = 253402300800  # 10000-01-01
 _ROUNDS = 16
 _PLACE = re.compile(r"line \d+ column \d+")
 _NESTING = re.compile(r'"(?:[^"\\]|\\.)*+"?|[\[\]{}]', re.DOTALL)
@@ -79,7 +78,7 @@ def _without_depths(text: str) -> str:
 
 
 def _read_time(value: Any, lossy: bool) -> float:
-    if (type(value) is float or type(value) is int) and _EARLIEST <= value < _LATEST:
+    if (type(value) is float or type(value) is int) and EARLIEST <= value < LATEST:
         return round(float(value), 6)
     return Event.model_validate({"timestamp": value}).timestamp
 
@@ -185,7 +184,7 @@ def _drop(data: dict[str, Any], location: Sequence[str | int]) -> str | None:
     node: Any = data
     found: list[tuple[Any, str | int]] = []
     for step in location:
-        key = _key_in(node, step)
+        key = key_in(node, step)
         if key is None:
             break
         found.append((node, key))
@@ -195,18 +194,6 @@ def _drop(data: dict[str, Any], location: Sequence[str | int]) -> str | None:
     parent, key = found[-1]
     del parent[key]
     return _place_of([key for _, key in found])
-
-
-def _key_in(node: Any, step: str | int) -> str | int | None:
-    if isinstance(node, list):
-        return step if isinstance(step, int) and step < len(cast(list[Any], node)) else None
-    if not isinstance(node, dict) or not isinstance(step, str):
-        return None
-    entries = cast(dict[str, Any], node)
-    if step in entries:
-        return step
-    folded = step.replace("_", "").lower()
-    return next((key for key in entries if key.replace("_", "").lower() == folded), None)
 
 
 def _place_of(location: Sequence[str | int]) -> str:

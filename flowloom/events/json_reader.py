@@ -18,7 +18,7 @@ from typing import Any, cast
 from google.genai import types
 from pydantic import BaseModel, TypeAdapter
 
-from flowloom.events.wire import WireModel, assemble, make, private_of, set_extra
+from flowloom.events.wire import WireModel, assemble, folded_name, make, private_of, set_extra
 
 Read = Callable[[Any, bool], Any]
 """Makes a value from JSON data. The second argument says whether fields that it does not know may be left out."""
@@ -78,7 +78,7 @@ def wire_reader(model: type[WireModel], special: Mapping[str, Read] | None = Non
     """
     nullable = special or {}
     fields = _fields_of(model, nullable)
-    folded = {name.replace("_", "").lower(): entry for name, entry in fields.items()}
+    folded = {folded_name(name): entry for name, entry in fields.items()}
 
     def read(data: Any, lossy: bool) -> Any:
         if not isinstance(data, dict):
@@ -86,7 +86,7 @@ def wire_reader(model: type[WireModel], special: Mapping[str, Read] | None = Non
         values: dict[str, Any] = {}
         extra: dict[str, Any] | None = None
         for key, value in cast(dict[str, Any], data).items():
-            known = fields.get(key) or folded.get(key.replace("_", "").lower())
+            known = fields.get(key) or folded.get(folded_name(key))
             if known is None:
                 if extra is None:
                     extra = {}

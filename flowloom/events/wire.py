@@ -217,21 +217,29 @@ def _descend(data: dict[str, Any], location: Sequence[str | int]) -> tuple[dict[
     node: Any = data
     path: list[Any] = []
     for step in location[:-1]:
-        found = _key_in(node, step)
+        found = key_in(node, step)
         if found is None:
             return None, path
         path.append(found)
         node = node[found]
-    last = _key_in(node, location[-1])
+    last = key_in(node, location[-1])
     path.append(location[-1] if last is None else last)
     return (cast(dict[str, Any], node), path) if isinstance(node, dict) else (None, path)
 
 
-def _key_in(node: Any, key: str | int) -> str | int | None:
+def key_in(node: Any, step: str | int) -> str | int | None:
+    """The index of a list, or the key of a JSON object that is `step` in whatever case; None if there is none."""
     if isinstance(node, list):
-        return key if isinstance(key, int) and key < len(cast(list[Any], node)) else None
-    if not isinstance(node, dict):
+        return step if isinstance(step, int) and step < len(cast(list[Any], node)) else None
+    if not isinstance(node, dict) or not isinstance(step, str):
         return None
-    if key in node:
-        return key
-    return next((k for k in cast(dict[str, Any], node) if isinstance(key, str) and to_camel(k) == to_camel(key)), None)
+    entries = cast(dict[str, Any], node)
+    if step in entries:
+        return step
+    folded = folded_name(step)
+    return next((key for key in entries if folded_name(key) == folded), None)
+
+
+def folded_name(name: str) -> str:
+    """The name of a field as it is in every case: camelCase, snake_case, and Go's."""
+    return name.replace("_", "").lower()

@@ -38,9 +38,9 @@ class CurrentTurn:
         """The user's message comes next, or was one that no model is shown."""
         self._since = []
 
-    def begin(self, place: int) -> None:
-        """A turn begins at a place in the log."""
-        self._now, self._since = _Turn(place, []), []
+    def begin(self, position: int) -> None:
+        """A turn begins at a position in the log."""
+        self._now, self._since = _Turn(position, []), []
 
     def take(self, item: HistoryItem) -> None:
         """Take in what comes next."""

@@ -33,7 +33,7 @@ class Entry:
     event: Event
     """The event; of a summary what is shown, with the summary as its content."""
     first: int
-    """The place in the log of the first event it stands for, those that were rewound not counted."""
+    """The position in the log of the first event it stands for, those that were rewound not counted."""
     last: int
     is_summary: bool = False
 
@@ -59,11 +59,11 @@ def span_of(summary: Event) -> Span | None:
     return Span(first, last) if isinstance(first, str) and isinstance(last, str) else None
 
 
-Place = tuple[str | None, str | None]
+Location = tuple[str | None, str | None]
 """A branch and an isolation scope."""
 
 
-def place_of(event: Event) -> Place:
+def location_of(event: Event) -> Location:
     """The branch and the isolation scope of an event."""
     return event.branch or None, event.isolation_scope or None
 
@@ -84,8 +84,8 @@ class EffectiveLog:
         "_hidden_calls",
         "_in_time",
         "_kept",
-        "_places",
         "_plain",
+        "_positions",
         "_restored",
         "_starts",
         "generation",
@@ -102,7 +102,7 @@ class EffectiveLog:
         self.revision = 0
         self._plain = True  # nothing was rewound or summarised so far, and the log is what counts
         self._kept: list[Event] = []  # without what was rewound
-        self._places: dict[str, int] = {}  # of the kept events, by id
+        self._positions: dict[str, int] = {}  # of the kept events, by id
         self._starts: dict[str, int] = {}  # of the kept invocations, by id
         self._gone: set[str] = set()  # ids of what was rewound
         self._entries: list[Entry] = []  # in the order of `first`
@@ -140,7 +140,7 @@ class EffectiveLog:
         return events if self._plain else [entry.event for entry in self._entries]
 
     def entries(self, events: Sequence[Event]) -> Sequence[Entry]:
-        """The same with the places they stand for."""
+        """The same with the positions that they stand for."""
         return [Entry(event, at, at) for at, event in enumerate(events)] if self._plain else self._entries
 
     def size(self, events: Sequence[Event]) -> int:
@@ -153,33 +153,33 @@ class EffectiveLog:
             return events[0] if events else None
         return next((entry.event for entry in self._entries if not entry.is_summary), None)
 
-    def shown_since(self, place: int) -> list[Event] | None:
-        """What counts from a place on, seen from there: summaries of nothing but what came since. None if no summary
+    def shown_since(self, position: int) -> list[Event] | None:
+        """What counts from a position on, seen from there: summaries of nothing but what came since. None if no summary
         is one of those, so that all counts as it was."""
-        if self._plain or not any(self._is_since(event, place) for event in self._changes):
+        if self._plain or not any(self._is_since(event, position) for event in self._changes):
             return None
         log = EffectiveLog()
         log._plain = False
         log._gone = self._gone
-        for index in range(place, len(self._kept)):
+        for index in range(position, len(self._kept)):
             event = self._kept[index]
-            if event.actions.compaction is None or self._is_since(event, place):
+            if event.actions.compaction is None or self._is_since(event, position):
                 log._take(event)
         return [entry.event for entry in log._entries]
 
-    def changed_since(self, revision: int, place: int) -> bool:
-        """Whether anything but additions since `revision` changes what is shown from a place on."""
-        return any(event is None or self._is_since(event, place) for event in self._changes[revision:])
+    def changed_since(self, revision: int, position: int) -> bool:
+        """Whether anything but additions since `revision` changes what is shown from a position on."""
+        return any(event is None or self._is_since(event, position) for event in self._changes[revision:])
 
-    def _is_since(self, summary: Event | None, place: int) -> bool:
-        """Whether a summary is of nothing that stands before a place."""
+    def _is_since(self, summary: Event | None, position: int) -> bool:
+        """Whether a summary is of nothing that stands before a position."""
         compaction = None if summary is None else summary.actions.compaction
         if summary is None or compaction is None:
             return False
         span = span_of(summary)
         if span is None:
-            return place < len(self._kept) and compaction.start_timestamp >= self._kept[place].timestamp
-        return self._places.get(span.first_id, -1) >= place
+            return position < len(self._kept) and compaction.start_timestamp >= self._kept[position].timestamp
+        return self._positions.get(span.first_id, -1) >= position
 
     # -- growing ------------------------------------------------------------------------------------
 
@@ -191,7 +191,7 @@ class EffectiveLog:
             return
         at = len(self._kept)
         self._kept.append(event)
-        self._places[event.id] = at
+        self._positions[event.id] = at
         self._starts.setdefault(event.invocation_id, at)
         if actions.compaction is not None:
             self._change(event)
@@ -213,7 +213,7 @@ class EffectiveLog:
         for event in removed:
             summarised = summarised or event.actions.compaction is not None
             self._gone.add(event.id)
-            self._places.pop(event.id, None)
+            self._positions.pop(event.id, None)
             if self._starts.get(event.invocation_id, -1) >= start:
                 del self._starts[event.invocation_id]
         if not summarised:
@@ -284,17 +284,17 @@ class EffectiveLog:
         entries = self._entries
         if span is not None:
             # what was not loaded stands before all that was
-            first, last = (self._places.get(event_id, -1) for event_id in span)
-            place = place_of(summary)
+            first, last = (self._positions.get(event_id, -1) for event_id in span)
+            location = location_of(summary)
             lowest = bisect_left(entries, first, key=_first_of)
             highest = bisect_right(entries, last, key=_first_of)
-            return lowest, highest, lambda entry: entry.last <= last and place_of(entry.event) == place
+            return lowest, highest, lambda entry: entry.last <= last and location_of(entry.event) == location
         start, end, scope = compaction.start_timestamp, compaction.end_timestamp, summary.isolation_scope or None
         lowest, highest = 0, len(entries)
         if self._in_time:
             lowest = bisect_left(entries, start, key=_time_of)
             highest = bisect_right(entries, end, key=_time_of)
-        return lowest, highest, lambda entry: _within(entry, start, end) and place_of(entry.event)[1] == scope
+        return lowest, highest, lambda entry: _within(entry, start, end) and location_of(entry.event)[1] == scope
 
     def _insert(self, shown: Event, span: Span | None, at: int) -> None:
         """Put a summary where what it stands for would be, unless another holds it already."""
@@ -304,7 +304,7 @@ class EffectiveLog:
             return
         index = self._position(compaction.end_timestamp, span)
         first = entries[index].first if index < len(entries) else at
-        if span is not None and span.last_id not in self._places:
+        if span is not None and span.last_id not in self._positions:
             first = -1
         set_fields(shown, timestamp=compaction.end_timestamp)
         entries.insert(index, Entry(shown, first, first, is_summary=True))
@@ -314,7 +314,7 @@ class EffectiveLog:
     def _position(self, end: float, span: Span | None) -> int:
         """Behind how many entries the last event stood that a summary until `end` (epoch seconds) stands for."""
         if span is not None:
-            return bisect_right(self._entries, self._places.get(span.last_id, -1), key=_first_of)
+            return bisect_right(self._entries, self._positions.get(span.last_id, -1), key=_first_of)
         if self._in_time:
             return bisect_right(self._entries, end, key=_time_of)
         later = (index for index, entry in enumerate(self._entries) if _time_of(entry) > end)
@@ -361,9 +361,9 @@ def _within(entry: Entry, start: float, end: float) -> bool:
 
 
 def _holds(entry: Entry, shown: Event, compaction: EventCompaction) -> bool:
-    """Whether an entry is a summary at the same place, of all that another one is of."""
+    """Whether an entry is a summary at the same location, of all that another one is of."""
     held = entry.event.actions.compaction
-    if held is None or not entry.is_summary or place_of(entry.event) != place_of(shown):
+    if held is None or not entry.is_summary or location_of(entry.event) != location_of(shown):
         return False
     return held.start_timestamp <= compaction.start_timestamp and compaction.end_timestamp <= held.end_timestamp
 
@@ -374,20 +374,3 @@ def _shown(summary: Event, *, own_branch: bool) -> Event:
     assert compaction is not None
     branch = summary.branch if own_branch else None
     return replace(summary, content=compaction.compacted_content, author="user", branch=branch)
-
-
-def first_id(entry: Entry, kept: Sequence[Event]) -> str:
-    """The id of the first event that an entry stands for."""
-    return _end_id(entry, kept, entry.first, 0)
-
-
-def last_id(entry: Entry, kept: Sequence[Event]) -> str:
-    """The id of the last event that an entry stands for."""
-    return _end_id(entry, kept, entry.last, 1)
-
-
-def _end_id(entry: Entry, kept: Sequence[Event], place: int, end: int) -> str:
-    span = span_of(entry.event) if entry.is_summary else None
-    if span is not None:
-        return span[end]
-    return kept[place].id if entry.is_summary and 0 <= place < len(kept) else entry.event.id

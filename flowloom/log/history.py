@@ -192,8 +192,8 @@ class _View:
         if self._held is not None:
             self.projection = self.projection.before(self._shown)
         rewound = count - len(log.kept(events))
-        for place, event in enumerate(events[done:], done - rewound):
-            if not self._append(event, place):
+        for position, event in enumerate(events[done:], done - rewound):
+            if not self._append(event, position):
                 return self.rebuild(events, log)
         if self._held is not None:
             self._shown = len(self.projection.contents)
@@ -207,7 +207,7 @@ class _View:
         """Whether what was added to the log since is not all that is new to this view."""
         return not self._viewer.current_turn_only or log.changed_since(self._revision, self._turn)
 
-    def _append(self, event: Event, place: int) -> bool:
+    def _append(self, event: Event, position: int) -> bool:
         """Extend the view by one event. False if only a rebuild can tell what the view is now."""
         if event.actions.compaction is not None:
             return True  # what is shown here did not change by it
@@ -219,7 +219,7 @@ class _View:
         if self._viewer.current_turn_only and _starts_turn(item, event):
             self.projection = Projection()
             self._open_calls = self._held = None
-            self._turn = place
+            self._turn = position
         held = self._held
         if item.responses:
             if self._open_calls is None or not _in_order(item.responses, self._open_calls):
@@ -282,14 +282,14 @@ class _View:
     def _items_of_turn(self, kept: Sequence[Event], log: EffectiveLog) -> list[HistoryItem]:
         """The current turn. A summary that tells of earlier turns is none of it."""
         turn = CurrentTurn()
-        for place, event in enumerate(kept):
+        for position, event in enumerate(kept):
             item = None if event.actions.compaction is not None else self._item_of(event)
             if event.author == "user" and self._rule(event, self._viewer):
                 turn.answer()
             if item is None:
                 continue
             if _starts_turn(item, event):
-                turn.begin(place)
+                turn.begin(position)
             turn.take(item)
         self._turn = turn.start
         shown = log.shown_since(self._turn)

@@ -51,7 +51,7 @@ class Compaction:
         plan = plan_of(session.events, session.history.log, config, now=ctx.effects.now(ctx), asker=asker)
         if plan is None:
             return None
-        key = (session.app_name, session.user_id, session.id, *plan.place)
+        key = (session.app_name, session.user_id, session.id, *plan.location)
         return None if key in self._busy else self._summarise(ctx, plan, key)
 
     async def _summarise(

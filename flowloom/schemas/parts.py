@@ -13,7 +13,7 @@ reads it."""
 
 TOO_DEEP = PydanticCustomError("too_deep", "Input should be nested less deep")
 
-Place = tuple[int | str, ...]
+Location = tuple[int | str, ...]
 Seen = dict[tuple[int, int], bool]
 """Whether data fits a part, for both by `id`: all of them live while it is used."""
 Problem = tuple[str, dict[str, Any]]
@@ -76,7 +76,7 @@ class Part:
                 return False
         return True
 
-    def _inside(self, data: Any) -> Iterator[tuple[Place, Any, Part | Problem]] | None:
+    def _inside(self, data: Any) -> Iterator[tuple[Location, Any, Part | Problem]] | None:
         """What is in data that the schema looks into, each with its part or what is wrong with it; None for others."""
         if isinstance(data, dict) and self.object is not None:
             return self.object.inside(cast(dict[str, Any], data))
@@ -84,32 +84,34 @@ class Part:
             return self.list.inside(cast(list[Any], data))
         return None
 
-    def problems(self, data: Any, seen: Seen, place: Place, told: set[tuple[int, Place]]) -> Iterator[InitErrorDetails]:
-        """What is wrong with data that does not fit; about each place once for each part."""
+    def problems(
+        self, data: Any, seen: Seen, location: Location, told: set[tuple[int, Location]]
+    ) -> Iterator[InitErrorDetails]:
+        """What is wrong with data that does not fit; about each location once for each part."""
         part = self._referred()
-        if (id(part), place) in told or part.fits(data, seen, len(place)):
+        if (id(part), location) in told or part.fits(data, seen, len(location)):
             return
-        told.add((id(part), place))
+        told.add((id(part), location))
         inside = part._inside(data)
-        if len(place) >= MAX_DATA_DEPTH and isinstance(data, dict | list):
-            yield InitErrorDetails(type=TOO_DEEP, loc=place, input=data)
+        if len(location) >= MAX_DATA_DEPTH and isinstance(data, dict | list):
+            yield InitErrorDetails(type=TOO_DEEP, loc=location, input=data)
         elif part.choices is not None:
             for choice in part.choices:
-                yield from choice.problems(data, seen, place, told)
+                yield from choice.problems(data, seen, location, told)
             if not part.choices:
-                yield InitErrorDetails(type="extra_forbidden", loc=place, input=data)
+                yield InitErrorDetails(type="extra_forbidden", loc=location, input=data)
         elif inside is None:
             wrong = [*(part._misfits(data) or ())]
             wrong += [("dict_type", {})] if part.object is not None else []
             wrong += [("list_type", {})] if part.list is not None else []
             for kind, words in wrong:
-                yield InitErrorDetails(type=kind, loc=place, input=data, ctx=words)
+                yield InitErrorDetails(type=kind, loc=location, input=data, ctx=words)
         else:
             for step, held, each in inside:
                 if isinstance(each, Part):
-                    yield from each.problems(held, seen, place + step, told)
+                    yield from each.problems(held, seen, location + step, told)
                 else:
-                    yield InitErrorDetails(type=each[0], loc=place + step, input=held, ctx=each[1])
+                    yield InitErrorDetails(type=each[0], loc=location + step, input=held, ctx=each[1])
 
     def _misfits(self, data: Any) -> list[Problem] | None:
         """Why data is none of the plain values that the schema takes; None if it is one."""
@@ -131,7 +133,7 @@ class ListPart:
     def __init__(self, items: Part, low: int | None, high: int | None) -> None:
         self._items, self._low, self._high = items, low, high
 
-    def inside(self, data: list[Any]) -> Iterator[tuple[Place, Any, Part | Problem]]:
+    def inside(self, data: list[Any]) -> Iterator[tuple[Location, Any, Part | Problem]]:
         """Each item with its part; or the one thing that is wrong, the length."""
         count = len(data)
         if self._low is not None and count < self._low:
@@ -161,7 +163,7 @@ class ObjectPart:
         self._properties, self._required, self._patterns = properties, required, patterns
         self._names, self._extra = names, extra
 
-    def inside(self, data: dict[str, Any]) -> Iterator[tuple[Place, Any, Part | Problem]]:
+    def inside(self, data: dict[str, Any]) -> Iterator[tuple[Location, Any, Part | Problem]]:
         """Each property with the parts it has to fit, or with what is wrong about its being there, or not."""
         for name in self._required:
             if name not in data:
