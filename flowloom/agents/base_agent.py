@@ -143,7 +143,8 @@ class BaseAgent(TypedByOutput[OutputT]):
         return None
 
     def clone(self, update: Mapping[str, Any] | None = None) -> Self:
-        """A copy with some fields changed; the sub-agents are copied too, so that the copy is a tree of its own."""
+        """A copy with the fields in `update` changed; the sub-agents are copied too, so that it is a tree of its
+        own."""
         values: dict[str, Any] = {name: getattr(self, name) for name in type(self).model_fields}
         values["sub_agents"] = [child.clone() for child in self.sub_agents]
         values.update(update or {})

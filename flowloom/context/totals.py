@@ -18,11 +18,17 @@ class Usage:
     """Tokens of all model calls of a run, sub-agents and agent tools included."""
 
     input_tokens: int = 0
+    """What the models were sent."""
     output_tokens: int = 0
+    """What the models have answered, thoughts included."""
     cached_tokens: int = 0
+    """How much of the input came from a provider's cache."""
     reasoning_tokens: int = 0
+    """How much of the output is thoughts."""
     tool_tokens: int = 0
+    """Results of tools that the provider itself has run."""
     total_tokens: int = 0
+    """All together, as the providers count."""
 
     def add(self, usage: types.GenerateContentResponseUsageMetadata) -> None:
         """Count one response. Reasoning is part of the output, cached tokens are part of the input."""

@@ -76,11 +76,11 @@ class BaseLlm(Settings):
     def generate_content_async(
         self, llm_request: LlmRequest, stream: bool = False
     ) -> AsyncGenerator[LlmResponse, None]:
-        """Answer `llm_request`. Failures are raised as `ModelError`s."""
+        """Answer `llm_request`; with `stream`, by partial responses first. Failures are raised as `ModelError`s."""
         raise NotImplementedError
 
     def connect(self, llm_request: LlmRequest) -> Any:
-        """Open a live connection. No adapter of this release does."""
+        """Open a live connection for `llm_request`. No adapter of this release does: raises `NotSupportedError`."""
         raise NotSupportedError(
             f"Live connections are not supported yet; model `{self.model}` answers by request only."
         )

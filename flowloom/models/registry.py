@@ -32,7 +32,7 @@ class LLMRegistry:
 
     @classmethod
     def register(cls, llm: type[BaseLlm] | str, factory: Factory | None = None) -> None:
-        """Register a model class for its `supported_models()`, or `factory` for one pattern.
+        """Register the model class `llm` for its `supported_models()`, or `factory` for the one pattern `llm`.
 
         A pattern must match a whole name. Raises `ConfigurationError` for a pattern that is registered already.
         """

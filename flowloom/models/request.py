@@ -176,7 +176,7 @@ class LlmRequest(BaseModel):
         return None if self._origin is None else self._origin.step
 
     def append_instructions(self, instructions: str | Iterable[str] | types.Content) -> None:
-        """Append texts to the system instruction, a blank line between any two. Empty ones are left out."""
+        """Append `instructions` to the system instruction, a blank line between any two. Empty ones are left out."""
         if isinstance(instructions, types.Content):
             instructions = [part.text or "" for part in instructions.parts or ()]
         text: Any = instructions if isinstance(instructions, str) else "\n\n".join(filter(None, instructions))
@@ -212,7 +212,7 @@ class LlmRequest(BaseModel):
         set_fields(self.config, tools=groups)
 
     def set_output_schema(self, output_schema: Any) -> None:
-        """Ask for JSON of this schema: a pydantic model, a type, a `types.Schema` or a JSON schema dict."""
+        """Ask for JSON of `output_schema`: a pydantic model, a type, a `types.Schema` or a JSON schema dict."""
         self.config.response_schema = output_schema
         self.config.response_mime_type = "application/json"
 

@@ -18,8 +18,10 @@ if TYPE_CHECKING:
 class BasePlugin:
     """Hooks that a runner asks for every agent, model and tool call of its runs.
 
-    Override what you need; all take keywords only. Plugins are asked in the order they were given, before the
-    callbacks of agents; the first answer that is not None wins. A hook that is not overridden costs nothing.
+    Override what you need; all take keywords only. `invocation_context` is the place of the agent that runs, in
+    `callback_context` (of agents and models) and `tool_context` (of tools) state and artifacts can be read and written.
+    `name` is what the plugin is found by in its `PluginManager`. Plugins are asked in the order they were given, before
+    the callbacks of agents; the first answer that is not None wins. A hook that is not overridden costs nothing.
     """
 
     def __init__(self, name: str) -> None:
@@ -72,10 +74,10 @@ class BasePlugin:
         """When a tool raises, or is not known. An answer takes the error's place."""
 
     async def on_agent_error_callback(self, *, agent: BaseAgent, callback_context: Context, error: Exception) -> None:
-        """When an agent's turn fails."""
+        """When an agent's turn fails with `error`, which goes on."""
 
     async def on_run_error_callback(self, *, invocation_context: InvocationContext, error: Exception) -> None:
-        """When a run fails."""
+        """When a run fails with `error`, which the caller gets."""
 
     async def close(self) -> None:
         """Give back what the plugin holds. The runner calls it when it is closed."""

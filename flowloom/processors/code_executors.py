@@ -102,7 +102,8 @@ class BaseCodeExecutor(Settings):
     def execute_code(
         self, invocation_context: InvocationContext, code_execution_input: CodeExecutionInput
     ) -> CodeExecutionResult | Awaitable[CodeExecutionResult]:
-        """Run code. What it raises is told to the model as a failure, a `TimeoutError` as a time limit reached."""
+        """Run the code of `code_execution_input`, for the agent of `invocation_context`. What it raises is told to the
+        model as a failure, a `TimeoutError` as a time limit reached."""
         raise NotImplementedError
 
     def code_instruction(self) -> str | None:

@@ -31,15 +31,19 @@ class BasePlanner(ABC):
 
     @abstractmethod
     def build_planning_instruction(self, readonly_context: ReadonlyContext, llm_request: LlmRequest) -> str | None:
-        """What is appended to the system instruction; None for nothing."""
+        """What is appended to the system instruction of `llm_request`; None for nothing.
+
+        `readonly_context` says for whom the plan is.
+        """
 
     @abstractmethod
     def process_planning_response(
         self, callback_context: Context, response_parts: list[types.Part]
     ) -> list[types.Part] | None:
-        """The parts of a response as they are to go on; None (or no parts) leaves the response as it is.
+        """`response_parts` as they are to go on; None (or no parts) leaves the response as it is.
 
-        It is called for every response, partial ones included. The parts are copies and may be changed.
+        `callback_context` may write state. It is called for every response, partial ones included. The parts are copies
+        and may be changed.
         """
 
 

@@ -71,7 +71,8 @@ class Template:
     """An instruction in Jinja2: filters, conditions, loops, `{% raw %}`.
 
     It is rendered over `state` (the session's), `app`, `user` and `temp` (the scopes, without their prefixes),
-    `artifact(name)` (a file's text), `agent` and `session`. Raises `TemplateError` for a syntax error.
+    `artifact(name)` (a file's text), `agent` and `session`. `source` is its text. Raises `TemplateError` for a syntax
+    error.
     """
 
     def __init__(self, source: str) -> None:

@@ -70,7 +70,8 @@ class PendingCall:
         return response_part(self.id, CONFIRMATION_CALL, answer)
 
     def reply(self, value: Any) -> types.Part:
-        """Give the input, or the result of a tool. Raises `InputValidationError` if it asks for a decision."""
+        """Give `value` as the input, or as the result of a tool. Raises `InputValidationError` if it asks for a
+        decision."""
         if self.kind not in ("input", "tool"):
             raise InputValidationError(f"`{self.name}` waits for a {self.kind}, which `reply` cannot give.")
         name = INPUT_CALL if self.kind == "input" else self.name
@@ -82,8 +83,8 @@ class PendingCall:
         return self._oauth2().get("authUri")
 
     def consent(self, response_url: str) -> types.Part:
-        """Answer with the address that the user was sent to after consenting. Raises `InputValidationError` if it asks
-        for something else."""
+        """Answer with `response_url`, the address that the user was sent to after consenting. Raises
+        `InputValidationError` if it asks for something else."""
         self._check("credential")
         config: dict[str, Any] = dict(self.raw.get("authConfig") or {})
         given: dict[str, Any] = dict(config.get("exchangedAuthCredential") or {"authType": "oauth2"})
@@ -106,7 +107,7 @@ Confirm = Callable[[PendingCall], "bool | ToolConfirmation | Awaitable[bool | To
 
 
 def pending_calls(events: Iterable[Event], invocation_id: str | None = None) -> list[PendingCall]:
-    """What the log says to be waiting, in the order asked; of one invocation, if it is named.
+    """What the log `events` says to be waiting, in the order asked; of one invocation, if `invocation_id` names it.
 
     A call that was answered once waits no more, even if the answer was only a report of how far it is. One that was
     rewound does not either.
@@ -120,7 +121,7 @@ def pending_in(ledger: CallLedger, invocation_id: str | None = None) -> list[Pen
 
 
 def answers(*parts: types.Part) -> types.Content:
-    """A message of answers (see `PendingCall`)."""
+    """A message of answers: `parts` that the methods of `PendingCall` make, of any number of calls."""
     return content_of("user", list(parts))
 
 

@@ -227,7 +227,8 @@ class Runner(Generic[OutputT]):
     ) -> RunResult[OutputT]:
         """Answer a message in a session of its own, of which nothing is kept: neither state, files nor memories.
 
-        Raises as `run_async` does.
+        `state` is what the session begins with, `user_id` whose it is, `run_config` the settings of the run. Raises as
+        `run_async` does.
         """
         host = copy(self)
         host.concurrency, host._compaction = "allow", None
@@ -240,8 +241,8 @@ class Runner(Generic[OutputT]):
     def run_stream(self, **arguments: Unpack[RunArguments]) -> AsyncGenerator[RunStreamEvent, None]:
         """Answer a message as typed events for a user interface, streamed unless `run_config` says otherwise.
 
-        What ends the run is told by the last events, and not raised. Closing the stream ends the run; for a run that
-        can also be paused or cancelled, see `start` and `RunHandle.stream`.
+        `arguments` are those of `RunArguments`. What ends the run is told by the last events, and not raised. Closing
+        the stream ends the run; for a run that can also be paused or cancelled, see `start` and `RunHandle.stream`.
         """
         try:
             invocation = Rounds(self, **arguments)
@@ -255,8 +256,8 @@ class Runner(Generic[OutputT]):
     def run(self, **arguments: Unpack[RunArguments]) -> Generator[Event, None, None]:
         """`run_async` for synchronous code. One loop serves all calls of a thread, of any runner.
 
-        Within a running event loop, as in a notebook, the run has a loop in a thread of its own, and the running one
-        waits. Close the generator (or leave it) to end the run.
+        `arguments` are those of `RunArguments`. Within a running event loop, as in a notebook, the run has a loop in a
+        thread of its own, and the running one waits. Close the generator (or leave it) to end the run.
         """
         return iterate_sync(self.run_async(**arguments))
 
@@ -294,7 +295,8 @@ class Runner(Generic[OutputT]):
     ) -> list[Event]:
         """Answer one or several messages in a session that is made when needed; returns all events.
 
-        Unless `quiet`, what is said is printed.
+        `user_messages`: one, or a list of them; `user_id` and `session_id` name the session. Unless `quiet`, what is
+        said is printed.
         """
         messages: Sequence[Any] = user_messages if isinstance(user_messages, list | tuple) else [user_messages]
         where: dict[str, Any] = {"user_id": user_id, "session_id": session_id}
