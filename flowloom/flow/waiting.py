@@ -28,7 +28,7 @@ def awaits_more(ctx: InvocationContext) -> bool:
         made = _tool_calls(event, ctx)
         if made:
             waiting = [waiting_calls[call_id] for call_id in made & waiting_calls.keys()]
-            return any(not call.answers for call in waiting if call.suspended or not words)
+            return any(call.suspended or not (call.answers or words) for call in waiting)
     return False
 
 

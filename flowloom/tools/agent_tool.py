@@ -71,8 +71,9 @@ class AgentTool(BaseTool):
         if self.skip_summarization:
             tool_context.actions.skip_summarization = True
         call_id = tool_context.function_call_id or ""
-        resumed = tool_context.invocation_context.run.progress is not None  # only then it may have begun before
-        kept = kept_events(tool_context.session.events, call_id) if resumed else []
+        run = tool_context.invocation_context.run
+        # only a run that goes on with an invocation may have begun it before
+        kept = kept_events(run.ledger.events_of(run.invocation_id), call_id) if run.progress is not None else []
         ctx = self._context(self._message(args), tool_context, kept)
         hooks = ctx.run.hooks
         content = None

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from google.genai import types
 
-from flowloom import FunctionTool, InputValidationError, ToolContext
+from flowloom import AgentTool, FunctionTool, InputValidationError, ToolContext
 from flowloom.testing import call
 from waiting.desk import Desk, World, by_turn, last_text, model_of, seen_results, seen_text
 
@@ -165,3 +165,33 @@ async def test_an_answer_of_the_wrong_kind_is_refused_before_it_is_given(world: 
     await it.say("Pay.")
     with pytest.raises(InputValidationError, match="pay"):
         (await it.only()).reply("yes")
+
+
+class GatedAgent(AgentTool):
+    """An agent as a tool that a person has to let begin."""
+
+    async def run_async(self, *, args: dict[str, Any], tool_context: ToolContext) -> Any:
+        if tool_context.tool_confirmation is None:
+            tool_context.request_confirmation(hint="May it begin?")
+            return {"error": "It waits for a person's approval."}
+        return await super().run_async(args=args, tool_context=tool_context)
+
+
+@pytest.mark.parametrize("restarts", [False, True])
+async def test_an_agent_that_was_let_begin_and_waits_keeps_its_caller_waiting(world: World, restarts: bool) -> None:
+    """The placeholder of the first question is no result: the caller's model is asked when the agent has answered."""
+
+    def root() -> Any:
+        inner = by_turn("inner", call("pay", amount=5), "Inner done.", tools=[world.paying])
+        return by_turn("root", call("inner", request="pay"), "All done.", tools=[GatedAgent(inner)])
+
+    it = Desk(root)
+    await it.say("Pay.")
+    for name in ("inner", "pay"):
+        if restarts:
+            await it.restart()
+        pending = await it.only(name)
+        events = await it.answer(pending.approve())
+        assert (last_text(events) == "All done.") is (name == "pay")
+    assert world.ran == ["pay 5 bob"]
+    assert await it.waiting() == []
