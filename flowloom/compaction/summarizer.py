@@ -16,7 +16,7 @@ from flowloom.events.event import Event
 from flowloom.events.ids import new_id
 from flowloom.events.parts import content_of, text_part
 from flowloom.events.response import LlmResponse
-from flowloom.log.history import HIDDEN_CALLS
+from flowloom.log.item import HIDDEN_CALLS
 from flowloom.models.base_llm import BaseLlm
 from flowloom.models.registry import LLMRegistry
 from flowloom.models.request import LlmRequest

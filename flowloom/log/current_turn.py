@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from flowloom.log.rearrange import HistoryItem
+from flowloom.log.item import HistoryItem
 
 
 class _Turn:

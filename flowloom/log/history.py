@@ -8,37 +8,24 @@ rebuilds the view, because it is rare; from what counts of the log (`EffectiveLo
 
 from __future__ import annotations
 
-import json
 import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from operator import is_
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from google.genai import types
 
 from flowloom.events.event import UNFIT_OUTPUT, Event
-from flowloom.events.ids import CLIENT_CALL_PREFIX, INPUT_ID_PREFIX
-from flowloom.events.parts import content_of, text_part
-from flowloom.events.requests import looks_like_request
-from flowloom.events.wire import fields_of, replace
+from flowloom.events.parts import content_of
 from flowloom.log.call_ids import CallIds
 from flowloom.log.current_turn import CurrentTurn
 from flowloom.log.effective_log import EffectiveLog
+from flowloom.log.item import HistoryItem, for_model, foreign_content, transcription_of, without_hidden
 from flowloom.log.ledger import CallLedger
-from flowloom.log.rearrange import HistoryItem, rearrange
+from flowloom.log.rearrange import rearrange
 from flowloom.models.contents import is_special
 
 _log = logging.getLogger("flowloom.history")
-
-HIDDEN_CALLS = frozenset({"adk_request_credential", "adk_request_confirmation"})
-"""Calls between the engine and the client; an event that holds one is never shown to a model (spec §9.2d)."""
-
-FOREIGN_LEAD_IN = "For context, this happened elsewhere in the conversation:"
-UNFIT_LEAD_IN = "That answer does not have the required form:"
-"""How the message begins that asks a model for its structured answer again."""
-LEAD_INS = frozenset({FOREIGN_LEAD_IN, UNFIT_LEAD_IN})
-"""How user contents begin that are no words of the user's."""
 
 
 class Viewer(NamedTuple):
@@ -244,7 +231,7 @@ class _View:
         return True
 
     def _emit(self, content: types.Content) -> None:
-        shown = _for_model(content, self._viewer.keeps_call_ids)
+        shown = for_model(content, self._viewer.keeps_call_ids)
         if shown is None:
             return
         contents = self.projection.contents
@@ -271,7 +258,7 @@ class _View:
         if last is not None and last.unanswered and not last.responses:
             self._held = last
             rest = last.without_calls(last.unanswered)
-            emitted = rest is not None and _for_model(rest.content, self._viewer.keeps_call_ids) is not None
+            emitted = rest is not None and for_model(rest.content, self._viewer.keeps_call_ids) is not None
             self._shown = len(self.projection.contents) - emitted
         self._consumed, self._generation = len(events), log.generation
 
@@ -305,7 +292,7 @@ class _View:
             return None
         content = event.content
         if content is None or not content.role or not content.parts:
-            return _transcription_of(event)
+            return transcription_of(event)
         for part in content.parts:
             if part.function_call is not None or part.function_response is not None:
                 return self._item_of_calls(event, content)
@@ -317,7 +304,7 @@ class _View:
         """What an event with calls or responses contributes."""
         author, waiting, content = event.author, event.long_running_tool_ids, whole
         if author == "user" or waiting:
-            content = _without_hidden(whole, event)
+            content = without_hidden(whole, event)
             if content is None:
                 return None
         calls: list[str] = []
@@ -357,28 +344,6 @@ def _with_answers(items: list[HistoryItem]) -> list[HistoryItem]:
     return kept
 
 
-def is_hidden(named: types.FunctionCall | types.FunctionResponse) -> bool:
-    """Whether a call or response is between the engine and the client, and no model's to see."""
-    return named.name in HIDDEN_CALLS or (named.id is not None and named.id.startswith(INPUT_ID_PREFIX))
-
-
-def _without_hidden(content: types.Content, event: Event) -> types.Content | None:
-    """The content without what is no model's to see: itself if that is nothing, None if nothing is left."""
-    parts = content.parts or []
-    shown = [part for part in parts if not _is_hidden(part, event)]
-    if len(shown) == len(parts):
-        return content
-    return content_of(content.role, shown) if shown else None
-
-
-def _is_hidden(part: types.Part, event: Event) -> bool:
-    """Whether a part is no model's to see. A call in the engine's words that a model has made is, with its error."""
-    call, answer = part.function_call, part.function_response
-    if call is not None:
-        return is_hidden(call) and looks_like_request(event, call)
-    return answer is not None and is_hidden(answer) and event.author == "user"
-
-
 def _distinct(calls: list[str]) -> list[str] | None:
     """The ids of an item's calls; None if there are none, or if they do not tell the calls apart."""
     return calls if calls and len(set(calls)) == len(calls) and "" not in calls else None
@@ -390,13 +355,6 @@ def _in_order(responses: list[str], calls: list[str]) -> bool:
         return True
     given = set(responses)
     return responses == [call for call in calls if call in given]
-
-
-def _transcription_of(event: Event) -> HistoryItem | None:
-    for role, heard in (("user", event.input_transcription), ("model", event.output_transcription)):
-        if heard is not None and heard.text:
-            return HistoryItem(content_of(role, [text_part(heard.text)]), [], [], transcription=role)
-    return None
 
 
 def _merge_transcriptions(items: list[HistoryItem]) -> list[HistoryItem]:
@@ -436,62 +394,3 @@ def _hands_over(event: Event) -> bool:
         return True
     calls = event.get_function_calls()
     return bool(calls) and all(call.name == "transfer_to_agent" for call in calls)
-
-
-_LEAD_IN = text_part(FOREIGN_LEAD_IN)  # one for all: history is never changed
-
-
-def foreign_content(author: str, content: types.Content, thoughts: bool = False) -> types.Content | None:
-    """Another agent's content as user content that tells about it (spec §9.4); None if nothing is left to tell."""
-    parts: list[types.Part] = []
-    for part in content.parts or ():
-        if part.thought and not thoughts:
-            continue
-        if part.text:
-            parts.append(text_part(f"[{author}] said: {part.text}"))
-        elif (call := part.function_call) is not None:
-            parts.append(text_part(f"[{author}] called tool `{call.name}` with parameters: {_json(call.args)}"))
-        elif (answer := part.function_response) is not None:
-            parts.append(text_part(f"[{author}] tool `{answer.name}` returned: {_json(answer.response)}"))
-        elif not _is_empty(part) and part.thought_signature is None:
-            parts.append(part)
-    if not parts:
-        return None
-    return content_of("user", [_LEAD_IN, *parts])
-
-
-def _json(value: Any) -> str:
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":"), default=str)
-
-
-def _is_empty(part: types.Part) -> bool:
-    if part.text:
-        return False
-    return all(value is None or name in ("text", "thought") for name, value in fields_of(part).items())
-
-
-def _for_model(content: types.Content, keeps_call_ids: bool) -> types.Content | None:
-    """The content as it is sent (spec §9.8): empty parts dropped, minted call ids taken off; shared if unchanged."""
-    parts = content.parts or []
-    for fields in map(fields_of, parts):  # half of what three attributes of a pydantic model cost
-        if not fields["text"] or fields["function_call"] is not None or fields["function_response"] is not None:
-            break
-    else:
-        return content
-    sent = [_part_for_model(part, keeps_call_ids) for part in parts]
-    if all(map(is_, sent, parts)):
-        return content
-    shown = [part for part in sent if part is not None]
-    return replace(content, parts=shown) if shown else None
-
-
-def _part_for_model(part: types.Part, keeps_call_ids: bool) -> types.Part | None:
-    """A part as it is sent; None for an empty one."""
-    call = part.function_call
-    named = call or part.function_response
-    if named is None:
-        return None if _is_empty(part) else part
-    if keeps_call_ids or not named.id or not named.id.startswith(CLIENT_CALL_PREFIX):
-        return part
-    bare = replace(named, id=None)
-    return replace(part, function_call=bare) if named is call else replace(part, function_response=bare)

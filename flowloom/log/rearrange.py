@@ -13,39 +13,7 @@ from google.genai import types
 
 from flowloom.events.ids import CLIENT_CALL_PREFIX
 from flowloom.events.parts import content_of
-
-
-@dataclass(slots=True)
-class HistoryItem:
-    """One event's share of the history, already filtered for its viewer."""
-
-    content: types.Content
-    calls: list[str]
-    """Ids of the function calls in it, in order; empty text for a call without an id."""
-    responses: list[str]
-    """Ids of the function responses in it, in order."""
-    unanswered: frozenset[str] = frozenset()
-    """Ids of the calls that must have a response to be shown: all but long-running ones."""
-    foreign: bool = False
-    beside_answer: bool = False
-    """Whether a person said it in the message that decided about a call: it stays, whatever that call comes to."""
-    transcription: str | None = None
-    """The speaker's role, for the transcription of speech."""
-
-    def without_calls(self, ids: frozenset[str]) -> HistoryItem | None:
-        """The item without some of its calls, which models refuse without a response; None if nothing is left."""
-        if not ids:
-            return self
-        parts = [p for p in self.content.parts or () if p.function_call is None or p.function_call.id not in ids]
-        if not parts:
-            return None
-        calls = [call for call in self.calls if call not in ids]
-        return HistoryItem(content_of(self.content.role, parts), calls, self.responses)
-
-    def beside_responses(self) -> list[types.Content]:
-        """The content without the responses in it; nothing if it holds nothing else."""
-        parts = [part for part in self.content.parts or () if part.function_response is None]
-        return [content_of(self.content.role, parts)] if parts else []
+from flowloom.log.item import HistoryItem
 
 
 @dataclass(slots=True)

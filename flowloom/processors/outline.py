@@ -17,7 +17,7 @@ from flowloom.context import InvocationContext
 from flowloom.events.event import Event
 from flowloom.events.wire import set_fields
 from flowloom.log.cursor import LogCursor
-from flowloom.log.history import FOREIGN_LEAD_IN, LEAD_INS, foreign_content
+from flowloom.log.item import FOREIGN_LEAD_IN, LEAD_INS, foreign_content
 from flowloom.models.contents import SharedContents
 from flowloom.models.request import LlmRequest
 from flowloom.processors.token_count import Calibration

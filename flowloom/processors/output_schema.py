@@ -6,7 +6,7 @@ from flowloom.context import InvocationContext
 from flowloom.context.protocols import AnyLlmAgent
 from flowloom.events.event import UNFIT_OUTPUT, Event, asks_again
 from flowloom.events.parts import content_of, text_part
-from flowloom.log.history import UNFIT_LEAD_IN
+from flowloom.log.item import UNFIT_LEAD_IN
 from flowloom.models.request import LlmRequest
 from flowloom.processors.model_choice import model_of
 from flowloom.tools.delegation import FINISH_TASK

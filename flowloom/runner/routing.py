@@ -14,7 +14,7 @@ from flowloom.events.requests import RESERVED_CALLS
 from flowloom.events.wire import replace
 from flowloom.flow.delegation import delegates_of
 from flowloom.log.answers import readable_answers
-from flowloom.log.history import is_hidden
+from flowloom.log.item import is_hidden
 from flowloom.log.ledger import CallLedger
 from flowloom.sessions import Session
 

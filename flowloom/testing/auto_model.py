@@ -13,7 +13,7 @@ from pydantic import PrivateAttr
 
 from flowloom.errors import quoted_list
 from flowloom.events.parts import call_part
-from flowloom.log.history import LEAD_INS
+from flowloom.log.item import LEAD_INS
 from flowloom.models import LlmRequest
 from flowloom.models.request import snapshot
 from flowloom.testing.arguments import arguments_for, value_for
