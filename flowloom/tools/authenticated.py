@@ -10,6 +10,7 @@ from typing import Any, Unpack
 
 from flowloom.auth.config import AuthConfig
 from flowloom.context import Context
+from flowloom.errors import ToolArgumentsError
 from flowloom.tools.function_tool import FunctionTool, FunctionToolOptions
 
 PENDING = "Waiting for the user to give access. It has not run yet; its result will be given to you."
@@ -42,8 +43,12 @@ class AuthenticatedFunctionTool(FunctionTool):
         self._pending = response_for_auth_required or PENDING
 
     async def run_async(self, *, args: dict[str, Any], tool_context: Context) -> Any:
-        """Run the function with its credential, or ask for that."""
-        self._schema.bind(args)  # nobody is asked for a call that cannot run
+        """Run the function with its credential, or ask for that. What becomes of `args` that do not fit is as with a
+        `FunctionTool`."""
+        try:
+            self._schema.bind(args)  # nobody is asked for a call that cannot run
+        except ToolArgumentsError as unfit:
+            return self._without(args, unfit)
         credential = await tool_context.load_credential(self.auth_config)
         if credential is None:
             tool_context.request_credential(self.auth_config)

@@ -118,10 +118,8 @@ class FunctionTool(BaseTool):
         schema = self._schema
         try:
             bound = schema.bind(args)
-        except ToolArgumentsError as error:
-            if not set(schema.parameters.get("required", ())).difference(args):
-                raise
-            return {"error": str(error)}
+        except ToolArgumentsError as unfit:
+            return self._without(args, unfit)
         if self._require_confirmation:
             await self._gate(args, tool_context)
         if schema.context_parameter:
@@ -136,6 +134,12 @@ class FunctionTool(BaseTool):
         else:
             result = function(**bound)
         return await result if inspect.isawaitable(result) else result
+
+    def _without(self, args: dict[str, Any], unfit: ToolArgumentsError) -> dict[str, str]:
+        """The result of a call that lacks an argument. Raises `unfit` for one that lacks none."""
+        if not set(self._schema.parameters.get("required", ())).difference(args):
+            raise unfit
+        return {"error": str(unfit)}
 
     async def _gate(self, args: dict[str, Any], tool_context: Context) -> None:
         """Raise unless the call needs no approval or has it (spec §15.2)."""

@@ -8,13 +8,14 @@ from typing import Any
 import pytest
 from auth.desk import Calendar, Desk, asked, asker, consent, given, oauth, openid
 from auth.oauth_server import CLIENT, CLIENT_SECRET, OAuthServer
-from kit import approve, pending, story
+from kit import approve, context, pending, story
 
 from flowloom import (
     AuthConfig,
     AuthCredential,
     AuthCredentialTypes,
     AuthenticatedFunctionTool,
+    Context,
     InMemoryCredentialService,
     OAuth2Auth,
     ToolContext,
@@ -276,6 +277,16 @@ async def test_the_credential_is_not_the_models_to_give(server: OAuthServer) -> 
     assert list(tool.declaration.parameters_json_schema["properties"]) == ["day"]  # type: ignore[index]
     chat = Desk().chat(asker([tool], call("read_calendar", day="monday", credential={"authType": "http"})))
     assert len(asked(await chat.say("what is on?"))) == 1
+
+
+async def test_nobody_is_asked_for_a_call_that_lacks_an_argument(server: OAuthServer) -> None:
+    """The model is told at once; the result is the error, as of any function."""
+    tool = Calendar().tool(oauth(server))
+    given = await tool.run_async(args={}, tool_context=Context(context(asker([tool])), function_call_id="c1"))
+    assert "`day`: is missing" in given["error"]
+    events = await Desk().chat(asker([tool], call("read_calendar"), "ok")).say("what is on?")
+    assert asked(events) == []
+    assert events[1].get_function_responses()[0].response == given
 
 
 async def test_an_http_password_is_asked_for(server: OAuthServer) -> None:
