@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, Final, Protocol, Self
 
 from google.genai import types
@@ -65,8 +65,10 @@ class InvocationContext:
     """The model that answers for the agent, once it was asked for (see `model_of`)."""
     tools: Sequence[RunnableTool] | None = None
     """The agent's tools, toolsets resolved; the `tools` processor sets it, once per agent run."""
-    outbox: asyncio.Queue[Event | None] | None = None
+    outbox: asyncio.Queue[Any] | None = None
     """Where agents that run as tools put their events, while the flow forwards them; None ends it."""
+    delegate: Callable[[types.FunctionCall, int], Awaitable[dict[str, Any] | None]] | None = None
+    """Runs the agent that a call is for, while the calls of an answer are run; None as its response: it waits."""
     path_prefix: str = ""
     """What comes before the path of an agent that runs as a tool: the key of its call."""
     node_path: str = ""

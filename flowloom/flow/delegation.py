@@ -28,12 +28,24 @@ def _delegates_among(agents: Sequence[AnyAgent]) -> dict[str, AnyAgent]:
     return {agent.name: agent for agent in called}
 
 
-def delegated_calls(
-    calls: Sequence[types.FunctionCall], tools: Mapping[str, Any], results: Event | None
+def is_single_turn(agent: AnyAgent, call: types.FunctionCall) -> bool:
+    """Whether a call is for a `single_turn` sub-agent."""
+    called = as_llm_agent(delegates_of(agent).get(call.name or ""))
+    return called is not None and called.mode == "single_turn"
+
+
+def task_calls(
+    agent: AnyAgent, calls: Sequence[types.FunctionCall], tools: Mapping[str, Any], results: Event | None
 ) -> list[types.FunctionCall]:
-    """The calls that a sub-agent is still to answer."""
+    """The calls that a `task` sub-agent is still to answer."""
     answered = {response.id for response in results.get_function_responses()} if results is not None else set[str]()
-    return [call for call in calls if call.id not in answered and isinstance(tools.get(call.name or ""), DelegateTool)]
+    return [
+        call
+        for call in calls
+        if call.id not in answered
+        and isinstance(tools.get(call.name or ""), DelegateTool)
+        and not is_single_turn(agent, call)
+    ]
 
 
 def unresolved_tasks(ctx: InvocationContext) -> list[types.FunctionCall]:

@@ -9,8 +9,7 @@ from google.genai import types
 from flowloom.context import InvocationContext
 from flowloom.context.protocols import AnyLlmAgent, as_llm_agent
 from flowloom.errors import AgentNotFoundError, ToolArgumentsError, closest_first, quoted_list
-from flowloom.events.event import Event
-from flowloom.events.parts import as_object, content_of, response_part
+from flowloom.events.parts import as_object
 from flowloom.flow.turn import WAITING, Turn
 from flowloom.processors.agent_transfer import transfer_targets
 from flowloom.processors.output_schema import schema_of
@@ -37,21 +36,14 @@ def place_of_target(ctx: InvocationContext, name: str) -> InvocationContext:
     )
 
 
-def answer_of_task(ctx: InvocationContext, task: types.FunctionCall, turn: Turn) -> Event | None:
-    """The event that answers the call of a sub-agent whose turn is over; None if it waits and the call stays open."""
+def response_of_task(ctx: InvocationContext, task: types.FunctionCall, turn: Turn) -> dict[str, Any] | None:
+    """What answers the call of a sub-agent whose turn is over; None if it waits and the call stays open."""
     agent = as_llm_agent(turn.agent)
     assert agent is not None
     inside = (call.parent for call in ctx.run.waiting_calls.values())
     if turn.outcome is WAITING or task.id in inside:
         return None
-    if agent.mode == "task":
-        author, response = "user", _response_of_task(turn)
-    else:
-        author, response = ctx.agent.name, _response_of_single_turn(agent, turn)
-    if response is None:
-        return None
-    part = response_part(task.id, task.name, response)
-    return ctx.new_event({"author": author, "content": content_of("user", [part])})
+    return _response_of_task(turn) if agent.mode == "task" else _response_of_single_turn(agent, turn)
 
 
 def _response_of_task(turn: Turn) -> dict[str, Any] | None:

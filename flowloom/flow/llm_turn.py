@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import aclosing
 from typing import TYPE_CHECKING, Protocol
 
@@ -15,37 +15,33 @@ from flowloom.context.progress import Progress, is_from_agent_tool
 from flowloom.context.protocols import AnyLlmAgent
 from flowloom.errors import CallbackError, Halt, IncompleteStreamError, LimitExceededError
 from flowloom.events.event import UNFIT_OUTPUT, Event
-from flowloom.events.requests import RESERVED_CALLS
-from flowloom.events.wire import replace
-from flowloom.flow.delegation import delegated_calls, delegated_context, ends_turn, unresolved_tasks
+from flowloom.events.parts import content_of, response_part
+from flowloom.flow.client_calls import paused_at, pauses_at
+from flowloom.flow.delegation import delegated_context, ends_turn, is_single_turn, task_calls, unresolved_tasks
 from flowloom.flow.ending import error_event
-from flowloom.flow.forwarding import run_tools_forwarding_events
-from flowloom.flow.handover import answer_of_task, place_of_target
+from flowloom.flow.handover import place_of_target, response_of_task
 from flowloom.flow.limits import ask_to_summarise
-from flowloom.flow.model_call import ONLY_THOUGHTS, ModelCall, is_thought_only
+from flowloom.flow.model_call import NO_MODEL_CALL, ONLY_THOUGHTS, ModelCall, is_thought_only
 from flowloom.flow.observed import observed
 from flowloom.flow.output import ask_again, has_form, keep_answer, no_answer
 from flowloom.flow.pipeline import Step, StoppedAt, events_of, explain, response_events, run_response_steps, with_extra
 from flowloom.flow.step_result import StepResult
+from flowloom.flow.tool_run import SingleTurns, ToolRun, forwarding, refused, tool_run
 from flowloom.flow.turn import AGAIN, OVER, WAITING, Enter, Events, Outcome, Turn
 from flowloom.flow.waiting import awaits_more
-from flowloom.log.marks import AGENT_ENDED, HOST_CALLS, REPEATED
+from flowloom.log.marks import AGENT_ENDED, REPEATED
 from flowloom.models.request import LlmRequest
-from flowloom.processors.agent_transfer import transfer_problem
 from flowloom.processors.model_choice import model_of
 from flowloom.processors.output_schema import refusal_in
-from flowloom.tools.calls import run_calls
+from flowloom.tools.calls import CallResults
 from flowloom.tools.confirmation import follow_ups
-from flowloom.tools.delegation import FINISH_TASK, task_result
-from flowloom.tools.output import SET_MODEL_RESPONSE
+from flowloom.tools.delegation import task_result
 
 if TYPE_CHECKING:
     from flowloom.telemetry import Recorder
 
 MAX_THOUGHT_TURNS = 3
 """How many steps of nothing but thoughts a model may take in a row (decision 2)."""
-_NEVER_PAUSED = ("transfer_to_agent", SET_MODEL_RESPONSE, FINISH_TASK, *RESERVED_CALLS)
-"""Calls that are between the model and the flow, and no client's to execute."""
 _REACHED = ("", "limit of the run")
 """What `Run.done_once` holds when an agent has reached a limit of the run, so that no other one has a final step."""
 
@@ -88,7 +84,9 @@ class LlmTurn(Turn):
         self.flow = flow
         self.single_step = single_step
         self.delegated: deque[types.FunctionCall] = deque()
-        """Calls of agents that are to run before the next step."""
+        """Calls of `task` agents, which are to run one after the other before the next step."""
+        self.single_turns: list[types.FunctionCall] = []
+        """Calls of `single_turn` agents that an earlier run has left open."""
         if alone:
             self.bare = True
         if has_form(self.llm):
@@ -111,8 +109,9 @@ class LlmTurn(Turn):
     def enter(self) -> None:
         self.ctx.callbacks = self.flow.callbacks
         if self.agent.sub_agents:
-            self.delegated.extend(unresolved_tasks(self.ctx))
-            self.decisions_first = bool(self.delegated) and self.ctx.resumed
+            for call in unresolved_tasks(self.ctx):
+                (self.single_turns if is_single_turn(self.agent, call) else self.delegated).append(call)
+            self.decisions_first = bool(self.delegated or self.single_turns) and self.ctx.resumed
             if self.delegated and not self.decisions_first:
                 self.outcome = self._delegate()
 
@@ -127,12 +126,15 @@ class LlmTurn(Turn):
 
     # -- a step -----------------------------------------------------------------------------------
 
-    async def step(self, spans: Recorder | None) -> Events:
+    def step(self, spans: Recorder | None) -> Events:
+        return self._ask_model(spans) if self.decisions_first or not self.single_turns else self._resume_single_turns()
+
+    async def _ask_model(self, spans: Recorder | None) -> Events:
         """The request, the model, its tool calls (spec §2)."""
-        ctx, request = self.ctx, LlmRequest.empty(None)
+        ctx, request, result = self.ctx, LlmRequest.empty(None), StepResult()
         request_steps, response_steps = self.steps
+        call = NO_MODEL_CALL
         self.last = None
-        result, call = StepResult(), None
         try:
             stopped_at = self._build(request_steps, result, request)
             if stopped_at is not None:
@@ -140,7 +142,7 @@ class LlmTurn(Turn):
                     async for event in events:
                         yield event
             call = self._model_call(result, request, spans)
-            while call is not None and (response := await call.next()) is not None:
+            while not result.answered and (response := await call.next()) is not None:
                 stopped_at = run_response_steps(response_steps, ctx, request, response)
                 if stopped_at is not None:
                     async with aclosing(response_events(response_steps, stopped_at, ctx, request, response)) as events:
@@ -150,17 +152,19 @@ class LlmTurn(Turn):
                 if event is None:
                     continue
                 yield (event := self._noted(result, self._finished(result, event)))
-                if not result.answered and _has_calls(event):
-                    async with aclosing(self._run_tools(event, request, result)) as events:
-                        async for answer in events:
-                            yield answer
-                if result.answered:
-                    break
+                if result.answered or not _has_calls(event):
+                    continue
+                run = self._run_tools(event, request)
+                if run.forwarded is not None:
+                    async with aclosing(run.forwarded) as events:
+                        async for inner in events:
+                            yield inner
+                for answer in self._taken(result, event, request, run, await run.results):
+                    yield answer
         except LimitExceededError as error:
             result.limit = error
         finally:
-            if call is not None:
-                await call.close()
+            await call.close()
         for event in self._concluded(result):
             yield event
 
@@ -213,10 +217,10 @@ class LlmTurn(Turn):
         result.gave_output = result.gave_output or event.id in (self.ctx.run.outputs or ())
         return event
 
-    def _model_call(self, result: StepResult, request: LlmRequest, spans: Recorder | None) -> ModelCall | None:
-        """The call of the model with the request; None if the model is not to be asked."""
+    def _model_call(self, result: StepResult, request: LlmRequest, spans: Recorder | None) -> ModelCall:
+        """The call of the model with the request, if the model is to be asked."""
         if not self._wants_model(result):
-            return None
+            return NO_MODEL_CALL
         if self.final_step is not None:
             ask_to_summarise(self.ctx, request, self.final_step)
         return ModelCall(self.ctx, request, spans, counts=self.final_step is None)
@@ -271,52 +275,61 @@ class LlmTurn(Turn):
         """An event as it is yielded: its calls may wait for the client, its text may be the agent's answer."""
         if event.partial:
             return event
-        if self.ctx.run.config.pause_on_tool_calls and self._pauses_at(event):
+        if self.ctx.run.config.pause_on_tool_calls and self.final_step is None and pauses_at(self.ctx, event):
             result.answered = True
-            return _paused(event)
+            return paused_at(event)
         return keep_answer(self.ctx, self.llm, event) if self.keeps else event
-
-    def _pauses_at(self, event: Event) -> bool:
-        """Whether the run is to stop before the calls of an event, which the client executes."""
-        if event.author != self.agent.name or self.final_step is not None:
-            return False
-        wanted = self.ctx.run.config.pause_on_tool_calls
-        calls = [call for call in event.get_function_calls() if call.name not in _NEVER_PAUSED]
-        return bool(calls) and (wanted is True or any(call.name in (wanted or ()) for call in calls))
 
     # -- tool calls -------------------------------------------------------------------------------
 
-    async def _run_tools(self, event: Event, request: LlmRequest, result: StepResult) -> Events:
-        """Run the calls of a complete model event (spec §2.6). Raises the error of a call that ends the run."""
-        ctx, run = self.ctx, self.ctx.run
+    def _run_tools(self, event: Event, request: LlmRequest) -> ToolRun:
+        """The run of the calls of a complete model event (spec §2.6)."""
         if self.final_step is not None:
-            result.answered = True
-            for refusal in run.refusals_of(ctx, str(self.final_step)):
-                yield refusal
-            return
-        calls, tools = event.get_function_calls(), request.tools_dict
-        if run.config.forward_agent_tool_events:
-            running, forwarded = run_tools_forwarding_events(ctx, calls, tools)
-            async with aclosing(forwarded):
-                async for inner in forwarded:
-                    yield inner
-            results = await running
-        else:
-            results = await run_calls(ctx, calls, tools, None, transfer_problem)
+            return refused(self.ctx, str(self.final_step))
+        return tool_run(self.ctx, event.get_function_calls(), request.tools_dict)
+
+    def _taken(
+        self, result: StepResult, event: Event, request: LlmRequest, tools: ToolRun, results: CallResults
+    ) -> Iterator[Event]:
+        """What comes of the calls of an event. Raises the error of a call that ends the run."""
         if results.event is not None:
             result.transfer_to = results.event.actions.transfer_to_agent
             yield self._noted(result, results.event)
-            for further in follow_ups(ctx, _parts_of(event), results.event):
+            for further in follow_ups(self.ctx, (event.content and event.content.parts) or (), results.event):
                 yield self._noted(result, self._finished(result, further))
-        for waiting in results.waiting:
-            yield waiting
+        yield from results.waiting
         if self.agent.sub_agents:
-            self.delegated.extend(delegated_calls(calls, tools, results.event))
+            calls = event.get_function_calls()
+            self.delegated.extend(task_calls(self.agent, calls, request.tools_dict, results.event))
         if results.error is not None:
             raise results.error
         result.waiting = bool(results.waiting)
+        if tools.single is not None:
+            self._leave_open(result, tools.single)
         has_results = results.event is not None and results.event.content is not None
-        result.answered = has_results or bool(self.delegated) or result.waiting
+        result.answered = has_results or bool(self.delegated) or result.waiting or result.cut_short
+
+    def _leave_open(self, result: StepResult, single: SingleTurns) -> None:
+        """Calls of `single_turn` agents that wait, or in which the run was stopped, are answered by a later run."""
+        if single.waiting:
+            self.ctx.run.leave_open(*(call.id for call in (*single.waiting, *self.delegated)))
+            result.waiting = True
+        result.cut_short = single.stopped
+
+    async def _resume_single_turns(self) -> Events:
+        """Go on with the `single_turn` agents whose calls an earlier run has left open, all at once."""
+        calls, self.single_turns = self.single_turns, []
+        result, single = StepResult(), SingleTurns(self.ctx)
+        running, forwarded = forwarding(single.resume(calls), single.outbox)
+        async with aclosing(forwarded):
+            async for event in forwarded:
+                yield event
+        answer = await running
+        if answer is not None:
+            yield self._noted(result, answer)
+        self._leave_open(result, single)
+        if not result.cut_short:
+            self.outcome = WAITING if result.waiting else self._after_answers()
 
     # -- what follows -----------------------------------------------------------------------------
 
@@ -328,6 +341,8 @@ class LlmTurn(Turn):
         """
         if result.limit is not None:
             return self._at_limit(result.limit)
+        if result.cut_short:
+            return ()
         steps, path = self.ctx.run.steps, self.ctx.path
         steps[path] = steps.get(path, 0) + 1
         if result.unfit is not None:
@@ -348,7 +363,7 @@ class LlmTurn(Turn):
             return OVER
         if self.decisions_first:
             self.decisions_first = False
-            return OVER if self.single_step else self._delegate()
+            return OVER if self.single_step else self._after_answers()
         if result.waiting:
             return WAITING
         if result.transfer_to is not None:
@@ -416,6 +431,10 @@ class LlmTurn(Turn):
 
     # -- agents that this one hands over or delegates to ------------------------------------------
 
+    def _after_answers(self) -> Outcome | Enter:
+        """The next delegated call; without one, another step."""
+        return self._delegate() if self.delegated and not self.single_turns else AGAIN
+
     def _delegate(self) -> Enter:
         """The turn of the sub-agent that the next delegated call is for."""
         task = self.delegated.popleft()
@@ -430,13 +449,14 @@ class LlmTurn(Turn):
         return ()
 
     def _task_returned(self, below: Turn, task: types.FunctionCall) -> Iterable[Event]:
-        answer = answer_of_task(self.ctx, task, below)
-        if answer is None:
+        response = response_of_task(self.ctx, task, below)
+        if response is None:
             self.ctx.run.leave_open(task.id, *(call.id for call in self.delegated))
             self.outcome = WAITING
             return ()
-        self.outcome = self._delegate() if self.delegated else AGAIN
-        return (self.note(answer),)
+        self.outcome = self._after_answers()
+        content = content_of("user", [response_part(task.id, task.name, response)])
+        return (self.note(self.ctx.new_event({"author": "user", "content": content})),)
 
     # -- resuming ---------------------------------------------------------------------------------
 
@@ -460,16 +480,3 @@ def _has_calls(event: Event) -> bool:
         if part.function_call is not None:
             return True
     return False
-
-
-def _parts_of(event: Event) -> Sequence[types.Part]:
-    return (event.content.parts if event.content is not None else None) or ()
-
-
-def _paused(event: Event) -> Event:
-    """An event with its calls marked as those that the client executes."""
-    all_ids = [call.id for call in event.get_function_calls() if call.name not in RESERVED_CALLS]
-    by_themselves = event.long_running_tool_ids or ()
-    marked = {HOST_CALLS: [call_id for call_id in all_ids if call_id not in by_themselves]}
-    metadata = {**(event.custom_metadata or {}), **marked}
-    return replace(event, long_running_tool_ids=all_ids, custom_metadata=metadata)

@@ -311,6 +311,22 @@ class ModelCall:
         return tool is not None and tool.is_long_running
 
 
+class _NoModelCall(ModelCall):
+    """Stands for a call that is not to be made: it has no response."""
+
+    def __init__(self) -> None:
+        """There is nothing to ask."""
+
+    async def next(self) -> LlmResponse | None:
+        return None
+
+    async def close(self) -> None:
+        return
+
+
+NO_MODEL_CALL = _NoModelCall()
+
+
 def _wrapped(wrapper: Any, call_next: Any, context: Context) -> Any:
     def call(request: LlmRequest) -> AsyncIterator[LlmResponse]:
         return wrapper(call_next=call_next, callback_context=context, llm_request=request)

@@ -20,6 +20,8 @@ class StepResult:
     """Whether the calls of the latest answer have results, so that the model is not listened to any further."""
     waiting: bool = False
     """Whether a call stays open: an agent that runs as a tool waits, or a client is to execute it."""
+    cut_short: bool = False
+    """Whether the run was stopped in an agent that this one has called: the step is not over."""
     gave_output: bool = False
     """Whether a tool that was confirmed has given the structured final answer."""
     unfit: str | None = None

@@ -147,7 +147,7 @@ async def run_calls(
                     ]
             except BaseExceptionGroup as errors:
                 lost = errors.subgroup(RunLostError)
-                raise (errors if lost is None else lost.exceptions[0]) from None
+                raise (errors.exceptions[0] if lost is None else lost.exceptions[0]) from None
             answers = [task.result() for task in tasks]
         for index, answer in enumerate(answers):
             if transfer_problem is not None and answer.actions.transfer_to_agent is not None:
@@ -269,7 +269,8 @@ async def _answer(
     error = error or wrong
     if error is None and result is None and (tool.is_long_running or tool.defers_response is True):
         if isinstance(tool, DelegateTool):
-            return _Answer(None, actions)
+            response = None if ctx.delegate is None else await ctx.delegate(call, index)
+            return _Answer(None if response is None else response_part(call.id, call.name, response), actions)
         ctx.run.leave_open(call.id)
         return _Answer(None, actions, begun=call.id)
     if error is None:

@@ -68,9 +68,9 @@ def with_agent_tools(tool: Tool) -> LlmAgent:
 
 
 def delegating(tool: Tool) -> LlmAgent:
-    clerk = worker("clerk", tool, mode="single_turn")
-    calls = [call("clerk", request="x"), call("clerk", request="y")]
-    return LlmAgent(name="root", model=chunked(calls), sub_agents=[clerk])
+    clerks = [worker(name, tool, mode="single_turn") for name in ("clerk", "typist")]  # which run at once
+    calls = [call("clerk", request="x"), call("typist", request="y")]
+    return LlmAgent(name="root", model=chunked(calls), sub_agents=clerks)
 
 
 KINDS: dict[str, Callable[[Tool], Any]] = {

@@ -130,12 +130,12 @@ async def test_an_agent_as_a_tool_is_a_child_of_the_tools_span(recording: Record
 
 
 async def test_a_coordinators_task_agent_is_its_child(recording: Recording) -> None:
-    """A delegated call ends without a result of its own; the agent that answers it hangs from the coordinator."""
+    """The call of a single-turn agent ends with its answer; the agent runs in it."""
     child = agent(["42"], "child", mode="single_turn")
     await run(agent([call("child", request="x"), "done"], sub_agents=[child]))
-    assert ("invoke_agent bot", "invoke_agent child") in recording.tree
+    assert ("execute_tool child", "invoke_agent child") in recording.tree
     tool = recording.span("execute_tool child")
-    assert "gcp.vertex.agent.event_id" not in (tool.attributes or {})
+    assert "gcp.vertex.agent.event_id" in (tool.attributes or {})
 
 
 class _Custom(BaseAgent):

@@ -343,15 +343,15 @@ async def test_in_a_single_turn_agent_that_was_delegated_to(world: World, office
 
 
 async def test_two_single_turn_agents_that_were_delegated_to(world: World, office: Any) -> None:
+    """They run at once, so that both ask at once, and go on at once when both are answered."""
+
     def root() -> BaseAgent:
         clerks: list[BaseAgent] = [payer(world, f"clerk{n}", n, mode="single_turn") for n in (1, 2)]
         return by_turn("root", [call(f"clerk{n}", request="Pay.") for n in (1, 2)], "Done.", sub_agents=clerks)
 
     it = office(root)
     await it.say("Go.")
-    events: list[Any] = []
-    for _ in range(2):
-        events = await approve_all(it)
+    events = await approve_all(it)
     assert last_text(events) == "Done."
     assert sorted(world.ran) == ["pay 1 bob", "pay 2 bob"]
     assert await it.waiting() == []

@@ -1,0 +1,129 @@
+"""`ToolRun`: the calls of an answer while they run, with the agents that run in them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Awaitable, Coroutine, Mapping, Sequence
+from contextlib import aclosing
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from google.genai import types
+
+from flowloom.context import InvocationContext
+from flowloom.context.ending import all_ended
+from flowloom.context.protocols import RunnableTool
+from flowloom.events.event import Event
+from flowloom.events.parts import content_of, response_part
+from flowloom.flow.delegation import delegated_context, is_single_turn
+from flowloom.flow.handover import response_of_task
+from flowloom.flow.play import play
+from flowloom.flow.resume import stack_of
+from flowloom.flow.turn import AGAIN
+from flowloom.processors.agent_transfer import transfer_problem
+from flowloom.tools.calls import CallResults, run_calls
+
+T = TypeVar("T")
+Outbox = asyncio.Queue["Event | tuple[Event, asyncio.Event] | None"]
+"""Events as they come, each with what to set when it is recorded if its agent waits for that; None ends it."""
+
+
+class SingleTurns:
+    """Runs the `single_turn` agents that one answer has called, at once (spec §17.9); their events go to `outbox`."""
+
+    def __init__(self, ctx: InvocationContext) -> None:
+        self._ctx = ctx
+        self.outbox = Outbox()
+        self.waiting: list[types.FunctionCall] = []
+        """The calls whose agents wait: a later run answers them."""
+        self.stopped = False
+        """Whether the run was stopped in one of them."""
+
+    async def run(self, call: types.FunctionCall, number: int) -> dict[str, Any] | None:
+        """The response of the agent that a call is for, the call's `number` in its step; None if it waits."""
+        place = delegated_context(self._ctx, call)
+        place.path_prefix = self._ctx.inside_call(number).path_prefix
+        stack = stack_of(place, call)
+        turn = stack[0]
+        async with aclosing(play(place.run, stack)) as events:
+            async for event in events:
+                recorded = asyncio.Event()
+                self.outbox.put_nowait((event, recorded))
+                await recorded.wait()
+        if turn.outcome is AGAIN:
+            self.stopped = True
+            return None
+        response = response_of_task(self._ctx, call, turn)
+        if response is None:
+            self.waiting.append(call)
+        return response
+
+    async def resume(self, calls: Sequence[types.FunctionCall]) -> Event | None:
+        """Go on with the agents of calls that a run before this one has left open: the event of their responses."""
+        first = self._ctx.count_effects("tool", len(calls))
+        try:
+            async with asyncio.TaskGroup() as group:
+                tasks = [group.create_task(self.run(call, first + index)) for index, call in enumerate(calls)]
+        except BaseExceptionGroup as errors:
+            raise errors.exceptions[0] from None
+        responses = zip(calls, (task.result() for task in tasks), strict=True)
+        parts = [response_part(call.id, call.name, given) for call, given in responses if given is not None]
+        return self._ctx.new_event({"content": content_of("user", parts)}) if parts else None
+
+
+@dataclass(slots=True)
+class ToolRun:
+    """The run of an answer's calls."""
+
+    results: Awaitable[CallResults]
+    forwarded: AsyncGenerator[Event, None] | None = None
+    """What agents say meanwhile, if that is seen; to be read to its end first."""
+    single: SingleTurns | None = None
+    """The `single_turn` agents that run in it."""
+
+
+def tool_run(ctx: InvocationContext, calls: Sequence[types.FunctionCall], tools: Mapping[str, RunnableTool]) -> ToolRun:
+    """The run of the calls of an answer; what agents that run as tools say is seen if the run's config says so."""
+    agent, forwards = ctx.agent, ctx.run.config.forward_agent_tool_events
+    if not forwards and not (agent.sub_agents and any(is_single_turn(agent, call) for call in calls)):
+        return ToolRun(run_calls(ctx, calls, tools, None, transfer_problem))
+    single = SingleTurns(ctx)
+    inner = ctx.model_copy(update={"delegate": single.run, "outbox": single.outbox if forwards else None})
+    return ToolRun(*forwarding(run_calls(inner, calls, tools, None, transfer_problem), single.outbox), single)
+
+
+def refused(ctx: InvocationContext, reason: str) -> ToolRun:
+    """Calls that are not made any more: each is answered with an error."""
+
+    async def refuse() -> CallResults:
+        return CallResults(None, waiting=ctx.run.refusals_of(ctx, reason))
+
+    return ToolRun(refuse())
+
+
+def forwarding(work: Coroutine[Any, Any, T], outbox: Outbox) -> tuple[asyncio.Task[T], AsyncGenerator[Event, None]]:
+    """Begin some work, whose agents put their events into `outbox`: the work, and the events meanwhile."""
+    running = asyncio.ensure_future(_run_and_close(work, outbox))
+    return running, _forwarded(outbox, running)
+
+
+async def _forwarded(outbox: Outbox, running: asyncio.Task[T]) -> AsyncGenerator[Event, None]:
+    try:
+        while (item := await outbox.get()) is not None:
+            if isinstance(item, Event):
+                yield item
+                continue
+            yield item[0]
+            item[1].set()
+        await asyncio.wait([running])
+    finally:
+        if not running.done():
+            running.cancel()
+            await all_ended((running,))
+
+
+async def _run_and_close(work: Coroutine[Any, Any, T], outbox: Outbox) -> T:
+    try:
+        return await work
+    finally:
+        outbox.put_nowait(None)
