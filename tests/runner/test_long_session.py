@@ -18,6 +18,7 @@ from flowloom import (
     AgentTool,
     BaseSessionService,
     Event,
+    FunctionTool,
     InMemorySessionService,
     LlmAgent,
     LlmRequest,
@@ -28,6 +29,7 @@ from flowloom import (
 )
 from flowloom.events.parts import content_of, text_part
 from flowloom.models import BaseLlm
+from flowloom.runner.pending import answers
 
 NAMES = {"app_name": "app", **WHERE}
 
@@ -54,9 +56,8 @@ def tools() -> LlmAgent:
     return agent("root", calls[0], "Hello.", calls[1], "Hello.", tools=[AgentTool(inner)])
 
 
-@pytest.mark.parametrize("make", [lambda: agent("root", "Hello.", "Hello."), tools, tasks])
-async def test_a_turn_reads_nothing_that_an_earlier_one_has_read(make: Any) -> None:
-    """The second turn of a process looks at a few of the events of a long log, whoever answers."""
+def after_a_long_log(root: LlmAgent, **options: Any) -> Runner:
+    """A runner whose session has 400 events already."""
     log = [
         Watched(author=who, invocation_id=f"e-{n}", content=content_of(role, [text_part("hi")]))
         for n in range(200)
@@ -64,12 +65,44 @@ async def test_a_turn_reads_nothing_that_an_earlier_one_has_read(make: Any) -> N
     ]
     service = InMemorySessionService()
     service.adopt(Session(id="s1", app_name="app", user_id="ann", events=log))
-    runner = Runner(app_name="app", agent=make(), session_service=service, confirm=lambda _: None)
+    return Runner(app_name="app", agent=root, session_service=service, **options)
+
+
+@pytest.mark.parametrize("make", [lambda: agent("root", "Hello.", "Hello."), tools, tasks])
+async def test_a_turn_reads_nothing_that_an_earlier_one_has_read(make: Any) -> None:
+    """The second turn of a process looks at a few of the events of a long log, whoever answers."""
+    runner = after_a_long_log(make(), confirm=lambda _: None)
     await runner.run_to_result(**WHERE, new_message="Go.")
     Watched.reads.clear()
     result = await runner.run_to_result(**WHERE, new_message="Again.")
     assert result.text
     assert Watched.reads["content"] < 20
+
+
+def approval(name: str = "root") -> LlmAgent:
+    def pay() -> str:
+        return "paid"
+
+    return agent(name, named_call("c1", "pay"), "Paid.", tools=[FunctionTool(pay, require_confirmation=True)])
+
+
+def approval_inside() -> LlmAgent:
+    calls = named_call("c0", "inner", request="do")
+    return agent("root", calls, "Done.", tools=[AgentTool(approval("inner"))])
+
+
+@pytest.mark.parametrize(("make", "most"), [(approval, 420), (approval_inside, 20)])
+async def test_a_turn_that_answers_reads_nothing_that_an_earlier_one_has_read(make: Any, most: int) -> None:
+    """Who is answered, what was decided and what waits still is known without a look at the log before the question.
+
+    What a model is shown is built anew, once, if a result takes the place of what stood there.
+    """
+    runner = after_a_long_log(make())
+    asked = await runner.run_to_result(**WHERE, new_message="Go.")
+    Watched.reads.clear()
+    result = await runner.run_to_result(**WHERE, new_message=answers(asked.pending[0].approve()))
+    assert result.text in ("Paid.", "Done.")
+    assert Watched.reads["content"] < most
 
 
 @pytest.mark.parametrize("kind", ["memory", "sqlite"])
