@@ -24,6 +24,7 @@ from flowloom import (
     RunResult,
     SequentialAgent,
 )
+from flowloom.context.run_config import NO_LIMITS, default_run_config
 from flowloom.errors import LlmCallsLimitExceededError
 from flowloom.testing import FunctionModel, call, frozen
 from runner.situations import ByTurn, Gate, Gated, ended_events, go_on, legal
@@ -498,3 +499,8 @@ async def test_events_of_a_limit_are_yielded_as_they_are_stored() -> None:
     assert await collect(
         chat.runner.run_async(user_id="ann", session_id="s2", new_message="go", run_config=chat.config)
     )
+
+
+def test_settings_without_limits_share_the_limits_that_there_are_not() -> None:
+    """A run without limits is known by them at a glance, and holds nothing against any."""
+    assert RunConfig().limits is RunConfig(tool_errors="raise").limits is default_run_config().limits is NO_LIMITS
