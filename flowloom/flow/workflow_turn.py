@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Iterable, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from flowloom.context import InvocationContext
 from flowloom.context.ending import all_ended
@@ -18,7 +18,9 @@ from flowloom.events.event import Event
 from flowloom.flow.play import run_agent
 from flowloom.flow.turn import AGAIN, Enter, Events, Turn, waits_below
 from flowloom.flow.waiting import has_agent
-from flowloom.telemetry import Recorder
+
+if TYPE_CHECKING:
+    from flowloom.telemetry import Recorder
 
 _Queue = asyncio.Queue["tuple[Event, asyncio.Event] | asyncio.Task[None]"]
 _Members = tuple[Sequence[AnyAgent], bool]
