@@ -158,7 +158,7 @@ class Runner(Generic[OutputT]):
         while todo:
             agent = todo.pop()
             for tool in agent.own_tools if isinstance(agent, LlmAgent) else ():
-                if hasattr(tool, "close"):
+                if callable(getattr(tool, "close", None)):
                     toolsets[id(tool)] = tool
                 elif isinstance(tool, AgentTool) and isinstance(tool.agent, BaseAgent):
                     todo.extend(agents_of(tool.agent))  # pyright: ignore[reportUnknownArgumentType, reportUnknownMemberType]

@@ -194,7 +194,9 @@ def _is_idempotent(agent: AnyAgent) -> bool:
     """Whether the agent may be run again from its beginning: none of the tools below it says otherwise."""
     llm_agent = as_llm_agent(agent)
     tools = () if llm_agent is None else llm_agent.tools
-    return all(getattr(tool, "idempotent", True) for tool in tools) and all(map(_is_idempotent, agent.sub_agents))
+    return all(not isinstance(tool, BaseTool) or tool.__options__.idempotent for tool in tools) and all(
+        map(_is_idempotent, agent.sub_agents)
+    )
 
 
 def event_to_keep(event: Event, call_id: str) -> Event:

@@ -8,7 +8,7 @@ import pytest
 from google.genai import types
 from kit import Chat, agent, call, declarations, requests_of, story
 
-from flowloom import BaseTool, Context
+from flowloom import AgentTool, BaseTool, Context
 from flowloom.tools import LongRunningFunctionTool
 
 
@@ -19,7 +19,8 @@ class Own(BaseTool):
         self.declaration = {"mine": 1}
         self.timeout = "soon"
         super().__init__(name="own", description="Mine.", **given)
-        self.retries, self.idempotent, self.defers_response = ["a", "b"], "perhaps", "no"  # type: ignore[assignment]
+        self.retries, self.idempotent, self.defers_response = ["a", "b"], None, "no"  # type: ignore[assignment]
+        self.close, self.agent = "17:00", None
         self.run, self.model, self.schema, self.options, self.tools, self.session = "abcdef"
         self._declaration, self._declared, self._options = "x", "y", "z"
         self.calls = 0
@@ -34,19 +35,24 @@ class Own(BaseTool):
         return None if self.calls > 2 else f"{self.timeout}, {self.retries[0]}"
 
 
-async def test_attributes_of_any_name_are_the_tools_own() -> None:
+async def test_attributes_of_any_name_are_the_tools_own(caplog: pytest.LogCaptureFixture) -> None:
     """The engine neither minds nor reads them: it goes by what the base was given."""
     tool = Own(retries=1, timeout=5.0)
     root = agent("root", call("own"), call("own"), "done", tools=[tool])
-    assert story(await Chat(root).say("go")) == [
+    chat = Chat(root)
+    assert story(await chat.say("go")) == [
         "root: own()",
         "root: own -> {'result': 'soon, a'}",
         "root: own()",
         "root: own -> {'result': None}",
         "root: done",
     ]
+    with caplog.at_level("ERROR"):
+        await chat.runner.close()
+    assert caplog.records == []
     assert [each.description for each in declarations(requests_of(root)[0])] == ["{'mine': 1}"]
     assert (tool.declaration, tool.timeout, tool.retries) == ({"mine": 1}, "soon", ["a", "b"])
+    assert AgentTool(root).idempotent is AgentTool(agent("once", tools=[Own()])).idempotent is True
     assert (tool._declaration, tool._declared) == ("x", "y")
 
 
