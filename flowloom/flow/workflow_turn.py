@@ -81,7 +81,8 @@ class WorkflowTurn(Turn):
         return self._branch_ended
 
     async def step(self, spans: Recorder | None) -> Events:
-        resumed = self._to_resume() if not self._path else None
+        self._path = self._path or self.ctx.workflow_path()
+        resumed = self._to_resume() if self._latest is None and self._log else None
         members, at_once = resumed or self._following()
         if not members:
             self.end_or_wait()
@@ -162,16 +163,19 @@ class WorkflowTurn(Turn):
 
     # -- resuming ---------------------------------------------------------------------------------
 
-    def _to_resume(self) -> _Members | None:
-        """The member that an earlier run of the invocation was in, with those beside it (decision 28); None if in none.
+    def restore(self, progress: Progress, start: int) -> None:
+        super().restore(progress, start)
+        self._path = self.ctx.workflow_path()
+        self._log = self._entries(progress)
+        self.begun = self.begun or (progress.interrupted and bool(self._log))
+
+    def _to_resume(self) -> _Members:
+        """The member that an earlier run of the invocation was in, with those beside it (decision 28).
 
         The log tells who that is, whatever the workflow would say by now. Of several at once, it does not tell of those
         that had not said anything yet: the workflow is asked again what it was asked then.
         """
-        self._path, progress = self.ctx.workflow_path(), self.ctx.run.progress
-        self._log = log = self._entries(progress) if self.ctx.resumed and progress is not None else ()
-        if not log:
-            return None
+        log = self._log
         number, at_once, members = log[-1].number, self._beside_others(log[-1]), self._latest_in(log)
         if at_once:
             earlier = [entry for entry in log if entry.number != number or entry.agent not in members]

@@ -405,6 +405,16 @@ async def test_a_run_that_is_left_between_two_members_goes_on_with_the_next_one(
     assert texts(events) == ["last: last"]
 
 
+async def test_its_callback_is_not_asked_again_when_a_run_that_was_left_in_its_members_goes_on(meet: Any) -> None:
+    """The log shows that it was asked: members have run."""
+    ran = Ran()
+    members = [Says(name=name) for name in "abc"]
+    now = meet(lambda: Staged(name="flow", sub_agents=members, before_agent_callback=ran.gives("before")))
+    invocation = await left_after(now(), "a")
+    assert texts(await collect(now().runner.run_async(**WHERE, invocation_id=invocation))) == ["b: b", "c: c"]
+    assert ran == ["before"]
+
+
 async def test_a_pause_between_two_members_is_kept(meet: Any) -> None:
     """A run that is paused takes no further member; resumed, it goes on with it."""
     now = meet(lambda: Router(name="flow", sub_agents=[agent("a", "A."), agent("last", "Z.")]))
