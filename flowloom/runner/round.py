@@ -100,14 +100,57 @@ class Round:
         """The event that holds the answers of the message, if it holds some."""
 
     async def take_message(self) -> Sequence[Event]:
-        """Store the user's message; the event, if the caller wants to see it."""
-        if self._message is None and not self._state_delta:
+        """Store the user's message (spec §18.4); the event, if the caller wants to see it.
+
+        One that answers a call belongs to that call's branch. If another run has decided meanwhile what it decides,
+        nothing of it is stored, and there is nothing to do.
+        """
+        ctx, run, message = self.ctx, self.run, self._message
+        if message is None and not self._state_delta:
             return ()
-        stored = await self._stored_message()
-        if stored is None:
-            self.preempted = self._settled = True
-            self._hooks = NO_HOOKS
-        return (stored,) if stored is not None and self._shows_message else ()
+        if message is not None:
+            if run.hooks.on_user_message or run.config.save_input_blobs_as_artifacts:
+                message = await self._prepared(message)
+            run.user_content = message
+        scope = self._scope
+        if scope is None and self._host.tasks:
+            scope = run.session.history.ledger(run.session.events).open_task(self._host.tasks)
+        values: dict[str, Any] = {
+            "author": "user",
+            "branch": self._branch,
+            "content": message,
+            "isolation_scope": scope,
+        }
+        if self._state_delta:
+            actions = make(EventActions, state_delta=dict(self._state_delta))
+            keep_json_actions(actions)
+            values["actions"] = actions
+        if answers_calls(message):  # a tool may run because of it, so it has to be kept before that
+            event = ctx.new_event(values)
+            self.answers.add(event.id)
+            try:
+                event = await run.record(ctx, event, hooks=(), answers=True)
+            except AlreadyAnsweredError:
+                self.preempted = self._settled = True
+                self._hooks = NO_HOOKS
+                return ()
+            return (event,) if self._shows_message else ()
+        event = await run.record(ctx, ctx.new_event(values), hooks=(), soon=not self._shows_message)
+        if run.progress is None:
+            run.message_seen = len(run.session.events), None
+        return (event,) if self._shows_message else ()
+
+    async def _prepared(self, message: types.Content) -> types.Content:
+        """The message as plugins want it, with its files saved as artifacts if the config says so."""
+        ctx, run = self.ctx, self.run
+        if run.hooks.on_user_message:
+            replaced = await first_answer(run.hooks.on_user_message, invocation_context=ctx, user_message=message)
+            if replaced is not None:
+                check_answers(replaced := content_answered(replaced, "on_user_message", ctx))
+                message = run.keyring.receive(replaced, run.session.events)
+        if run.config.save_input_blobs_as_artifacts and run.artifact_service is not None:
+            message = await self._host.save_blobs(ctx, message)
+        return message
 
     async def begin(self) -> Sequence[Event]:
         """Ask the before-run plugins; the event of one that answers in the agents' place."""
@@ -124,13 +167,6 @@ class Round:
         """The events of the agents, not recorded yet."""
         self._events = _nothing() if self._ended or self.preempted else self.ctx.agent.run_async(self.ctx)
         return self._events
-
-    async def record(self, event: Event) -> Event:
-        """Take an event of the agents into the session."""
-        event = await self.run.record(self.ctx, event)
-        if not event.partial:
-            self.last = event
-        return event
 
     async def __aenter__(self) -> Round:
         return self
@@ -196,46 +232,6 @@ class Round:
         events = await record_end(self.ctx, error_event(self.ctx, error, "cancelled"))
         await self.run.flush()
         return events
-
-    async def _stored_message(self) -> Event | None:
-        """Store the user's message (spec §18.4); one that answers a call belongs to that call's branch.
-
-        None if another run has decided meanwhile what it decides: nothing of it was stored.
-        """
-        ctx, run, message = self.ctx, self.run, self._message
-        if message is not None:
-            if run.hooks.on_user_message:
-                replaced = await first_answer(run.hooks.on_user_message, invocation_context=ctx, user_message=message)
-                if replaced is not None:
-                    check_answers(replaced := content_answered(replaced, "on_user_message", ctx))
-                    message = run.keyring.receive(replaced, run.session.events)
-            if run.config.save_input_blobs_as_artifacts and run.artifact_service is not None:
-                message = await self._host.save_blobs(ctx, message)
-            run.user_content = message
-        scope = self._scope
-        if scope is None and self._host.tasks:
-            scope = run.session.history.ledger(run.session.events).open_task(self._host.tasks)
-        values: dict[str, Any] = {
-            "author": "user",
-            "branch": self._branch,
-            "content": message,
-            "isolation_scope": scope,
-        }
-        if self._state_delta:
-            actions = make(EventActions, state_delta=dict(self._state_delta))
-            keep_json_actions(actions)
-            values["actions"] = actions
-        if answers_calls(message):  # a tool may run because of it, so it has to be kept before that
-            event = ctx.new_event(values)
-            self.answers.add(event.id)
-            try:
-                return await run.record(ctx, event, hooks=(), answers=True)
-            except AlreadyAnsweredError:
-                return None
-        event = await run.record(ctx, ctx.new_event(values), hooks=(), soon=not self._shows_message)
-        if run.progress is None:
-            run.message_seen = len(run.session.events), None
-        return event
 
 
 async def _nothing() -> AsyncGenerator[Event, None]:

@@ -120,15 +120,7 @@ class Rounds:
 
     async def events(self) -> AsyncGenerator[Event, None]:
         """Run it; yields events as they happen, each stored before it is seen."""
-        host, lease = self._host, None
-        if host.concurrency != "allow":
-            lease = await host.session_service.acquire_lease(
-                app_name=host.app_name,
-                user_id=self._user_id,
-                session_id=self._session_id,
-                wait=host.concurrency == "queue",
-                seconds=host.lease_seconds,
-            )
+        lease = None if self._host.concurrency == "allow" else await self._acquire_lease()
         try:
             await self._open(lease)
             while (turn := await self._next_round()) is not None:
@@ -138,7 +130,9 @@ class Rounds:
                     for event in await turn.begin():
                         yield event
                     async for event in turn.events():
-                        event = await turn.record(event)
+                        event = await turn.run.record(turn.ctx, event)
+                        if not event.partial:
+                            turn.last = event
                         yield event
                         if self._abort_signal is not None and self._abort_signal.is_set():
                             turn.aborted = self._aborted = True
@@ -149,9 +143,8 @@ class Rounds:
                     raise turn.error
             for event in self._closing:
                 yield event
-            fence = self._session.fence
-            if fence is not None and fence.refused:
-                raise fence.error()
+            if self._rounds:
+                self._rounds[-1].run.check_stored()
         except RunLostError as lost:
             self._error = lost
             raise
@@ -159,7 +152,16 @@ class Rounds:
             if lease is not None:
                 await lease.release()
         if self._rounds:
-            host.after_run(self._rounds[-1].ctx)
+            self._host.after_run(self._rounds[-1].ctx)
+
+    async def _acquire_lease(self) -> SessionLease:
+        return await self._host.session_service.acquire_lease(
+            app_name=self._host.app_name,
+            user_id=self._user_id,
+            session_id=self._session_id,
+            wait=self._host.concurrency == "queue",
+            seconds=self._host.lease_seconds,
+        )
 
     async def _open(self, lease: SessionLease | None) -> None:
         """Open the session, and take secrets out of the message."""
@@ -177,11 +179,12 @@ class Rounds:
             self._rounds.pop()
             self._session = await self._host.open_session(self._user_id, self._session_id, self._run_config)
         elif latest is not None:
+            if self._is_over(latest.run):
+                return None
             try:
-                await self._choose_follow_up(latest)
+                await self._choose_follow_up(latest.run)
             except asyncio.CancelledError:
                 self._closing = await latest.cut_off()
-                return None
             if self._message is None and self._invocation_id is None:
                 return None
         if self._message is not None and self._answers_calls and not self._choose_answers(self._message):
@@ -190,16 +193,21 @@ class Rounds:
         self._rounds.append(turn)
         return turn
 
-    async def _choose_follow_up(self, latest: Round) -> None:
+    def _is_over(self, run: Run) -> bool:
+        """Whether nothing can follow the latest round, whose run this is."""
+        if self._aborted or run.stopped:
+            return True
+        return not self._later and self._host.confirm is None and run.progress is None
+
+    async def _choose_follow_up(self, run: Run) -> None:
         """What the next round is about: an answer that another agent goes on with, a decision of the runner's `confirm`
         callback, or one that is not carried out yet."""
-        run, goes_on = latest.run, not (latest.run.stopped or self._aborted)
         self._message = self._invocation_id = self._state_delta = None
-        if self._later and goes_on:
+        if self._later:
             self._message = self._later.popleft()
-        elif self._host.confirm is not None and goes_on:
+        elif self._host.confirm is not None:
             self._message = await decisions_of(self._host.confirm, self._pending(), self._decided)
-        if self._message is None and run.progress is not None and goes_on:
+        if self._message is None and run.progress is not None:
             self._invocation_id = self._with_decisions_left(run)
         self._answers_calls = self._message is not None
 
@@ -247,20 +255,27 @@ class Rounds:
             events = (await self._host.open_session(self._user_id, self._session_id, None)).events
         self._message, self._answers = redact_message(self._message, credential_requests(events, self._message))
 
+    def _progress(self, session: Session) -> tuple[Progress | None, Sequence[Event]]:
+        """How far the invocation is that the round resumes, if it does; and the events with the calls that are
+        answered."""
+        message, invocation_id = self._message, self._invocation_id
+        if message is not None:
+            answers = self._answers_calls
+            answered = answered_calls(session.history.ledger(session.events), message) if answers else []
+            if not answered:
+                return None, ()
+            progress = progress_of(session, answered[0].invocation_id, interrupted=False)
+            progress.answers(message)
+            return progress, answered
+        if invocation_id is None:
+            return None, ()
+        progress = progress_of(session, invocation_id, interrupted=True)
+        return progress, answered_calls(session.history.ledger(session.events), progress.message)
+
     def _begin(self, session: Session) -> Round:
         """The round of what was chosen: its message belongs to the branch and scope of the call that it answers."""
         message, invocation_id = self._message, self._invocation_id
-        answered: list[Event] = []
-        progress: Progress | None = None
-        if message is not None and self._answers_calls:
-            answered = answered_calls(session.history.ledger(session.events), message)
-        if answered:
-            own = answered[0].invocation_id
-            progress = progress_of(session, own, interrupted=False)
-            progress.answers(message)
-        elif message is None and invocation_id is not None:
-            progress = progress_of(session, invocation_id, interrupted=True)
-            answered = answered_calls(session.history.ledger(session.events), progress.message)
+        progress, answered = self._progress(session)
         ctx = self._host.make_context(session, message, self._run_config, invocation_id, answered, progress)
         run = ctx.run
         if self._answers:
