@@ -116,7 +116,15 @@ def rounds() -> LoopAgent:
     return LoopAgent(name="rounds", sub_agents=[team], max_iterations=2)
 
 
-@pytest.mark.parametrize("tree", [office, rounds])
+def desk() -> LlmAgent:
+    """Agents that are called for a single turn, two by one answer, beside a tool."""
+    clerk = agent("clerk", call("one"), "clerk is done", mode="single_turn", tools=[flaky("one", 1)])
+    typist = agent("typist", call("two"), "typist is done", mode="single_turn", tools=[flaky("two", 0)])
+    asked = [call("clerk", request="x"), call("three"), call("typist", request="y")]
+    return agent("desk", asked, "done", sub_agents=[clerk, typist], tools=[flaky("three", 1)])
+
+
+@pytest.mark.parametrize("tree", [office, rounds, desk])
 async def test_keys_and_values_do_not_depend_on_what_is_the_quickest(tree: Callable[[], BaseAgent]) -> None:
     """A run whose models and tools end in another order asks for the same effects, and is given the same."""
     runs: list[tuple[dict[str, Any], dict[str, Any]]] = []

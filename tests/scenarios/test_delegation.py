@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any, Literal
 
 import pytest
@@ -510,3 +511,79 @@ async def test_three_levels_of_tasks_give_their_results_upwards() -> None:
     assert responses(events, "outer") == [{"result": "O"}]
     assert events[-1].text == "done"
     assert open_calls(await chat.stored()) == set()
+
+
+# -- single turns at once ------------------------------------------------------------------------------------------
+
+
+async def test_single_turns_of_one_answer_run_at_once_with_one_merged_event() -> None:
+    """Each starts before any ends; the responses stand in the order of the calls, beside that of a tool."""
+    both = asyncio.Barrier(2)
+
+    async def meet() -> str:
+        """Meet."""
+        await asyncio.wait_for(both.wait(), 5)
+        return "met"
+
+    experts = [single(name, call("meet"), f"{name} knows", tools=[meet]) for name in ("one", "two")]
+    asked = [call("two", request="x"), call("double", n=4), call("one", request="y")]
+    root = agent("root", asked, "done", sub_agents=experts, tools=[double])
+    events = await Chat(root).say("go")
+    (merged,) = [e for e in events if e.author == "root" and e.get_function_responses()]
+    told = [(answer.name, answer.response) for answer in merged.get_function_responses()]
+    assert told == [
+        ("two", {"result": "two knows"}),
+        ("double", {"result": 8}),
+        ("one", {"result": "one knows"}),
+    ]
+
+
+async def test_one_agent_can_be_called_twice_by_one_answer() -> None:
+    """Each call has a branch and a scope of its own, so that neither sees the other."""
+    expert = single("expert", "an answer", "an answer")
+    root = agent("root", [call("expert", request="x"), call("expert", request="y")], "done", sub_agents=[expert])
+    events = await Chat(root).say("go")
+    assert responses(events, "expert") == [{"result": "an answer"}] * 2
+    assert len({e.branch for e in events if e.author == "expert"}) == 2
+    assert all("an answer" not in str(shown(each)) for each in requests_of(expert))
+
+
+async def test_a_single_turn_that_fails_ends_the_others() -> None:
+    """No task is left behind, and the error is that of the agent."""
+    begun, ended = asyncio.Event(), asyncio.Event()
+
+    async def linger() -> str:
+        """Linger."""
+        begun.set()
+        try:
+            await asyncio.sleep(60)
+        finally:
+            ended.set()
+        return "late"
+
+    async def follow() -> str:
+        """Follow."""
+        await begun.wait()
+        return "followed"
+
+    slow = single("slow", call("linger"), "never", tools=[linger])
+    failing = single("failing", call("follow"), ValueError("boom"), tools=[follow])
+    root = agent("root", [call("slow", request="x"), call("failing", request="y")], sub_agents=[slow, failing])
+    with pytest.raises(ValueError, match="boom"):
+        await Chat(root).say("go")
+    assert ended.is_set()
+
+
+async def test_a_single_turn_that_waits_keeps_the_answers_of_the_others() -> None:
+    """What is done is done: only the one that waits goes on when the answer is there."""
+    gated = LongRunningFunctionTool(func=look_up)
+    waiting = single("waiting", call("look_up", city="Bonn"), "waited", tools=[gated])
+    quick = single("quick", "quick knows")
+    root = agent(
+        "root", [call("waiting", request="x"), call("quick", request="y")], "done", sub_agents=[waiting, quick]
+    )
+    chat = Chat(root)
+    events = await chat.say("go")
+    assert responses(events, "quick") == [{"result": "quick knows"}]
+    assert responses(events, "waiting") == []
+    assert len(requests_of(quick)) == 1
