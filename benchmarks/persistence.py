@@ -150,7 +150,7 @@ async def one_more_turn(folder: Path, events: int = 10_000, repeat: int = 9) -> 
         for number in range(events // 2):
             for author, content in google_contents.exchange("history", number):
                 event = Event(author=author, invocation_id=f"i{number}", content=content)
-                await engine.service.append_soon(session, event)
+                await engine.service.append_buffered(session, event)
         await engine.service.flush()
         await engine.turn()
         seen = [await _milliseconds(engine) for _ in range(repeat)]

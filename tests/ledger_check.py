@@ -16,13 +16,13 @@ from flowloom.context.run import Run
 from flowloom.events.requests import RESERVED_CALLS, is_request, looks_like_request
 from flowloom.log.answers import answers_request, subject_call_id
 from flowloom.log.ledger import CallLedger
-from flowloom.log.marks import AGENT_TOOL_CALL, HOST_CALLS
+from flowloom.log.marks import AGENT_TOOL_CALL, CLIENT_EXECUTED
 
 
 def pending_ids(events: Iterable[Event], invocation_id: str | None = None) -> list[str]:
     """What waits for a person or a client, in the order asked."""
     found: dict[str, str] = {}
-    of_host: set[str] = set()
+    client_executed: set[str] = set()
     calls: dict[str, types.FunctionCall] = {}
     scopes: dict[str, str | None] = {}
 
@@ -40,7 +40,7 @@ def pending_ids(events: Iterable[Event], invocation_id: str | None = None) -> li
             answered: Set[str | None] = {answer.id for answer in event.get_function_responses() if answer.id}
             for call_id in [call_id for call_id in found if ended_by(call_id, answered)] if answered else ():
                 del found[call_id]
-        of_host.update((event.custom_metadata or {}).get(HOST_CALLS, ()))
+        client_executed.update((event.custom_metadata or {}).get(CLIENT_EXECUTED, ()))
         for part in (event.content.parts if event.content is not None else None) or ():
             call, response = part.function_call, part.function_response
             if call is not None and call.id:
@@ -54,7 +54,7 @@ def pending_ids(events: Iterable[Event], invocation_id: str | None = None) -> li
             elif response is None or not response.id:
                 continue
             elif event.author != "user":
-                if response.id in of_host or "error" in (response.response or ()):
+                if response.id in client_executed or "error" in (response.response or ()):
                     found.pop(response.id, None)
                 elif response.id in waiting and (made := calls.get(response.id)) and made.name not in RESERVED_CALLS:
                     found[response.id] = event.invocation_id
@@ -122,7 +122,7 @@ class Followed:
                         "about": about,
                         "scope": scope,
                         "request": call,
-                        "of_host": call.id in marks.get(HOST_CALLS, ()),
+                        "client_executed": call.id in marks.get(CLIENT_EXECUTED, ()),
                     }
                 else:
                     (self.inner if from_tool else self.open)[call.id] = scope
@@ -141,7 +141,7 @@ class Followed:
         if by_user and waiting is not None and (waiting.get("about") or not answers(response, waiting)):
             waiting["answered"] = waiting.get("answered") or answers(response, waiting)
             return
-        if waiting is not None and (waiting.get("suspended") or waiting.get("of_host") or by_user or failed):
+        if waiting is not None and (waiting.get("suspended") or waiting.get("client_executed") or by_user or failed):
             del self.waiting[call_id]
         elif call_id in waits:
             self.waiting[call_id] = {"scope": event.isolation_scope}
@@ -184,7 +184,7 @@ def check(run: Run) -> None:
     for call_id, each in followed.waiting.items():
         assert (waiting[call_id].state == "suspended") == bool(each.get("suspended")), call_id
         assert (waiting[call_id].state == "decided") == bool(each.get("answered")), call_id
-        assert waiting[call_id].client_executed == bool(each.get("of_host")), call_id
+        assert waiting[call_id].client_executed == bool(each.get("client_executed")), call_id
     assert {made.id for made in ledger.open(own)} == followed.open.keys()
     assert said(CallLedger.of(events)) == said(ledger)
 

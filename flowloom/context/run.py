@@ -109,12 +109,12 @@ class Run:
     """Whether an agent did not take a step for that."""
     message_seen: tuple[int, int | None] = field(default=(0, None), init=False)
     """How much of the log was looked through for the user's latest message, and where it is if it answers calls."""
-    owed: dict[str, Event] | None = field(default=None, init=False)
+    undelivered_events: dict[str, Event] | None = field(default=None, init=False)
     """What agents have left that ran as tools and wait, by event id, until it is stored."""
     streamed: Streamed | None = field(default=None, init=False)
     """What the consumer has seen of answers that are not complete yet; None until something is streamed."""
-    unsettled: Event | None = field(default=None, init=False)
-    """The event whose storing was cut off: nobody knows whether it was stored."""
+    in_doubt_event: Event | None = field(default=None, init=False)
+    """The event whose storing was cut off: the store may or may not have it."""
     failures: tuple[tuple[BaseException, Any], ...] = field(default=(), init=False)
     """The errors that ended turns of agents, and where each came from."""
 
@@ -214,14 +214,14 @@ class Run:
         event: Event,
         hooks: Callbacks | None = None,
         *,
-        soon: bool = False,
+        durable: bool = True,
         answers: bool = False,
     ) -> Event:
         """Take an event into the session, and return it as the consumer is to see it (spec §18.8).
 
         Plugins may replace it (`hooks`: those asked; not for the user's message), but not its id, which spans and
         partial events have, too; it is stored unless it is partial;
-        `temp:` state goes no further. One that is shown to nobody may become durable together with the next (`soon`);
+        `temp:` state goes no further. One that no consumer sees need not be `durable` before the next;
         one that `answers` calls is stored unless they were answered. Raises `AlreadyAnsweredError` then.
         """
         if not event.author:
@@ -257,20 +257,20 @@ class Run:
             return event
         try:
             service = self.session_service
-            if soon:
-                stored = await service.append_soon(self.session, event)
+            if not durable:
+                stored = await service.append_buffered(self.session, event)
                 self.unflushed = True
             else:
                 stored = await (service.append_answer if answers else service.append_event)(self.session, event)
                 if self.unflushed:
                     self.unflushed = False
         except (asyncio.CancelledError, StorageError):
-            self.unsettled = event
+            self.in_doubt_event = event
             raise
         if self.streamed is not None:
             self.streamed.end(stored)
-        if self.owed:
-            self.owed.pop(stored.id, None)
+        if self.undelivered_events:
+            self.undelivered_events.pop(stored.id, None)
         if not self.has_calls and stored.content is not None:
             for part in stored.content.parts or ():
                 if part.function_call is not None or part.function_response is not None:
@@ -334,18 +334,18 @@ class Run:
         The store has the events then, in their order; `flush` waits for them.
         """
         events: list[Event] = []
-        service, self.unflushed = self.session_service, True
-        if self.unsettled is not None:  # appending an event that is stored already changes nothing
-            event, self.unsettled, self.has_calls = self.unsettled, None, True
+        service, session, self.unflushed = self.session_service, self.session, True
+        if self.in_doubt_event is not None:  # appending an event that is stored already changes nothing
+            event, self.in_doubt_event, self.has_calls = self.in_doubt_event, None, True
             with contextlib.suppress(AlreadyAnsweredError):
-                await (service.append_answer if event.author == "user" else service.append_soon)(self.session, event)
-                if self.owed:
-                    self.owed.pop(event.id, None)
+                await (service.append_answer if event.author == "user" else service.append_buffered)(session, event)
+                if self.undelivered_events:
+                    self.undelivered_events.pop(event.id, None)
             if self.streamed is not None:
                 self.streamed.end(event)
-        while self.owed:
-            event = self.owed.pop(next(iter(self.owed)))
-            events.append(await service.append_soon(self.session, event))
+        while self.undelivered_events:
+            event = self.undelivered_events.pop(next(iter(self.undelivered_events)))
+            events.append(await service.append_buffered(session, event))
         ledger, unanswered = self.ledger, list(self.open_calls.values())
         around = {outer.id for waiting in self.waiting_calls.values() for outer in ledger.around(waiting)}
         places = {_place(made) for made in unanswered if made.id in around}  # agents that it delegated to wait
@@ -353,7 +353,7 @@ class Run:
         for calls in self._open_calls_by_place():
             event = self._refusal(ctx, calls, reason)
             self.leave_open(*(made.id for made in calls))  # whatever the store says to it
-            stored = await service.append_soon(self.session, event)
+            stored = await service.append_buffered(session, event)
             if self.observers:
                 self._tell_observers(ctx, stored)
             events.append(stored)

@@ -6,7 +6,7 @@ from flowloom.context import InvocationContext
 from flowloom.events.event import Event
 from flowloom.events.requests import RESERVED_CALLS
 from flowloom.events.wire import replace
-from flowloom.log.marks import HOST_CALLS
+from flowloom.log.marks import CLIENT_EXECUTED
 from flowloom.tools.delegation import FINISH_TASK
 from flowloom.tools.output import SET_MODEL_RESPONSE
 
@@ -27,6 +27,6 @@ def paused_at(event: Event) -> Event:
     """An event with its calls marked as those that the client executes."""
     all_ids = [call.id for call in event.get_function_calls() if call.name not in RESERVED_CALLS]
     by_themselves = event.long_running_tool_ids or ()
-    marked = {HOST_CALLS: [call_id for call_id in all_ids if call_id not in by_themselves]}
+    marked = {CLIENT_EXECUTED: [call_id for call_id in all_ids if call_id not in by_themselves]}
     metadata = {**(event.custom_metadata or {}), **marked}
     return replace(event, long_running_tool_ids=all_ids, custom_metadata=metadata)

@@ -16,7 +16,7 @@ from flowloom.events.wire import set_fields
 from flowloom.log.marks import AGENT_TOOL_CALL, RUN_ENDED
 
 Events = AsyncGenerator[Event, None]
-SETTLING_SECONDS = 10.0
+FINISHING_SECONDS = 10.0
 """How long a store, and the plugins, may take for the events that end a cancelled run."""
 
 
@@ -38,7 +38,7 @@ async def record_end(
     """Store the event that tells of the end of a run, and before it the texts of answers that were cut off with it.
 
     The text of `speaker`, or of the agent that spoke last, is in the end itself, which has its id and place then. If
-    nobody waits for an end (the consumer has gone, say), only such a text tells of it.
+    the run stores no `end` (its consumer has gone, say), only such a text tells of it.
     """
     run = ctx.run
     events = [] if run.streamed is None else run.streamed.cut_off()
@@ -55,24 +55,24 @@ async def record_end(
         events.append(end)
     for event in events:
         set_fields(event, timestamp=run.effects.now(ctx))
-    return [await run.record(ctx, event, soon=True) for event in events]
+    return [await run.record(ctx, event, durable=False) for event in events]
 
 
-async def settle_failure(ctx: InvocationContext, error: Exception) -> list[Event]:
+async def finish_failed_run(ctx: InvocationContext, error: Exception) -> list[Event]:
     """Make the history legal after an error, store the one event that tells of it (decision 31), tell the plugins."""
     run = ctx.run
     failed = run.origin_of(error, ctx)
     events: list[Event] = []
-    if not (isinstance(error, RunLostError) and run.lost):  # no error of the run, which another process goes on with
+    if not (isinstance(error, RunLostError) and run.lost):  # no error of the run, which another process resumes
         ended = "limit" if isinstance(error, LimitExceededError) else "failed"
         end = error_event(failed, error, ended)
 
-        async def settle() -> list[Event]:
+        async def finish() -> list[Event]:
             reason = f"The run failed before this call gave a result: {error_text(error)}"
             return [*await run.answer_open_calls(ctx, reason), *await record_end(failed, end, speaker_of(end))]
 
         try:
-            events = await _to_its_end(run, settle())
+            events = await _to_its_end(run, finish())
         finally:
             await run.flush()
         run.check_stored()
@@ -81,7 +81,7 @@ async def settle_failure(ctx: InvocationContext, error: Exception) -> list[Event
     return events
 
 
-async def settle_end(ctx: InvocationContext, events: Events | None, *, whole: bool = False) -> list[Event]:
+async def finish_run(ctx: InvocationContext, events: Events | None, *, whole: bool = False) -> list[Event]:
     """Leave nothing behind: close the stream, answer what was cut off, wait for threads (decision 22).
 
     Unless the run is over as a `whole`, or its end is told by another event, what was streamed is kept. Returns the
@@ -93,7 +93,7 @@ async def settle_end(ctx: InvocationContext, events: Events | None, *, whole: bo
             await events.aclose()
     finally:
         try:
-            settled = await _settled(ctx, whole) if _leaves_something(run, whole) else []
+            appended = await _finished(ctx, whole) if _leaves_something(run, whole) else []
         finally:
             try:
                 if run.unflushed:
@@ -101,35 +101,35 @@ async def settle_end(ctx: InvocationContext, events: Events | None, *, whole: bo
             finally:
                 if run.own_threads is not None:
                     await run.own_threads.close()
-    return [] if run.lost else settled
+    return [] if run.lost else appended
 
 
 def _leaves_something(run: Run, whole: bool) -> bool:
     """Whether there is anything to answer or to keep."""
-    if run.progress is not None and run.progress.interrupted:  # agents that were cut off, and that nobody reached
+    if run.progress is not None and run.progress.interrupted:  # agents that this run did not reach
         waiting = run.waiting_calls
         for call in waiting.values():
             if call.suspended and call.parent not in waiting and run.ledger.is_ready(call.id):
                 run.begin_again(call.id)
     if run.stop == "paused" and run.stopped:
-        run.leave_open(*run.open_calls)  # who goes on with the run answers them
-    return bool(run.open_calls or run.owed or run.unsettled is not None or (run.streamed is not None and not whole))
+        run.leave_open(*run.open_calls)  # the run that resumes it answers them
+    return bool(run.open_calls or run.undelivered_events or run.in_doubt_event or (run.streamed and not whole))
 
 
-async def _settled(ctx: InvocationContext, whole: bool) -> list[Event]:
+async def _finished(ctx: InvocationContext, whole: bool) -> list[Event]:
     run = ctx.run
     keeps = not whole and run.streamed is not None
 
-    async def settle() -> list[Event]:
+    async def finish() -> list[Event]:
         try:
             return [*await run.answer_open_calls(ctx, INTERRUPTED), *(await record_end(ctx) if keeps else ())]
         except RunLostError as lost:  # whoever has the session now does that
             run.note_loss(lost)
             return []
 
-    return await _to_its_end(run, settle())
+    return await _to_its_end(run, finish())
 
 
-async def _to_its_end(run: Run, settling: Coroutine[Any, Any, list[Event]]) -> list[Event]:
+async def _to_its_end(run: Run, finishing: Coroutine[Any, Any, list[Event]]) -> list[Event]:
     late = f"The session store has not taken what ends run `{run.invocation_id}`, which was cancelled,"
-    return await to_its_end(settling, hurried=run.stop == "cancelled", grace=SETTLING_SECONDS, late=late) or []
+    return await to_its_end(finishing, hurried=run.stop == "cancelled", grace=FINISHING_SECONDS, late=late) or []

@@ -12,7 +12,7 @@ from collections.abc import AsyncGenerator, Callable
 from flowloom.context import InvocationContext
 from flowloom.context.run import Run
 from flowloom.events.event import Event
-from flowloom.flow.ending import settle_end, settle_failure
+from flowloom.flow.ending import finish_failed_run, finish_run
 from flowloom.flow.resume import stack_of
 from flowloom.flow.turn import AGAIN, Enter, Turn
 from flowloom.telemetry import recorder
@@ -88,8 +88,8 @@ async def _record_all(ctx: InvocationContext, start: Callable[[InvocationContext
             yield await ctx.run.record(ctx, event)
         whole = True
     except Exception as error:
-        for event in await settle_failure(ctx, error):
+        for event in await finish_failed_run(ctx, error):
             yield event
         raise
     finally:
-        await settle_end(ctx, events, whole=whole)
+        await finish_run(ctx, events, whole=whole)

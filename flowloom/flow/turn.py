@@ -18,8 +18,8 @@ from flowloom.events.event import Event
 from flowloom.events.json_data import keep_json
 from flowloom.flow.delegation import delegates_of, ends_turn
 from flowloom.flow.waiting import has_agent
-from flowloom.log.marks import HOST_CALLS
-from flowloom.processors.unfinished import marked_calls, unasked
+from flowloom.log.marks import CLIENT_EXECUTED
+from flowloom.processors.unfinished import marked_calls, pending_follow_ups
 
 if TYPE_CHECKING:
     from flowloom.telemetry import AgentSpan, Recorder
@@ -242,8 +242,8 @@ class Turn:
         last = next((event for event in reversed(own) if event.content is not None or event.error_code), None)
         if last is None:
             return False
-        if HOST_CALLS not in (last.custom_metadata or ()):
-            return any(True for _ in unasked(own))
+        if CLIENT_EXECUTED not in (last.custom_metadata or ()):
+            return any(True for _ in pending_follow_ups(own))
         calls, run = {call.id for call in last.get_function_calls()}, self.ctx.run
         return run.answered_later.isdisjoint(calls) and not calls & run.waiting_calls.keys() <= marked_calls(own)
 

@@ -125,7 +125,7 @@ def answers_request(answer: types.FunctionResponse, request: types.FunctionCall)
     kind = RESERVED_CALLS.get(request.name)
     if kind is None:
         return True
-    return (subject_call_id(request) is None or _is_about(answer, request)) and _is_readable(answer, kind)
+    return (subject_call_id(request) is None or _names_subject_of(answer, request)) and _is_readable(answer, kind)
 
 
 def _is_readable(answer: types.FunctionResponse, kind: RequestKind | None) -> bool:
@@ -137,7 +137,7 @@ def _is_readable(answer: types.FunctionResponse, kind: RequestKind | None) -> bo
     return True
 
 
-def _is_about(answer: types.FunctionResponse, request: types.FunctionCall) -> bool:
+def _names_subject_of(answer: types.FunctionResponse, request: types.FunctionCall) -> bool:
     asked: Any = (request.args or {})["originalFunctionCall"]
     named: Any = (answer.response or {}).get("originalFunctionCall", asked)
     named = {**fields_of(named)} if isinstance(named, types.FunctionCall) else named

@@ -16,7 +16,7 @@ from flowloom.events.event import Event
 from flowloom.events.parts import content_of
 from flowloom.events.requests import RESERVED_CALLS, is_request
 from flowloom.log.answers import answers_request, read_decision, read_input
-from flowloom.log.marks import AGENT_TOOL_CALL, HOST_CALLS
+from flowloom.log.marks import AGENT_TOOL_CALL, CLIENT_EXECUTED
 
 
 class Decision(NamedTuple):
@@ -80,7 +80,7 @@ def made_decisions(events: Sequence[Event], message: types.Content) -> dict[str 
 
 def is_decided_once(call: types.FunctionCall, asked: Event) -> bool:
     """Whether a call has one answer of the user's at most, and no reports of how far something is."""
-    return is_request(asked, call) or call.id in (asked.custom_metadata or {}).get(HOST_CALLS, ())
+    return is_request(asked, call) or call.id in (asked.custom_metadata or {}).get(CLIENT_EXECUTED, ())
 
 
 def _says_the_same(answer: types.FunctionResponse, made: Decision) -> bool:

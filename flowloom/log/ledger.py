@@ -16,7 +16,7 @@ from flowloom.events.event import Event
 from flowloom.events.requests import RESERVED_CALLS, RequestKind, is_request
 from flowloom.log.answers import answers_request, subject_call_id
 from flowloom.log.cursor import LogCursor
-from flowloom.log.marks import AGENT_TOOL_CALL, HOST_CALLS, REPEATED
+from flowloom.log.marks import AGENT_TOOL_CALL, CLIENT_EXECUTED, REPEATED
 
 Kind = RequestKind | Literal["tool", "client"]
 State = Literal["open", "waiting", "decided", "suspended", "answered"]
@@ -113,7 +113,7 @@ class CallRecord:
     @property
     def is_of_stopped_run(self) -> bool:
         """Whether the run stopped before it and the other calls of its answer (`RunConfig.pause_on_tool_calls`)."""
-        return HOST_CALLS in (self.event.custom_metadata or ())
+        return CLIENT_EXECUTED in (self.event.custom_metadata or ())
 
     @property
     def waits(self) -> bool:
@@ -245,7 +245,7 @@ class CallLedger:
                 if not is_request(event, call):
                     return  # it came from elsewhere, and is history
                 subject = subject_call_id(call)
-            marked = (event.custom_metadata or {}).get(HOST_CALLS, ())
+            marked = (event.custom_metadata or {}).get(CLIENT_EXECUTED, ())
         self._count += 1
         before = self._calls.get(call_id)
         if before is not None:
@@ -272,7 +272,7 @@ class CallLedger:
                 self._take_answer(made, answer, inner)
             return
         if call_id in self._requests or call_id in self._inside:
-            self._end_what_is_about(call_id)
+            self._end_requests_about(call_id)
         if made is not None:
             self._take_result(made, answer, inner)
 
@@ -328,7 +328,7 @@ class CallLedger:
         if made is not None and made.kind == "tool" and made.state in ("open", "waiting", "decided"):
             made.state = state
 
-    def _end_what_is_about(self, call_id: str) -> None:
+    def _end_requests_about(self, call_id: str) -> None:
         """A call has a result: what people were asked about it is over, and what its agent waited for."""
         for request in self._requests.get(call_id, ()):
             self._end(request)

@@ -46,7 +46,7 @@ def unfinished_calls(ctx: InvocationContext) -> Unfinished | None:
     own = [e for e in ledger.events_of(ctx.invocation_id) if e.author == ctx.agent.name]
     own = [event for event in own if at_place(event, ctx) and not tells_of_end(event)]
     tools = {tool.name: tool for tool in ctx.tools or ()}
-    events = _owed(ctx, own)
+    events = _missing_follow_ups(ctx, own)
     made: list[types.FunctionCall] = []
     never_made: list[types.FunctionCall] = []
     for each in ledger.unfinished(ctx.invocation_id, ctx.place):
@@ -60,7 +60,7 @@ def unfinished_calls(ctx: InvocationContext) -> Unfinished | None:
     return result if result.events or result.calls else None
 
 
-def unasked(own: Sequence[Event]) -> Iterator[tuple[Event, set[str | None]]]:
+def pending_follow_ups(own: Sequence[Event]) -> Iterator[tuple[Event, set[str | None]]]:
     """The results of an agent's tools after which something should have come that did not, the latest first; and what
     was asked about or answered since."""
     since: set[str | None] = set()
@@ -81,18 +81,18 @@ def _asked_about(event: Event) -> set[str | None]:
     return {*subjects_of(event), CREDENTIAL_CALL} if asks else {*subjects_of(event)}
 
 
-def _owed(ctx: InvocationContext, own: Sequence[Event]) -> list[Event]:
+def _missing_follow_ups(ctx: InvocationContext, own: Sequence[Event]) -> list[Event]:
     """What should have followed the agent's results."""
-    owed: list[Event] = []
+    missing: list[Event] = []
     if own and UNFIT_OUTPUT in (own[-1].custom_metadata or ()) and refusal_in(own[-1]) is not None:
-        owed.append(retry_event(ctx, own[-1]))
+        missing.append(retry_event(ctx, own[-1]))
     made = [part for event in own for part in _parts(event)]
-    for results, since in unasked(own):
+    for results, since in pending_follow_ups(own):
         for event in follow_ups(ctx, made, results):
             asked = _asked_about(event)
             if not asked or not asked <= since:
-                owed.append(event)
-    return owed
+                missing.append(event)
+    return missing
 
 
 def made_again(ctx: InvocationContext, calls: Sequence[types.FunctionCall]) -> Unfinished:

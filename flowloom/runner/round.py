@@ -17,7 +17,7 @@ from flowloom.events import Event, EventActions
 from flowloom.events.json_data import keep_json_actions
 from flowloom.events.parts import answers_calls
 from flowloom.events.wire import make
-from flowloom.flow import record_end, settle_end, settle_failure
+from flowloom.flow import finish_failed_run, finish_run, record_end
 from flowloom.flow.ending import error_event
 from flowloom.log.answers import check_answers
 from flowloom.objects.notebook import count
@@ -135,7 +135,7 @@ class Round:
                 self._hooks = NO_HOOKS
                 return ()
             return (event,) if self._shows_message else ()
-        event = await run.record(ctx, ctx.new_event(values), hooks=(), soon=not self._shows_message)
+        event = await run.record(ctx, ctx.new_event(values), hooks=(), durable=self._shows_message)
         if run.progress is None:
             run.message_seen = len(run.session.events), None
         return (event,) if self._shows_message else ()
@@ -179,12 +179,12 @@ class Round:
                 self.closing = await self._end()
             except Exception as failure:
                 self.error = failure
-                self.closing = await settle_failure(self.ctx, failure)
+                self.closing = await finish_failed_run(self.ctx, failure)
             except asyncio.CancelledError:
                 self.closing = await self._cut_off(self._events)
             finally:
                 if not self._settled:
-                    await settle_end(self.ctx, self._events)
+                    await finish_run(self.ctx, self._events)
                 if self._hooks.after_run:
                     await notify(self._hooks.after_run, invocation_context=self.ctx)
         except asyncio.CancelledError:  # while plugins are told that it is over
@@ -200,7 +200,7 @@ class Round:
         """The events behind the last one of the agents."""
         if self._settled:
             return ()
-        events = await settle_end(self.ctx, self._events, whole=not self.aborted)
+        events = await finish_run(self.ctx, self._events, whole=not self.aborted)
         self._settled = True
         events = [] if self.aborted else events
         if self.run.stop == "cancelled" and self.run.stopped:
@@ -217,7 +217,7 @@ class Round:
         task = asyncio.current_task()
         if task is not None:
             task.uncancel()  # it is taken care of here
-        closing = await settle_end(self.ctx, events, whole=True)
+        closing = await finish_run(self.ctx, events, whole=True)
         if not self._cancellation_recorded:
             closing += await self._record_cancellation()
         return closing

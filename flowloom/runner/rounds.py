@@ -53,7 +53,7 @@ class Rounds:
     """What was taken out of the message: answers to requests for a credential."""
     _left_to_others: tuple[str, list[PendingCall]] | None = None
     """The invocation whose decisions the message has only repeated, and what waits in it."""
-    _left: float = math.inf
+    _undelivered_decisions: float = math.inf
     """How many decisions no agent had carried out after the turn before."""
 
     def __init__(
@@ -309,7 +309,7 @@ class Rounds:
     def _with_decisions_left(self, run: Run) -> str | None:
         """The invocation, if people have decided what no agent has carried out, and the last turn carried out some."""
         left = sum(call.state == "decided" for call in run.waiting_calls.values())
-        fewer, self._left = 0 < left < self._left, left
+        fewer, self._undelivered_decisions = 0 < left < self._undelivered_decisions, left
         return run.invocation_id if fewer else None
 
     def result(self, events: Sequence[Event]) -> RunResult:

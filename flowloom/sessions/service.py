@@ -100,7 +100,7 @@ class BaseSessionService(Service, ABC):
             check_undecided((await self._whole(*key)).events, event)
             return await self.append_event(session, event)
 
-    async def append_soon(self, session: Session, event: Event) -> Event:
+    async def append_buffered(self, session: Session, event: Event) -> Event:
         """`append_event`, but it may return before the event is durable.
 
         The next `append_event` to the session, or `flush`, waits for it and raises its error.

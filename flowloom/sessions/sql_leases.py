@@ -140,7 +140,7 @@ class SqlLeases:
             raise fence.error()
 
     def _renew(self, key: Key, fence: Fence) -> None:
-        self._soon(self._renewal(key, fence), key)
+        self._write(self._renewal(key, fence), key)
 
     def _renewal(self, key: Key, fence: Fence) -> Callable[[Connection], None]:
         began = uptime()
@@ -174,11 +174,11 @@ class SqlLeases:
 
     def _give_back_ticket(self, key: Key, owner: str) -> Job[Any] | None:
         sql = f"DELETE FROM flowloom_leases WHERE {WHERE} AND owner = ?"
-        return self._soon(lambda connection: connection.execute(sql, (*key, owner)), key)
+        return self._write(lambda connection: connection.execute(sql, (*key, owner)), key)
 
-    def _soon(self, work: Callable[[Connection], object], key: Key) -> Job[Any] | None:
+    def _write(self, work: Callable[[Connection], object], key: Key) -> Job[Any] | None:
         with contextlib.suppress(StorageError):  # a closed database: what is there expires
-            return self._database.write_soon(work, durable=False, lane=("lease", key))
+            return self._database.write_buffered(work, durable=False, lane=("lease", key))
         return None
 
 

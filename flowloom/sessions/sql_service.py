@@ -41,10 +41,10 @@ _NOBODY = object()
 _NEVER: tuple[float, Loaded | None] = (0.0, None)
 _JUST_NOW = 0.05  # for how long a session that was read with its lease is as good as read now, in seconds
 _FEW = 32  # how many events are read with a lease at most: the loop, or the writer, has others to serve
-_LATELY = 8  # how far back `append_soon` looks for an event that is there already
+_LATELY = 8  # how far back `append_buffered` looks for an event that is there already
 
 
-class _Soon:
+class _Buffered:
     """An event on its way into the database, and what came of it."""
 
     __slots__ = ("done", "event", "fence", "job", "row")
@@ -70,9 +70,9 @@ class SqlSessionService(BaseSessionService):
         """The database, which other stores may share."""
         self._cache = SessionCache(cached_events)
         self._lines = SqlLeases(database)
-        self._soon: dict[Key, list[_Soon]] = {}
+        self._buffered: dict[Key, list[_Buffered]] = {}
         self._fresh: dict[Key, tuple[float, Loaded]] = {}  # read with a lease, for the run that is about to begin
-        self._unsettled: dict[str, None] = {}  # ids of events of which nobody knows whether they were stored
+        self._in_doubt: dict[str, None] = {}  # ids of events of which nobody knows whether they were stored
 
     # -- sessions ------------------------------------------------------------------------------------
 
@@ -171,7 +171,7 @@ class SqlSessionService(BaseSessionService):
         return await self._append(session, event, check)
 
     async def _append(self, session: Session, event: Event, check: Callable[[Connection], None] | None = None) -> Event:
-        """Write an event in one transaction with those that were appended soon; after `check`, by itself."""
+        """Write an event in one transaction with those in the buffer; after `check`, by itself."""
         fence = _fence_of(session)
         key, log = (session.app_name, session.user_id, session.id), session.events
         if event.author == "user" and answers_unknown(event, log):
@@ -181,7 +181,7 @@ class SqlSessionService(BaseSessionService):
         row, dialect = EventRow.of(kept), self.database.dialect
         await SESSIONS.ensure(self.database)
         self._outdate(key, row.state)
-        earlier = self._soon.pop(key, ()) if check is None else ()
+        earlier = self._buffered.pop(key, ()) if check is None else ()
         mine = [  # they come with this one
             each
             for each in earlier
@@ -200,7 +200,7 @@ class SqlSessionService(BaseSessionService):
         except BaseException as error:
             self._cache.forget(key)
             if not isinstance(error, RunLostError):
-                self._unsettled[event.id] = None
+                self._in_doubt[event.id] = None
             raise
         self._outdate(key, row.state)
         for each, found in zip(mine, before, strict=True):
@@ -212,26 +212,26 @@ class SqlSessionService(BaseSessionService):
         apply_event(session, event, kept)
         return kept
 
-    async def append_soon(self, session: Session, event: Event) -> Event:
+    async def append_buffered(self, session: Session, event: Event) -> Event:
         if event.partial or any(each.id == event.id for each in session.events[-_LATELY:]):
             return event
         fence = _fence_of(session)
         key, kept = (session.app_name, session.user_id, session.id), as_appended(session.events, event)
         row, dialect = EventRow.of(kept), self.database.dialect
         await SESSIONS.ensure(self.database)
-        soon = _Soon(kept, row, fence)
+        buffered = _Buffered(kept, row, fence)
         attempted: set[str] = set()
 
         def work(connection: Connection) -> None:
             try:
-                soon.done = sql_log.append(connection, key, dialect, (row,), attempted, fence)[0]
+                buffered.done = sql_log.append(connection, key, dialect, (row,), attempted, fence)[0]
             except RunLostError:  # the run hears of it with its next event, or at its end
                 assert fence is not None
                 fence.refused = True
 
         self._outdate(key, row.state)
-        soon.job = self.database.write_soon(work, lane=key)
-        self._soon.setdefault(key, []).append(soon)
+        buffered.job = self.database.write_buffered(work, lane=key)
+        self._buffered.setdefault(key, []).append(buffered)
         apply_event(session, event, kept)
         return kept
 
@@ -239,23 +239,23 @@ class SqlSessionService(BaseSessionService):
         """The stored event; a session at hand that has not heard of it, because its append was cut off, gets it."""
         assert done.stored is not None
         stored = decode_event(done.stored)
-        if self._unsettled.pop(event.id, _NOBODY) is None and all(each.id != stored.id for each in session.events):
+        if self._in_doubt.pop(event.id, _NOBODY) is None and all(each.id != stored.id for each in session.events):
             apply_event(session, event, stored)
         return stored
 
-    def _remember(self, key: Key, appended: Iterable[_Soon]) -> None:
+    def _remember(self, key: Key, appended: Iterable[_Buffered]) -> None:
         for each in appended:
             if each.done is not None and each.done.stored is None:
                 self._cache.append(key, each.done.log, each.done.seq, each.event)
 
     async def _ready(self, key: Key | None) -> None:
-        """The tables are there, and what was appended soon is, to one session or to all."""
+        """The tables are there, and what was buffered is written, of one session or of all."""
         await SESSIONS.ensure(self.database)
         if key is None:
-            if self._soon:
+            if self._buffered:
                 await self.flush()
-        elif key in self._soon:
-            earlier = self._soon.pop(key)
+        elif key in self._buffered:
+            earlier = self._buffered.pop(key)
             try:
                 await self.database.flush(lane=key)
             except BaseException as error:
@@ -264,14 +264,14 @@ class SqlSessionService(BaseSessionService):
                 raise
             self._remember(key, earlier)
 
-    def _still_on_the_way(self, appended: dict[Key, list[_Soon]], error: BaseException) -> None:
+    def _still_on_the_way(self, appended: dict[Key, list[_Buffered]], error: BaseException) -> None:
         """Who did not wait to the end leaves it to the next one."""
         if isinstance(error, asyncio.CancelledError):
             for key, earlier in appended.items():
-                self._soon[key] = earlier + self._soon.get(key, [])
+                self._buffered[key] = earlier + self._buffered.get(key, [])
 
     async def flush(self) -> None:
-        earlier, self._soon = self._soon, {}
+        earlier, self._buffered = self._buffered, {}
         try:
             await self.database.flush()
         except BaseException as error:
@@ -282,7 +282,7 @@ class SqlSessionService(BaseSessionService):
             self._remember(key, appended)
 
     async def close(self) -> None:
-        self._soon.clear()
+        self._buffered.clear()
         self._cache.clear()
         await self.database.close()
 

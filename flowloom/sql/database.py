@@ -86,11 +86,11 @@ class Database(ABC):
         """Run `work` in a transaction; returns when it is committed.
 
         Unless `durable`, the commit may be lost when the machine (not the process) goes down. Raises the error of a
-        `write_soon` of the same lane that came before and failed.
+        `write_buffered` of the same lane that came before and failed.
         """
 
     @abstractmethod
-    def write_soon(self, work: Work[object], *, durable: bool = True, lane: Hashable = None) -> Job[Any]:
+    def write_buffered(self, work: Work[object], *, durable: bool = True, lane: Hashable = None) -> Job[Any]:
         """Have `work` done within some milliseconds, together with the next write of its lane if that comes first.
 
         Its error is raised by that write, or by `flush`, unless it need not be `durable`: then it may get lost. See
@@ -98,12 +98,12 @@ class Database(ABC):
         """
 
     def withdraw(self, job: Job[Any]) -> bool:
-        """Take back a work of `write_soon`, if it has not begun; whether it was."""
+        """Take back a work of `write_buffered`, if it has not begun; whether it was."""
         return False
 
     @abstractmethod
     async def flush(self, *, lane: Hashable = ALL_LANES) -> None:
-        """Return when all that was to be written (in a lane) is committed. Raises the first error of a `write_soon`."""
+        """Return when all writes (of a lane) are committed. Raises the first error of a `write_buffered`."""
 
     @abstractmethod
     async def close(self) -> None:

@@ -46,8 +46,8 @@ AnyJob = Job[Any]
 
 MAX_CONNECTIONS = 8
 MAX_BATCH = 100
-SOON = 0.01
-"""How long a `write_soon` waits for company, in seconds."""
+BUFFERED_SECONDS = 0.01
+"""How long a `write_buffered` waits for company, in seconds."""
 CONNECT_TIMEOUT = 15.0
 """How long to try to reach the server, in seconds."""
 ATTEMPTS = 12
@@ -92,7 +92,7 @@ class PostgresDatabase(Database):
         self._core.submit(job)
         return await job.wait()
 
-    def write_soon(self, work: Work[object], *, durable: bool = True, lane: Hashable = None) -> AnyJob:
+    def write_buffered(self, work: Work[object], *, durable: bool = True, lane: Hashable = None) -> AnyJob:
         job: AnyJob = Job(work, durable, lane, awaited=False)
         self._core.submit(job)
         return job
@@ -191,7 +191,7 @@ class _Core:
                 if job.future is not None:
                     self._due.pop(lane, None)
                 elif len(self._lanes[lane]) == 1:
-                    self._due[lane] = time.monotonic() + SOON
+                    self._due[lane] = time.monotonic() + BUFFERED_SECONDS
             if self._idle < len(self._reads) + len(self._lanes) and len(self._threads) < self._limit:
                 self._start()
             self._changed.notify()
@@ -308,7 +308,7 @@ class _Core:
             if came:
                 self._lanes[lane] = came
                 if all(job.future is None for job in came) and not self.closed:
-                    self._due[lane] = time.monotonic() + SOON
+                    self._due[lane] = time.monotonic() + BUFFERED_SECONDS
                 self._changed.notify()
 
     def _do(self, lane: Hashable, jobs: list[AnyJob]) -> None:

@@ -26,8 +26,8 @@ AnyJob = Job[Any]
 
 MAX_READERS = 4
 MAX_BATCH = 500
-SOON = 0.01
-"""How long a `write_soon` waits for company, in seconds."""
+BUFFERED_SECONDS = 0.01
+"""How long a `write_buffered` waits for company, in seconds."""
 LOOKS = 100
 """How often the writer looks for such works before it sleeps until it is woken."""
 LOG_LOOKS = 0.25
@@ -66,7 +66,7 @@ class SqliteDatabase(Database):
         self._core.submit_write(job)
         return await job.wait()
 
-    def write_soon(self, work: Work[object], *, durable: bool = True, lane: Hashable = None) -> AnyJob:
+    def write_buffered(self, work: Work[object], *, durable: bool = True, lane: Hashable = None) -> AnyJob:
         job: AnyJob = Job(work, durable, lane, awaited=False)
         self._core.submit_soon(job)
         return job
@@ -103,7 +103,7 @@ class _Core:
         self.closed = False
         self._lock = threading.RLock()  # garbage collection may call `stop` anywhere
         self._writes: queue.SimpleQueue[Sequence[AnyJob] | None] = queue.SimpleQueue()
-        self._soon: list[AnyJob] = []  # waits for a write, or until the writer looks
+        self._buffered: list[AnyJob] = []  # waits for a write, or until the writer looks
         self._asleep = False  # whether the writer has given up looking by itself
         self._reads: queue.SimpleQueue[AnyJob | None] = queue.SimpleQueue()
         self._writer: threading.Thread | None = None
@@ -122,14 +122,14 @@ class _Core:
             self._check_open()
             if self._writer is None:
                 self._writer = self._start(self._write_all, "writer")
-            self._soon.append(job)
+            self._buffered.append(job)
             self._writes.put(self._take_soon())
 
     def submit_soon(self, job: AnyJob) -> None:
         """Waking the writer costs more than the write, so a work that nobody awaits is left for it to find."""
         with self._lock:
             self._check_open()
-            self._soon.append(job)
+            self._buffered.append(job)
             if self._writer is None:
                 self._writer = self._start(self._write_all, "writer")
             elif self._asleep:
@@ -138,14 +138,14 @@ class _Core:
 
     def withdraw(self, job: AnyJob) -> bool:
         with self._lock:
-            if job not in self._soon:
+            if job not in self._buffered:
                 return False
-            self._soon.remove(job)
+            self._buffered.remove(job)
             return True
 
     def _take_soon(self) -> list[AnyJob]:
-        soon, self._soon = self._soon, []
-        return soon
+        buffered, self._buffered = self._buffered, []
+        return buffered
 
     def submit_read(self, job: AnyJob) -> None:
         if self.path == ":memory:":  # only its own connection sees it
@@ -236,7 +236,8 @@ class _Core:
         looks = 0
         while len(jobs) < MAX_BATCH:
             try:
-                came = self._writes.get_nowait() if jobs else self._writes.get(timeout=None if self._asleep else SOON)
+                patience = None if self._asleep else BUFFERED_SECONDS
+                came = self._writes.get_nowait() if jobs else self._writes.get(timeout=patience)
             except queue.Empty:
                 if jobs:
                     break

@@ -263,7 +263,8 @@ async def _answer(
                 result, error = await _call_tool(ctx, tool, args, context)
             except Suspended as suspended:
                 ctx.run.leave_open(call.id)
-                ctx.run.owed = (ctx.run.owed or {}) | {event.id: event for event in suspended.events}
+                kept = {event.id: event for event in suspended.events}
+                ctx.run.undelivered_events = (ctx.run.undelivered_events or {}) | kept
                 return _Answer(None, _collected(context)[0], waiting=suspended.events)
     actions, wrong = _collected(context)
     error = error or wrong

@@ -108,7 +108,7 @@ class Fused(Connection):
 
 def fused(database: Database, fuse: Fuse) -> None:
     """Have the writes of a database pass the fuse."""
-    write, write_soon = database.write, database.write_soon
+    write, write_buffered = database.write, database.write_buffered
 
     def watched(work: Any) -> Any:
         def watched_work(connection: Connection) -> Any:
@@ -123,7 +123,7 @@ def fused(database: Database, fuse: Fuse) -> None:
         fuse.passes("committed")
         return result
 
-    def fused_write_soon(work: Any, **options: Any) -> None:
-        write_soon(watched(work), **options)
+    def fused_write_buffered(work: Any, **options: Any) -> None:
+        write_buffered(watched(work), **options)
 
-    database.write, database.write_soon = fused_write, fused_write_soon  # type: ignore[method-assign]
+    database.write, database.write_buffered = fused_write, fused_write_buffered  # type: ignore[method-assign]

@@ -13,7 +13,7 @@ from flowloom import Event
 from flowloom.context.run import Run
 from flowloom.events.requests import ForeignRequestIds
 from flowloom.log.ledger import CallLedger, Place
-from flowloom.log.marks import AGENT_TOOL_CALL, HOST_CALLS, REPEATED
+from flowloom.log.marks import AGENT_TOOL_CALL, CLIENT_EXECUTED, REPEATED
 from flowloom.testing import call
 
 GATED = {"id": "c1", "name": "pay", "args": {}}
@@ -38,7 +38,7 @@ HELD = event(
 BEGUN = event("root", result("c1", "pay", {"status": "pending"}), long_running_tool_ids=["c1"])
 RESULT = event("root", result("c1", "pay", {"ok": True}))
 LONG = event("root", named_call("c1", "order"), long_running_tool_ids=["c1"])
-LEFT = event("root", named_call("c1", "pay"), long_running_tool_ids=["c1"], custom_metadata={HOST_CALLS: ["c1"]})
+LEFT = event("root", named_call("c1", "pay"), long_running_tool_ids=["c1"], custom_metadata={CLIENT_EXECUTED: ["c1"]})
 FOREIGN = asks()
 FOREIGN.long_running_tool_ids = ForeignRequestIds(["r1"])
 KEPT: dict[str, Any] = {"isolation_scope": "c1", "custom_metadata": {AGENT_TOOL_CALL: "c1"}}

@@ -157,9 +157,9 @@ async def test_who_lost_the_session_appends_nothing_more(services: list[SqlSessi
     stale, soon = await get(services[0]), await get(services[0])
     mine = await get(services[1])
     await services[1].append_event(mine, event("agent", "one"))
-    await services[0].append_soon(soon, event("agent", "soon"))
+    await services[0].append_buffered(soon, event("agent", "soon"))
     await services[0].flush()
-    for append in (services[0].append_event, services[0].append_soon):
+    for append in (services[0].append_event, services[0].append_buffered):
         for session in (stale, soon):
             with pytest.raises(RunLostError) as raised:
                 await append(session, event("agent", "stale"))

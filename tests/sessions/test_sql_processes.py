@@ -29,7 +29,7 @@ async def write(service):
     for number in range(count):
         made = Event(id=f"{name}-{number}", author="a", actions=EventActions(state_delta={f"{name}": number}))
         if number % 2:
-            await service.append_soon(session, made)
+            await service.append_buffered(session, made)
             made = Event(id=f"{name}-{number}-more", author="a")
         await service.append_event(session, made)
         print(made.id, flush=True)

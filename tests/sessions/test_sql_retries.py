@@ -72,9 +72,9 @@ async def test_an_append_brings_the_session_at_hand_up_to_date_once(stores: Stor
     service, beside, way = stores
     session = await beside.create_session(**WHO)
     await service.append_event(session, said("one", n=1, **{"temp:t": 1}))
-    await service.append_soon(session, said("two", n=2))
+    await service.append_buffered(session, said("two", n=2))
     await service.append_event(session, said("three", m=3))
-    await service.append_soon(session, said("four", n=4))
+    await service.append_buffered(session, said("four", n=4))
     await service.flush()
     assert way.lost >= 3
     texts, state = ["one", "two", "three", "four"], {"n": 4, "m": 3}

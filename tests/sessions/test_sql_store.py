@@ -82,7 +82,7 @@ async def test_events_that_were_seen_are_not_read_again(open_store: Open) -> Non
     store, other = open_store(), open_store()
     mine = await store.create_session(**WHO)
     await store.append_event(mine, said("one"))
-    await store.append_soon(mine, said("soon"))
+    await store.append_buffered(mine, said("soon"))
     await store.append_event(mine, said("after"))
     first = await get(store)
     assert first.events[1] is mine.events[1]
@@ -197,13 +197,13 @@ async def test_an_append_that_was_cut_off_can_be_repeated(open_store: Open) -> N
         assert found.state == {"n": 5}
 
 
-async def test_a_failed_append_soon_is_not_remembered(open_store: Open) -> None:
+async def test_a_failed_append_buffered_is_not_remembered(open_store: Open) -> None:
     """After it, loading shows what is stored, not what was to be."""
     store, other = open_store(), open_store()
     session = await store.create_session(**WHO)
     await store.append_event(session, said("one"))
     await other.delete_session(**WHO)
-    await store.append_soon(session, said("lost"))
+    await store.append_buffered(session, said("lost"))
     with pytest.raises(ValueError, match="not in this service"):
         await store.append_event(session, said("lost too"))
     await other.append_event(await other.create_session(**WHO), said("new"))
@@ -324,8 +324,8 @@ async def test_a_session_that_is_read_with_its_lease_is_the_latest(open_store: O
     async def append(**delta: Any) -> None:
         await store.append_event(session, said("x", **delta))
 
-    async def append_soon(**delta: Any) -> None:
-        await store.append_soon(session, said("x", **delta))
+    async def append_buffered(**delta: Any) -> None:
+        await store.append_buffered(session, said("x", **delta))
 
     async def append_to_neighbour(**delta: Any) -> None:
         await store.append_event(neighbour, said("x", **{f"user:{name}": value for name, value in delta.items()}))
@@ -334,7 +334,7 @@ async def test_a_session_that_is_read_with_its_lease_is_the_latest(open_store: O
         await store.delete_session(**WHO)
         await store.create_session(**WHO, state=delta)
 
-    for number, write in enumerate((append, append_soon, append_to_neighbour, delete_and_create)):
+    for number, write in enumerate((append, append_buffered, append_to_neighbour, delete_and_create)):
         async with await store.acquire_lease(**WHO, wait=True):
             await write(**{f"n{number}": number})
             found = await get(store)
@@ -346,7 +346,7 @@ async def test_a_lease_of_a_long_session_reads_none_of_it(open_store: Open) -> N
     store, other = open_store(), open_store()
     session = await store.create_session(**WHO)
     for number in range(250):
-        await store.append_soon(session, said(str(number)))
+        await store.append_buffered(session, said(str(number)))
     await store.flush()
     async with await other.acquire_lease(**WHO, wait=True):
         assert len((await get(other)).events) == 250
@@ -378,7 +378,7 @@ async def test_a_run_whose_file_was_deleted_does_not_end_well(tmp_path: Path) ->
     await service.close()  # all that was not written has been told
 
 
-async def test_what_was_appended_soon_is_written_with_the_next_event(open_store: Open) -> None:
+async def test_what_was_appended_buffered_is_written_with_the_next_event(open_store: Open) -> None:
     """The session's row is read and set once for both; its state is read in one statement."""
     service = open_store()
     session = await service.create_session(**WHO)
@@ -396,9 +396,9 @@ async def test_what_was_appended_soon_is_written_with_the_next_event(open_store:
         return lambda work, **how: method(lambda connection: work(Noting(connection)), **how)
 
     database: Any = service.database
-    for name in ("write", "write_soon", "read"):
+    for name in ("write", "write_buffered", "read"):
         setattr(database, name, noted(getattr(database, name)))
-    await service.append_soon(session, event("user", "Go."))
+    await service.append_buffered(session, event("user", "Go."))
     await service.append_event(session, said("Gone."))
     assert statements == ["SELECT", "INSERT", "INSERT", "UPDATE"]
     statements.clear()

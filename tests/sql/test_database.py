@@ -56,7 +56,7 @@ async def test_what_was_written_is_read(database: Database) -> None:
 
 async def test_writes_of_a_lane_keep_their_order(database: Database) -> None:
     for number in range(0, 50, 2):
-        database.write_soon(Insert(number), lane="a")
+        database.write_buffered(Insert(number), lane="a")
         await asyncio.gather(database.write(Insert(number + 1), lane="a"))
     assert await database.read(numbers) == list(range(50))
 
@@ -83,10 +83,10 @@ async def test_an_error_of_sql_says_where_it_happened(database: Database) -> Non
     assert await database.read(numbers) == []
 
 
-async def test_an_error_of_a_write_soon_is_raised_in_its_lane_once(database: Database) -> None:
+async def test_an_error_of_a_write_buffered_is_raised_in_its_lane_once(database: Database) -> None:
     """The next write of the lane is not done, others are."""
-    database.write_soon(fail, lane="a")
-    database.write_soon(Insert(7), lane="a")
+    database.write_buffered(fail, lane="a")
+    database.write_buffered(Insert(7), lane="a")
     await database.write(Insert(1), lane="b")
     with pytest.raises(KeyError):
         await database.write(Insert(2), lane="a")
@@ -98,17 +98,17 @@ async def test_an_error_of_a_write_soon_is_raised_in_its_lane_once(database: Dat
 async def test_an_error_of_what_may_get_lost_is_told_to_nobody(database: Database) -> None:
     """Neither to who writes next in its lane, nor to a flush."""
     for _ in range(2):
-        database.write_soon(lambda connection: connection.execute("INSERT INTO nowhere VALUES (1)"), durable=False)
+        database.write_buffered(lambda connection: connection.execute("INSERT INTO nowhere VALUES (1)"), durable=False)
         await database.write(lambda connection: None)
     await database.flush()
 
 
 async def test_a_flush_waits_and_raises(database: Database) -> None:
-    database.write_soon(Insert(1), lane="a")
+    database.write_buffered(Insert(1), lane="a")
     await database.flush()
     assert await database.read(numbers) == [1]
-    database.write_soon(fail, lane="a")
-    database.write_soon(Insert(2), lane="b")
+    database.write_buffered(fail, lane="a")
+    database.write_buffered(Insert(2), lane="b")
     await database.flush(lane="b")
     with pytest.raises(KeyError):
         await database.flush()
@@ -118,7 +118,7 @@ async def test_a_flush_waits_and_raises(database: Database) -> None:
 
 async def test_what_was_written_soon_is_there_after_some_time(open_database: Open, database: Database) -> None:
     """Nobody has to ask for it."""
-    database.write_soon(Insert(1))
+    database.write_buffered(Insert(1))
     other = open_database()
     for _ in range(2000):
         if await other.read(numbers):
@@ -147,7 +147,7 @@ async def test_a_read_sees_one_moment(database: Database) -> None:
 
 async def test_closing_finishes_what_was_asked_for(open_database: Open, database: Database) -> None:
     for number in range(5):
-        database.write_soon(Insert(number), lane=number)
+        database.write_buffered(Insert(number), lane=number)
     await database.close()
     await database.close()
     with pytest.raises(StorageError, match="closed"):
@@ -217,7 +217,7 @@ def test_a_database_that_is_dropped_ends_by_itself(open_database: Open) -> None:
     async def use() -> None:
         dropped = open_database()
         await _create(dropped)
-        dropped.write_soon(Insert(5))
+        dropped.write_buffered(Insert(5))
 
     with warnings.catch_warnings():
         warnings.simplefilter("error")
@@ -239,7 +239,7 @@ def test_a_program_that_never_closes_ends(tmp_path: Path) -> None:
         f"database = SqliteDatabase({str(tmp_path / 'a.db')!r})\n"
         "async def main():\n"
         "    await database.write(lambda c: c.execute('CREATE TABLE t (n INTEGER)') and None)\n"
-        "    database.write_soon(lambda c: c.execute('INSERT INTO t VALUES (1)'))\n"
+        "    database.write_buffered(lambda c: c.execute('INSERT INTO t VALUES (1)'))\n"
         "asyncio.run(main())\n"
     )
     done = subprocess.run(

@@ -113,17 +113,17 @@ async def test_a_work_that_has_not_begun_can_be_taken_back(database: PostgresDat
     def insert(connection: Connection) -> None:
         connection.execute("INSERT INTO t VALUES ('a', 0)")
 
-    assert database.withdraw(database.write_soon(insert, lane=1))
+    assert database.withdraw(database.write_buffered(insert, lane=1))
     holding = asyncio.ensure_future(database.write(hold, lane=1))
     await asyncio.to_thread(began.wait, 10)
-    behind = database.write_soon(insert, lane=1)
+    behind = database.write_buffered(insert, lane=1)
     assert database.withdraw(behind)
     assert not database.withdraw(behind)
     go_on.set()
     await holding
     await database.flush()
     assert await database.read(lambda connection: connection.execute("SELECT count(*) FROM t").fetchone()[0]) == 0
-    done = database.write_soon(insert, lane=1)
+    done = database.write_buffered(insert, lane=1)
     await database.flush()
     assert not database.withdraw(done)
 

@@ -58,7 +58,7 @@ async def test_a_file_that_cannot_be_used_is_named(where: Callable[[Path], tuple
 async def test_in_memory_reads_see_what_was_written() -> None:
     database = SqliteDatabase(":memory:")
     await database.write(create)
-    database.write_soon(insert)
+    database.write_buffered(insert)
     assert await database.read(count) == 1
     await database.close()
 
@@ -86,7 +86,7 @@ async def test_writes_that_wait_share_a_commit(tmp_path: Path) -> None:
         seen.append(reader.execute("SELECT count(*) FROM t").fetchone()[0])
         reader.close()
 
-    database.write_soon(insert)
+    database.write_buffered(insert)
     await database.write(look)
     assert seen == [0]
     assert await database.read(count) == 1
@@ -240,7 +240,7 @@ async def test_a_full_disk_is_told_as_such_and_only_to_those_that_it_hits(tmp_pa
         connection.execute("INSERT INTO t (n) VALUES (zeroblob(20000))")
 
     for expected in (1, 2):
-        database.write_soon(insert, lane=1)
+        database.write_buffered(insert, lane=1)
         with pytest.raises(StorageError, match="disk is full: make room"):
             await database.write(fill, lane=2)
         with pytest.raises(StorageError, match="disk is full: make room"):
@@ -254,7 +254,7 @@ async def test_an_error_that_a_flush_has_told_is_not_told_again(tmp_path: Path) 
     database = SqliteDatabase(tmp_path / "a.db")
     await database.write(create)
     (tmp_path / "a.db").rename(tmp_path / "b.db")
-    database.write_soon(insert, lane=1)
+    database.write_buffered(insert, lane=1)
     with pytest.raises(StorageError, match="deleted"):
         await database.flush()
     (tmp_path / "b.db").rename(tmp_path / "a.db")

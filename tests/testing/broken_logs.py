@@ -14,22 +14,22 @@ from flowloom.sessions.service import own_state
 from .json_store import Data, JsonStore, Key
 
 
-class AppendsSoonOutOfOrder(JsonStore):
+class AppendsBufferedOutOfOrder(JsonStore):
     """And keeps what it was given for later to itself."""
 
     def __init__(self, data: Data | None = None) -> None:
         super().__init__(data)
         self.later: list[tuple[Session, Event]] = []
 
-    async def append_soon(self, session: Session, event: Event) -> Event:
+    async def append_buffered(self, session: Session, event: Event) -> Event:
         self.later.append((session.model_copy(deep=True), event))
         session.events.append(event)
         session.state.update(event.actions.state_delta)
         return event
 
 
-class RepeatsWhatIsAppendedSoon(JsonStore):
-    async def append_soon(self, session: Session, event: Event) -> Event:
+class RepeatsWhatIsAppendedBuffered(JsonStore):
+    async def append_buffered(self, session: Session, event: Event) -> Event:
         return await self.append_event(session, event.model_copy(update={"id": Event.new_id()}))
 
 
@@ -174,9 +174,9 @@ class CopiesAllUsers(JsonStore):
 
 
 BROKEN_LOGS: dict[str, type[JsonStore]] = {
-    "an_event_that_is_appended_soon_is_there_in_order": AppendsSoonOutOfOrder,
-    "appending_soon_again_changes_nothing": RepeatsWhatIsAppendedSoon,
-    "an_error_of_appending_soon_is_raised_in_the_end": SwallowsErrors,
+    "an_event_that_is_appended_buffered_is_there_in_order": AppendsBufferedOutOfOrder,
+    "appending_buffered_again_changes_nothing": RepeatsWhatIsAppendedBuffered,
+    "an_error_of_appending_buffered_is_raised_in_the_end": SwallowsErrors,
     "a_session_is_got_or_created": CreatesAnew,
     "those_who_get_or_create_at_once_get_the_same": CreatesUnderAnotherName,
     "the_state_a_session_began_with_is_kept": TakesTheStateOfNowForTheFirst,
@@ -266,7 +266,7 @@ BROKEN_LEASES: dict[str, type[JsonStore]] = {
     "a_lease_that_was_dropped_is_free": HoldsForEver,
 }
 REOPENED_LOGS = {
-    "an_event_that_is_appended_soon_outlives_the_service": AppendsSoonOutOfOrder,
+    "an_event_that_is_appended_buffered_outlives_the_service": AppendsBufferedOutOfOrder,
     "services_on_one_store_share_leases": JsonStore,  # each of which has leases of its own
     "a_lease_outlives_its_time_if_it_is_renewed": JsonStore,
 }

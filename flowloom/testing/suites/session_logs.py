@@ -16,7 +16,7 @@ from flowloom.testing.suites.session_place import Place, SessionRules, said, tex
 
 
 class LogRules(SessionRules):
-    """The rules of `append_soon`, `get_or_create_session`, `rewind`, `fork`, `import_session` and `copy_from`."""
+    """The rules of `append_buffered`, `get_or_create_session`, `rewind`, `fork`, `import_session` and `copy_from`."""
 
     keeps_initial_state = False
     """Whether the store knows the values that a session began with, once events have changed them."""
@@ -24,48 +24,48 @@ class LogRules(SessionRules):
     # -- soon, and at once ---------------------------------------------------------------------------
 
     @in_loop
-    async def test_an_event_that_is_appended_soon_is_there_in_order(self) -> None:
-        """`append_soon` puts the event into the session at hand at once, and into the store before the next one."""
+    async def test_an_event_that_is_appended_buffered_is_there_in_order(self) -> None:
+        """`append_buffered` puts the event into the session at hand at once, and into the store before the next one."""
         place = await self.place()
         session = await place.create("s1")
-        await place.service.append_soon(session, said("one", {"n": 1}))
+        await place.service.append_buffered(session, said("one", {"n": 1}))
         assert (texts_of(session), session.state) == (["one"], {"n": 1}), "The session at hand has not the new event."
         await place.service.append_event(session, said("two"))
-        await place.service.append_soon(session, said("three", {"n": 3}))
+        await place.service.append_buffered(session, said("three", {"n": 3}))
         found = await place.get("s1")
         assert texts_of(found) == ["one", "two", "three"], f"The store has the events {texts_of(found)}."
         assert found.state == {"n": 3}, f"The store has the state {found.state!r}."
 
     @in_loop
-    async def test_an_event_that_is_appended_soon_outlives_the_service(self) -> None:
-        """After `flush`, what `append_soon` was given is in a second service on the same data."""
+    async def test_an_event_that_is_appended_buffered_outlives_the_service(self) -> None:
+        """After `flush`, what `append_buffered` was given is in a second service on the same data."""
         place = await self.place()
-        await place.service.append_soon(await place.create("s1"), said("one"))
+        await place.service.append_buffered(await place.create("s1"), said("one"))
         found = await (await self.reopened(place)).get("s1")
         assert texts_of(found) == ["one"], f"A second service has the events {texts_of(found)}."
 
     @in_loop
-    async def test_appending_soon_again_changes_nothing(self) -> None:
-        """`append_soon` of an event that is stored, and of a partial one, changes nothing."""
+    async def test_appending_buffered_again_changes_nothing(self) -> None:
+        """`append_buffered` of an event that is stored, and of a partial one, changes nothing."""
         place = await self.place()
         session = await place.create("s1")
         event = said("one")
         for each in (event, event, said("half", partial=True)):
-            await place.service.append_soon(session, each)
+            await place.service.append_buffered(session, each)
         await place.service.append_event(session, event)
-        await place.service.append_soon(await place.get("s1"), event)
+        await place.service.append_buffered(await place.get("s1"), event)
         for which, found in (("at hand", session), ("loaded", await place.get("s1"))):
             assert texts_of(found) == ["one"], f"After repeats, the session {which} has {texts_of(found)}."
 
     @in_loop
-    async def test_an_error_of_appending_soon_is_raised_in_the_end(self) -> None:
-        """What `append_soon` could not store is an error of it, or of the next append, or of `flush`; and only once."""
+    async def test_an_error_of_appending_buffered_is_raised_in_the_end(self) -> None:
+        """What `append_buffered` could not store is an error of it, of the next append, or of `flush`; only once."""
         place = await self.place()
         other = await place.create("s1")
         unknown = Session(id="nope", app_name=place.app, user_id=place.user)
         errors = 0
         try:
-            await place.service.append_soon(unknown, said("x"))
+            await place.service.append_buffered(unknown, said("x"))
         except SessionNotFoundError:
             errors += 1
         await place.service.append_event(other, said("fine"))
