@@ -34,7 +34,8 @@ _STASH = "__unknown_below__"
 _new: Any = object.__new__
 fields_slot: Any = vars(BaseModel)["__dict__"]
 stored_fields: Callable[[BaseModel], dict[str, Any]] = fields_slot.__get__
-"""Where a model keeps its field values, and those that it does keep there, for `LlmRequest`, which reads some later."""
+"""Where a model keeps its field values, and the dict that it does keep there: for `LlmRequest`, which reads some later,
+and to write single fields of a model that is the caller's own in every step (`set_fields` costs four times as much)."""
 _put_fields: Any = fields_slot.__set__
 _put_given: Any = vars(BaseModel)["__pydantic_fields_set__"].__set__
 set_extra: Callable[[BaseModel, dict[str, Any] | None], None] = vars(BaseModel)["__pydantic_extra__"].__set__

@@ -11,7 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field, PrivateAttr
 from flowloom.errors import ConfigurationError, DuplicateToolError
 from flowloom.events.requests import RESERVED_CALLS
 from flowloom.events.response import LlmResponse
-from flowloom.events.wire import fields_of, fields_slot, make, replace, set_fields, set_private, stored_fields
+from flowloom.events.wire import fields_of, fields_slot, make, replace, set_private, stored_fields
 from flowloom.models.contents import SharedContents, UnreadContents
 
 EMPTY_CONFIG = types.GenerateContentConfig.model_construct()
@@ -185,7 +185,7 @@ class LlmRequest(BaseModel):
         current: Any = self.config.system_instruction
         if current:
             text = f"{current}\n\n{text}" if isinstance(current, str) else _append_to_content(current, text)
-        set_fields(self.config, system_instruction=text)
+        stored_fields(self.config)["system_instruction"] = text
 
     def append_tools(self, tools: Sequence[DeclaredTool] | ToolBlock) -> None:
         """Register tools, and declare those that have a declaration in one common group.
@@ -209,7 +209,7 @@ class LlmRequest(BaseModel):
         else:
             group = replace(_TOOL, function_declarations=block.declarations.copy())
             groups.append(group)
-        set_fields(self.config, tools=groups)
+        stored_fields(self.config)["tools"] = groups
 
     def set_output_schema(self, output_schema: Any) -> None:
         """Ask for JSON of `output_schema`: a pydantic model, a type, a `types.Schema` or a JSON schema dict."""

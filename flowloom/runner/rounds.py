@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import math
 from collections import deque
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Sequence
 from typing import Any, Literal
 
 from google.genai import types
@@ -154,8 +154,8 @@ class Rounds:
         if self._rounds:
             self._host.after_run(self._rounds[-1].ctx)
 
-    async def _acquire_lease(self) -> SessionLease:
-        return await self._host.session_service.acquire_lease(
+    def _acquire_lease(self) -> Awaitable[SessionLease]:
+        return self._host.session_service.acquire_lease(
             app_name=self._host.app_name,
             user_id=self._user_id,
             session_id=self._session_id,

@@ -14,7 +14,7 @@ from flowloom.events.actions import EventActions
 from flowloom.events.event import Event
 from flowloom.events.ids import new_id
 from flowloom.events.parts import answers_calls
-from flowloom.events.wire import WireModel, make, replace, set_fields
+from flowloom.events.wire import WireModel, make, replace, stored_fields
 from flowloom.log.claims import check_undecided
 from flowloom.objects.service import Service
 from flowloom.sessions.admission import admitted, admitted_log, admitted_state
@@ -352,4 +352,4 @@ def apply_event(session: Session, event: Event, stored: Event) -> None:
     if event.actions.state_delta:
         session.state.update(event.actions.state_delta)
     session.events.append(stored)
-    set_fields(session, last_update_time=stored.timestamp)
+    stored_fields(session)["last_update_time"] = stored.timestamp
