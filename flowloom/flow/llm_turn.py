@@ -61,20 +61,6 @@ class LlmTurn(Turn):
     With `alone`, it is the flow's work alone: without the agent's callbacks. With `single_step`, it ends after one.
     """
 
-    final_step: LimitExceededError | None = None
-    """The limit that was reached, when the agent has one more step to sum up."""
-    thoughts: int = 0
-    """How many steps in a row have given nothing but thoughts."""
-    refusals: int = 0
-    """How many answers of this turn did not have the form that they have to have."""
-    structured: bool = False
-    """Whether the agent's answer has to be of a certain form."""
-    keeps: bool = False
-    """Whether something is made of the agent's final answer."""
-    decisions_first: bool = False
-    """Whether what people have decided comes before the delegated calls, in a step without the model."""
-    _steps: tuple[tuple[Step, ...], tuple[Step, ...]] | None = None
-
     def __init__(
         self, ctx: InvocationContext, flow: Pipeline, *, alone: bool = False, single_step: bool = False
     ) -> None:
@@ -87,12 +73,20 @@ class LlmTurn(Turn):
         """Calls of `task` agents, which are to run one after the other before the next step."""
         self.single_turns: list[types.FunctionCall] = []
         """Calls of `single_turn` agents that an earlier run has left open."""
-        if alone:
-            self.bare = True
-        if has_form(self.llm):
-            self.structured = self.keeps = True
-        elif self.llm.output_key:
-            self.keeps = True
+        self.final_step: LimitExceededError | None = None
+        """The limit that was reached, when the agent has one more step to sum up."""
+        self.thoughts = 0
+        """How many steps in a row have given nothing but thoughts."""
+        self.refusals = 0
+        """How many answers of this turn did not have the form that they have to have."""
+        self.structured = has_form(self.llm)
+        """Whether the agent's answer has to be of a certain form."""
+        self.keeps = self.structured or bool(self.llm.output_key)
+        """Whether something is made of the agent's final answer."""
+        self.decisions_first = False
+        """Whether what people have decided comes before the delegated calls, in a step without the model."""
+        self.bare = alone
+        self._steps: tuple[tuple[Step, ...], tuple[Step, ...]] | None = None
 
     @property
     def steps(self) -> tuple[tuple[Step, ...], tuple[Step, ...]]:

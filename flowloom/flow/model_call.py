@@ -35,22 +35,6 @@ class ModelCall:
     the on-error callbacks, call ids, plugin, then agent callbacks after. The first callback that answers wins.
     """
 
-    # what every call begins with is the class's until it is set, so that making one costs little
-    _context: Context | None = None
-    _ids: GivenIds | None = None
-    _ready: LlmResponse | None = None
-    """What a callback has answered in the model's place."""
-    _responses: AsyncIterator[LlmResponse] | None = None
-    _begun: bool = False
-    _given: bool = False
-    """Whether there was a response."""
-    _asked: bool = False
-    """Whether a wrapper has listened to the model."""
-    _paid: Paid | None = None
-    _dropped: Dropped | None = None
-    """What models around others have paid for, and not given out."""
-    _span: ModelSpan | None = None
-
     def __init__(
         self, ctx: InvocationContext, request: LlmRequest, spans: Recorder | None, *, counts: bool = True
     ) -> None:
@@ -63,6 +47,20 @@ class ModelCall:
         self._after: Callbacks = (*ctx.run.hooks.after_model, *callbacks.after_model)
         self._spans = spans
         self._counts = counts
+        self._context: Context | None = None
+        self._ids: GivenIds | None = None
+        self._ready: LlmResponse | None = None
+        """What a callback has answered in the model's place."""
+        self._responses: AsyncIterator[LlmResponse] | None = None
+        self._begun = False
+        self._given = False
+        """Whether there was a response."""
+        self._asked = False
+        """Whether a wrapper has listened to the model."""
+        self._paid: Paid | None = None
+        self._dropped: Dropped | None = None
+        """What models around others have paid for, and not given out."""
+        self._span: ModelSpan | None = None
 
     @property
     def context(self) -> Context:

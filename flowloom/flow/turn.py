@@ -59,26 +59,24 @@ class Turn:
     over, and `end`. A kind of agent that runs others in an order of its own is a `WorkflowAgent`, and needs no turn.
     """
 
-    # what every turn begins with is the class's until it is set, so that beginning one costs little
-    outcome: Outcome | Enter = AGAIN
-    begun: bool = False
-    already_ended: bool = False
-    """Whether the turn was over before this run, so that its callbacks are not asked again."""
-    bare: bool = False
-    """Whether it is the work of the agent alone, without its callbacks and its span."""
-    last: Event | None = None
-    """The latest complete event of this turn, or of the turn that it entered."""
-    span: AgentSpan | None = None
-    task: types.FunctionCall | None = None
-    """The call that delegated to this agent."""
-    output: Any = None
-    """What a delegated task came to, once it is finished."""
-    failure: str | None = None
-    """Why a delegated turn has come to nothing."""
-
     def __init__(self, ctx: InvocationContext) -> None:
         self.ctx = ctx
         self.agent: AnyAgent = ctx.agent
+        self.outcome: Outcome | Enter = AGAIN
+        self.begun = False
+        self.already_ended = False
+        """Whether the turn was over before this run, so that its callbacks are not asked again."""
+        self.bare = False
+        """Whether it is the work of the agent alone, without its callbacks and its span."""
+        self.last: Event | None = None
+        """The latest complete event of this turn, or of the turn that it entered."""
+        self.span: AgentSpan | None = None
+        self.task: types.FunctionCall | None = None
+        """The call that delegated to this agent."""
+        self.output: Any = None
+        """What a delegated task came to, once it is finished."""
+        self.failure: str | None = None
+        """Why a delegated turn has come to nothing."""
 
     def step(self, spans: Recorder | None) -> Events:
         """Take a step, and set `outcome`; yields what comes of it."""
