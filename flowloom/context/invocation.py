@@ -52,7 +52,7 @@ class InvocationContext:
     that `parent_agent` names).
     """
 
-    # what every place begins with is the class's until it is set, so that making and copying one costs little
+    # what few places have is the class's until it is set; what steps read is set by `__init__`, and reads faster
     end_invocation: bool = False
     """Set it to stop this agent before its next model call."""
     escalated: bool = False
@@ -128,6 +128,9 @@ class InvocationContext:
         self.branch = branch
         self.isolation_scope = isolation_scope
         self.lineage: tuple[AnyAgent, ...] = _parents_of(agent) if lineage is None else lineage
+        self.end_invocation = self.escalated = self.resumed = False
+        self.path_prefix = self.node_path = ""
+        self.model = self.tools = self.node_info = self.answer_id = self._callbacks = self._path = None
         if not run.invocation_id:
             run.invocation_id = "e-" + run.effects.new_id(self)
 

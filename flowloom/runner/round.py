@@ -61,21 +61,6 @@ class Round:
     ended the round.
     """
 
-    stop_requested: Literal["paused", "cancelled"] | None = None
-    aborted: bool = False
-    """Whether the caller's signal has ended it."""
-    preempted: bool = False
-    """Whether another run has stored its answer first: there is nothing to do."""
-    error: BaseException | None = None
-    last: Event | None = None
-    """The latest complete event of its agents."""
-    closing: Sequence[Event] = ()
-    _events: AsyncGenerator[Event, None] | None = None
-    _ended: bool = False
-    """Whether a plugin has answered in the agents' place."""
-    _settled: bool = False
-    _cancellation_recorded: bool = False
-
     def __init__(
         self,
         host: Host,
@@ -98,6 +83,20 @@ class Round:
         self._shows_message = shows_message
         self.answers: set[str] = set()
         """The event that holds the answers of the message, if it holds some."""
+        self.stop_requested: Literal["paused", "cancelled"] | None = None
+        self.aborted = False
+        """Whether the caller's signal has ended it."""
+        self.preempted = False
+        """Whether another run has stored its answer first: there is nothing to do."""
+        self.error: BaseException | None = None
+        self.last: Event | None = None
+        """The latest complete event of its agents."""
+        self.closing: Sequence[Event] = ()
+        self._events: AsyncGenerator[Event, None] | None = None
+        self._ended = False
+        """Whether a plugin has answered in the agents' place."""
+        self._settled = False
+        self._cancellation_recorded = False
 
     async def take_message(self) -> Sequence[Event]:
         """Store the user's message (spec §18.4); the event, if the caller wants to see it.
