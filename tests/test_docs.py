@@ -9,11 +9,13 @@ import inspect
 import io
 import os
 import re
+import runpy
 import shlex
 import subprocess
 import sys
 import tomllib
 from collections.abc import Iterator
+from functools import cache
 from importlib import import_module
 from pathlib import Path
 from types import ModuleType
@@ -23,7 +25,7 @@ import pytest
 from cli.process import flowloom as run_command
 from opentelemetry import trace
 from opentelemetry.util._once import Once
-from test_architecture import FLOOR_OF
+from test_architecture import FLOOR_OF, PACKAGE
 from typer import Context
 from typer.core import TyperGroup
 from typer.main import get_command
@@ -59,7 +61,7 @@ class Example(NamedTuple):
 def examples_of(page: Path) -> Iterator[Example]:
     text = page.read_text(encoding="utf-8")
     blocks = list(FENCE.finditer(text))
-    for block, following in zip(blocks, [*blocks[1:], None], strict=True):
+    for block, following in zip(blocks, [*blocks[1:], None], strict=False):
         if block[1] != "python":
             continue
         printed = following[2] if following is not None and following[1] == "text" else ""
@@ -204,6 +206,49 @@ def test_the_index_tells_the_rooms_in_the_order_of_their_floors() -> None:
     floors = [{FLOOR_OF[room.strip()] for room in rooms.split(",")} for rooms in told.split(">")]
     assert all(len(floor) == 1 for floor in floors)
     assert floors == sorted(floors, key=max, reverse=True)
+
+
+def test_the_picture_of_the_house_shows_the_imports_of_the_source() -> None:
+    """What `python docs/house.py` draws is what is in the file."""
+    house = runpy.run_path(str(ROOT / "docs" / "house.py"))
+    assert house["drawn"]() == house["PICTURE"].read_text(encoding="utf-8"), "run `python docs/house.py`"
+
+
+ARCHITECTURE = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
+SPAN = re.compile(r"`([^`]+)`")
+
+
+def test_every_file_that_the_architecture_names_exists() -> None:
+    """A path is one below the package, or below the project."""
+    paths = {
+        span for span in SPAN.findall(ARCHITECTURE) if re.fullmatch(r"[\w/]+(/|\.\w+)", span) and not span[0].isupper()
+    }
+    assert len(paths) > 30
+    assert [path for path in sorted(paths) if not (PACKAGE / path).exists() and not (ROOT / path).exists()] == []
+
+
+def test_every_name_of_the_architecture_is_defined_in_a_file_beside_it() -> None:
+    """A name in a row of a table is defined in a file of that row, any other one in the package."""
+    everywhere = {name for path in PACKAGE.rglob("*.py") for name in defined_in(path)}
+    for line in ARCHITECTURE.splitlines():
+        spans = SPAN.findall(line)
+        files = [PACKAGE / span for span in spans if span.endswith(".py")] if line.startswith("|") else []
+        known = {name for path in files for name in defined_in(path)} if files else everywhere
+        assert {span for span in spans if re.fullmatch(r"\w+|[A-Z]\w*\.\w+", span)} <= known, line
+
+
+@cache
+def defined_in(path: Path) -> frozenset[str]:
+    """The functions, classes, constants and methods of a file."""
+    body = ast.parse(path.read_text(encoding="utf-8")).body
+    inner = [(f"{node.name}.", each) for node in body if isinstance(node, ast.ClassDef) for each in node.body]
+    names: set[str] = set()
+    for prefix, node in [*(("", each) for each in body), *inner]:
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            names.add(prefix + node.name)
+        elif isinstance(node, ast.Assign):
+            names |= {prefix + ast.unparse(target) for target in node.targets}
+    return frozenset(names)
 
 
 SHOWN = "agents artifacts client context human interop memory plugins providers runner tools wrappers".split()

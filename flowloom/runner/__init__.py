@@ -1,7 +1,7 @@
 """What begins runs and holds on to them: runners, applications, handles, results, and what a run waits for.
 
-It imports `run_stream`, `plugins`, `agents` and the rooms below. Begin with `runner.py`; `invocation.py` has the
-rounds of one invocation.
+It imports `run_stream`, `plugins`, `agents` and the rooms below. Begin with `runner.py`; `rounds.py` has the
+rounds of one call of it.
 """
 
 from flowloom.runner.app import App, ResumabilityConfig
