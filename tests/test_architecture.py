@@ -326,3 +326,31 @@ def _reaches(node: ast.AST) -> Iterator[str]:
         yield "object.__new__"
     elif isinstance(node, ast.Constant) and (node.value == "__dict__" or str(node.value).startswith("__pydantic_")):
         yield node.value
+
+
+def test_what_failed_is_tried_again_in_one_loop() -> None:
+    """Tools, adapters and wrappers say what is tried again and when; `objects/retrying.py` alone waits in a loop."""
+    rooms = {"models", "providers", "wrappers", "tools", "flow", "processors", "agents", "objects"}
+    waits = {
+        str(path.relative_to(PACKAGE))
+        for path in modules()
+        if room_of(path) in rooms
+        for loop in ast.walk(parsed(path))
+        if isinstance(loop, (ast.While, ast.For, ast.AsyncFor))
+        for call in ast.walk(loop)
+        if isinstance(call, ast.Call) and ast.unparse(call.func).rpartition(".")[2] == "sleep"
+    }
+    assert waits == {"objects/retrying.py"}
+
+
+def test_a_run_is_stopped_in_one_place() -> None:
+    """Before a step, `play` asks whether the run is to stop; only the end of a run asks how it was stopped."""
+    asked = [
+        str(path.relative_to(PACKAGE))
+        for path in modules()
+        if room_of(path) in {"flow", "tools", "processors", "agents", "plugins"}
+        for node in ast.walk(parsed(path))
+        if isinstance(node, ast.Attribute) and node.attr == "stop" and isinstance(node.ctx, ast.Load)
+    ]
+    assert set(asked) == {"flow/play.py", "flow/ending.py"}
+    assert asked.count("flow/play.py") == 1

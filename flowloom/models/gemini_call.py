@@ -44,7 +44,6 @@ class GeminiCall:
         self._retry = retry
         self._stream = stream
         self._otherwise = otherwise
-        self._attempt = 1
         self._given = False
         self._answer: GeminiAnswer | None = None
         self._used: types.GenerateContentResponseUsageMetadata | None = None
@@ -52,26 +51,11 @@ class GeminiCall:
     async def read(self) -> list[types.GenerateContentResponse] | None:
         """The chunks that came next, one or more; None at the end. Raises `ModelError`s."""
         while True:
-            try:
-                if self._answer is None:
-                    self._answer = GeminiAnswer(
-                        await self._send(), self._model, stream=self._stream, resume=self._resume
-                    )
-                chunks = await self._answer.read()
-            except ModelError as failure:
-                if self._changes_after(failure):
-                    await self.aclose()
-                    continue
-                pause = self._pause_after(failure)
-                if pause is None:
-                    raise
-                await self.aclose()
-                await self._retry.sleep(pause)
-                continue
+            chunks = await (self._read() if self._given else self._retry.retried(self._first))
             if chunks is not None:
                 self._given = True
                 return chunks if self._used is None else [self._with_all_usage(chunk) for chunk in chunks]
-            if self._answer.continuation is None:
+            if self._answer is None or self._answer.continuation is None:
                 return None
             await self._go_on(self._answer.continuation)
 
@@ -81,19 +65,27 @@ class GeminiCall:
         if answer is not None:
             await answer.aclose()
 
+    async def _first(self, number: int) -> list[types.GenerateContentResponse] | None:
+        try:
+            return await self._read()
+        except ModelError as failure:
+            await self.aclose()
+            if not self._changes_after(failure):
+                raise
+        return await self._first(number)  # another config is no further attempt
+
+    async def _read(self) -> list[types.GenerateContentResponse] | None:
+        if self._answer is None:
+            self._answer = GeminiAnswer(await self._send(), self._model, stream=self._stream, resume=self._resume)
+        return await self._answer.read()
+
     def _changes_after(self, failure: ModelError) -> bool:
         """Whether the call is made again with another config."""
-        other = None if self._given or self._otherwise is None else self._otherwise(failure)
+        other = None if self._otherwise is None else self._otherwise(failure)
         if other is None:
             return False
         self._config = _continued_here(other)
         return True
-
-    def _pause_after(self, failure: ModelError) -> float | None:
-        if self._given:
-            return None
-        self._attempt += 1
-        return self._retry.pause_before(self._attempt, failure)
 
     async def _go_on(self, token: bytes) -> None:
         if self._answer is not None:

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import random
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Any, cast
+from typing import Any, TypeVar, cast
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from flowloom.errors import ModelError
 from flowloom.events.clock import sleep
 from flowloom.events.wire import fields_of
+from flowloom.objects.retrying import retried
+
+T = TypeVar("T")
 
 
 class RetryOptions(BaseModel):
@@ -43,6 +46,13 @@ class RetryOptions(BaseModel):
             if options is not None:
                 return RetryOptions.model_validate({"sleep": self.sleep, **fields_of(options)})
         return self
+
+    async def retried(self, attempt: Callable[[int], Awaitable[T]]) -> T:
+        """What the first attempt gives that does not fail; an error that is worth no further one is raised."""
+        return await retried(attempt, self._pause_after, self.sleep)
+
+    def _pause_after(self, number: int, error: Exception) -> float | None:
+        return self.pause_before(number + 1, error) if isinstance(error, ModelError) else None
 
     def pause_before(self, attempt: int, failure: ModelError) -> float | None:
         """Seconds to wait before call number `attempt` (the first retry is 2); None for no further call."""

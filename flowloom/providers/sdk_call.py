@@ -66,7 +66,6 @@ class SdkCall:
         self._model = model
         self._retry = retry
         self._stream = stream
-        self._attempt = 1
         self._given = False
         self._complete = False
         self._answer: _SdkAnswer | None = None
@@ -76,20 +75,10 @@ class SdkCall:
         """The responses that came next, one or more, the last of all complete; None behind it. Raises `ModelError`s."""
         if self._complete:
             return None
-        while True:
-            try:
-                responses = await self._read()
-            except ModelError as failure:
-                self._attempt += 1
-                pause = None if self._given else self._retry.pause_before(self._attempt, failure)
-                if pause is None:
-                    raise
-                await self.aclose()
-                await self._retry.sleep(pause)
-                continue
-            self._given = True
-            self._complete = not responses[-1].partial
-            return responses
+        responses = await (self._read() if self._given else self._retry.retried(self._first))
+        self._given = True
+        self._complete = not responses[-1].partial
+        return responses
 
     async def aclose(self) -> None:
         """Give up the answer that is being read, if there is one: its connection is closed."""
@@ -97,6 +86,13 @@ class SdkCall:
         async with self._sent:
             if answer is not None:
                 await answer.aclose()
+
+    async def _first(self, _: int) -> list[LlmResponse]:
+        try:
+            return await self._read()
+        except ModelError:
+            await self.aclose()
+            raise
 
     async def _read(self) -> list[LlmResponse]:
         if self._answer is None:

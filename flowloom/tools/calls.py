@@ -41,6 +41,7 @@ from flowloom.events.event import Event
 from flowloom.events.json_data import MAX_DEPTH, UNREADABLE, as_json
 from flowloom.events.parts import as_object, content_of, response_part, text_part
 from flowloom.events.wire import make, set_fields
+from flowloom.objects.retrying import retried
 from flowloom.telemetry import recorder
 from flowloom.tools.base_tool import BaseTool
 from flowloom.tools.delegation import DelegateTool, task_result
@@ -440,23 +441,24 @@ def _wrapped(wrapper: Any, call_next: Any, tool: RunnableTool, args: dict[str, A
 
 async def _attempts(ctx: InvocationContext, tool: RunnableTool, args: dict[str, Any], context: Context) -> Any:
     """One call, within its time, as often as its retries allow."""
-    delay, options = FIRST_RETRY_SECONDS, tool.__options__
-    for attempt in range(options.retries + 1):
+    options = tool.__options__
+
+    async def attempt(_: int) -> Any:
         _count_attempt(ctx, context)
-        try:
-            await ctx.run.check_lease()
-            if options.timeout is None:
-                return await ctx.effects.call_tool(ctx, tool, args, context)
-            return await _timed(ctx, tool, args, context, options.timeout)
-        except (Suspended, *_NOT_RETRIED):
-            raise
-        except Exception as error:
-            if attempt == options.retries or error is ctx.run.totals.reached or ctx.run.lost:
-                raise
-            _log.info("Tool `%s` failed (%s); attempt %d follows.", tool.name, error_text(error), attempt + 2)
-            await ctx.effects.sleep(context.inside, delay)
-            delay *= 2
-    raise ToolError(f"Tool `{tool.name}` was not tried.")
+        await ctx.run.check_lease()
+        if options.timeout is None:
+            return await ctx.effects.call_tool(ctx, tool, args, context)
+        return await _timed(ctx, tool, args, context, options.timeout)
+
+    def pause_after(number: int, error: Exception) -> float | None:
+        if isinstance(error, (Suspended, *_NOT_RETRIED)) or error is ctx.run.totals.reached or ctx.run.lost:
+            return None
+        if number > options.retries:
+            return None
+        _log.info("Tool `%s` failed (%s); attempt %d follows.", tool.name, error_text(error), number + 1)
+        return FIRST_RETRY_SECONDS * 2.0 ** min(number - 1, 64)  # a larger exponent overflows to an error
+
+    return await retried(attempt, pause_after, lambda seconds: ctx.effects.sleep(context.inside, seconds))
 
 
 def _count_attempt(ctx: InvocationContext, context: Context) -> None:

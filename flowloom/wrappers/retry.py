@@ -12,6 +12,7 @@ from flowloom.models.base_llm import BaseLlm
 from flowloom.models.failures import empty_stream
 from flowloom.models.request import LlmRequest, note_dropped
 from flowloom.models.retry import RetryOptions
+from flowloom.objects.retrying import retried
 from flowloom.wrappers.wrapper import WrapperModel
 
 _log = logging.getLogger("flowloom.wrappers")
@@ -52,27 +53,28 @@ class RetryModel(WrapperModel):
 
     async def _begun(self, request: LlmRequest, stream: bool) -> tuple[LlmResponse, AsyncGenerator[LlmResponse, None]]:
         """The first call that does not fail, with its first response: only up to there can a call be made again."""
-        attempt = 1
-        while True:
-            attempt += 1
+
+        async def attempt(number: int) -> tuple[LlmResponse, AsyncGenerator[LlmResponse, None]]:
             responses = self.inner.generate_content_async(request, stream)
-            try:
-                first = await self._first_of(responses, request)
-            except ModelError as error:
-                # nothing was given out of a stream that broke, so it may be asked for again
-                failure = empty_stream(self.model) if isinstance(error, IncompleteStreamError) else error
-                pause = self.options.pause_before(attempt, failure)
-                if pause is None:
-                    raise
-            else:
-                failure = self._failure_in(first)
-                pause = None if failure is None else self.options.pause_before(attempt, failure)
-                if pause is None:
-                    return first, responses
-                note_dropped(request, first)
-                await responses.aclose()
+            first = await self._first_of(responses, request)
+            failure = self._failure_in(first)
+            if failure is None or self.options.pause_before(number + 1, failure) is None:
+                return first, responses
+            note_dropped(request, first)
+            await responses.aclose()
+            raise failure
+
+        return await retried(attempt, self._pause_after, self.options.sleep)
+
+    def _pause_after(self, number: int, error: Exception) -> float | None:
+        if not isinstance(error, ModelError):
+            return None
+        # nothing was given out of a stream that broke, so it may be asked for again
+        failure = empty_stream(self.model) if isinstance(error, IncompleteStreamError) else error
+        pause = self.options.pause_before(number + 1, failure)
+        if pause is not None:
             _log.info("The model `%s` is asked again in %.1f s: %s", self.model, pause, failure)
-            await self.options.sleep(pause)
+        return pause
 
     async def _first_of(self, responses: AsyncGenerator[LlmResponse, None], request: LlmRequest) -> LlmResponse:
         """The first response of a call; one that says nothing at all counts as a broken stream."""
