@@ -18,7 +18,7 @@ from collections.abc import Iterator
 from functools import cache
 from importlib import import_module
 from pathlib import Path
-from types import ModuleType
+from types import FrameType, ModuleType
 from typing import NamedTuple
 
 import pytest
@@ -31,7 +31,9 @@ from typer.core import TyperGroup
 from typer.main import get_command
 
 import flowloom
+from flowloom import InMemoryRunner, LlmAgent
 from flowloom.cli.commands import app
+from flowloom.testing import ScriptedModel, call
 
 ROOT = Path(__file__).parents[1]
 README = ROOT / "README.md"
@@ -235,6 +237,36 @@ def test_every_name_of_the_architecture_is_defined_in_a_file_beside_it() -> None
         files = [PACKAGE / span for span in spans if span.endswith(".py")] if line.startswith("|") else []
         known = {name for path in files for name in defined_in(path)} if files else everywhere
         assert {span for span in spans if re.fullmatch(r"\w+|[A-Z]\w*\.\w+", span)} <= known, line
+
+
+def test_a_message_comes_by_all_places_that_the_architecture_names() -> None:
+    """A breakpoint at each of the ten is reached by one message whose answer calls a tool, in this order."""
+    rows = re.findall(r"^\| \d+ \|[^|]+\|([^|]+)\|", ARCHITECTURE, re.MULTILINE)
+    reached: dict[str, int] = {}
+
+    def note(frame: FrameType, happened: str, _: object) -> None:
+        if happened == "call":
+            reached.setdefault(frame.f_code.co_qualname, len(reached))
+
+    agent = LlmAgent(name="clerk", model=ScriptedModel([call("add", a=1, b=2), "3."]), tools=[add])
+    with asyncio.Runner() as runner:
+        sys.setprofile(note)
+        try:
+            result = runner.run(InMemoryRunner(agent).run_debug("One and two?", quiet=True))
+        finally:
+            sys.setprofile(None)
+    assert result[-1].text == "3."
+    places = [SPAN.findall(row) for row in rows]
+    assert len(places) == 10
+    missing = {name for names in places for name in names} - reached.keys()
+    assert missing == set()
+    before = [reached[names[0]] for names in places[:7]]  # events and the ledger come by from the message on
+    assert before == sorted(before)
+
+
+def add(a: int, b: int) -> int:
+    """Add two numbers."""
+    return a + b
 
 
 @cache
