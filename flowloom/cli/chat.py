@@ -188,7 +188,7 @@ class Chat:
             answer = self._reader.answer(question, interrupted="n")
             return answer is not None and answer.lower() in ("", "y", "yes")
         if self._go_on is None:
-            self._display.notice("The last turn did not come to its end; `--go-on` would go on with it.")
+            self._display.notice("The last turn did not come to its end; `--go-on` would resume it.")
         return bool(self._go_on)
 
     def _ask_what_is_open(self) -> bool:

@@ -145,7 +145,7 @@ class _Interview:
                 return
             except Exception as error:  # there is nobody to ask, or no way to do it
                 why = str(error) or type(error).__name__
-                refusal = ModelUnavailableError(f"Nobody can answer for the model: {why}", model=model.model)
+                refusal = ModelUnavailableError(f"No person can answer for the model: {why}", model=model.model)
                 model.answer(self._waiting.id, refusal)
                 return
 

@@ -20,7 +20,7 @@ def standing(session: Session) -> Sequence[Event]:
 def cut_off(root: BaseAgent, session: Session) -> str | None:
     """The invocation that the log ends with, if it did not come to its end: it was stopped, or its process died.
 
-    To go on with one that did is harmless: nothing is left to be done.
+    To resume one that did is harmless: nothing is left to be done.
     """
     events = [event for event in standing(session) if event.invocation_id and not _is_remark(event)]
     if not events:

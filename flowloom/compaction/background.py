@@ -27,7 +27,7 @@ class BackgroundCompaction:
 
     `after_run` starts the task and returns at once; the next run on the session need not wait for it. A run that ends
     while its session is being summarised has it looked at once more. Close it (`aclose`) before the event loop ends:
-    no task is left then. `model` writes the summaries if neither `config` nor `after_run` names somebody.
+    no task is left then. `model` writes the summaries if neither `config` nor `after_run` names one.
     """
 
     def __init__(self, config: EventsCompactionConfig, model: BaseLlm | str | None = None) -> None:
@@ -53,7 +53,7 @@ class BackgroundCompaction:
             while job is not None:
                 await compact_session(job.session, job.service, self.config, job.model)
                 job = self._next.pop(key, None)
-        except Exception as error:  # of the store: the run is over, and nobody is there to be told
+        except Exception as error:  # of the store: the run is over, and has no caller to tell
             _log.warning("Session `%s` could not be summarised: %s: %s", key[2], type(error).__name__, error)
         finally:
             self._next.pop(key, None)

@@ -35,7 +35,7 @@ async def compact_session(
     what `event_retention_size` keeps. None if nothing was to be done, or it failed: a failure is logged, and the
     conversation stays as it is. Nothing is deleted; what is appended meanwhile is not touched.
 
-    Raises `ConfigurationError` if nobody is there to write a summary, and what the store raises.
+    Raises `ConfigurationError` without a model to write a summary, and what the store raises.
     """
     summarizer = summarizer_of(config, model)
     plan = plan_of(session.events, session.history.log, config, now=now(), force=force)
@@ -46,12 +46,12 @@ async def compact_session(
 
 
 def summarizer_of(config: EventsCompactionConfig, model: BaseLlm | str | None) -> BaseEventsSummarizer:
-    """Who writes the summary. Raises `ConfigurationError` if nobody is there."""
+    """What writes the summary. Raises `ConfigurationError` without a summarizer and a model."""
     if config.summarizer is not None:
         return config.summarizer
     if model is None:
         raise ConfigurationError(
-            "Nobody is there to write a summary. Give a `model`, or a `summarizer` in `EventsCompactionConfig`."
+            "There is no model to write a summary. Give a `model`, or a `summarizer` in `EventsCompactionConfig`."
         )
     return LlmEventsSummarizer(model)
 

@@ -36,7 +36,7 @@ class Progress:
         self._ledger, events = ledger, ledger.events_of(invocation_id)
         self.events = [event for event in events if event.author != "user" or not says_nothing(event.content)]
         if interrupted and self.events and AGENT_ENDED in (self.events[-1].custom_metadata or ()):
-            del self.events[-1]  # an agent reached its limit and nobody went on since: now it may
+            del self.events[-1]  # an agent reached its limit and no agent went on since: now it may
         self.interrupted = interrupted
         self.fresh = not interrupted
         """Whether no run has carried out yet what the latest message decides."""
@@ -147,7 +147,7 @@ def progress_of(session: Session, invocation_id: str, *, interrupted: bool) -> P
         found = any(event.invocation_id == invocation_id for event in session.events)
         what = "was rewound" if found else "is not there"
         raise InvocationNotFoundError(
-            f"Session `{session.id}` cannot go on with invocation `{invocation_id}`, which {what}. Give the id of "
+            f"Session `{session.id}` cannot resume invocation `{invocation_id}`, which {what}. Give the id of "
             f"one of its events, or a message to begin a new one.",
             invocation_id=invocation_id,
         )

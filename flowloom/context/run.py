@@ -80,9 +80,9 @@ class Run:
     begun_again: dict[str, int] | None = field(default=None, init=False)
     """The calls that the run makes again, and how many responses each had when it was begun."""
     left_open: frozenset[str] = field(default=frozenset(), init=False)
-    """The calls without a result that are answered by a later run, or by somebody else."""
+    """The calls without a result that are answered by a later run, or by a client or a person."""
     progress: Progress | None = None
-    """How far the invocation got before this run, if it goes on with one (decision 28)."""
+    """How far the invocation got before this run, if the run resumes one (decision 28)."""
     extra_steps: tuple[Any, ...] = ()
     """Request processors of the app, which every flow of the run has before `contents`."""
     entries: dict[str, int] = field(default_factory=_dict, init=False)
@@ -90,7 +90,7 @@ class Run:
     done_once: frozenset[tuple[str, str]] = field(default=frozenset(), init=False)
     """What was done once at a place in the run (see `InvocationContext.once`)."""
     answered_later: frozenset[str] = field(default=frozenset(), init=False)
-    """Calls whose results are there already, and stored when the run goes on with the agents that made them."""
+    """Calls whose results are there already, and stored when the run resumes the agents that made them."""
     outputs: dict[str, Callable[[], Any]] | None = field(default=None, init=False)
     """The structured answers of the run's agents, by the id of the event: what each makes of its output schema."""
     inputs: dict[str, list[Any]] | None = field(default=None, init=False)
@@ -135,14 +135,14 @@ class Run:
 
     @property
     def threads(self) -> Threads:
-        """The threads of blocking tools; made when somebody asks for them."""
+        """The threads of blocking tools; made at the first use."""
         if self.own_threads is None:
             self.own_threads = Threads(self.config.tool_thread_pool_config.max_workers)
         return self.own_threads
 
     @property
     def keyring(self) -> Keyring:
-        """The credentials of the run; made when somebody asks for one."""
+        """The credentials of the run; made at the first use."""
         if self.own_keyring is None:
             self.own_keyring = Keyring()
         return self.own_keyring
@@ -161,7 +161,7 @@ class Run:
         return self.session.fence is not None and (self.session.fence.lost or self.session.fence.refused)
 
     def check_stored(self) -> None:
-        """Raise `RunLostError` if an event was not stored that nobody waited for."""
+        """Raise `RunLostError` if an event was not stored whose storing was not awaited."""
         if self.session.fence is not None and self.session.fence.refused:
             raise self.session.fence.error()
 
@@ -172,7 +172,7 @@ class Run:
             await fence.check()
 
     def note_loss(self, error: RunLostError) -> None:
-        """Something of the run was not stored when nobody could be told; it is told at its end."""
+        """Something of the run was not stored, and no caller was there to be told; it is told at its end."""
         fence = self.session.fence
         if fence is None:
             raise error
@@ -181,7 +181,7 @@ class Run:
     def answering_message(self) -> int | None:
         """Where in the session's log the user's latest message is, if it answers calls; nothing is read twice.
 
-        Of a run that is gone on with without a new message, only those of its own invocation count.
+        Of a run that is resumed without a new message, only those of its own invocation count.
         """
         events = self.session.events
         count, (seen, at) = len(events), self.message_seen
@@ -322,7 +322,7 @@ class Run:
             self.begun_again = {**(self.begun_again or {}), call_id: len(made.answers)}
 
     def leave_open(self, *call_ids: str | None) -> None:
-        """Leave calls to a later run, or to somebody else who answers them."""
+        """Leave calls to a later run, or to a client or a person who answers them."""
         for call_id in call_ids:
             if self.begun_again is not None:
                 self.begun_again.pop(call_id or "", None)

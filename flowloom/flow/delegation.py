@@ -58,7 +58,7 @@ def unresolved_tasks(ctx: InvocationContext) -> list[types.FunctionCall]:
         child, event = as_llm_agent(names[made.name]) if made.name in names else None, made.event
         if child is None or event.author != ctx.agent.name or event.isolation_scope != ctx.isolation_scope:
             continue
-        # a task goes on over many messages; a single turn belongs to its invocation, which is gone on with as such
+        # a task goes on over many messages; a single turn belongs to its invocation, which is resumed as such
         if child.mode == "task" or event.invocation_id == ctx.invocation_id:
             found.append(made.call)
     return found

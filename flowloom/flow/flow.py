@@ -158,7 +158,7 @@ class Flow:
     def run(self, ctx: InvocationContext) -> AsyncGenerator[Event, None]:
         """The agent's turn: steps until a final event, handing over included; no agent callbacks (spec §1.3).
 
-        Events are stored in the session before they are yielded, unless somebody further out does that.
+        Events are stored in the session before they are yielded, unless a flow further out does that.
         """
         return run_turn(ctx, lambda inner: LlmTurn(inner, self, alone=True))
 

@@ -311,7 +311,7 @@ class LlmTurn(Turn):
         result.cut_short = single.stopped
 
     async def _resume_single_turns(self) -> Events:
-        """Go on with the `single_turn` agents whose calls an earlier run has left open, all at once."""
+        """Resume the `single_turn` agents whose calls an earlier run has left open, all at once."""
         calls, self.single_turns = self.single_turns, []
         result, single = StepResult(), SingleTurns(self.ctx)
         running, forwarded = forwarding(single.resume(calls), single.outbox)

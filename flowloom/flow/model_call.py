@@ -302,7 +302,7 @@ class ModelCall:
             self._ctx.run.totals.count_tokens(response.usage_metadata, self._ctx.llm_agent)
 
     def _is_long_running(self, name: str | None) -> bool:
-        """Whether a call goes on after the turn. By a name that asks people, a model asks nobody for anything."""
+        """Whether a call goes on after the turn. By a name that asks people, a model makes no request to a person."""
         if name in RESERVED_CALLS:
             return False
         tool = self._request.tools_dict.get(name)  # type: ignore[arg-type]

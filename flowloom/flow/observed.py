@@ -1,4 +1,4 @@
-"""Processors with somebody looking on: timed, and each call told to the observers of the run."""
+"""Processors under observation: timed, and each call told to the observers of the run."""
 
 from __future__ import annotations
 

@@ -59,7 +59,7 @@ class SingleTurns:
         return response
 
     async def resume(self, calls: Sequence[types.FunctionCall]) -> Event | None:
-        """Go on with the agents of calls that a run before this one has left open: the event of their responses."""
+        """Resume the agents of calls that a run before this one has left open: the event of their responses."""
         first = self._ctx.count_effects("tool", len(calls))
         try:
             async with asyncio.TaskGroup() as group:

@@ -189,7 +189,7 @@ class Turn:
         calls = _calls_in(own)
         answered = not progress.left.isdisjoint(calls) or (not after and progress.is_answered(before))
         if not own or answered or not self._knows_how_far(progress, own):
-            return  # a new turn, or one that goes on with the user's answer
+            return  # a new turn, or one that the user's answer resumes
         ready = self._agents_are_ready(calls)
         if not after and ready is not False and not ends_turn(own[-1]):
             return  # it was interrupted before the user answered another agent

@@ -67,7 +67,7 @@ class WorkflowTurn(Turn):
     _group: bool = False
     """Whether those that were entered last run at once."""
     _log: Sequence[_Entry] = ()
-    """What the members of this turn said in earlier runs of the invocation, if it goes on with one."""
+    """What the members of this turn said in earlier runs of the invocation, if it resumes one."""
     _branch_ended: bool = False
     """Whether an escalation ended the workflow, and with it the parallel branch that it is in (decision 33)."""
 

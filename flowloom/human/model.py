@@ -40,7 +40,7 @@ class HumanModel(BaseLlm):
     def _when_made(self) -> None:
         super()._when_made()
         if self.timeout is not None and not self.timeout > 0:
-            raise ConfigurationError(f"Nobody can answer within {self.timeout:g} seconds; give a `timeout` above 0.")
+            raise ConfigurationError(f"No person can answer within {self.timeout:g} seconds; give a `timeout` above 0.")
 
     @classmethod
     def supported_models(cls) -> list[str]:

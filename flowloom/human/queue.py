@@ -96,7 +96,7 @@ class RequestQueue:
             _deliver(
                 entry,
                 ModelUnavailableError(
-                    f"The model `{model}` did not answer in time: nobody answered request `{entry.waiting.id}` within "
+                    f"The model `{model}` did not answer in time: no answer to request `{entry.waiting.id}` within "
                     f"{entry.timeout:g} seconds.",
                     model=model,
                     code="TIMEOUT",

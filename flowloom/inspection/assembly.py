@@ -271,13 +271,13 @@ class Recording(Tracing):
 
 
 def assembly_of(request: LlmRequest) -> Assembly | None:
-    """How a request came about that a model was asked with; None if nobody followed that."""
+    """How a request came about that a model was asked with; None if that was not observed."""
     origin = origin_of(request)
     return None if origin is None else origin.assembly
 
 
 class RehearsalEffects:
-    """Effects that change nothing outside: no tool is run, nobody waits."""
+    """Effects that change nothing outside: no tool is run, no pause is made."""
 
     def __init__(self, effects: Effects, recording: Tracing) -> None:
         self._effects = effects
@@ -310,7 +310,7 @@ def rehearsal_of(run: Run, recording: Tracing) -> Run:
     totals.usage = replace(run.totals.usage)
     totals.model_calls, totals.tool_calls = run.totals.model_calls, run.totals.tool_calls
     rehearsal = copy(run)
-    rehearsal.observers = (recording, *run.observers)  # first: it ends the run, and nobody else hears of a model
+    rehearsal.observers = (recording, *run.observers)  # first: it ends the run, and no other observer hears of a model
     rehearsal.totals, rehearsal.rehearsal = totals, True
     return rehearsal
 

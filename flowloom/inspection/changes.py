@@ -47,7 +47,7 @@ def changes_between(old: Any, new: Any) -> list[Change]:
 
 
 def apply(tree: Any, changes: Iterable[Change]) -> Any:
-    """The tree after `changes`; it is changed in place, and should be nobody else's."""
+    """The tree after `changes`; it is changed in place, and should be held nowhere else."""
     for change in changes:
         if not change.where:
             tree = _own(change.after)

@@ -21,7 +21,7 @@ class Section:
     path: str
     value: Data
     by: str | None = None
-    """The processor that wrote it last; None if nobody has followed how the request came about."""
+    """The processor that wrote it last; None if it was not observed how the request came about."""
 
 
 @dataclass(slots=True)

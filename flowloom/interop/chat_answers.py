@@ -149,7 +149,7 @@ class AnswerWriter:
         return made
 
     def _call_piece(self, call: types.FunctionCall) -> ToolCall | None:
-        """What a partial response shows of a call; None where that is no text yet, or nobody knows of which call."""
+        """What a partial response shows of a call; None where that is no text yet, or it is not known of which call."""
         call_id = call.id or ""
         if not call_id:
             return None

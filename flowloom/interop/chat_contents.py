@@ -2,7 +2,7 @@
 
 The two forms do not hold the same things: a message has the text of its arguments, a name, null or empty content; a
 content has thoughts, signatures, files of any kind. So what is made remembers what it was made of, and going back gives
-just that, as long as nobody has changed what was made. What it remembers is no field: no model is sent it, and it does
+just that, as long as what was made is unchanged. What it remembers is no field: no model is sent it, and it does
 not survive JSON. A copy from JSON is converted by what it says.
 """
 

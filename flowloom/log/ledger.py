@@ -315,7 +315,7 @@ class CallLedger:
         elif not inner and (
             call_id in actions.requested_tool_confirmations or call_id in (actions.requested_inputs or ())
         ):
-            made.kind, made.state = "tool", "open"  # until somebody is asked
+            made.kind, made.state = "tool", "open"  # until a person is asked
         else:
             self._end(made)
             return
@@ -375,7 +375,7 @@ class CallLedger:
             yield from calls.values()
 
     def open(self, invocation_id: str | None = None) -> list[CallRecord]:
-        """The calls that were made here and have no result, nobody being asked about them."""
+        """The calls that were made here and have no result, and about which no person is asked."""
         if not self._live:
             return []
         return [made for made in self.live(invocation_id) if made.state == "open" and not made.inner]
@@ -435,7 +435,7 @@ class CallLedger:
         return found
 
     def is_ready(self, call_id: str) -> bool:
-        """Whether the agent behind a call waits for nobody: it was cut off, or stopped before calls that can run."""
+        """Whether the agent behind a call waits for no answer: it was cut off, or stopped before calls that can run."""
         waiting = [made for made in self.inside(call_id) if made.waits and made.state != "suspended"]
         return all(made.state == "decided" for made in waiting) or any(made.client_executed for made in waiting)
 

@@ -160,7 +160,7 @@ class StreamingAggregator:
         return [make(LlmResponse, values)]
 
     def _take(self, response: LlmResponse) -> LlmResponse:
-        """Take in `response`, which nobody else holds, and make it a partial one."""
+        """Take in `response`, which is held nowhere else, and make it a partial one."""
         self._seen = True
         self._keep(response)
         content = response.content

@@ -47,9 +47,9 @@ def is_special(content: types.Content) -> bool:
 
 
 class SharedContents(list[types.Content]):
-    """A list of contents whose entries belong to the session's history until somebody looks at them.
+    """A list of contents whose entries belong to the session's history until they are looked at.
 
-    `special` holds the indices of the entries for which `is_special` (None if nobody has looked), as long as `touched`
+    `special` holds the indices of the entries for which `is_special` (None before the first look), as long as `touched`
     is False: any access by user code sets it, because entries may then have moved or changed. `plain()` reads without
     copying.
     """
@@ -85,7 +85,7 @@ class SharedContents(list[types.Content]):
         return mine
 
     def add(self, content: types.Content) -> None:
-        """Append an entry that nobody else holds."""
+        """Append an entry that is held nowhere else."""
         self._private[id(content)] = content
         super().append(content)
 

@@ -108,7 +108,7 @@ def unreadable(error: Exception, model: str) -> ModelResponseError:
 
 
 def unavailable(error: Exception, model: str, who: str, *, timed_out: bool) -> ModelUnavailableError:
-    """The error for somebody on the way who did not answer."""
+    """The error for a server on the way that did not answer."""
     what = "did not answer in time" if timed_out else "could not be reached"
     return ModelUnavailableError(
         f"{who} {what}: {named(error)}", model=model, code=TIMEOUT if timed_out else CONNECTION, retryable=True
@@ -121,7 +121,7 @@ def is_transient(status: int | None) -> bool:
 
 
 def is_timeout(error: BaseException) -> bool:
-    """Whether somebody was silent for too long."""
+    """Whether a server was silent for too long."""
     return isinstance(error, TIMEOUT_ERRORS)
 
 

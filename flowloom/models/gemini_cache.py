@@ -98,7 +98,7 @@ class CachePlan:
     """The same without a cache."""
     metadata: CacheMetadata
     remembers: bool
-    """Whether nobody else remembers the metadata for the next request."""
+    """Whether only this plan remembers the metadata for the next request."""
     cleanup: asyncio.Task[None] | None = None
 
     def after(self, failure: ModelError) -> types.GenerateContentConfig | None:
@@ -275,7 +275,7 @@ class ContextCaches:
             )
         except Exception as error:
             self._not_before[wanted.fingerprint[:_BASE]] = monotonic() + _PAUSE
-            _log.warning("No context cache could be made, requests go on without: %s", call_error(error, model))
+            _log.warning("No context cache could be made, requests are sent without: %s", call_error(error, model))
             return None
         created = now()
         metadata = CacheMetadata(
@@ -327,7 +327,7 @@ class ContextCaches:
             chain = self._chains.get(beginning.fingerprint(count))
             if chain is not None:
                 used = chain.metadata.invocations_used
-                if used is not None:  # each request counts: there is nobody to tell which belong together
+                if used is not None:  # each request counts: nothing tells which belong together
                     chain = chain._replace(metadata=chain.metadata.model_copy(update={"invocations_used": used + 1}))
                 return chain
         return None

@@ -33,7 +33,7 @@ class Origin(NamedTuple):
     dropped: Dropped
     """Answers to it that were paid, and are no events."""
     assembly: Any = None
-    """How the request came about (an `Assembly`), if somebody has followed it."""
+    """How the request came about (an `Assembly`), if that was observed."""
 
     def __eq__(self, other: object) -> bool:
         return True

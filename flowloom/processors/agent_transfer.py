@@ -30,7 +30,7 @@ def agent_transfer(ctx: InvocationContext, request: LlmRequest) -> None:
 
 
 def _offer(agent: AnyLlmAgent, parent: AnyAgent | None) -> tuple[ToolBlock, str] | None:
-    """The tool and the instruction; None if there is nobody to hand over to."""
+    """The tool and the instruction; None if there is no agent to hand over to."""
     targets = transfer_targets(agent, parent)
     if not targets:
         return None

@@ -207,7 +207,7 @@ class LocalCodeExecutor(BaseCodeExecutor):
             ended = await run_python(
                 place, seconds=self.timeout_seconds, memory=self.memory_limit, output_limit=self.output_limit
             )
-            # reading may take a while; if it is given up, it fails on files that are gone, and nobody hears of it
+            # reading may take a while; if it is given up, it fails on files that are gone, and the error goes nowhere
             made, too_large, too_many = await call("code_execution", place.output_files, self.file_limit)
         finally:
             await all_ended((asyncio.ensure_future(call("code_execution", place.remove)),))

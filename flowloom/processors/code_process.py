@@ -140,7 +140,7 @@ def _kill_group(process: asyncio.subprocess.Process) -> None:
     try:
         os.killpg(process.pid, signal.SIGKILL)
     except (ProcessLookupError, PermissionError):
-        pass  # nobody is left in the group
+        pass  # no process is left in the group
 
 
 class CodePlace:

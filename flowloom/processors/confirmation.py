@@ -24,7 +24,7 @@ from flowloom.tools.pending import Decided, decided_calls
 def confirmation(ctx: InvocationContext, request: LlmRequest) -> AsyncGenerator[Event, None] | None:
     """Run the tool calls that the user's message approves, rejects or gives input for, and those that were cut off.
 
-    Reads: the session's events back to what was asked; `ctx.tools`; the progress of a run that is gone on with.
+    Reads: the session's events back to what was asked; `ctx.tools`; the progress of a run that is resumed.
     Writes: events: the tools' results, and what follows from them (another request, a final answer).
     Must come after: tools; before contents, which shows the results.
 

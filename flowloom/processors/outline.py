@@ -187,7 +187,7 @@ class States(Generic[StateT]):
         self._by_place: OrderedDict[tuple[str | None, ...], StateT] = OrderedDict()
 
     def take(self, ctx: InvocationContext) -> StateT | None:
-        """The state for the agent of `ctx`, to be given back. Meanwhile nobody else gets it."""
+        """The state for the agent of `ctx`, to be given back. Meanwhile no other request gets it."""
         return self._by_place.pop(_place(ctx), None)
 
     def give_back(self, ctx: InvocationContext, state: StateT) -> None:
@@ -258,7 +258,7 @@ class View:
         if not isinstance(contents, SharedContents):
             set_fields(self._request, contents=[*new, *contents[end:]])
             return None
-        # directly, because what is shared stays shared: nobody looks at it here
+        # directly, because what is shared stays shared: no code looks at it here
         list[types.Content].__setitem__(contents, slice(0, end), new)
         return contents
 

@@ -197,7 +197,7 @@ class _Variable:
 def _read_variable(written: str, line: int) -> _Variable | None:
     """What a placeholder names; None if it is no placeholder and stays as written."""
     if not written.startswith("{"):
-        return None  # ${x} and \\{x} are for somebody else
+        return None  # ${x} and \\{x} stay as they are
     name = written.strip("{}").strip()
     optional = name.endswith("?")
     if optional:

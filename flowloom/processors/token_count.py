@@ -14,7 +14,7 @@ TOKENS_PER_CONTENT = 4
 """What role and brackets of a content cost."""
 TOKENS_PER_IMAGE = 258
 TOKENS_PER_FILE = 1000
-"""A file that is given by its address; nobody here knows its length."""
+"""A file that is given by its address; its length is not known here."""
 BYTES_PER_TOKEN = 500
 """Of sound, video and documents that are given as bytes: about 32 tokens for each second of speech."""
 

@@ -32,7 +32,7 @@ def tool_declarations(ctx: InvocationContext, request: LlmRequest) -> Awaitable[
 
 
 def _is_plain(tool: object) -> bool:
-    """Whether it is a tool whose hook does nothing but declare it, so that nobody has to be asked."""
+    """Whether it is a tool whose hook does nothing but declare it, so that it need not be called."""
     return isinstance(tool, BaseTool) and type(tool).process_llm_request is BaseTool.process_llm_request
 
 

@@ -37,7 +37,7 @@ class Unfinished:
 
 
 def unfinished_calls(ctx: InvocationContext) -> Unfinished | None:
-    """What the agent has called in its turn, and nobody has answered; or what should have followed its results.
+    """What the agent has called in its turn, and has no answer; or what should have followed its results.
 
     Calls that wait stay as they are: long-running ones, and agents as tools whose own questions are open. A call of a
     tool that is not idempotent is made once more at most: an event says so before it is.
@@ -146,7 +146,7 @@ def marked_calls(events: Sequence[Event]) -> set[str]:
 
 
 def _waits(ctx: InvocationContext, made: CallRecord, tools: Mapping[str, RunnableTool]) -> bool:
-    """Whether somebody else answers the call: the user, a sub-agent that was delegated to, or an agent that waits."""
+    """Whether the answer comes from elsewhere: the user, a sub-agent that was delegated to, or an agent that waits."""
     tool = tools.get(made.name)
     if isinstance(tool, DelegateTool):
         return True

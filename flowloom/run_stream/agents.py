@@ -110,7 +110,7 @@ class AgentTurns:
                 self._pop(lane, out)
 
     def _finish_below(self, lane: _Lane, out: Out) -> None:
-        """The branches below this one are over when somebody speaks here."""
+        """The branches below this one are over when an agent speaks here."""
         below = [
             each
             for each, turns in self._lanes.items()

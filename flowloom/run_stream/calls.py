@@ -134,7 +134,7 @@ class ToolCalls:
         call = self._calls.get(answer.id) if answer.id else self._oldest(answer.name)
         actions = event.actions
         if answer.id in actions.requested_tool_confirmations or answer.id in actions.requested_auth_configs:
-            if call is not None:  # a placeholder: somebody is asked first
+            if call is not None:  # a placeholder: a person is asked first
                 call.waiting = True
             return None
         if call is None:

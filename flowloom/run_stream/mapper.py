@@ -221,7 +221,7 @@ class RunStreamMapper:
             self._take_whole(event, speaker, False, out)
 
     def _is_piece(self, event: Event, speaker: Speaker, metadata: dict[str, Any]) -> bool:
-        """Whether an event of an agent tool is partial in itself. If nobody says so, it is unless it repeats."""
+        """Whether an event of an agent tool is partial in itself. If no mark says so, it is unless it repeats."""
         told = metadata.get(PARENT_PARTIAL)
         if isinstance(told, bool):
             return told

@@ -15,7 +15,7 @@ from pydantic_core import to_jsonable_python
 from flowloom.events.requests import RequestKind
 
 RunStatus = Literal["final", "paused", "limit", "cancelled", "failed"]
-"""Why a run ended: with its answer, to wait for somebody, at a limit, because it was told to stop, by an error."""
+"""Why a run ended: with its answer, to wait for an answer, at a limit, because it was told to stop, by an error."""
 
 _PLAIN = (str, int, float, bool)
 _names: dict[type[RunStreamEvent], list[tuple[str, str]]] = {}
@@ -241,7 +241,7 @@ class ToolCallArgumentsDelta(RunStreamEvent):
 
 @dataclass(frozen=True, slots=True)
 class ToolCallArgumentsCompleted(RunStreamEvent):
-    """A call's arguments are known, streamed or not; the tool runs now, if nobody has to be asked."""
+    """A call's arguments are known, streamed or not; the tool runs now, unless a person has to be asked."""
 
     type: ClassVar[str] = "tool_call_arguments_completed"
     call_id: str

@@ -20,7 +20,7 @@ _NAME = re.compile(r"[\w-]+")
 
 
 class ResumabilityConfig(Settings):
-    """Whether invocations can be gone on with; in this engine all of them can."""
+    """Whether invocations can be resumed; in this engine all of them can."""
 
     is_resumable: bool = False
 
@@ -30,7 +30,7 @@ class App(TypedByOutput[OutputT]):
 
     `events_compaction_config` has long conversations summed up, within runs and after them; `context_cache_config` has
     providers cache the beginning of conversations. `resumability_config` is taken for the sake of code that gives it:
-    every invocation can be gone on with.
+    every invocation can be resumed.
 
     Raises `ConfigurationError` for a name that is not of letters, digits, `_` and `-`, or is `user`.
     """

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from flowloom.run_stream import RunStreamEvent
 
 _running: set[asyncio.Task[None]] = set()
-"""The runs that are under way: an event loop alone does not keep a task that nobody holds."""
+"""The runs that are under way: an event loop alone does not keep a task without a reference to it."""
 
 
 class RunHandle(Generic[OutputT]):
@@ -106,7 +106,7 @@ class RunHandle(Generic[OutputT]):
 
     @property
     def invocation_id(self) -> str:
-        """The id of the invocation, for going on with it later; empty until the run has begun."""
+        """The id of the invocation, for resuming it later; empty until the run has begun."""
         return self._invocation.invocation_id
 
     @property
@@ -128,7 +128,7 @@ class RunHandle(Generic[OutputT]):
             self._task.cancel()
 
     def pause(self) -> None:
-        """Let the run end before its next model call. `run_async(invocation_id=...)` goes on with it, at any time, in
+        """Let the run end before its next model call. `run_async(invocation_id=...)` resumes it, at any time, in
         any process."""
         if not self._task.done():
             self._invocation.stop("paused")

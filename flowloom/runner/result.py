@@ -23,7 +23,7 @@ class RunResult(Generic[OutputT]):
     """What came of a run, and why it ended.
 
     `status`: `final` (the agents have answered), `paused` (something waits, see `pending`, or the run was paused and is
-    gone on with by `invocation_id`), `limit`, `cancelled` or `failed` (see `error`).
+    resumed by `invocation_id`), `limit`, `cancelled` or `failed` (see `error`).
     """
 
     invocation_id: str

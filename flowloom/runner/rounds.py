@@ -37,7 +37,7 @@ class Rounds:
 
     It may take several rounds: a message that answers several agents is taken in one by one, and with a `confirm`
     callback of the runner each round suspends by an event, as it would for a person who is asked, and the next one
-    goes on with the decisions.
+    carries the decisions out.
     """
 
     _stop_requested: Literal["paused", "cancelled"] | None = None
@@ -84,7 +84,7 @@ class Rounds:
         self._abort_signal = abort_signal
         self._rounds: list[Round] = []
         self._later: deque[types.Content] = deque()
-        """Answers that other agents go on with, when the agents before them are done."""
+        """Answers for other agents, which are resumed when the agents before them are done."""
         self._decided: set[str] = set()
         """The requests that `confirm` was asked about: what it has left open is a person's."""
 
@@ -200,7 +200,7 @@ class Rounds:
         return not self._later and self._host.confirm is None and run.progress is None
 
     async def _choose_follow_up(self, run: Run) -> None:
-        """What the next round is about: an answer that another agent goes on with, a decision of the runner's `confirm`
+        """What the next round is about: an answer that resumes another agent, a decision of the runner's `confirm`
         callback, or one that is not carried out yet."""
         self._message = self._invocation_id = self._state_delta = None
         if self._later:
@@ -229,9 +229,9 @@ class Rounds:
     def _first_of(
         self, session: Session, message: types.Content, *, alone: bool
     ) -> tuple[types.Content | None, str | None]:
-        """What a message of answers decides first, each agent going on with what is its own; the rest comes later.
+        """What a message of answers decides first, each agent with what is its own; the rest comes later.
 
-        Decisions that the session has already are left out. If nothing else is there, the run goes on with the
+        Decisions that the session has already are left out. If nothing else is there, the run resumes the
         invocation whose decision was not carried out, or does nothing: only one that is `alone` knows that no other is
         about to. Raises `AlreadyAnsweredError` for a decision that is to be changed.
         """

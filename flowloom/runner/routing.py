@@ -25,7 +25,7 @@ Place = tuple[BaseAgent, tuple[BaseAgent, ...]]
 def answered_calls(ledger: CallLedger, message: types.Content | None) -> list[Event]:
     """The events whose calls a message answers, in the order of its answers; the latest, for an id used twice.
 
-    One that was rewound is among them: nothing can go on with it.
+    One that was rewound is among them: nothing can resume it.
     """
     found = (_called(ledger, answer) for answer in readable_answers(message))
     return [event for event in found if event is not None]
@@ -154,7 +154,7 @@ def check_tree(root: BaseAgent) -> None:
     that can only be called."""
     if isinstance(root, LlmAgent) and root.mode in ("task", "single_turn"):
         raise ConfigurationError(
-            f"The root agent `{root.name}` is in mode `{root.mode}`, but nobody calls it. Use `chat`."
+            f"The root agent `{root.name}` is in mode `{root.mode}`, but no agent calls it. Use `chat`."
         )
     names: dict[str, BaseAgent] = {}
     for agent in agents_of(root):

@@ -182,8 +182,8 @@ class Runner(Generic[OutputT]):
     ) -> AsyncGenerator[Event, None]:
         """Answer a message; yields events as they happen, each stored before it is seen.
 
-        A message of function responses goes on with the run that called. `invocation_id` without a message goes on
-        with an invocation that was interrupted, paused or cut off, from what the log tells: results that are there are
+        A message of function responses resumes the run that called. `invocation_id` without a message resumes
+        an invocation that was interrupted, paused or cut off, from what the log tells: results that are there are
         used, calls that were under way are made again. `state_delta` is stored with the message. Without any of them
         the agent goes on from the history. `run_config` holds the settings of the run. With `yield_user_message` the
         event of the message is yielded first; when `abort_signal` is set, the run stops after
@@ -333,7 +333,7 @@ class Runner(Generic[OutputT]):
         if self.auto_create_session:
             try:
                 return await self.session_service.create_session(**names)
-            except AlreadyExistsError:  # somebody was quicker
+            except AlreadyExistsError:  # another call was quicker
                 session = await self.session_service.get_session(**names, config=config)
                 if session is not None:
                     return session
@@ -351,7 +351,7 @@ class Runner(Generic[OutputT]):
         answered: Sequence[Event],
         progress: Progress | None,
     ) -> InvocationContext:
-        """The context of the agent that answers; `progress` is that of the invocation it goes on with, if it does."""
+        """The context of the agent that answers; `progress` is that of the invocation it resumes, if it does."""
         if invocation_id is None:
             invocation_id = answered[0].invocation_id if answered else ""
         run = Run(

@@ -58,7 +58,7 @@ _FINAL = (str, int, bool, type(None))
 
 
 def _with_origin(event: Event) -> Event:
-    """The event with all that it says, so that its requests ask nobody unless the engine made them."""
+    """The event with all that it says, so that its requests ask no person unless the engine made them."""
     if not foreign_requests(event):
         return event
     _log.info("Event `%s` of `%s` came with requests to people, which are history here.", event.id, event.author)

@@ -36,7 +36,7 @@ from flowloom.events.wire import (
 _from_json = pydantic_core.from_json
 _Get = Callable[[str], Any]
 _FOREIGN = "foreignRequests"
-"""The key in a stored event which says that its requests to people came from elsewhere, and ask nobody."""
+"""The key in a stored event which says that its requests to people came from elsewhere, and ask no person."""
 
 
 # -- writing ---------------------------------------------------------------------------------------

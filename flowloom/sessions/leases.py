@@ -48,7 +48,7 @@ class Fence:
         self.lost = False
         """Whether another run has taken the session over."""
         self.refused = False
-        """Whether an event was not stored for that whose storing nobody waited for."""
+        """Whether an event was not stored for that whose storing was not awaited."""
         self.over = False
         """Whether the lease was given back: what is appended then is no run's."""
         self.confirm: Callable[[], Awaitable[None]] | None = None

@@ -137,7 +137,7 @@ class BaseSessionService(Service, ABC):
                 return found
             try:
                 return await self.create_session(**names, session_id=session_id, state=state)
-            except AlreadyExistsError:  # somebody was quicker
+            except AlreadyExistsError:  # another call was quicker
                 continue
 
     async def initial_state(self, *, app_name: str, user_id: str, session_id: str) -> dict[str, Any]:

@@ -6,7 +6,7 @@ after a crash of the machine, all who held one are gone.
 
 Who takes a session raises the epoch in its row, which every append of a run compares with the one that its lease was
 given (`Fence`). So a run that slept past its lease writes nothing more. A ticket that the next run of the same process
-keeps, because nobody waits, keeps its epoch too.
+keeps, because no other run waits, keeps its epoch too.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ class SqlLeases:
     async def _keep(
         self, key: Key, left: _Left, also: Callable[[Connection, Head | None], T], fence: Fence
     ) -> tuple[T] | None:
-        """What `also` gives, if the ticket of the run before can be kept: not given back yet, and nobody waits."""
+        """What `also` gives, if the ticket of the run before can be kept: not given back yet, and no other waits."""
         database = self._database
         if not left.may_be_kept(fence.seconds) or not database.withdraw(left.giving_back):
             return None
@@ -190,7 +190,7 @@ class _Left:
     giving_back: Job[Any]
 
     def may_be_kept(self, seconds: float) -> bool:
-        """Whether the next run may have it, if nobody waits: it has to be renewed from time to time."""
+        """Whether the next run may have it, if no other waits: it has to be renewed from time to time."""
         return self.fence.seconds == seconds and uptime() - self.fence.renewed < seconds / 3
 
 

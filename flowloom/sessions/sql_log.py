@@ -134,7 +134,7 @@ def found(connection: Connection, key: Key, dialect: Dialect) -> Head:
 
 
 def find_held(connection: Connection, key: Key, owner: str) -> Head | None:
-    """The row of a session; None also unless the lease of `owner` is the only one, and nobody waits."""
+    """The row of a session; None also unless the lease of `owner` is the only one, and no other run waits."""
     row = connection.execute(_HEAD_AND_LINE, key).fetchone()
     return None if row is None or row[-1] != owner else Head(*row[:-1])
 
@@ -146,7 +146,7 @@ def take_over(connection: Connection, key: Key) -> Head | None:
 
 
 def is_held(connection: Connection, key: Key, head: Head | None, fence: Fence) -> bool:
-    """Whether nobody has taken a session over since. Of one that was made since, the ticket tells."""
+    """Whether no other run has taken a session over since. Of one that was made since, the ticket tells."""
     before, held = fence.held, None if head is None else (head.log, head.epoch)
     if before is not None and held is not None and before[0] == held[0]:
         return before == held
@@ -446,7 +446,7 @@ def import_events(
     head = find(connection, key, dialect, lock=True)
     if head is None:
         log = add_session(connection, key, dialect, Head(0, 0, updated, None), None)
-        if log is None:  # somebody was quicker
+        if log is None:  # another call was quicker
             raise already_exists(*key)
         head = Head(log, 0, updated, None)
         write_own(connection, head.log, "base", initial.own)

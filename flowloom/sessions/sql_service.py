@@ -72,7 +72,7 @@ class SqlSessionService(BaseSessionService):
         self._lines = SqlLeases(database)
         self._buffered: dict[Key, list[_Buffered]] = {}
         self._fresh: dict[Key, tuple[float, Loaded]] = {}  # read with a lease, for the run that is about to begin
-        self._in_doubt: dict[str, None] = {}  # ids of events of which nobody knows whether they were stored
+        self._in_doubt: dict[str, None] = {}  # ids of events that the store may or may not have
 
     # -- sessions ------------------------------------------------------------------------------------
 

@@ -126,7 +126,7 @@ def split_by_scope(delta: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, 
 
 
 def merge_scopes(app: Mapping[str, Any], user: Mapping[str, Any], session: Mapping[str, Any]) -> dict[str, Any]:
-    """One state dict out of the three scopes; containers are copied, so that nobody shares them."""
+    """One state dict out of the three scopes; containers are copied, so that no two share them."""
     merged = {key: own_value(value) for key, value in session.items()}
     for key, value in app.items():
         merged[State.APP_PREFIX + key] = own_value(value)

@@ -126,7 +126,7 @@ class Job(Generic[T]):
 
     @property
     def is_missed(self) -> bool:
-        """Whether an error has to be told later: nobody waits, and what was asked for may not get lost."""
+        """Whether an error has to be told later: it was not awaited, and what was asked for may not get lost."""
         return self.future is None and self.durable
 
     async def wait(self) -> T:
@@ -136,7 +136,7 @@ class Job(Generic[T]):
 
 
 def earlier_failure(job: Job[Any], failures: dict[Hashable, BaseException]) -> BaseException | None:
-    """The error that `job` has to raise for works before it that nobody awaited; it is taken out of `failures`."""
+    """The error that `job` has to raise for works before it that were not awaited; it is taken out of `failures`."""
     if job.future is None or not failures:
         return None
     if job.lane is not ALL_LANES:
@@ -155,7 +155,7 @@ def reply(jobs: Sequence[Job[Any]]) -> None:
     for loop, theirs in by_loop.items():
         try:
             loop.call_soon_threadsafe(_settle, theirs)
-        except RuntimeError:  # the loop was closed: nobody waits any more
+        except RuntimeError:  # the loop was closed: no task waits any more
             pass
 
 

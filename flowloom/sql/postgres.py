@@ -169,8 +169,8 @@ class _Core:
         self._reads: deque[AnyJob] = deque()
         self._lanes: OrderedDict[Hashable, deque[AnyJob]] = OrderedDict()  # with something to do, and not being done
         self._busy: dict[Hashable, deque[AnyJob]] = {}  # what came for a lane that is being done
-        self._due: dict[Hashable, float] = {}  # when a lane has to be done in which nobody waits
-        self._failures: dict[Hashable, BaseException] = {}  # of works that nobody waited for, by lane
+        self._due: dict[Hashable, float] = {}  # when a lane has to be done in which no caller waits
+        self._failures: dict[Hashable, BaseException] = {}  # of works that were not awaited, by lane
         self._threads: list[threading.Thread] = []
         self._alive = self._idle = 0
         self._opening = threading.Lock()
@@ -218,7 +218,7 @@ class _Core:
             return [Job(None, True, lane, awaited=True) for lane in (*self._lanes, *self._busy)]
 
     def take_failure(self) -> BaseException | None:
-        """The first error of a work that nobody awaited; all are forgotten."""
+        """The first error of a work that was not awaited; all are forgotten."""
         with self._changed:
             found = next(iter(self._failures.values()), None)
             self._failures.clear()
@@ -232,7 +232,7 @@ class _Core:
             self._changed.notify_all()
 
     def forget(self) -> None:
-        """Be of no use in a forked process, and in nobody's way."""
+        """Be of no use in a forked process, and in no one's way."""
         self._changed, self._opening = threading.Condition(threading.RLock()), threading.Lock()
 
     def join(self) -> None:
@@ -445,7 +445,7 @@ if hasattr(os, "register_at_fork"):
 
 @atexit.register
 def _finish_all() -> None:
-    """What was asked for is written before the program ends, although nobody closed the database."""
+    """What was asked for is written before the program ends, even if the database was not closed."""
     cores = list(_CORES)
     for core in cores:
         core.stop()

@@ -109,7 +109,7 @@ class _Core:
         self._writer: threading.Thread | None = None
         self._readers: list[threading.Thread] = []
         self._reading = 0
-        self._failures: dict[Hashable, BaseException] = {}  # of works that nobody waited for, by lane
+        self._failures: dict[Hashable, BaseException] = {}  # of works that were not awaited, by lane
         self._sync = "FULL"
         self._glancer: sqlite3.Connection | None = None  # opened by the writer, used in the threads of the callers
         self._glancing = threading.Lock()
@@ -126,7 +126,7 @@ class _Core:
             self._writes.put(self._take_soon())
 
     def submit_soon(self, job: AnyJob) -> None:
-        """Waking the writer costs more than the write, so a work that nobody awaits is left for it to find."""
+        """Waking the writer costs more than the write, so a work that is not awaited is left for it to find."""
         with self._lock:
             self._check_open()
             self._buffered.append(job)
@@ -182,7 +182,7 @@ class _Core:
             self._writes.put(None)
 
     def forget(self) -> None:
-        """Be of no use in a forked process, and in nobody's way."""
+        """Be of no use in a forked process, and in no one's way."""
         self._lock, self._glancing = threading.RLock(), threading.Lock()
 
     def join(self) -> None:
@@ -395,7 +395,7 @@ class _Files:
         self._log_path = os.path.realpath(path) + "-wal"
         self._name = name
         self._file: tuple[int, int] | None = None
-        self._log: tuple[int, int] | None = None  # there from the first transaction on, until nobody has it open
+        self._log: tuple[int, int] | None = None  # there from the first transaction on, until no process has it open
         self._due = 0.0  # when to see next which file the log is
 
     def check(self) -> None:
@@ -468,7 +468,7 @@ if hasattr(os, "register_at_fork"):
 
 @atexit.register
 def _finish_all() -> None:
-    """What was asked for is written before the program ends, although nobody closed the database."""
+    """What was asked for is written before the program ends, even if the database was not closed."""
     cores: Sequence[_Core] = list(_CORES)
     for core in cores:
         core.stop()

@@ -1,4 +1,4 @@
-"""Telemetry: OpenTelemetry spans, metrics and log records. Nothing is computed when nobody records.
+"""Telemetry: OpenTelemetry spans, metrics and log records. Nothing is computed without a provider that records.
 
 Only OpenTelemetry's API is needed: whatever providers the program has set are used. `configure_telemetry`, of the
 extra `otel`, sets providers that export over OTLP/HTTP.

@@ -1,4 +1,4 @@
-"""Which OpenTelemetry context is the current one while somebody's code runs.
+"""Which OpenTelemetry context is the current one while a user's code runs.
 
 A context is entered right before that code is resumed and left right after, by the same task: never across a `yield`,
 where the consumer, who may be another task, takes over (decision 22).
@@ -36,7 +36,7 @@ def leave(token: Token[Context]) -> None:
     try:
         token.var.reset(token)
     except ValueError:
-        # A coroutine whose task was thrown away is closed by somebody else, in whose context nothing was entered.
+        # A coroutine whose task was thrown away is closed by other code, in whose context nothing was entered.
         # `otel.detach` would do no more, but log an error.
         pass
 

@@ -51,7 +51,7 @@ def frozen(
     """
     if isinstance(clock, datetime.datetime):
         if clock.tzinfo is None:
-            raise ConfigurationError(f"{clock!r} has no time zone, so nobody knows when it is. Add `tzinfo=UTC`.")
+            raise ConfigurationError(f"{clock!r} has no time zone, so its moment is not known. Add `tzinfo=UTC`.")
         clock = clock.timestamp()
     if isinstance(ids, str):
         if "{}" not in ids:

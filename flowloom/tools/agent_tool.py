@@ -72,7 +72,7 @@ class AgentTool(BaseTool):
             tool_context.actions.skip_summarization = True
         call_id = tool_context.function_call_id or ""
         run = tool_context.invocation_context.run
-        # only a run that goes on with an invocation may have begun it before
+        # only a run that resumes an invocation may have begun it before
         kept = kept_events(run.ledger.events_of(run.invocation_id), call_id) if run.progress is not None else []
         ctx = self._context(self._message(args), tool_context, kept)
         hooks = ctx.run.hooks
@@ -120,7 +120,7 @@ class AgentTool(BaseTool):
         return content_of("user", [text_part(text)])
 
     def _context(self, message: types.Content, tool_context: Context, kept: Sequence[Event]) -> InvocationContext:
-        """A run of its own: history apart, everything else shared with the caller's; it goes on with what was kept."""
+        """A run of its own: history apart, everything else shared with the caller's; it resumes what was kept."""
         caller = tool_context.invocation_context
         outer = caller.run
         # the same app, user and id, so that artifacts are the caller's; the same state object

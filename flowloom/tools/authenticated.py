@@ -46,7 +46,7 @@ class AuthenticatedFunctionTool(FunctionTool):
         """Run the function with its credential, or ask for that. What becomes of `args` that do not fit is as with a
         `FunctionTool`."""
         try:
-            self._schema.bind(args)  # nobody is asked for a call that cannot run
+            self._schema.bind(args)  # no person is asked about a call that cannot run
         except ToolArgumentsError as unfit:
             return self._without(args, unfit)
         credential = await tool_context.load_credential(self.auth_config)

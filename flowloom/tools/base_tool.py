@@ -39,7 +39,7 @@ class BaseTool:
     """
 
     defers_response: bool = False
-    """Whether a result of None means that somebody else will answer the call."""
+    """Whether a result of None means that the call is answered later, by a client or a person."""
     # what the engine reads, by names that no subclass takes for something else
     __options__: CallOptions = CallOptions()
     __declared__: tuple[str, types.FunctionDeclaration | None] | None = None

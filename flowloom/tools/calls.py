@@ -65,7 +65,7 @@ _NOT_RETRIED = (
 
 
 _PLAIN = frozenset((str, int, float, bool, type(None)))
-"""Types whose values nobody can change."""
+"""Types whose values cannot be changed."""
 
 
 @dataclass(slots=True)
@@ -205,7 +205,7 @@ def _merged(ctx: InvocationContext, answers: list[_Answer]) -> CallResults:
 
 
 def _changes(ctx: InvocationContext, answers: list[_Answer]) -> Event | None:
-    """What calls have changed that have no answer yet: they began something that goes on without the run."""
+    """What calls have changed that have no answer yet: they began work that outlives the run."""
     values: dict[str, Any] = {"state_delta": {}, "artifact_delta": {}}
     for answer in answers:
         if not answer.waiting:  # what an agent has changed stands on its own events

@@ -56,7 +56,7 @@ def decided_calls(ledger: CallLedger, message: Event, place: Place) -> list[Deci
 
     Only the requests that were made at `place` count. An id that stands for two different calls, or a request whose
     call was changed, is never carried out; neither is a second answer to one that was consumed. What earlier messages
-    of the same invocation have decided about, and nobody has carried out, is decided with it.
+    of the same invocation have decided about, and no run has carried out, is decided with it.
     """
     requests: dict[str, CallRecord] = {}
     for part in _parts(message):
@@ -65,7 +65,7 @@ def decided_calls(ledger: CallLedger, message: Event, place: Place) -> list[Deci
             continue
         request = ledger.call(answer.id)
         if request is None:
-            _log.warning("The answer to `%s` is refused: nobody asked for anything by that id.", answer.id)
+            _log.warning("The answer to `%s` is refused: there is no request with that id.", answer.id)
         elif _is_own(request, place):
             why = _refused(request)
             if why is None:

@@ -115,7 +115,7 @@ def describe_callable(
             continue
         try:
             hint = _hint_of(parameter, names, explained.get(parameter.name))
-        except Exception as error:  # whatever evaluating somebody's text may raise
+        except Exception as error:  # whatever evaluating a user's text may raise
             remedy = "Import the name where the module sees it when it runs, not under `TYPE_CHECKING` alone."
             raise _refused(title, parameter, f"has an annotation that cannot be resolved: {error}. {remedy}") from error
         if hint is not Context:

@@ -43,7 +43,7 @@ class CachedModel(WrapperModel):
     The same thing is asked if the model would be given the same: contents to the letter, files, instructions, tools,
     every setting, the model's name, HTTP headers; and the same `namespace`, a text for what else answers depend on
     (whose key it is, for example) where several models share a store. Whether it is streamed makes no difference. Who
-    asks while somebody else asks the same waits for that answer, or that error.
+    asks while another caller asks the same waits for that answer, or that error.
 
     Only complete answers are kept: no errors, no interrupted or empty ones, none that a safety filter cut off. An
     answer from the cache has fresh ids on its function calls, no `usage_metadata`, since it costs nothing, and

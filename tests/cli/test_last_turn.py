@@ -114,7 +114,7 @@ async def test_a_summary_hides_no_turn_that_was_cut_off() -> None:
 
 
 async def test_a_turn_whose_listener_left_in_mid_answer_was_cut_off() -> None:
-    """What was streamed is kept, and the turn may be gone on with; one that was cancelled is over."""
+    """What was streamed is kept, and the turn may be resumed; one that was cancelled is over."""
     root = LlmAgent(name="root", model=kit.model("a long answer", stream_chunks=True))
     chat = kit.Chat(root, config=kit.STREAMED)
     run = chat.runner.run_async(**kit.WHERE, new_message="go", run_config=kit.STREAMED)

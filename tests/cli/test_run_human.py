@@ -148,7 +148,7 @@ def test_an_error_fails_the_turn(shepherd: Path) -> None:
 def test_the_end_of_the_input_fails_the_turn(shepherd: Path) -> None:
     done = flowloom("run", shepherd, *HUMAN, "-m", "hello")
     assert done.returncode == 1
-    assert "Nobody can answer for the model: the input has ended." in done.stdout
+    assert "No person can answer for the model: the input has ended." in done.stdout
 
 
 def test_a_text_may_begin_with_a_slash_and_have_several_lines(shepherd: Path) -> None:
@@ -332,7 +332,7 @@ def test_ctrl_d_at_the_models_prompt_fails_the_turn_only(terminal: Start, shephe
     chat.say("hello")
     chat.wait_for("model of shepherd>")
     chat.type("\x04")
-    chat.wait_for("Nobody can answer for the model")
+    chat.wait_for("No person can answer for the model")
     chat.wait_for("you>")
 
 

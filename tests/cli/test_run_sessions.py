@@ -83,7 +83,7 @@ def test_nothing_said_is_nothing_kept(shepherd: Path, store: Path, terminal: Sta
 
 
 def test_a_store_in_memory_keeps_nothing(shepherd: Path) -> None:
-    """And names nothing that could be gone on with."""
+    """And names nothing that could be resumed."""
     folder = shepherd.parent
     for name in ("memory", ":memory:"):
         done = flowloom("run", shepherd, "--store", name, cwd=folder, lines="shear 2 sheep\ny\ncount 3 sheep\n")

@@ -84,7 +84,7 @@ def heard(store: Path) -> list[str]:
 
 
 def test_what_is_typed_during_an_answer_is_the_next_message(terminal: Start, agent: Path, store: Path) -> None:
-    """Nothing of it shows in the answer, whole lines are sent in order, and the rest can be gone on with."""
+    """Nothing of it shows in the answer, whole lines are sent in order, and the rest can be resumed."""
     chat = asked(terminal, agent, store, "one")
     chat.type("two\rthree\rfo")
     go(agent)

@@ -1,4 +1,4 @@
-"""`python -m durability.kills STORE`: runs that are killed, looked at by another process, and gone on with.
+"""`python -m durability.kills STORE`: runs that are killed, looked at by another process, and resumed.
 
 Everything is imported once; each process of a trial is a fork. One line of JSON is printed for each trial. A trial is
 told by its number: the place where it dies is drawn from it.
@@ -271,7 +271,7 @@ def marked(log: dict[str, Any]) -> set[str]:
 
 
 def check_ended(report: dict[str, Any], lines: Sequence[Sequence[str]], usual: Undisturbed) -> None:
-    """What a run that was gone on with to its end has to have come to."""
+    """What a run that was resumed to its end has to have come to."""
     log = report["log"]
     check_numbers(report)
     assert not check_legal(log), "calls without results"

@@ -62,7 +62,7 @@ async def test_it_stands_beside_runs_of_the_running_loop() -> None:
 
 
 async def test_a_store_serves_both_loops(tmp_path: Path) -> None:
-    """A session of a SQLite file that was made by `await` is gone on with by a synchronous call, and back."""
+    """A session of a SQLite file that was made by `await` is resumed by a synchronous call, and back."""
     async with SqliteSessionService(tmp_path / "s.db") as service:
         await service.create_session(app_name="app", **WHERE)
         runner = Runner(app_name="app", agent=agent("root", "one", "two", "three"), session_service=service)
