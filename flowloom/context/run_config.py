@@ -64,7 +64,7 @@ class RunConfig(Settings):
     tool_thread_pool_config: ToolThreadPoolConfig = ToolThreadPoolConfig.model_construct()
     pause_on_tool_calls: bool | list[str] = False
     """Whether the run stops before any call of an answer is executed: always, or when one of these tools is called.
-    The host answers the calls it likes by function responses; the others are executed when the run goes on."""
+    The client executes the calls it likes and sends function responses; the others run when the run is resumed."""
     custom_metadata: dict[str, Any] | None = None
     """Put on every event of the run."""
     http_options: types.HttpOptions | None = None

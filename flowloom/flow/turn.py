@@ -195,7 +195,7 @@ class Turn:
             return  # it was interrupted before the user answered another agent
         self.begun, self.last = True, own[-1]
         over = bool(own[-1].actions.end_of_agent)
-        if over or not self._goes_on(progress, own, calls, ready):
+        if over or not self._has_work_left(progress, own, calls, ready):
             waits = not self.ctx.run.waiting_calls.keys().isdisjoint(calls)
             self.outcome = WAITING if waits else OVER
             self.already_ended = over or waits or not progress.interrupted
@@ -209,7 +209,7 @@ class Turn:
         behind = [call_id for call_id in waiting.keys() & calls.keys() if waiting[call_id].suspended]
         return any(map(run.ledger.is_ready, behind)) if behind else None
 
-    def _goes_on(
+    def _has_work_left(
         self, progress: Progress, own: Sequence[Event], calls: dict[str, types.FunctionCall], ready: bool | None
     ) -> bool:
         """Whether the turn, whose events are its `own`, has anything to do in this run."""

@@ -114,7 +114,7 @@ class WorkflowTurn(Turn):
         self.ctx.escalated = self.ctx.escalated or escalated
         self._latest = FinishedMember(agent, self._index_of(agent), self._number, escalated)
 
-    # -- who is next ------------------------------------------------------------------------------
+    # -- which member is next ---------------------------------------------------------------------
 
     def _following(self) -> _Members:
         """The members that come next, as the workflow says; none at its end."""

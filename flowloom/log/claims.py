@@ -1,7 +1,7 @@
 """Decisions are made once in a log: which of them a message repeats, and which it would change.
 
 A decision is the answer to a request (for a confirmation, input, a credential), or the result of a call that the run
-has left to its host. Reports of a long-running tool are none: there may be several.
+has left to its client. Reports of a long-running tool are none: there may be several.
 """
 
 from __future__ import annotations

@@ -60,7 +60,7 @@ class CallRecord:
     event: Event
     """The event that it is in."""
     kind: Kind
-    """What answers it: a `tool` that runs here, a `client` (long-running tools, the host of the run), or a person."""
+    """What answers it: a `tool` that runs here, a `client` (long-running tools, client-executed calls), or a person."""
     state: State
     """`open`: it has no result yet; `waiting`: a person or a client has to answer; `decided`: that is done, and not
     carried out; `suspended`: the agent that it runs waits; `answered`: it has its result, or will have none."""

@@ -6,7 +6,7 @@ from typing import Self
 
 
 class Service:
-    """Is used by runners, and closed by who made it: by `close`, or as an asynchronous context manager."""
+    """Is used by runners, and closed by the code that made it: by `close`, or as an asynchronous context manager."""
 
     async def close(self) -> None:
         """Finish what was asked for and let go of connections and threads. Closing twice is fine."""

@@ -130,8 +130,8 @@ async def _resume(
         if answer is not None:
             run.keyring.give(request.config, answer, [call.id or "" for call in request.calls])
     calls = [call for request in requests for call in request.calls]
-    about = ((call.id or "", decision_about(run.ledger, call.id, ctx.place)) for call in calls)
-    said = {call_id: item for call_id, item in about if item is not None}
+    decisions = ((call.id or "", decision_about(run.ledger, call.id, ctx.place)) for call in calls)
+    said = {call_id: item for call_id, item in decisions if item is not None}
     run.inputs = (run.inputs or {}) | {call_id: item.inputs for call_id, item in said.items()}
     again = Unfinished(calls=[said[call.id].call if call.id in said else call for call in calls])
     if run.progress is not None and run.progress.interrupted:

@@ -155,8 +155,8 @@ class LogReader:
     def is_pinned(self, content: types.Content) -> bool:
         """Whether a content, or a part of it, comes from a pinned event or is the summary of compacted ones.
 
-        Contents are made of the same objects as their events, save for the words of other agents, as long as nobody
-        has looked at them: whoever looks is given a copy.
+        Contents are made of the same objects as their events, save for the words of other agents, until they are
+        looked at: that gives a copy.
         """
         if not self._objects:
             return False

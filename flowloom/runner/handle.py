@@ -136,7 +136,7 @@ class RunHandle(Generic[OutputT]):
     async def result(self) -> RunResult[OutputT]:
         """What came of the run, when it is over. It never raises what ended the run: see `RunResult.raise_for_status`.
 
-        Cancelling who waits for it does not cancel the run.
+        Cancelling a task that waits for it does not cancel the run.
         """
         await asyncio.wait({self._task})
         return self._invocation.result(self._events)
@@ -152,7 +152,7 @@ class RunHandle(Generic[OutputT]):
                 if self._readers:
                     self._tell_readers()
                     try:
-                        await asyncio.sleep(0)  # who waits for an event sees it before the run goes on
+                        await asyncio.sleep(0)  # a task that waits for an event sees it before the run continues
                     except asyncio.CancelledError as error:
                         if event.partial:
                             step = events.athrow(error)

@@ -1,7 +1,7 @@
 """Which process holds a lease, so that another one on the same machine can tell that it is gone.
 
 Only what is certain counts: the same boot of the same machine, the same namespace of process ids, and a process id that
-nobody has, or that another process has been given since (its start time tells).
+no process has, or that another process has been given since (its start time tells).
 """
 
 from __future__ import annotations

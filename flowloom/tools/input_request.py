@@ -30,10 +30,10 @@ def input_event(ctx: InvocationContext, call_parts: Sequence[types.Part], result
 def request_of(ctx: InvocationContext, asked: Sequence[tuple[types.FunctionCall, InputRequest]]) -> Event:
     """The event by which calls ask for input."""
     parts: list[types.Part] = []
-    about: dict[str, types.FunctionCall] = {}
+    subjects: dict[str, types.FunctionCall] = {}
     for call, request in asked:
         request_id = INPUT_ID_PREFIX + ctx.effects.new_id(ctx)
-        about[request_id] = call
+        subjects[request_id] = call
         args = {
             "interruptId": request_id,
             "message": request.message,
@@ -42,7 +42,7 @@ def request_of(ctx: InvocationContext, asked: Sequence[tuple[types.FunctionCall,
             "originalFunctionCall": call.model_dump(mode="json", by_alias=True, exclude_none=True),
         }
         parts.append(call_part(request_id, INPUT_CALL, args))
-    return request_event(ctx, parts, about)
+    return request_event(ctx, parts, subjects)
 
 
 class RequestInputTool(BaseTool):

@@ -131,14 +131,14 @@ def _asked_about(request: CallRecord) -> types.FunctionCall | None:
 
 
 def _take(
-    item: Decided, request: types.FunctionCall, about: types.FunctionCall, answer: types.FunctionResponse
+    item: Decided, request: types.FunctionCall, subject: types.FunctionCall, answer: types.FunctionResponse
 ) -> None:
     """Add one answer to what is known about a call."""
     if request.name == CONFIRMATION_CALL:
         item.confirmation = read_decision(answer)
         edited = item.confirmation.edited_args
         if edited is not None and item.confirmation.confirmed:
-            item.call = types.FunctionCall(id=about.id, name=about.name, args=edited)
+            item.call = types.FunctionCall(id=subject.id, name=subject.name, args=edited)
         return
     args = request.args or {}
     asked = InputRequest(

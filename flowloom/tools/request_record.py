@@ -23,7 +23,7 @@ PENDING = "pending_calls"
 def request_event(
     ctx: InvocationContext,
     parts: list[types.Part],
-    about: Mapping[str, types.FunctionCall],
+    subjects: Mapping[str, types.FunctionCall],
     role: str = "model",
 ) -> Event:
     """The event by which an agent asks people, with a record of the call that each request is about.
@@ -35,7 +35,7 @@ def request_event(
     while run is not None:
         run.requests |= frozenset(ids)
         run = run.caller
-    records = {request_id: {"owner": ctx.agent.name, "hash": call_hash(call)} for request_id, call in about.items()}
+    records = {request_id: {"owner": ctx.agent.name, "hash": call_hash(call)} for request_id, call in subjects.items()}
     values: dict[str, Any] = {"content": content_of(role, parts), "long_running_tool_ids": ids}
     if records:
         values["actions"] = make(EventActions, agent_state={PENDING: records})
