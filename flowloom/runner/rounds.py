@@ -54,7 +54,7 @@ class Rounds:
     _left_to_others: tuple[str, list[PendingCall]] | None = None
     """The invocation whose decisions the message has only repeated, and what waits in it."""
     _undelivered_decisions: float = math.inf
-    """How many decisions no agent had carried out after the turn before."""
+    """How many decisions no agent had carried out after the round before."""
 
     def __init__(
         self,
@@ -123,24 +123,24 @@ class Rounds:
         lease = None if self._host.concurrency == "allow" else await self._acquire_lease()
         try:
             await self._open(lease)
-            while (turn := await self._next_round()) is not None:
-                async with turn:
-                    for event in await turn.take_message():
+            while (current := await self._next_round()) is not None:
+                async with current:
+                    for event in await current.take_message():
                         yield event
-                    for event in await turn.begin():
+                    for event in await current.begin():
                         yield event
-                    async for event in turn.events():
-                        event = await turn.run.record(turn.ctx, event)
+                    async for event in current.events():
+                        event = await current.run.record(current.ctx, event)
                         if not event.partial:
-                            turn.last = event
+                            current.last = event
                         yield event
                         if self._abort_signal is not None and self._abort_signal.is_set():
-                            turn.aborted = self._aborted = True
+                            current.aborted = self._aborted = True
                             break
-                for event in turn.closing:
+                for event in current.closing:
                     yield event
-                if turn.error is not None:
-                    raise turn.error
+                if current.error is not None:
+                    raise current.error
             for event in self._closing:
                 yield event
             if self._rounds:
@@ -189,9 +189,9 @@ class Rounds:
                 return None
         if self._message is not None and self._answers_calls and not self._choose_answers(self._message):
             return None
-        turn = self._begin(self._session)
-        self._rounds.append(turn)
-        return turn
+        current = self._begin(self._session)
+        self._rounds.append(current)
+        return current
 
     def _is_over(self, run: Run) -> bool:
         """Whether nothing can follow the latest round, whose run this is."""
@@ -294,7 +294,7 @@ class Rounds:
                 if part.function_response is not None
             )
         first = answered[0] if answered and message is not None else None
-        turn = Round(
+        current = Round(
             self._host,
             ctx,
             message,
@@ -303,11 +303,11 @@ class Rounds:
             scope=None if first is None else first.isolation_scope,
             shows_message=self._yield_user_message,
         )
-        turn.stop_requested = self._stop_requested
-        return turn
+        current.stop_requested = self._stop_requested
+        return current
 
     def _with_decisions_left(self, run: Run) -> str | None:
-        """The invocation, if people have decided what no agent has carried out, and the last turn carried out some."""
+        """The invocation, if people have decided what no agent has carried out, and the last round carried out some."""
         left = sum(call.state == "decided" for call in run.waiting_calls.values())
         fewer, self._undelivered_decisions = 0 < left < self._undelivered_decisions, left
         return run.invocation_id if fewer else None
