@@ -224,61 +224,58 @@ class Run:
         `temp:` state goes no further. One that no consumer sees need not be `durable` before the next;
         one that `answers` calls is stored unless they were answered. Raises `AlreadyAnsweredError` then.
         """
-        if not event.author:
-            event.author = ctx.agent.name
-        given = self.config.custom_metadata
-        if given:
-            event = replace(event)
-            event.custom_metadata = given | (event.custom_metadata or {})
-        if (
-            event.output is not None
-            and event.content is not None
-            and (event.node_info and event.node_info.message_as_output)
-        ):
-            event = replace(event)
-            event.output = None
-        if event.partial:
-            if self.streamed is None:
-                self.streamed = Streamed()
+        if not event.author or event.output is not None or self.config.custom_metadata:
+            event = self._completed(ctx, event)
+        partial = event.partial
+        if partial:
+            self.streamed = self.streamed or Streamed()
             self.streamed.add(event)
         elif self.streamed is not None:
             event = self.streamed.completed(event)
         hooks = self.hooks.on_event if hooks is None else hooks
         if hooks:
-            replaced = await first_answer(hooks, invocation_context=ctx, event=event)
-            if replaced is not None:
-                keep_json(replaced)
-                event = _with_id(replaced, event.id)
+            event = await _as_plugins_want(hooks, ctx, event)
+            partial = event.partial
         if event.long_running_tool_ids:
             event = without_requests(event, self.requests)
-        if event.partial:
-            if self.observers:
-                self._tell_observers(ctx, event)
-            return event
-        try:
-            service = self.session_service
-            if not durable:
-                stored = await service.append_buffered(self.session, event)
-                self.unflushed = True
-            else:
-                stored = await (service.append_answer if answers else service.append_event)(self.session, event)
-                if self.unflushed:
-                    self.unflushed = False
-        except (asyncio.CancelledError, StorageError):
-            self.in_doubt_event = event
-            raise
+        if not partial:
+            service, session = self.session_service, self.session
+            try:
+                if durable:
+                    event = await (service.append_answer if answers else service.append_event)(session, event)
+                else:
+                    event = await service.append_buffered(session, event)
+            except (asyncio.CancelledError, StorageError):
+                self.in_doubt_event = event
+                raise
+            self.unflushed = not durable
+            self._note_stored(event)
+        if self.observers:
+            self._tell_observers(ctx, event)
+        return event
+
+    def _completed(self, ctx: AnyContext, event: Event) -> Event:
+        """An event with its author, with the metadata of the run's config, and with its output said once."""
+        if not event.author:
+            event.author = ctx.agent.name
+        if self.config.custom_metadata:
+            event = replace(event, custom_metadata=self.config.custom_metadata | (event.custom_metadata or {}))
+        node = event.node_info
+        if event.output is not None and event.content is not None and node is not None and node.message_as_output:
+            event = replace(event, output=None)
+        return event
+
+    def _note_stored(self, event: Event) -> None:
+        """The store has an event: it is no more what the consumer has seen only, nor undelivered."""
         if self.streamed is not None:
-            self.streamed.end(stored)
+            self.streamed.end(event)
         if self.undelivered_events:
-            self.undelivered_events.pop(stored.id, None)
-        if not self.has_calls and stored.content is not None:
-            for part in stored.content.parts or ():
+            self.undelivered_events.pop(event.id, None)
+        if not self.has_calls and event.content is not None:
+            for part in event.content.parts or ():
                 if part.function_call is not None or part.function_response is not None:
                     self.has_calls = True
                     break
-        if self.observers:
-            self._tell_observers(ctx, stored)
-        return stored
 
     def _tell_observers(self, ctx: AnyContext, event: Event) -> None:
         for observer in self.observers:
@@ -402,6 +399,15 @@ def _place(made: CallRecord) -> tuple[str, str | None, str | None]:
     """Whose call it is, its branch and its scope: one event answers those that have them in common."""
     event = made.event
     return event.author, event.branch, event.isolation_scope
+
+
+async def _as_plugins_want(hooks: Callbacks, ctx: AnyContext, event: Event) -> Event:
+    """What plugins put in the place of an event, under its id; the event itself if they put nothing there."""
+    replaced = await first_answer(hooks, invocation_context=ctx, event=event)
+    if replaced is None:
+        return event
+    keep_json(replaced)
+    return _with_id(replaced, event.id)
 
 
 def _with_id(event: Event, event_id: str) -> Event:

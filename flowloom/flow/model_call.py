@@ -43,8 +43,8 @@ class ModelCall:
         self._model = model_of(ctx)
         self._request = request
         self._around = callbacks.around_model
-        self._before: Callbacks = (*ctx.run.hooks.before_model, *callbacks.before_model)
-        self._after: Callbacks = (*ctx.run.hooks.after_model, *callbacks.after_model)
+        self._before: Callbacks = ctx.run.hooks.before_model + callbacks.before_model
+        self._after: Callbacks = ctx.run.hooks.after_model + callbacks.after_model
         self._spans = spans
         self._counts = counts
         self._context: Context | None = None
