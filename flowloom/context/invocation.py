@@ -68,7 +68,7 @@ class InvocationContext:
     outbox: asyncio.Queue[Any] | None = None
     """Where agents that run as tools put their events, while the flow forwards them; None ends it."""
     delegate: Callable[[types.FunctionCall, int], Awaitable[dict[str, Any] | None]] | None = None
-    """Runs the agent that a call is for, while the calls of an answer are run; None as its response: it waits."""
+    """Runs the agent that a call is for, while the calls of an answer are run; None as its response: it comes later."""
     path_prefix: str = ""
     """What comes before the path of an agent that runs as a tool: the key of its call."""
     node_path: str = ""

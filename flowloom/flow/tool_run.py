@@ -40,7 +40,10 @@ class SingleTurns:
         """Whether the run was stopped in one of them."""
 
     async def run(self, call: types.FunctionCall, number: int) -> dict[str, Any] | None:
-        """The response of the agent that a call is for, the call's `number` in its step; None if it waits."""
+        """The response of the agent that a call is for, the call's `number` in its step; None if it waits, and for a
+        `task` agent, whose turn comes after the calls."""
+        if not is_single_turn(self._ctx.agent, call):
+            return None
         place = delegated_context(self._ctx, call)
         place.path_prefix = self._ctx.inside_call(number).path_prefix
         stack = stack_of(place, call)

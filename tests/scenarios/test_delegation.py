@@ -587,3 +587,13 @@ async def test_a_single_turn_that_waits_keeps_the_answers_of_the_others() -> Non
     assert responses(events, "quick") == [{"result": "quick knows"}]
     assert responses(events, "waiting") == []
     assert len(requests_of(quick)) == 1
+
+
+async def test_a_task_that_is_called_beside_a_single_turn_comes_after_it() -> None:
+    """A task may converse with the user: it has control alone, and its answer is an event of its own."""
+    chore = task("chore", finish(result="chore is done"))
+    expert = single("expert", "expert knows")
+    asked = [call("chore", request="x"), call("expert", request="y")]
+    events = await Chat(agent("root", asked, "done", sub_agents=[chore, expert])).say("go")
+    answers = [[r.name for r in e.get_function_responses()] for e in events if e.get_function_responses()]
+    assert answers == [["expert"], ["finish_task"], ["chore"]]
