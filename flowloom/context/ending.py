@@ -9,6 +9,8 @@ import time
 from collections.abc import Coroutine, Sequence
 from typing import Any, TypeVar
 
+from flowloom.errors import RunLostError
+
 _log = logging.getLogger("flowloom.sessions")
 T = TypeVar("T")
 
@@ -26,6 +28,18 @@ async def all_ended(tasks: Sequence[asyncio.Task[Any]]) -> None:
             task.exception()  # it is not raised, and that is meant
     if cancelled is not None:
         raise cancelled
+
+
+async def all_of(works: Sequence[Coroutine[Any, Any, T]]) -> list[T]:
+    """What works give that run at once. The first error cancels the others, and is raised when they have ended; that
+    the run has lost its session goes before any other."""
+    try:
+        async with asyncio.TaskGroup() as group:
+            tasks = [group.create_task(work) for work in works]
+    except BaseExceptionGroup as errors:
+        lost = errors.subgroup(RunLostError)
+        raise (errors if lost is None else lost).exceptions[0] from None
+    return [task.result() for task in tasks]
 
 
 async def to_its_end(work: Coroutine[Any, Any, T], *, hurried: bool, grace: float, late: str) -> T | None:

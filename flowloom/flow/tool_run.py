@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 from google.genai import types
 
 from flowloom.context import InvocationContext
-from flowloom.context.ending import all_ended
+from flowloom.context.ending import all_ended, all_of
 from flowloom.context.protocols import RunnableTool
 from flowloom.events.event import Event
 from flowloom.events.parts import content_of, response_part
@@ -64,13 +64,9 @@ class SingleTurns:
     async def resume(self, calls: Sequence[types.FunctionCall]) -> Event | None:
         """Resume the agents of calls that a run before this one has left open: the event of their responses."""
         first = self._ctx.count_effects("tool", len(calls))
-        try:
-            async with asyncio.TaskGroup() as group:
-                tasks = [group.create_task(self.run(call, first + index)) for index, call in enumerate(calls)]
-        except BaseExceptionGroup as errors:
-            raise errors.exceptions[0] from None
-        responses = zip(calls, (task.result() for task in tasks), strict=True)
-        parts = [response_part(call.id, call.name, given) for call, given in responses if given is not None]
+        given = await all_of([self.run(call, first + index) for index, call in enumerate(calls)])
+        responses = zip(calls, given, strict=True)
+        parts = [response_part(call.id, call.name, each) for call, each in responses if each is not None]
         return self._ctx.new_event({"content": content_of("user", parts)}) if parts else None
 
 

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from google.genai import types
 
 from flowloom.context import Context, InvocationContext
+from flowloom.context.ending import all_of
 from flowloom.context.hooks import Callbacks, first_answer
 from flowloom.context.origin import note_origin
 from flowloom.context.protocols import RunnableTool, as_llm_agent
@@ -129,27 +130,12 @@ async def run_calls(
             else:
                 answers = [await _recorded(ctx, calls[0], first, 0, tools, confirmation, refused[0], spans)]
         else:
-            try:
-                async with asyncio.TaskGroup() as group:
-                    tasks = [
-                        group.create_task(
-                            _recorded(
-                                ctx,
-                                call,
-                                first + index,
-                                index,
-                                tools,
-                                decided.get(call.id or ""),
-                                refused[index],
-                                spans,
-                            )
-                        )
-                        for index, call in enumerate(calls)
-                    ]
-            except BaseExceptionGroup as errors:
-                lost = errors.subgroup(RunLostError)
-                raise (errors.exceptions[0] if lost is None else lost.exceptions[0]) from None
-            answers = [task.result() for task in tasks]
+            answers = await all_of(
+                [
+                    _recorded(ctx, call, first + index, index, tools, decided.get(call.id or ""), refused[index], spans)
+                    for index, call in enumerate(calls)
+                ]
+            )
         for index, answer in enumerate(answers):
             if transfer_problem is not None and answer.actions.transfer_to_agent is not None:
                 answers[index] = _reachable(ctx, answer, transfer_problem)
