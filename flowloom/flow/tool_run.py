@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Coroutine, Mapping, Sequence
-from contextlib import aclosing
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -17,7 +16,7 @@ from flowloom.events.event import Event
 from flowloom.events.parts import content_of, response_part
 from flowloom.flow.delegation import delegated_context, is_single_turn
 from flowloom.flow.handover import response_of_task
-from flowloom.flow.play import play
+from flowloom.flow.play import play, put_events
 from flowloom.flow.resume import stack_of
 from flowloom.flow.turn import AGAIN
 from flowloom.processors.agent_transfer import transfer_problem
@@ -48,11 +47,7 @@ class SingleTurns:
         place.path_prefix = self._ctx.inside_call(number).path_prefix
         stack = stack_of(place, call)
         turn = stack[0]
-        async with aclosing(play(place.run, stack)) as events:
-            async for event in events:
-                recorded = asyncio.Event()
-                self.outbox.put_nowait((event, recorded))
-                await recorded.wait()
+        await put_events(play(place.run, stack), self.outbox)
         if turn.outcome is AGAIN:
             self.stopped = True
             return None

@@ -15,7 +15,7 @@ from flowloom.context.progress import Progress, is_from_agent_tool, is_within, p
 from flowloom.context.protocols import AnyAgent, AnyWorkflowAgent
 from flowloom.errors import AgentNotFoundError, DuplicateAgentError, quoted_list
 from flowloom.events.event import Event
-from flowloom.flow.play import run_agent
+from flowloom.flow.play import put_events, run_agent
 from flowloom.flow.turn import AGAIN, Enter, Events, Turn, waits_below
 from flowloom.flow.waiting import has_agent
 
@@ -227,8 +227,7 @@ class WorkflowTurn(Turn):
 async def _at_once(workflow: AnyAgent, places: Sequence[InvocationContext]) -> Events:
     """The events of several agents that run at the same time.
 
-    An agent goes on only when its event has been recorded, so that it sees its own history. The first error cancels
-    the others; it is raised when they have ended.
+    The first error cancels the others; it is raised when they have ended.
     """
     events: _Queue = asyncio.Queue()
     tasks = [asyncio.create_task(_put_events(workflow, place, events)) for place in places]
@@ -242,9 +241,9 @@ async def _at_once(workflow: AnyAgent, places: Sequence[InvocationContext]) -> E
                 running -= 1
                 item.result()
                 continue
-            event, taken = item
+            event, recorded = item
             yield event
-            taken.set()
+            recorded.set()
     finally:
         for task in tasks:
             task.cancel()
@@ -253,11 +252,7 @@ async def _at_once(workflow: AnyAgent, places: Sequence[InvocationContext]) -> E
 
 async def _put_events(workflow: AnyAgent, place: InvocationContext, events: _Queue) -> None:
     try:
-        async with aclosing(run_agent(place)) as stream:
-            async for event in stream:
-                taken = asyncio.Event()
-                events.put_nowait((event, taken))
-                await taken.wait()
+        await put_events(run_agent(place), events)
     except Exception as error:
         error.add_note(f"in branch `{place.agent.name}` of workflow `{workflow.name}`")
         raise

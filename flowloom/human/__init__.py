@@ -1,4 +1,4 @@
-"""A person as the model: requests wait in a queue, and somebody answers them.
+"""A person as the model: requests wait in a queue, and a person answers them.
 
 It imports `inspection`, `providers` and the rooms below. Begin with `model.py`; `queue.py` keeps the requests.
 """

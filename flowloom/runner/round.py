@@ -180,20 +180,15 @@ class Round:
                 self.error = failure
                 self.closing = await finish_failed_run(self.ctx, failure)
             except asyncio.CancelledError:
-                self.closing = await self._cut_off(self._events)
+                self.closing = await self.cut_off()
             finally:
                 if not self._settled:
                     await finish_run(self.ctx, self._events)
                 if self._hooks.after_run:
                     await notify(self._hooks.after_run, invocation_context=self.ctx)
         except asyncio.CancelledError:  # while plugins are told that it is over
-            self.closing = [*self.closing, *await self._cut_off(None)]
+            self.closing = [*self.closing, *await self.cut_off()]
         return True
-
-    async def cut_off(self) -> Sequence[Event]:
-        """The run is cancelled when the round is over: the events that tell of it. To be called where the cancellation
-        is handled, which is raised again if the caller did not ask for it."""
-        return await self._cut_off(None)
 
     async def _end(self) -> Sequence[Event]:
         """The events behind the last one of the agents."""
@@ -206,8 +201,10 @@ class Round:
             events += await self._record_cancellation()
         return events
 
-    async def _cut_off(self, events: AsyncGenerator[Event, None] | None) -> list[Event]:
-        """The last events of a run that was cancelled at once; raises if that was not requested, or if it failed."""
+    async def cut_off(self) -> list[Event]:
+        """The last events of a run that is cancelled at once, in the round or after it. To be called where the
+        cancellation is handled, which is raised again if the caller did not request it; raises what the round failed
+        with."""
         if self.stop_requested != "cancelled":
             raise
         if self.error is not None:
@@ -216,7 +213,7 @@ class Round:
         task = asyncio.current_task()
         if task is not None:
             task.uncancel()  # it is taken care of here
-        closing = await finish_run(self.ctx, events, whole=True)
+        closing = await finish_run(self.ctx, self._events, whole=True)
         if not self._cancellation_recorded:
             closing += await self._record_cancellation()
         return closing

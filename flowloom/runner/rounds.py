@@ -13,11 +13,7 @@ from google.genai import types
 from flowloom.auth.answers import AuthAnswer, credential_requests, redact_message
 from flowloom.context import Run, RunConfig, StreamingMode
 from flowloom.context.progress import Progress, is_left_behind, progress_of, without_others
-from flowloom.errors import (
-    ConfigurationError,
-    LimitExceededError,
-    RunLostError,
-)
+from flowloom.errors import ConfigurationError, LimitExceededError, RunLostError
 from flowloom.events import Event
 from flowloom.events.parts import answers_calls
 from flowloom.log.answers import check_answers
@@ -28,7 +24,6 @@ from flowloom.runner.pending import PendingCall, decisions_of, pending_in
 from flowloom.runner.result import RunResult, RunStatus
 from flowloom.runner.round import Host, Round
 from flowloom.runner.routing import answered_calls, messages_of
-from flowloom.sessions import Session
 from flowloom.sessions.leases import SessionLease
 
 
@@ -41,7 +36,6 @@ class Rounds:
     """
 
     _stop_requested: Literal["paused", "cancelled"] | None = None
-    _aborted: bool = False
     _error: BaseException | None = None
     _alone: bool = True
     """Whether no other run works on the session meanwhile."""
@@ -135,7 +129,7 @@ class Rounds:
                             current.last = event
                         yield event
                         if self._abort_signal is not None and self._abort_signal.is_set():
-                            current.aborted = self._aborted = True
+                            current.aborted = True
                             break
                 for event in current.closing:
                     yield event
@@ -170,7 +164,7 @@ class Rounds:
         self._session.guard(None if lease is None else lease.fence)
         self._answers_calls = answers_calls(self._message)
         if self._answers_calls:
-            await self._take_secrets(self._session)
+            await self._take_secrets()
 
     async def _next_round(self) -> Round | None:
         """The next round; None if there is nothing more to do."""
@@ -179,7 +173,7 @@ class Rounds:
             self._rounds.pop()
             self._session = await self._host.open_session(self._user_id, self._session_id, self._run_config)
         elif latest is not None:
-            if self._is_over(latest.run):
+            if self._is_over(latest):
                 return None
             try:
                 await self._choose_follow_up(latest.run)
@@ -189,15 +183,15 @@ class Rounds:
                 return None
         if self._message is not None and self._answers_calls and not self._choose_answers(self._message):
             return None
-        current = self._begin(self._session)
+        current = self._begin()
         self._rounds.append(current)
         return current
 
-    def _is_over(self, run: Run) -> bool:
-        """Whether nothing can follow the latest round, whose run this is."""
-        if self._aborted or run.stopped:
+    def _is_over(self, latest: Round) -> bool:
+        """Whether nothing can follow the latest round."""
+        if latest.aborted or latest.run.stopped:
             return True
-        return not self._later and self._host.confirm is None and run.progress is None
+        return not self._later and self._host.confirm is None and latest.run.progress is None
 
     async def _choose_follow_up(self, run: Run) -> None:
         """What the next round is about: an answer that resumes another agent, a decision of the runner's `confirm`
@@ -213,11 +207,11 @@ class Rounds:
 
     def _choose_answers(self, message: types.Content) -> bool:
         """What of a message of answers comes first; whether there is anything to do."""
-        first, left = self._first_of(self._session, message, alone=self._alone)
+        first, left = self._first_of(message)
         while first is None and left is None:
             if not self._later:
                 return False
-            first, left = self._first_of(self._session, self._later.popleft(), alone=self._alone)
+            first, left = self._first_of(self._later.popleft())
         self._message = first
         if first is None:
             self._answers_calls, self._state_delta, self._invocation_id = False, None, left
@@ -226,15 +220,14 @@ class Rounds:
             self._session = without_others(self._session, own)
         return True
 
-    def _first_of(
-        self, session: Session, message: types.Content, *, alone: bool
-    ) -> tuple[types.Content | None, str | None]:
+    def _first_of(self, message: types.Content) -> tuple[types.Content | None, str | None]:
         """What a message of answers decides first, each agent with what is its own; the rest comes later.
 
-        Decisions that the session has already are left out. If nothing else is there, the run resumes the
-        invocation whose decision was not carried out, or does nothing: only one that is `alone` knows that no other is
-        about to. Raises `AlreadyAnsweredError` for a decision that is to be changed.
+        Decisions that the session has already are left out. If nothing else is there, the run resumes the invocation
+        whose decision was not carried out, or does nothing: only one that is alone on the session knows that no other
+        is about to. Raises `AlreadyAnsweredError` for a decision that is to be changed.
         """
+        session = self._session
         news, repeated = without_repeated(session.events, message)
         if news is not None:
             first, *others = messages_of(self._host.agent, session, news)
@@ -242,23 +235,23 @@ class Rounds:
             return first, None
         invocation_id = repeated[0].asked.invocation_id
         ledger = session.history.ledger(session.events)
-        if alone and any(is_left_behind(ledger, decision) for decision in repeated):
+        if self._alone and any(is_left_behind(ledger, decision) for decision in repeated):
             return None, invocation_id
         self._left_to_others = invocation_id, pending_in(ledger, invocation_id)
         return None, None
 
-    async def _take_secrets(self, session: Session) -> None:
+    async def _take_secrets(self) -> None:
         """Take answers to requests for a credential out of the message, by their name and by their id."""
         assert self._message is not None
-        config, events = self._run_config, session.events
+        config, events = self._run_config, self._session.events
         if config is not None and config.get_session_config is not None:  # the request is perhaps not among these
             events = (await self._host.open_session(self._user_id, self._session_id, None)).events
         self._message, self._answers = redact_message(self._message, credential_requests(events, self._message))
 
-    def _progress(self, session: Session) -> tuple[Progress | None, Sequence[Event]]:
+    def _progress(self) -> tuple[Progress | None, Sequence[Event]]:
         """How far the invocation is that the round resumes, if it does; and the events with the calls that are
         answered."""
-        message, invocation_id = self._message, self._invocation_id
+        session, message, invocation_id = self._session, self._message, self._invocation_id
         if message is not None:
             answers = self._answers_calls
             answered = answered_calls(session.history.ledger(session.events), message) if answers else []
@@ -272,11 +265,11 @@ class Rounds:
         progress = progress_of(session, invocation_id, interrupted=True)
         return progress, answered_calls(session.history.ledger(session.events), progress.message)
 
-    def _begin(self, session: Session) -> Round:
+    def _begin(self) -> Round:
         """The round of what was chosen: its message belongs to the branch and scope of the call that it answers."""
         message, invocation_id = self._message, self._invocation_id
-        progress, answered = self._progress(session)
-        ctx = self._host.make_context(session, message, self._run_config, invocation_id, answered, progress)
+        progress, answered = self._progress()
+        ctx = self._host.make_context(self._session, message, self._run_config, invocation_id, answered, progress)
         run = ctx.run
         if self._answers:
             run.keyring.hold(self._answers)
@@ -338,7 +331,7 @@ class Rounds:
             if isinstance(error, asyncio.CancelledError):
                 return "cancelled"
             return "limit" if isinstance(error, LimitExceededError) else "failed"
-        if self._aborted:
+        if latest is not None and latest.aborted:
             return "cancelled"
         if latest is not None and latest.run.stopped and latest.run.stop is not None:
             return latest.run.stop

@@ -37,7 +37,7 @@ from flowloom.sql import Connection, Database
 from flowloom.sql.database import Job
 
 CACHED_EVENTS = 100_000
-_NOBODY = object()
+_NOT_THERE = object()
 _NEVER: tuple[float, Loaded | None] = (0.0, None)
 _JUST_NOW = 0.05  # for how long a session that was read with its lease is as good as read now, in seconds
 _FEW = 32  # how many events are read with a lease at most: the loop, or the writer, has others to serve
@@ -239,7 +239,7 @@ class SqlSessionService(BaseSessionService):
         """The stored event; a session at hand that has not heard of it, because its append was cut off, gets it."""
         assert done.stored is not None
         stored = decode_event(done.stored)
-        if self._in_doubt.pop(event.id, _NOBODY) is None and all(each.id != stored.id for each in session.events):
+        if self._in_doubt.pop(event.id, _NOT_THERE) is None and all(each.id != stored.id for each in session.events):
             apply_event(session, event, stored)
         return stored
 
