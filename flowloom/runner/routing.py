@@ -73,37 +73,44 @@ def find_agent_to_run(root: BaseAgent, events: Sequence[Event], answered: Sequen
 
 
 def messages_of(root: BaseAgent, session: Session, message: types.Content) -> list[types.Content]:
-    """A message as several, one for each place that its answers go to; what answers nothing goes with the first.
+    """A message as several, one for each destination of its answers; what answers nothing goes with the first.
 
-    Places are different if another agent goes on, or another invocation; and if models see the answers, each on its own
-    branch.
+    Destinations are different if another agent goes on, or another invocation; and if models see the answers, each on
+    its own branch.
     """
-    groups: dict[tuple[str, ...], list[types.Part]] = {}
-    keys: list[tuple[str, ...] | None] = []
-    places: dict[str, tuple[str, str]] = {}
     parts = message.parts or []
     if sum(part.function_response is not None for part in parts) < 2:
         return [message]
-    ledger, events = session.history.ledger(session.events), session.history.kept(session.events)
-    readable = set(map(id, readable_answers(message)))
-    for part in parts:
-        answer = part.function_response
-        event = _called(ledger, answer) if answer is not None and id(answer) in readable else None
-        if answer is None or event is None:
-            keys.append(None)
-            continue
-        agent, _ = find_agent_to_run(root, events, [event])
-        seen = not is_hidden(answer)
-        place = (event.author, path_of(event))
-        other = "" if places.setdefault(event.branch or "", place) == place else "@".join(place)  # one hands over to it
-        keys.append((agent.name, event.invocation_id, (seen and event.branch) or "", other))
-    first = next((key for key in keys if key is not None), None)
-    for part, key in zip(parts, keys, strict=True):
-        if first is not None:
-            groups.setdefault(key or first, []).append(part)
+    destinations = _Destinations(root, session)
+    readable = {id(answer): destinations.of(answer) for answer in readable_answers(message)}
+    found = [readable.get(id(part.function_response)) for part in parts]
+    first = next(filter(None, found), None)
+    groups: dict[tuple[str, ...] | None, list[types.Part]] = {}
+    for part, destination in zip(parts, found, strict=True):
+        groups.setdefault(destination or first, []).append(part)
     if len(groups) < 2:
         return [message]
     return [types.Content(role=message.role, parts=each) for each in groups.values()]
+
+
+class _Destinations:
+    """Where the answers of one message go."""
+
+    def __init__(self, root: BaseAgent, session: Session) -> None:
+        self._root = root
+        self._ledger = session.history.ledger(session.events)
+        self._events = session.history.kept(session.events)
+        self._first: dict[str, tuple[str, str]] = {}  # on each branch, who made the first call that is answered
+
+    def of(self, answer: types.FunctionResponse) -> tuple[str, ...] | None:
+        """The agent, the invocation and the place that an answer goes to; None if it answers no call."""
+        event = _called(self._ledger, answer)
+        if event is None:
+            return None
+        agent, _ = find_agent_to_run(self._root, self._events, [event])
+        branch, caller = event.branch or "", (event.author, path_of(event))
+        other = "" if self._first.setdefault(branch, caller) == caller else "@".join(caller)  # one hands over to it
+        return agent.name, event.invocation_id, "" if is_hidden(answer) else branch, other
 
 
 def place_of(root: BaseAgent, name: str) -> Place | None:
