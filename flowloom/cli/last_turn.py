@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from flowloom.agents import BaseAgent, LoopAgent, ParallelAgent, SequentialAgent
-from flowloom.context.progress import path_of, tells_of_end
+from flowloom.context.progress import path_of
 from flowloom.events import Event
+from flowloom.log.marks import tells_of_end
 from flowloom.sessions import Session
 
 

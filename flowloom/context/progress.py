@@ -14,9 +14,9 @@ from flowloom.events.parts import content_of
 from flowloom.events.requests import CREDENTIAL_CALL
 from flowloom.events.wire import replace
 from flowloom.log.answers import readable_answers, says_nothing
-from flowloom.log.claims import Decision, is_decided_once
+from flowloom.log.claims import Decision
 from flowloom.log.ledger import CallLedger, CallRecord
-from flowloom.log.marks import AGENT_ENDED, AGENT_TOOL_CALL, RUN_ENDED
+from flowloom.log.marks import AGENT_ENDED, is_from_agent_tool, tells_of_end
 
 if TYPE_CHECKING:
     from flowloom.sessions import Session
@@ -156,40 +156,42 @@ def progress_of(session: Session, invocation_id: str, *, interrupted: bool) -> P
 
 def is_left_behind(ledger: CallLedger, decision: Decision) -> bool:
     """Whether a run was cut off before it carried out a decision that the log has."""
-    if decision.request.name == CREDENTIAL_CALL:
-        return ledger.events_of(decision.asked.invocation_id)[-1] is decision.answered
-    made = ledger.call(decision.request.id)
-    return made is not None and made.state == "decided"
+    made = decision.made
+    if made.name == CREDENTIAL_CALL:
+        return ledger.events_of(made.event.invocation_id)[-1] is decision.answer.event
+    return made.state == "decided" and ledger.call(made.id) is made
 
 
 def without_others(session: Session, own: Collection[str]) -> Session:
     """A session as a run has to see it that is not alone in it: without what the messages of others have decided and
     what they are about to carry out. `own` are the ids of its own messages."""
-    events, calls = session.events, dict[str | None, Event]()
-    left = {made.id for made in session.history.ledger(events).live() if made.is_request and made.state == "decided"}
-    latest: dict[str, int] = {}
-    for index, event in enumerate(events):
-        calls.update((call.id, event) for call in event.get_function_calls() if is_decided_once(call, event))
-        if event.author != "user":
-            latest[event.invocation_id] = index
-
-    def is_at_work(index: int, part: types.Part) -> bool:
-        answer, event = part.function_response, events[index]
-        if answer is None or answer.id not in calls or event.id in own or is_from_agent_tool(event):
-            return False
-        return answer.id in left or index > latest[calls[answer.id].invocation_id]
-
+    ledger = session.history.ledger(session.events)
+    went_on: set[str] = set()  # the invocations in which an agent has said something since
     seen: list[Event] = []
-    for index, event in enumerate(events):
-        parts = (event.content.parts if event.content is not None and event.author == "user" else None) or []
-        kept = [part for part in parts if not is_at_work(index, part)]
+    for event in reversed(session.events):
+        parts = (event.content.parts if event.content is not None else None) or []
+        kept = parts
+        if event.author != "user":
+            went_on.add(event.invocation_id)
+        elif event.id not in own and not is_from_agent_tool(event):
+            answered = [(part, part.function_response) for part in parts]
+            kept = [p for p, answer in answered if answer is None or not _is_at_work(ledger.ever(answer.id), went_on)]
         if len(kept) == len(parts):
             seen.append(event)
         elif kept:
             seen.append(replace(event, content=content_of("user", kept)))
-    if seen == events:  # the same objects
+    seen.reverse()
+    if seen == session.events:  # the same objects
         return session
     return session.model_copy(update={"events": seen})
+
+
+def _is_at_work(made: CallRecord | None, went_on: Collection[str]) -> bool:
+    """Whether what a message decides about a call is another run's to carry out: it has not done so, or no agent of the
+    call's invocation has spoken since. `went_on` are the invocations in which one has."""
+    if made is None or not made.is_decided_once:
+        return False
+    return (made.is_request and made.state == "decided") or made.event.invocation_id not in went_on
 
 
 def path_of(event: Event) -> str:
@@ -209,13 +211,3 @@ def at_place(event: Event, ctx: AnyContext) -> bool:
 def is_within(branch: str | None, other: str | None) -> bool:
     """Whether a branch is the other one, or one below it."""
     return not other or branch == other or (branch or "").startswith(other + ".")
-
-
-def is_from_agent_tool(event: Event) -> bool:
-    """Whether an event is that of an agent that runs as a tool, kept because it waits; its scope is the tool's call."""
-    return bool(event.isolation_scope) and bool(event.custom_metadata) and AGENT_TOOL_CALL in event.custom_metadata
-
-
-def tells_of_end(event: Event) -> bool:
-    """Whether an event only says how a run has ended."""
-    return bool(event.custom_metadata) and RUN_ENDED in event.custom_metadata

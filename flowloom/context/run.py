@@ -153,7 +153,7 @@ class Run:
         while run.caller is not None:
             run = run.caller
         session = run.session
-        return not call_id.startswith(INPUT_ID_PREFIX) and session.history.call_ids.claim(session.events, call_id)
+        return not call_id.startswith(INPUT_ID_PREFIX) and session.history.claim_call_id(session.events, call_id)
 
     @property
     def lost(self) -> bool:

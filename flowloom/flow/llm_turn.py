@@ -11,7 +11,7 @@ from google.genai import types
 
 from flowloom.context import InvocationContext
 from flowloom.context.hooks import FlowCallbacks
-from flowloom.context.progress import Progress, is_from_agent_tool
+from flowloom.context.progress import Progress
 from flowloom.context.protocols import AnyLlmAgent
 from flowloom.errors import CallbackError, Halt, IncompleteStreamError, LimitExceededError
 from flowloom.events.event import UNFIT_OUTPUT, Event
@@ -29,7 +29,7 @@ from flowloom.flow.step_result import StepResult
 from flowloom.flow.tool_run import SingleTurns, ToolRun, forwarding, refused, tool_run
 from flowloom.flow.turn import AGAIN, OVER, WAITING, Enter, Events, Outcome, Turn
 from flowloom.flow.waiting import awaits_more
-from flowloom.log.marks import AGENT_ENDED, REPEATED
+from flowloom.log.marks import AGENT_ENDED, REPEATED, is_from_agent_tool
 from flowloom.models.request import LlmRequest
 from flowloom.processors.model_choice import model_of
 from flowloom.processors.output_schema import refusal_in

@@ -12,13 +12,13 @@ from google.genai import types
 from flowloom.context import Context, InvocationContext
 from flowloom.context.hooks import Callbacks, content_answered, first_answer
 from flowloom.context.origin import note_origin
-from flowloom.context.progress import Progress, is_from_agent_tool, is_within
+from flowloom.context.progress import Progress, is_within
 from flowloom.context.protocols import AnyAgent
 from flowloom.events.event import Event
 from flowloom.events.json_data import keep_json
 from flowloom.flow.delegation import delegates_of, ends_turn
 from flowloom.flow.waiting import has_agent
-from flowloom.log.marks import CLIENT_EXECUTED
+from flowloom.log.marks import CLIENT_EXECUTED, is_from_agent_tool
 from flowloom.processors.unfinished import marked_calls, pending_follow_ups
 
 if TYPE_CHECKING:

@@ -5,10 +5,11 @@ from __future__ import annotations
 from google.genai import types
 
 from flowloom.context import InvocationContext
-from flowloom.context.progress import at_place, is_from_agent_tool
+from flowloom.context.progress import at_place
 from flowloom.context.protocols import AnyAgent
 from flowloom.events.event import Event
 from flowloom.events.requests import looks_like_request
+from flowloom.log.marks import is_from_agent_tool
 
 
 def awaits_more(ctx: InvocationContext) -> bool:

@@ -11,13 +11,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from flowloom.context import InvocationContext
 from flowloom.context.ending import all_ended
 from flowloom.context.origin import note_origin
-from flowloom.context.progress import Progress, is_from_agent_tool, is_within, path_of
+from flowloom.context.progress import Progress, is_within, path_of
 from flowloom.context.protocols import AnyAgent, AnyWorkflowAgent
 from flowloom.errors import AgentNotFoundError, DuplicateAgentError, quoted_list
 from flowloom.events.event import Event
 from flowloom.flow.play import put_events, run_agent
 from flowloom.flow.turn import AGAIN, Enter, Events, Turn, waits_below
 from flowloom.flow.waiting import has_agent
+from flowloom.log.marks import is_from_agent_tool
 
 if TYPE_CHECKING:
     from flowloom.telemetry import Recorder

@@ -14,85 +14,78 @@ from google.genai import types
 from flowloom.errors import AlreadyAnsweredError
 from flowloom.events.event import Event
 from flowloom.events.parts import content_of
-from flowloom.events.requests import RESERVED_CALLS, is_request
-from flowloom.log.answers import answers_request, read_decision, read_input
-from flowloom.log.marks import AGENT_TOOL_CALL, CLIENT_EXECUTED
+from flowloom.events.requests import CONFIRMATION_CALL
+from flowloom.log.answers import read_decision, read_input
+from flowloom.log.ledger import Answer, CallLedger, CallRecord
 
 
 class Decision(NamedTuple):
-    """A decision in a log: the request and the first answer, each with the event that it is in."""
+    """A decision in a log: what was asked, and the first answer."""
 
-    request: types.FunctionCall
-    asked: Event
-    answer: types.FunctionResponse
-    answered: Event
+    made: CallRecord
+    answer: Answer
 
 
-def without_repeated(events: Sequence[Event], message: types.Content) -> tuple[types.Content | None, list[Decision]]:
+def without_repeated(ledger: CallLedger, message: types.Content) -> tuple[types.Content | None, list[Decision]]:
     """What of a message is news to a log, or None if nothing is; and the decisions that it repeats.
 
     Raises `AlreadyAnsweredError` if it would change one.
     """
-    made = made_decisions(events, message)
-    if not made:
+    decisions = _decisions(ledger, message)
+    if not decisions:
         return message, []
     parts: list[types.Part] = []
     for part in message.parts or ():
         answer = part.function_response
-        if answer is None or answer.id not in made:
+        if answer is None or answer.id not in decisions:
             parts.append(part)
-        elif not _says_the_same(answer, made[answer.id]):
-            raise _already_answered(made[answer.id])
-    return (content_of(message.role or "user", parts) if parts else None), list(made.values())
+        elif not _says_the_same(answer, decisions[answer.id]):
+            raise _already_answered(decisions[answer.id])
+    return (content_of(message.role or "user", parts) if parts else None), list(decisions.values())
 
 
 def check_undecided(events: Sequence[Event], answer: Event) -> None:
     """Raise `AlreadyAnsweredError` if a log has a decision that the event makes; the event itself does not count."""
     if answer.content is not None:
-        for decision in made_decisions(events, answer.content).values():
-            if decision.answered.id != answer.id:
+        ledger = CallLedger.of(events[_first_asked(events, answer) :])
+        for decision in _decisions(ledger, answer.content).values():
+            if decision.answer.event.id != answer.id:
                 raise _already_answered(decision)
 
 
-def made_decisions(events: Sequence[Event], message: types.Content) -> dict[str | None, Decision]:
-    """What a log says already of what a message decides, by the id of the call that is answered."""
-    wanted = {part.function_response.id for part in message.parts or () if part.function_response is not None} - {None}
-    given: dict[str | None, list[tuple[types.FunctionResponse, Event]]] = {}
-    made: dict[str | None, Decision] = {}
-    for event in reversed(events):
+def _first_asked(events: Sequence[Event], answer: Event) -> int:
+    """Where in a log the first of the calls was made that an event answers; of two of one id, the latest."""
+    wanted, first = {response.id for response in answer.get_function_responses() if response.id}, len(events)
+    for index in range(len(events) - 1, -1, -1):
         if not wanted:
             break
-        if event.author == "user" and AGENT_TOOL_CALL not in (event.custom_metadata or ()):
-            for answer in reversed(event.get_function_responses()):
-                given.setdefault(answer.id, []).append((answer, event))
-        for call in event.get_function_calls():
-            if call.id not in wanted:
-                continue
-            wanted.discard(call.id)
-            if is_decided_once(call, event):
-                first = next(
-                    (each for each in reversed(given.get(call.id, ())) if answers_request(each[0], call)), None
-                )
-                if first is not None:
-                    made[call.id] = Decision(call, event, *first)
-    return made
+        for call in events[index].get_function_calls():
+            if call.id in wanted:
+                wanted.discard(call.id)
+                first = index
+    return first
 
 
-def is_decided_once(call: types.FunctionCall, asked: Event) -> bool:
-    """Whether a call has one answer of the user's at most, and no reports of how far something is."""
-    return is_request(asked, call) or call.id in (asked.custom_metadata or {}).get(CLIENT_EXECUTED, ())
+def _decisions(ledger: CallLedger, message: types.Content) -> dict[str | None, Decision]:
+    """What a log says already of what a message decides, by the id of the call that is answered."""
+    found: dict[str | None, Decision] = {}
+    for part in message.parts or ():
+        made = ledger.ever(part.function_response.id) if part.function_response is not None else None
+        if made is not None and (answer := made.decision) is not None:
+            found[made.id] = Decision(made, answer)
+    return found
 
 
-def _says_the_same(answer: types.FunctionResponse, made: Decision) -> bool:
+def _says_the_same(answer: types.FunctionResponse, decision: Decision) -> bool:
     """Whether an answer comes to what was decided, however it is written."""
-    read = read_decision if RESERVED_CALLS.get(made.request.name) == "confirmation" else read_input
-    return read(answer) == read(made.answer)
+    read = read_decision if decision.made.name == CONFIRMATION_CALL else read_input
+    return read(answer) == read(decision.answer.response)
 
 
 def _already_answered(decision: Decision) -> AlreadyAnsweredError:
-    call = decision.request
+    made = decision.made
     return AlreadyAnsweredError(
-        f"The call `{call.id}` of `{call.name}` by agent `{decision.asked.author}` was answered already, by the event "
-        f"`{decision.answered.id}`. A decision is made once: nothing of the message was stored.",
-        call_id=call.id or "",
+        f"The call `{made.id}` of `{made.name}` by agent `{made.author}` was answered already, by the event "
+        f"`{decision.answer.event.id}`. A decision is made once: nothing of the message was stored.",
+        call_id=made.id,
     )

@@ -17,7 +17,6 @@ from google.genai import types
 
 from flowloom.events.event import UNFIT_OUTPUT, Event
 from flowloom.events.parts import content_of
-from flowloom.log.call_ids import CallIds
 from flowloom.log.current_turn import CurrentTurn
 from flowloom.log.effective_log import EffectiveLog
 from flowloom.log.item import HistoryItem, for_model, foreign_content, transcription_of, without_hidden
@@ -63,12 +62,12 @@ class History:
 
     MAX_VIEWS = 64
 
-    __slots__ = ("_ledger", "_reported", "_views", "call_ids", "log")
+    __slots__ = ("_claimed", "_ledger", "_reported", "_views", "log")
 
     def __init__(self) -> None:
         self.log = EffectiveLog()
         """What counts of the session's log."""
-        self.call_ids = CallIds()
+        self._claimed: set[str] = set()  # ids of calls that are about to be in the log
         self._views: dict[tuple[Viewer, Visible], _View] = {}
         self._reported: set[str] = set()
         self._ledger: CallLedger | None = None
@@ -83,6 +82,17 @@ class History:
         if self._ledger is None:
             self._ledger = CallLedger()
         return self._ledger.read(events)
+
+    def claim_call_id(self, events: Sequence[Event], call_id: str) -> bool:
+        """Give an id to a new call. False if a call of `events` has it, rewound or not, or one that is about to come.
+
+        Models are free to give an id twice. What is shown, decided about and answered goes by ids, so each call needs
+        one of its own.
+        """
+        if call_id in self._claimed or self.ledger(events).ever(call_id) is not None:
+            return False
+        self._claimed.add(call_id)
+        return True
 
     def contents(self, events: Sequence[Event], viewer: Viewer, rule: Visible = visible) -> Projection:
         """What `viewer` is shown of `events`; work is proportional to the events not yet seen.

@@ -16,7 +16,7 @@ from flowloom.events.event import Event
 from flowloom.events.requests import RESERVED_CALLS, RequestKind, is_request
 from flowloom.log.answers import answers_request, subject_call_id
 from flowloom.log.cursor import LogCursor
-from flowloom.log.marks import AGENT_TOOL_CALL, CLIENT_EXECUTED, REPEATED
+from flowloom.log.marks import CLIENT_EXECUTED, REPEATED, is_from_agent_tool
 
 Kind = RequestKind | Literal["tool", "client"]
 State = Literal["open", "waiting", "decided", "suspended", "answered"]
@@ -50,6 +50,21 @@ class Answer(NamedTuple):
     event: Event
     since: int
     """Its place in the order of `CallRecord.since`."""
+
+    @property
+    def failed(self) -> bool:
+        return "error" in (self.response.response or ())
+
+    @property
+    def has_begun(self) -> bool:
+        """Whether the engine says with it that the call gives its result later."""
+        return bool(ids := self.event.long_running_tool_ids) and self.response.id in ids and not self.failed
+
+    @property
+    def asks(self) -> bool:
+        """Whether it stands in the place of a result until a person was asked about the call."""
+        actions, call_id = self.event.actions, self.response.id
+        return call_id in actions.requested_tool_confirmations or call_id in (actions.requested_inputs or ())
 
 
 @dataclass(slots=True, eq=False)
@@ -111,6 +126,19 @@ class CallRecord:
         return self.kind != "tool" and self.kind != "client"
 
     @property
+    def is_decided_once(self) -> bool:
+        """Whether it has one answer of the user's at most, and no reports of how far something is."""
+        return self.is_request or self.id in (self.event.custom_metadata or {}).get(CLIENT_EXECUTED, ())
+
+    @property
+    def decision(self) -> Answer | None:
+        """The first answer of the user's to what is decided once; None if there is none."""
+        if not self.is_decided_once:
+            return None
+        given = (each for each in self.answers if each.event.author == "user" and not is_from_agent_tool(each.event))
+        return next(given, None)
+
+    @property
     def is_of_stopped_run(self) -> bool:
         """Whether the run stopped before it and the other calls of its answer (`RunConfig.pause_on_tool_calls`)."""
         return CLIENT_EXECUTED in (self.event.custom_metadata or ())
@@ -154,7 +182,7 @@ class CallLedger:
         self._starts: dict[str, int] = {}  # where among them each invocation begins
         self._latest: str | None = None  # the invocation of the latest event
         self._calls: dict[str, CallRecord] = {}  # the latest of each id
-        self._gone: dict[str, CallRecord] = {}  # those that were there before a rewind
+        self._gone: dict[str, CallRecord] = {}  # those that do not count: before a rewind, or from elsewhere
         self._live: dict[str, dict[str, CallRecord]] = {}  # those that are not over, by invocation
         self._requests: dict[str, list[CallRecord]] = {}  # by the call that they are about
         self._inside: dict[str, list[CallRecord]] = {}  # by the call whose agent made them
@@ -222,7 +250,7 @@ class CallLedger:
     def _read_scope(self, event: Event, scope: str) -> bool:
         """Take note of an agent that was called: whether it runs as a tool, and the log keeps what it has left because
         it waits. It has come further then, if it was begun again."""
-        if AGENT_TOOL_CALL not in (event.custom_metadata or ()):
+        if not is_from_agent_tool(event):
             self._scopes.pop(scope, None)
             self._scopes[scope] = None
             return False
@@ -242,8 +270,9 @@ class CallLedger:
         if event.long_running_tool_ids and call_id in event.long_running_tool_ids:
             kind, state = RESERVED_CALLS.get(call.name, "client"), "waiting"
             if kind != "client":
-                if not is_request(event, call):
-                    return  # it came from elsewhere, and is history
+                if not is_request(event, call):  # it came from elsewhere, and is history
+                    self._gone[call_id] = CallRecord(call, event, "tool", "answered", self._count)
+                    return
                 subject = subject_call_id(call)
             marked = (event.custom_metadata or {}).get(CLIENT_EXECUTED, ())
         self._count += 1
@@ -300,27 +329,23 @@ class CallLedger:
 
     def _take_result(self, made: CallRecord, answer: Answer, inner: bool) -> None:
         """What the engine answers: a result, a report of how far it is, or a placeholder until a person has decided."""
-        event, failed = answer.event, "error" in (answer.response.response or ())
         if made.kind != "tool" and made.kind != "client":
-            if failed:
+            if answer.failed:
                 self._end(made)
             return
         made.answers += (answer,)
-        if made.kind == "client" and made.state == "waiting" and not made.client_executed and not failed:
+        if made.kind == "client" and made.state == "waiting" and not made.client_executed and not answer.failed:
             return
-        actions, call_id, listed = event.actions, made.call.id or "", event.long_running_tool_ids
-        if listed and not failed and call_id in listed:
+        if answer.has_begun:
             self._count += 1
-            made.kind, made.state, made.since = "client", "waiting", self._count  # it has begun
-        elif not inner and (
-            call_id in actions.requested_tool_confirmations or call_id in (actions.requested_inputs or ())
-        ):
-            made.kind, made.state = "tool", "open"  # until a person is asked
+            made.kind, made.state, made.since = "client", "waiting", self._count
+        elif answer.asks and not inner:
+            made.kind, made.state = "tool", "open"
         else:
             self._end(made)
             return
         made.client_executed = False
-        self._live.setdefault(made.event.invocation_id, {})[call_id] = made
+        self._live.setdefault(made.event.invocation_id, {})[made.id] = made
 
     def _decide(self, call_id: str, state: State) -> None:
         """A person is asked about a call, or has decided."""
@@ -363,7 +388,7 @@ class CallLedger:
         return self._calls.get(call_id or "")
 
     def ever(self, call_id: str | None) -> CallRecord | None:
-        """The latest call of that id, also if it was rewound."""
+        """The latest call of that id, also if it was rewound, or is none that this log's engine has made."""
         return self._calls.get(call_id or "") or self._gone.get(call_id or "")
 
     def live(self, invocation_id: str | None = None) -> Iterator[CallRecord]:

@@ -1,5 +1,9 @@
 """The keys of an event's `custom_metadata` by which the engine tells its own events apart."""
 
+from __future__ import annotations
+
+from flowloom.events.event import Event
+
 CLIENT_EXECUTED = "client_executed_calls"
 """Says that the run stopped before the event's calls, which the client executes (`RunConfig.pause_on_tool_calls`), or
 else the run that resumes it; it names those that wait for no other reason."""
@@ -13,3 +17,13 @@ AGENT_ENDED = "agent_ended"
 """Says that a `limit` of its agent has ended the agent's turn."""
 REPEATED = "repeated_calls"
 """The key of an event's `agent_state` that names calls which are about to be made a second time."""
+
+
+def is_from_agent_tool(event: Event) -> bool:
+    """Whether an event is that of an agent that runs as a tool, kept because it waits; its scope is the tool's call."""
+    return bool(event.isolation_scope) and bool(event.custom_metadata) and AGENT_TOOL_CALL in event.custom_metadata
+
+
+def tells_of_end(event: Event) -> bool:
+    """Whether an event only says how a run has ended."""
+    return bool(event.custom_metadata) and RUN_ENDED in event.custom_metadata

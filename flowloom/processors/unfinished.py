@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from google.genai import types
 
 from flowloom.context import InvocationContext
-from flowloom.context.progress import at_place, tells_of_end
+from flowloom.context.progress import at_place
 from flowloom.context.protocols import RunnableTool
 from flowloom.events.actions import EventActions
 from flowloom.events.event import UNFIT_OUTPUT, Event
@@ -17,7 +17,7 @@ from flowloom.events.requests import CREDENTIAL_CALL, is_request
 from flowloom.events.wire import make
 from flowloom.log.answers import subjects_of
 from flowloom.log.ledger import CallRecord
-from flowloom.log.marks import REPEATED
+from flowloom.log.marks import REPEATED, tells_of_end
 from flowloom.processors.output_schema import refusal_in, retry_event
 from flowloom.tools.calls import CallResults
 from flowloom.tools.confirmation import follow_ups

@@ -8,10 +8,10 @@ from typing import Any, Generic, Literal, Self
 
 from flowloom.agents.base_agent import OutputT
 from flowloom.context import Usage
-from flowloom.context.progress import is_from_agent_tool
 from flowloom.context.totals import Totals
 from flowloom.events import Event
 from flowloom.events.shown import table_of_all
+from flowloom.log.marks import is_from_agent_tool
 from flowloom.objects.notebook import count, line, quoted
 from flowloom.runner.pending import PendingCall
 

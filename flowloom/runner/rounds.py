@@ -228,13 +228,13 @@ class Rounds:
         is about to. Raises `AlreadyAnsweredError` for a decision that is to be changed.
         """
         session = self._session
-        news, repeated = without_repeated(session.events, message)
+        ledger = session.history.ledger(session.events)
+        news, repeated = without_repeated(ledger, message)
         if news is not None:
             first, *others = messages_of(self._host.agent, session, news)
             self._later.extendleft(reversed(others))
             return first, None
-        invocation_id = repeated[0].asked.invocation_id
-        ledger = session.history.ledger(session.events)
+        invocation_id = max(repeated, key=lambda each: each.made.since).made.event.invocation_id
         if self._alone and any(is_left_behind(ledger, decision) for decision in repeated):
             return None, invocation_id
         self._left_to_others = invocation_id, pending_in(ledger, invocation_id)

@@ -10,13 +10,13 @@ from google.genai import types
 
 from flowloom.context import Context, InvocationContext, Run
 from flowloom.context.hooks import NO_HOOKS, first_answer, notify
-from flowloom.context.progress import Progress, is_from_agent_tool
+from flowloom.context.progress import Progress
 from flowloom.context.protocols import AnyAgent, as_llm_agent
 from flowloom.errors import ConfigurationError, ToolError
 from flowloom.events.event import Event
 from flowloom.events.parts import content_of, text_part
 from flowloom.events.wire import replace
-from flowloom.log.marks import AGENT_TOOL_CALL, AGENT_TOOL_PARTIAL
+from flowloom.log.marks import AGENT_TOOL_CALL, AGENT_TOOL_PARTIAL, is_from_agent_tool
 from flowloom.sessions.in_memory import InMemorySessionService
 from flowloom.sessions.session import Session
 from flowloom.sessions.state import State

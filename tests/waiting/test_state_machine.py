@@ -16,9 +16,9 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from kit import examples
 
 from flowloom import Event, InMemorySessionService, Runner, Session
-from flowloom.context.progress import is_from_agent_tool
 from flowloom.errors import AlreadyAnsweredError
 from flowloom.log.item import is_hidden
+from flowloom.log.marks import is_from_agent_tool
 from flowloom.runner.pending import PendingCall, pending_calls
 from waiting.desk import WHERE
 from waiting.trees import Call, Effects, Node, agent_of, nodes
