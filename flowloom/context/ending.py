@@ -37,9 +37,10 @@ async def all_of(works: Sequence[Coroutine[Any, Any, T]]) -> list[T]:
         async with asyncio.TaskGroup() as group:
             tasks = [group.create_task(work) for work in works]
     except BaseExceptionGroup as errors:
-        lost = errors.subgroup(RunLostError)
-        raise (errors if lost is None else lost).exceptions[0] from None
-    return [task.result() for task in tasks]
+        first = (errors.subgroup(RunLostError) or errors).exceptions[0]
+    else:
+        return [task.result() for task in tasks]
+    raise first  # not in the handler, which would put the group in the place of what caused the error
 
 
 async def to_its_end(work: Coroutine[Any, Any, T], *, hurried: bool, grace: float, late: str) -> T | None:

@@ -23,10 +23,11 @@ from flowloom.flow.handover import place_of_target, response_of_task
 from flowloom.flow.limits import ask_to_summarise
 from flowloom.flow.model_call import NO_MODEL_CALL, ONLY_THOUGHTS, ModelCall, is_thought_only
 from flowloom.flow.observed import observed
+from flowloom.flow.outbox import forwarding
 from flowloom.flow.output import ask_again, has_form, keep_answer, no_answer
 from flowloom.flow.pipeline import Step, StoppedAt, events_of, explain, response_events, run_response_steps, with_extra
 from flowloom.flow.step_result import StepResult
-from flowloom.flow.tool_run import SingleTurns, ToolRun, forwarding, refused, tool_run
+from flowloom.flow.tool_run import SingleTurns, ToolRun, refused, tool_run
 from flowloom.flow.turn import AGAIN, OVER, WAITING, Enter, Events, Outcome, Turn
 from flowloom.flow.waiting import awaits_more
 from flowloom.log.marks import AGENT_ENDED, REPEATED, is_from_agent_tool

@@ -7,10 +7,7 @@ runner, and nothing else.
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncGenerator, Callable
-from contextlib import aclosing
-from typing import Any
 
 from flowloom.context import InvocationContext
 from flowloom.context.run import Run
@@ -71,16 +68,6 @@ async def play(run: Run, stack: list[Turn]) -> Events:
     finally:
         for turn in reversed(stack):
             turn.close(error)
-
-
-async def put_events(events: Events, outbox: asyncio.Queue[Any]) -> None:
-    """Put events into an outbox, each with what is set when it is recorded: those who make them go on only then, so
-    that they see their own history."""
-    async with aclosing(events):
-        async for event in events:
-            recorded = asyncio.Event()
-            outbox.put_nowait((event, recorded))
-            await recorded.wait()
 
 
 async def _leave(stack: list[Turn]) -> list[Event]:

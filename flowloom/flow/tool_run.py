@@ -2,29 +2,25 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import AsyncGenerator, Awaitable, Coroutine, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any
 
 from google.genai import types
 
 from flowloom.context import InvocationContext
-from flowloom.context.ending import all_ended, all_of
+from flowloom.context.ending import all_of
 from flowloom.context.protocols import RunnableTool
 from flowloom.events.event import Event
 from flowloom.events.parts import content_of, response_part
 from flowloom.flow.delegation import delegated_context, is_single_turn
 from flowloom.flow.handover import response_of_task
-from flowloom.flow.play import play, put_events
+from flowloom.flow.outbox import Outbox, forwarding, put_events
+from flowloom.flow.play import play
 from flowloom.flow.resume import stack_of
 from flowloom.flow.turn import AGAIN
 from flowloom.processors.agent_transfer import transfer_problem
 from flowloom.tools.calls import CallResults, run_calls
-
-T = TypeVar("T")
-Outbox = asyncio.Queue["Event | tuple[Event, asyncio.Event] | None"]
-"""Events as they come, each with what to set when it is recorded if its agent waits for that; None ends it."""
 
 
 class SingleTurns:
@@ -93,31 +89,3 @@ def refused(ctx: InvocationContext, reason: str) -> ToolRun:
         return CallResults(None, waiting=ctx.run.refusals_of(ctx, reason))
 
     return ToolRun(refuse())
-
-
-def forwarding(work: Coroutine[Any, Any, T], outbox: Outbox) -> tuple[asyncio.Task[T], AsyncGenerator[Event, None]]:
-    """Begin some work, whose agents put their events into `outbox`: the work, and the events meanwhile."""
-    running = asyncio.ensure_future(_run_and_close(work, outbox))
-    return running, _forwarded(outbox, running)
-
-
-async def _forwarded(outbox: Outbox, running: asyncio.Task[T]) -> AsyncGenerator[Event, None]:
-    try:
-        while (item := await outbox.get()) is not None:
-            if isinstance(item, Event):
-                yield item
-                continue
-            yield item[0]
-            item[1].set()
-        await asyncio.wait([running])
-    finally:
-        if not running.done():
-            running.cancel()
-            await all_ended((running,))
-
-
-async def _run_and_close(work: Coroutine[Any, Any, T], outbox: Outbox) -> T:
-    try:
-        return await work
-    finally:
-        outbox.put_nowait(None)

@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Iterable, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from flowloom.context import InvocationContext
-from flowloom.context.ending import all_ended
+from flowloom.context.ending import all_of
 from flowloom.context.origin import note_origin
 from flowloom.context.progress import Progress, is_within, path_of
 from flowloom.context.protocols import AnyAgent, AnyWorkflowAgent
 from flowloom.errors import AgentNotFoundError, DuplicateAgentError, quoted_list
 from flowloom.events.event import Event
-from flowloom.flow.play import put_events, run_agent
+from flowloom.flow.outbox import Outbox, forwarding, put_events
+from flowloom.flow.play import run_agent
 from flowloom.flow.turn import AGAIN, Enter, Events, Turn, waits_below
 from flowloom.flow.waiting import has_agent
 from flowloom.log.marks import is_from_agent_tool
@@ -23,7 +23,6 @@ from flowloom.log.marks import is_from_agent_tool
 if TYPE_CHECKING:
     from flowloom.telemetry import Recorder
 
-_Queue = asyncio.Queue["tuple[Event, asyncio.Event] | asyncio.Task[None]"]
 _Members = tuple[Sequence[AnyAgent], bool]
 """Members of a workflow, and whether they run at once, on branches of their own."""
 
@@ -94,9 +93,12 @@ class WorkflowTurn(Turn):
         if not at_once:
             self.outcome = Enter(places[0])
             return
-        async with aclosing(_at_once(self.agent, places)) as events:
+        outbox = Outbox()
+        running, events = forwarding(all_of([_run_beside(place, outbox) for place in places]), outbox)
+        async with aclosing(events):
             async for event in events:
                 yield self.note(event)
+        await running
         self._finished(members[-1], any(place.escalated for place in places))
         if any(waits_below(agent, self.ctx) for agent in members):
             self.end_or_wait()
@@ -225,35 +227,10 @@ class WorkflowTurn(Turn):
         )
 
 
-async def _at_once(workflow: AnyAgent, places: Sequence[InvocationContext]) -> Events:
-    """The events of several agents that run at the same time.
-
-    The first error cancels the others; it is raised when they have ended.
-    """
-    events: _Queue = asyncio.Queue()
-    tasks = [asyncio.create_task(_put_events(workflow, place, events)) for place in places]
-    for task in tasks:
-        task.add_done_callback(events.put_nowait)
-    running = len(tasks)
+async def _run_beside(place: InvocationContext, outbox: Outbox) -> None:
+    """Run a member of a workflow that does not run alone."""
     try:
-        while running:
-            item = await events.get()
-            if isinstance(item, asyncio.Task):
-                running -= 1
-                item.result()
-                continue
-            event, recorded = item
-            yield event
-            recorded.set()
-    finally:
-        for task in tasks:
-            task.cancel()
-        await all_ended(tasks)
-
-
-async def _put_events(workflow: AnyAgent, place: InvocationContext, events: _Queue) -> None:
-    try:
-        await put_events(run_agent(place), events)
+        await put_events(run_agent(place), outbox)
     except Exception as error:
-        error.add_note(f"in branch `{place.agent.name}` of workflow `{workflow.name}`")
+        error.add_note(f"in branch `{place.agent.name}` of workflow `{place.lineage[-1].name}`")
         raise

@@ -52,7 +52,7 @@ class Hanging(Steps):
 class Broken(BaseAgent):
     async def _run_async_impl(self, ctx: InvocationContext) -> AsyncGenerator[Event, None]:
         await asyncio.sleep(0)
-        raise RuntimeError(f"{self.name} is down")
+        raise RuntimeError(f"{self.name} is down") from OSError("no power")
         yield Event()
 
 
@@ -153,6 +153,7 @@ async def test_the_first_error_cancels_the_others_and_is_raised_when_they_have_e
     with pytest.raises(RuntimeError, match="broken is down") as caught:
         await chat.say("go")
     assert sorted(log) == sorted(child.name for child in children)
+    assert isinstance(caught.value.__cause__, OSError)
     notes = " ".join(caught.value.__notes__)
     assert "broken" in notes
     assert "side" in notes
