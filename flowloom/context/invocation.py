@@ -15,6 +15,7 @@ from flowloom.context.protocols import AnyAgent, Effects, RunnableTool, as_llm_a
 from flowloom.context.run import Run
 from flowloom.context.run_config import RunConfig, default_run_config
 from flowloom.context.totals import Usage
+from flowloom.errors import ConfigurationError, quoted_list
 from flowloom.events.actions import no_actions
 from flowloom.events.event import Event, NodeInfo
 from flowloom.events.ids import new_id
@@ -244,11 +245,20 @@ class InvocationContext:
         return self.run.steps.get(self.path, 0)
 
     def model_copy(self, *, update: Mapping[str, Any] | None = None) -> Self:
-        """The same place with some of its attributes changed; the run is shared."""
+        """The same place with some of its attributes changed; the run is shared.
+
+        Raises `ConfigurationError` for what is the run's, or follows from other attributes.
+        """
         new = object.__new__(type(self))
         new.__dict__.update(self.__dict__)
         new._path = None
         if update:
+            if not _DERIVED.isdisjoint(update):
+                names = quoted_list(sorted(_DERIVED.intersection(update)))
+                raise ConfigurationError(
+                    f"The copy of a context cannot have another {names}: it shares the run. Make a context of its own "
+                    f"by `InvocationContext(...)`; a `session` that is set on a context is that of the whole run."
+                )
             new.__dict__.update(update)
             if "agent" in update:
                 new._enter(new.agent)
@@ -356,6 +366,10 @@ class InvocationContext:
         content = self.run.keyring.receive(self.user_content, self.session.events)
         event = self.new_event({"author": "user", "content": content})
         return await self.run.record(self, event, hooks=())
+
+
+_DERIVED = frozenset(name for name in dir(InvocationContext) if isinstance(getattr(InvocationContext, name), property))
+"""What no context has of its own: it is the run's, or follows from other attributes."""
 
 
 def _parents_of(agent: AnyAgent) -> tuple[AnyAgent, ...]:

@@ -9,7 +9,15 @@ from pathlib import Path
 import pytest
 from kit import agent, shown
 
-from flowloom import BaseAgent, Event, InMemorySessionService, InvocationContext, Runner, SqliteSessionService
+from flowloom import (
+    BaseAgent,
+    ConfigurationError,
+    Event,
+    InMemorySessionService,
+    InvocationContext,
+    Runner,
+    SqliteSessionService,
+)
 from flowloom.sessions import BaseSessionService
 
 
@@ -45,3 +53,12 @@ async def test_a_run_goes_on_with_the_session_that_is_set(kind: str, tmp_path: P
     last = member.model.requests[-1]  # type: ignore[union-attr]
     assert shown(last)[0].endswith("one")
     assert "anew" in str(last.config.system_instruction)
+
+
+@pytest.mark.parametrize("name", ["session", "user_content", "effects"])
+async def test_a_copy_of_a_place_cannot_have_what_is_the_runs(name: str) -> None:
+    """What all agents of a run share is refused in the copy of one's place, and not ignored."""
+    ctx = InvocationContext(agent=BaseAgent(name="a"))
+    with pytest.raises(ConfigurationError, match=f"`{name}`"):
+        ctx.model_copy(update={"branch": "b", name: None})
+    assert ctx.model_copy(update={"branch": "b"}).branch == "b"
