@@ -11,11 +11,10 @@ import os
 import threading
 import weakref
 from collections.abc import AsyncGenerator, Callable, Coroutine, Generator
-from concurrent.futures import Future
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from contextvars import copy_context
-from queue import SimpleQueue
-from typing import Any, Final, TypeVar
+from typing import Any, TypeVar
 
 from flowloom.errors import ConfigurationError
 from flowloom.sessions.leases import standing_still
@@ -27,80 +26,23 @@ class _Anchor:
     """Dies with its thread, and with the generators that were begun in it."""
 
 
-class _End:
-    """Marks the end of an async generator."""
-
-
-_END: Final = _End()
-
-
 class _Loops(threading.local):
     """The loop of each thread that called one of the functions here; closed when its thread, or the program, ends."""
 
     anchor: _Anchor | None = None
     loop: asyncio.AbstractEventLoop | None = None
-    beside: _Beside | None = None
+    beside: ThreadPoolExecutor | None = None
 
 
 _loops = _Loops()
 
 
-class _Beside:
-    """A second thread, for a thread in which a loop is running already; ends with it."""
-
-    def __init__(self) -> None:
-        self._jobs: SimpleQueue[_Job | None] = SimpleQueue()
-        self._ended = threading.Event()
-        self._thread = threading.Thread(
-            target=_work, args=(self._jobs, self._ended), name="flowloom sync calls", daemon=True
-        )
-        self._thread.start()
-        weakref.finalize(self, _end, self._jobs, self._thread, self._ended)
-
-    @classmethod
-    def this_thread(cls) -> _Beside:
-        """That of the calling thread."""
-        beside = _loops.beside
-        if beside is None or not beside._thread.is_alive():  # a forked process has no threads but one
-            beside = _loops.beside = cls()
-        return beside
-
-    def call(self, function: Callable[[], _T]) -> _T:
-        """Call a function there, and wait for what it gives or raises."""
-        outcome: Future[_T] = Future()
-        self._jobs.put((outcome, function))
-        try:
-            return outcome.result()
-        finally:
-            del outcome  # or an error would hold itself
-
-
-_Job = tuple[Future[Any], Callable[[], Any]]
-
-
-def _work(jobs: SimpleQueue[_Job | None], ended: threading.Event) -> None:
-    while _done(jobs.get()):
-        pass
-    _loops.anchor = None
-    ended.set()
-
-
-def _done(job: _Job | None) -> bool:
-    if job is None:
-        return False
-    outcome, function = job
-    try:
-        outcome.set_result(function())
-    except BaseException as error:
-        outcome.set_exception(error)
-        del outcome
-    return True
-
-
-def _end(jobs: SimpleQueue[_Job | None], thread: threading.Thread, ended: threading.Event) -> None:
-    jobs.put(None)
-    if thread.is_alive() and thread.ident != threading.get_ident():
-        ended.wait()
+def _call_beside(function: Callable[[], _T]) -> _T:
+    """What a function gives or raises in a second thread: for one in which a loop is running already. It ends with
+    this one."""
+    if _loops.beside is None:
+        _loops.beside = ThreadPoolExecutor(1, "flowloom sync calls")
+    return _loops.beside.submit(function).result()
 
 
 def _within_loop() -> bool:
@@ -113,7 +55,7 @@ def _within_loop() -> bool:
 
 def _loop() -> tuple[asyncio.AbstractEventLoop, _Anchor | None]:
     """The loop for what is begun here, which is there for as long as the anchor is held."""
-    return _Beside.this_thread().call(_own_loop) if _within_loop() else _own_loop()
+    return _call_beside(_own_loop) if _within_loop() else _own_loop()
 
 
 def _own_loop() -> tuple[asyncio.AbstractEventLoop, _Anchor | None]:
@@ -137,6 +79,7 @@ _of_parent: list[asyncio.AbstractEventLoop] = []
 def _leave_to_parent() -> None:
     """In a forked process: its copies of the loops share what the parent's wait on, so they may not be touched."""
     _begun.clear()
+    _loops.beside = None  # its thread is not there
     _of_parent.extend(_every_loop)
     for loop in _of_parent:
         for name, forked in (("is_closed", lambda: True), ("close", lambda: None)):
@@ -153,7 +96,7 @@ def _close_begun() -> None:
     while _begun:
         loop, items = _begun.popitem()[1]
         if not loop.is_closed() and not loop.is_running():
-            _complete(loop, _closed(items))
+            _complete(loop, items.aclose())
 
 
 def _close(loop: asyncio.AbstractEventLoop, process: int) -> None:
@@ -190,7 +133,7 @@ def _complete(loop: asyncio.AbstractEventLoop, work: Coroutine[Any, Any, _T]) ->
 
 def _run(loop: asyncio.AbstractEventLoop, task: asyncio.Task[_T]) -> _T:
     if _within_loop():
-        return _Beside.this_thread().call(lambda: loop.run_until_complete(task))
+        return _call_beside(lambda: loop.run_until_complete(task))
     return loop.run_until_complete(task)
 
 
@@ -218,23 +161,20 @@ def iterate_sync(items: AsyncGenerator[_T, None]) -> Generator[_T, None, None]:
                 raise ConfigurationError(
                     "This run was begun before the process was forked, or its program has ended. Begin one here."
                 )
-            item = _complete(loop, _next(items))
-            if isinstance(item, _End):
+            try:
+                item = _complete(loop, _next(items))
+            except StopAsyncIteration:
                 return
             yield item
     finally:
         if _begun.pop(id(items), None) is None or loop.is_closed():
             pass  # the program ends and closes it, or the process was forked
         elif loop.is_running():  # it was dropped by something that runs there
-            loop.call_soon_threadsafe(loop.create_task, _closed(items))
+            loop.call_soon_threadsafe(loop.create_task, items.aclose())
         else:
-            _complete(loop, _closed(items))
+            _complete(loop, items.aclose())
         del anchor
 
 
-async def _next(items: AsyncGenerator[_T, None]) -> _T | _End:
-    return await anext(items, _END)
-
-
-async def _closed(items: AsyncGenerator[Any, None]) -> None:
-    await items.aclose()
+async def _next(items: AsyncGenerator[_T, None]) -> _T:
+    return await anext(items)  # in the loop, which is to be the one that closes them if they are dropped
