@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 from collections.abc import Iterable, Mapping
+from functools import cache
 from typing import Any, Self, cast
 
 from pydantic import ConfigDict, Field, field_validator, model_validator
@@ -162,21 +163,14 @@ _BESIDE = {
 }
 """What an event has beside a response, as it is when nothing else is said."""
 _NEVER_NULL = ("actions", "author", "id", "invocationId", "invocation_id")
-_names: dict[type[Event], frozenset[str]] = {}
-_folded: dict[type[Event], dict[str, str]] = {}
 
 
+@cache  # of the few classes of events
 def _names_of(cls: type[Event]) -> frozenset[str]:
-    known = _names.get(cls)
-    if known is None:
-        aliases = [field.alias for field in cls.model_fields.values() if field.alias]
-        known = _names[cls] = frozenset([*cls.model_fields, *aliases]) - {"nodeInfo", "node_info"}
-    return known
+    aliases = [field.alias for field in cls.model_fields.values() if field.alias]
+    return frozenset([*cls.model_fields, *aliases]) - {"nodeInfo", "node_info"}
 
 
+@cache
 def _folded_names_of(cls: type[Event]) -> dict[str, str]:
-    folded = _folded.get(cls)
-    if folded is None:
-        folded = {folded_name(name): name for name in [*cls.model_fields]}
-        _folded[cls] = folded
-    return folded
+    return {folded_name(name): name for name in cls.model_fields}

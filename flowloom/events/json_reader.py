@@ -24,10 +24,6 @@ Read = Callable[[Any, bool], Any]
 """Makes a value from JSON data. The second argument says whether fields that it does not know may be left out."""
 
 
-class UnknownFieldError(ValueError):
-    """A field below the top that this release does not know, and that may not be left out."""
-
-
 class EnumValueError(ValueError):
     """The value of an enum is no text; google-genai's own validation fails on that without saying where.
 
@@ -57,7 +53,7 @@ def model_reader(model: type[BaseModel]) -> Read:
             known = fields.get(key)
             if known is None:
                 if not lossy:
-                    raise UnknownFieldError(key)
+                    raise ValueError(f"`{key}` is not known")
             elif value is not None:
                 name, read_value = known
                 try:
@@ -116,7 +112,8 @@ def _fields_of(model: type[BaseModel], special: Mapping[str, Read]) -> dict[str,
 
 def _reader(annotation: Any) -> Read | None:
     """How to read a JSON value of that type; None for JSON that is taken as it is."""
-    options = [option for option in _options_of(annotation) if option is not type(None)]
+    union = typing.get_origin(annotation) in (typing.Union, python_types.UnionType)
+    options = [option for option in typing.get_args(annotation) if option is not type(None)] if union else [annotation]
     kind: Any = options[0] if len(options) == 1 else None
     origin = typing.get_origin(kind)
     if origin is list:
@@ -158,12 +155,6 @@ def _member(kind: type[Enum], members: Mapping[Any, Any], value: Any) -> Any:
 @functools.cache
 def _adapter(annotation: Any) -> TypeAdapter[Any]:
     return TypeAdapter(annotation)
-
-
-def _options_of(annotation: Any) -> tuple[Any, ...]:
-    if typing.get_origin(annotation) in (typing.Union, python_types.UnionType):
-        return typing.get_args(annotation)
-    return (annotation,)
 
 
 def _list_reader(kind: Any) -> Read:
