@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, Self
 from pydantic import Field
 from typing_extensions import TypeVar
 
-from flowloom.agents.canonical import callbacks_of
 from flowloom.context import InvocationContext
 from flowloom.context.hooks import Callbacks, as_callbacks
 from flowloom.errors import AgentNameError, ConfigurationError, DuplicateAgentError, NotSupportedError
@@ -32,6 +31,11 @@ if TYPE_CHECKING:
     AgentCallbacks = AgentCallback | Sequence[AgentCallback] | None
 else:
     AgentCallbacks = AgentCallback | list[AgentCallback] | None
+
+
+def callbacks_of(field: str) -> property:
+    """The callbacks of a field as a list, whether it holds none, one or several."""
+    return property(lambda agent: list(as_callbacks(getattr(agent, field))), doc=f"`{field}` as a list.")
 
 
 if TYPE_CHECKING:

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from inspect import isawaitable
 from types import UnionType
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 from google.genai import types
 from pydantic import Field, PrivateAttr
 
-from flowloom.agents.base_agent import AgentCallbacks, BaseAgent, OutputT
-from flowloom.agents.canonical import CanonicalForms
+from flowloom.agents.base_agent import AgentCallbacks, BaseAgent, OutputT, callbacks_of
 from flowloom.context import InvocationContext, Limits, ReadonlyContext
 from flowloom.context.hooks import FlowCallbacks, as_callbacks
 from flowloom.context.protocols import RunnableTool, RunnableToolset
@@ -63,7 +63,7 @@ _OWN_FIELDS_OF_CONFIG = {
 }
 
 
-class LlmAgent(CanonicalForms, BaseAgent[OutputT]):
+class LlmAgent(BaseAgent[OutputT]):
     """An agent that a model speaks for.
 
     `model` is a model's name, or a `BaseLlm`; without one it is that of the nearest agent above. `instruction` may
@@ -253,5 +253,40 @@ class LlmAgent(CanonicalForms, BaseAgent[OutputT]):
             f"an agent."
         )
 
+    # -- what it was given in one form each, by google-adk's names (spec A2); the engine does not ask for it ---------
+
+    canonical_before_model_callbacks = callbacks_of("before_model_callback")
+    canonical_after_model_callbacks = callbacks_of("after_model_callback")
+    canonical_on_model_error_callbacks = callbacks_of("on_model_error_callback")
+    canonical_before_tool_callbacks = callbacks_of("before_tool_callback")
+    canonical_after_tool_callbacks = callbacks_of("after_tool_callback")
+    canonical_on_tool_error_callbacks = callbacks_of("on_tool_error_callback")
+
+    async def canonical_model_async(self) -> BaseLlm:
+        """`canonical_model`. Raises `ModelNotConfiguredError`."""
+        return self.canonical_model
+
+    async def canonical_instruction(self, ctx: ReadonlyContext) -> tuple[str, bool]:
+        """`instruction` as written, or as its provider gives it; and whether no placeholder in it is filled in."""
+        return await _text_of(self.instruction, ctx)
+
+    async def canonical_global_instruction(self, ctx: ReadonlyContext) -> tuple[str, bool]:
+        """`global_instruction`, as `canonical_instruction` gives the other."""
+        return await _text_of(self.global_instruction, ctx)
+
+    async def canonical_tools(self, ctx: ReadonlyContext | None = None) -> list[RunnableTool]:
+        """`own_tools` with each toolset listed: filtered, and with its prefix."""
+        tools: list[RunnableTool] = []
+        for each in self.own_tools:
+            tools += await each.get_tools_with_prefix(ctx) if is_toolset(each) else [each]
+        return tools
+
 
 Agent = LlmAgent
+
+
+async def _text_of(instruction: Any, ctx: ReadonlyContext) -> tuple[str, bool]:
+    if isinstance(instruction, str | Template):
+        return (instruction if isinstance(instruction, str) else instruction.source), False
+    given = instruction(ctx)
+    return str((await given if isawaitable(given) else given) or ""), True

@@ -48,13 +48,8 @@ class WorkflowAgent(BaseAgent):
         own_body = type(self)._run_async_impl is not WorkflowAgent._run_async_impl
         return BodyTurn(ctx) if own_body else WorkflowTurn(ctx, self)
 
-    async def _run_async_impl(self, ctx: InvocationContext) -> AsyncGenerator[Event, None]:
-        events = run_turn(ctx, lambda inner: WorkflowTurn(inner, self, alone=True))
-        try:
-            async for event in events:
-                yield event
-        finally:
-            await events.aclose()
+    def _run_async_impl(self, ctx: InvocationContext) -> AsyncGenerator[Event, None]:
+        return run_turn(ctx, lambda inner: WorkflowTurn(inner, self, alone=True))
 
 
 class SequentialAgent(WorkflowAgent):
