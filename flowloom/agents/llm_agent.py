@@ -277,7 +277,8 @@ class LlmAgent(BaseAgent[OutputT]):
     async def canonical_tools(self, ctx: ReadonlyContext | None = None) -> list[RunnableTool]:
         """`own_tools` with each toolset listed: filtered, and with its prefix."""
         tools: list[RunnableTool] = []
-        for each in self.own_tools:
+        own: Sequence[Any] = self.own_tools
+        for each in own:
             tools += await each.get_tools_with_prefix(ctx) if is_toolset(each) else [each]
         return tools
 
