@@ -198,7 +198,7 @@ def place(module: str, axis: str, size: int, *, plain: bool = False) -> Place:
 
 def _flowloom_features() -> dict[str, Any]:
     planners = import_module("flowloom.processors.planners")
-    executors = import_module("flowloom.processors.code_executors")
+    executors = import_module("flowloom.processors")
     return {
         "planner": planners.PlanReActPlanner(),
         "code_executor": executors.LocalCodeExecutor(),

@@ -16,8 +16,10 @@ MODULES = 180
 NOT_NEEDED = ("inspection", "interop", "client", "providers", "offline", "wrappers", "human", "testing", "cli")
 """Rooms that running an agent does not need."""
 BESIDE_TYPES = 1.1
-SLACK = 1.3
+SLACK = 1.2
 """How much more than the aim is let pass: this is a gate against slow growth, the benchmarks measure."""
+ROUNDS = 12
+"""After how many rounds other work on the machine is no excuse."""
 
 
 @cache
@@ -40,7 +42,11 @@ def seconds_of(code: str) -> float:
 def test_the_package_alone_loads_no_library() -> None:
     loaded = loaded_after("import flowloom")
     assert not loaded & {"pydantic", "google.genai", "jinja2", "opentelemetry", "asyncio"}
-    assert {name for name in loaded if name.startswith("flowloom.")} == {"flowloom.objects", "flowloom.objects.on_use"}
+    assert {name for name in loaded if name.startswith("flowloom.")} == {
+        "flowloom.objects",
+        "flowloom.objects.no_collection",
+        "flowloom.objects.on_use",
+    }
 
 
 def test_an_agent_loads_no_extra() -> None:
@@ -58,10 +64,15 @@ def test_an_agent_loads_nothing_that_looks_at_it_or_speaks_to_others() -> None:
 
 
 def test_a_first_agent_costs_little_more_than_the_types_of_its_contents() -> None:
-    """The processor time of all that it needs, beside that of `google.genai.types` alone, taken in turns."""
+    """The processor time of all that it needs, beside that of `google.genai.types` alone: the best of turns."""
     empty = seconds_of("pass")
-    rounds = [(seconds_of(FIRST_AGENT), seconds_of("from google.genai import types")) for _ in range(2)]
-    assert min((mine - empty) / (types - empty) for mine, types in rounds) < BESIDE_TYPES * SLACK
+    mine = types = float("inf")
+    for _ in range(ROUNDS):
+        mine = min(mine, seconds_of(FIRST_AGENT) - empty)
+        types = min(types, seconds_of("from google.genai import types") - empty)
+        if mine / types < BESIDE_TYPES * SLACK:
+            return
+    raise AssertionError(f"{mine:.3f} s for a first agent, {types:.3f} s for the types alone")
 
 
 def test_a_name_that_is_not_there_is_an_attribute_error() -> None:

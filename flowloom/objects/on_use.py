@@ -1,4 +1,4 @@
-"""Names of a room that are loaded when they are used. The package itself loads this, so it loads nothing else."""
+"""Names of a room that are loaded when they are used. The package itself loads this, so it loads little else."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ import sys
 from collections.abc import Callable, Mapping
 from importlib import import_module
 from typing import Any
+
+from flowloom.objects.no_collection import NoCollection
 
 
 def homes_of(room: str, modules: Mapping[str, str]) -> dict[str, str]:
@@ -24,7 +26,8 @@ def loaded_on_use(room: str, homes: Mapping[str, str]) -> tuple[Callable[[str], 
         if home is None:
             raise AttributeError(f"module `{room}` has no attribute `{name}`")
         try:
-            value = getattr(import_module(home), name)
+            with NoCollection():
+                value = getattr(import_module(home), name)
         except ImportError as error:
             if not hasattr(error, "extra"):  # a `MissingExtraError` has one
                 raise

@@ -33,18 +33,18 @@ if TYPE_CHECKING:
         CodeExecutionInput,
         CodeExecutionResult,
         File,
-        LocalCodeExecutor,
     )
     from flowloom.processors.compaction import Compaction
     from flowloom.processors.context_cache import ContextCaching
+    from flowloom.processors.local_code_executor import LocalCodeExecutor
     from flowloom.processors.planners import BasePlanner, BuiltInPlanner, PlanReActPlanner
     from flowloom.processors.window import DropToolPayloads, KeepTurns, TokenWindow
 
 _HOMES = {
-    "code_executors": "BaseCodeExecutor BuiltInCodeExecutor CodeExecutionInput CodeExecutionResult File "
-    "LocalCodeExecutor",
+    "code_executors": "BaseCodeExecutor BuiltInCodeExecutor CodeExecutionInput CodeExecutionResult File",
     "compaction": "Compaction",
     "context_cache": "ContextCaching",
+    "local_code_executor": "LocalCodeExecutor",
     "planners": "BasePlanner BuiltInPlanner PlanReActPlanner",
     "window": "DropToolPayloads KeepTurns TokenWindow",
 }

@@ -9,9 +9,7 @@ event that holds anything else is read as any other event, by `read_event`. Both
 
 from __future__ import annotations
 
-import gc
 import json
-import threading
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -32,6 +30,7 @@ from flowloom.events.wire import (
     set_fields,
     stored_fields,
 )
+from flowloom.objects.no_collection import NoCollection
 
 _from_json = pydantic_core.from_json
 _Get = Callable[[str], Any]
@@ -114,39 +113,8 @@ def decode_events(
     """The events of rows of one column. Raises `StorageError` for a text that is none."""
     if len(rows) < _MANY:
         return [decode(text) for (text,) in rows]
-    with _NoCollection():
+    with NoCollection():
         return [decode(text) for (text,) in rows]
-
-
-class _NoCollection:
-    """Holds off the garbage collector, in any number of threads at once.
-
-    It would look through all that is being made, again and again, and find nothing: for many events, that is three
-    quarters of the time. So that it does not do that right after, either, what was made counts as old at the end, as
-    does all else that is young in this process; a program that keeps objects frozen is left alone.
-    """
-
-    _lock = threading.Lock()
-    _users = 0
-    _was_on = False
-
-    def __enter__(self) -> None:
-        cls = _NoCollection
-        with cls._lock:
-            if not cls._users:
-                cls._was_on = gc.isenabled()
-                gc.disable()
-            cls._users += 1
-
-    def __exit__(self, *error: object) -> None:
-        cls = _NoCollection
-        with cls._lock:
-            cls._users -= 1
-            if not cls._users and cls._was_on:
-                if not gc.get_freeze_count():
-                    gc.freeze()
-                    gc.unfreeze()  # into the oldest generation
-                gc.enable()
 
 
 _MANY = 500

@@ -22,8 +22,8 @@ from flowloom.processors.code_executors import (
     CodeExecutionInput,
     CodeExecutionResult,
     File,
-    LocalCodeExecutor,
 )
+from flowloom.processors.local_code_executor import LocalCodeExecutor
 from flowloom.processors.planners import PlanReActPlanner
 
 CODE = "```tool_code\nprint(1)\n```"

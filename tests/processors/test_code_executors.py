@@ -21,8 +21,8 @@ from flowloom.processors.code_executors import (
     CodeExecutionInput,
     CodeExecutionResult,
     File,
-    LocalCodeExecutor,
 )
+from flowloom.processors.local_code_executor import LocalCodeExecutor
 
 
 class _Agent:
