@@ -68,21 +68,22 @@ class Round:
         message: types.Content | None,
         state_delta: dict[str, Any] | None,
         *,
-        branch: str | None,
-        scope: str | None,
+        answered: Event | None,
+        holds_answers: bool,
         shows_message: bool,
     ) -> None:
         self._host = host
         self.ctx = ctx
         self.run = ctx.run
-        self._hooks = ctx.run.hooks
+        self.hooks = ctx.run.hooks
         self._message = message
         self._state_delta = state_delta
-        self._branch = branch
-        self._scope = scope
+        self._answered = answered
+        """The event of the call that the message answers, whose branch and scope it belongs to."""
+        self._holds_answers = holds_answers
         self._shows_message = shows_message
-        self.answers: set[str] = set()
-        """The event that holds the answers of the message, if it holds some."""
+        self.answer_id: str | None = None
+        """The id of the event of the message, if that holds answers."""
         self.stop_requested: Literal["paused", "cancelled"] | None = None
         self.aborted = False
         """Whether the caller's signal has ended it."""
@@ -108,30 +109,27 @@ class Round:
         if message is None and not self._state_delta:
             return ()
         if message is not None:
-            if run.hooks.on_user_message or run.config.save_input_blobs_as_artifacts:
+            if self.hooks.on_user_message or run.config.save_input_blobs_as_artifacts:
                 message = await self._prepared(message)
             run.user_content = message
-        scope = self._scope
+        answered = self._answered
+        scope = None if answered is None else answered.isolation_scope
         if scope is None and self._host.tasks:
             scope = run.session.history.ledger(run.session.events).open_task(self._host.tasks)
-        values: dict[str, Any] = {
-            "author": "user",
-            "branch": self._branch,
-            "content": message,
-            "isolation_scope": scope,
-        }
+        branch = None if answered is None else answered.branch
+        values: dict[str, Any] = {"author": "user", "branch": branch, "content": message, "isolation_scope": scope}
         if self._state_delta:
             actions = make(EventActions, state_delta=dict(self._state_delta))
             keep_json_actions(actions)
             values["actions"] = actions
-        if answers_calls(message):  # a tool may run because of it, so it has to be kept before that
+        if self._holds_answers:  # a tool may run because of it, so it has to be kept before that
             event = ctx.new_event(values)
-            self.answers.add(event.id)
+            self.answer_id = event.id
             try:
                 event = await run.record(ctx, event, hooks=(), answers=True)
             except AlreadyAnsweredError:
                 self.preempted = self._settled = True
-                self._hooks = NO_HOOKS
+                self.hooks = NO_HOOKS
                 return ()
             return (event,) if self._shows_message else ()
         event = await run.record(ctx, ctx.new_event(values), hooks=(), durable=self._shows_message)
@@ -142,20 +140,19 @@ class Round:
     async def _prepared(self, message: types.Content) -> types.Content:
         """The message as plugins want it, with its files saved as artifacts if the config says so."""
         ctx, run = self.ctx, self.run
-        if run.hooks.on_user_message:
-            replaced = await first_answer(run.hooks.on_user_message, invocation_context=ctx, user_message=message)
+        if self.hooks.on_user_message:
+            replaced = await first_answer(self.hooks.on_user_message, invocation_context=ctx, user_message=message)
             if replaced is not None:
                 check_answers(replaced := content_answered(replaced, "on_user_message", ctx))
+                self._holds_answers = answers_calls(replaced)
                 message = run.keyring.receive(replaced, run.session.events)
         if run.config.save_input_blobs_as_artifacts and run.artifact_service is not None:
             message = await self._host.save_blobs(ctx, message)
         return message
 
-    async def begin(self) -> Sequence[Event]:
+    async def ask_before(self) -> Sequence[Event]:
         """Ask the before-run plugins; the event of one that answers in the agents' place."""
-        if self.preempted or not self._hooks.before_run:
-            return ()
-        content = await first_answer(self._hooks.before_run, invocation_context=self.ctx)
+        content = await first_answer(self.hooks.before_run, invocation_context=self.ctx)
         if content is None:
             return ()
         self._ended = True
@@ -175,7 +172,8 @@ class Round:
             try:
                 if error is not None:
                     raise error
-                self.closing = await self._end()
+                if not self._settled:
+                    await self._end()
             except Exception as failure:
                 self.error = failure
                 self.closing = await finish_failed_run(self.ctx, failure)
@@ -184,22 +182,20 @@ class Round:
             finally:
                 if not self._settled:
                     await finish_run(self.ctx, self._events)
-                if self._hooks.after_run:
-                    await notify(self._hooks.after_run, invocation_context=self.ctx)
+                if self.hooks.after_run:
+                    await notify(self.hooks.after_run, invocation_context=self.ctx)
         except asyncio.CancelledError:  # while plugins are told that it is over
             self.closing = [*self.closing, *await self.cut_off()]
         return True
 
-    async def _end(self) -> Sequence[Event]:
-        """The events behind the last one of the agents."""
-        if self._settled:
-            return ()
-        events = await finish_run(self.ctx, self._events, whole=not self.aborted)
+    async def _end(self) -> None:
+        """The agents are done, or stopped: what closes the round stands behind their last event."""
+        closing = await finish_run(self.ctx, self._events, whole=not self.aborted)
         self._settled = True
-        events = [] if self.aborted else events
+        if not self.aborted:
+            self.closing = closing
         if self.run.stop == "cancelled" and self.run.stopped:
-            events += await self._record_cancellation()
-        return events
+            self.closing = [*self.closing, *await self._record_cancellation()]
 
     async def cut_off(self) -> list[Event]:
         """The last events of a run that is cancelled at once, in the round or after it. To be called where the

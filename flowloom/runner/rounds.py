@@ -24,6 +24,7 @@ from flowloom.runner.pending import PendingCall, decisions_of, pending_in
 from flowloom.runner.result import RunResult, RunStatus
 from flowloom.runner.round import Host, Round
 from flowloom.runner.routing import answered_calls, messages_of
+from flowloom.sessions import Session
 from flowloom.sessions.leases import SessionLease
 
 
@@ -37,10 +38,6 @@ class Rounds:
 
     _stop_requested: Literal["paused", "cancelled"] | None = None
     _error: BaseException | None = None
-    _alone: bool = True
-    """Whether no other run works on the session meanwhile."""
-    _answers_calls: bool = False
-    """Whether the message that is next holds answers."""
     _closing: Sequence[Event] = ()
     """The events of a run that was cancelled between two rounds."""
     _answers: Sequence[AuthAnswer] = ()
@@ -67,9 +64,11 @@ class Rounds:
         self._user_id = user_id
         self._session_id = session_id
         self._invocation_id = invocation_id
-        self._message = None if new_message is None else content_of_message(new_message)
-        if self._message is not None:
-            check_answers(self._message)
+        message = self._message = None if new_message is None else content_of_message(new_message)
+        self._answers_calls = message is not None and answers_calls(message)
+        """Whether the message that is next holds answers."""
+        if message is not None and self._answers_calls:
+            check_answers(message)
         if run_config is not None and not isinstance(run_config, RunConfig):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise ConfigurationError(f"`run_config` takes a `RunConfig`, not a `{type(run_config).__name__}`.")
         self._state_delta = state_delta
@@ -116,13 +115,18 @@ class Rounds:
         """Run it; yields events as they happen, each stored before it is seen."""
         lease = None if self._host.concurrency == "allow" else await self._acquire_lease()
         try:
-            await self._open(lease)
-            while (current := await self._next_round()) is not None:
+            self._session = await self._open_session()
+            self._session.guard(None if lease is None else lease.fence)
+            if self._answers_calls:
+                await self._take_secrets()
+            current = self._begin(lease)
+            while current is not None:
                 async with current:
                     for event in await current.take_message():
                         yield event
-                    for event in await current.begin():
-                        yield event
+                    if current.hooks.before_run:
+                        for event in await current.ask_before():
+                            yield event
                     async for event in current.events():
                         event = await current.run.record(current.ctx, event)
                         if not event.partial:
@@ -135,6 +139,7 @@ class Rounds:
                     yield event
                 if current.error is not None:
                     raise current.error
+                current = None if self._is_over(current) else await self._next_round(current, lease)
             for event in self._closing:
                 yield event
             if self._rounds:
@@ -157,41 +162,30 @@ class Rounds:
             seconds=self._host.lease_seconds,
         )
 
-    async def _open(self, lease: SessionLease | None) -> None:
-        """Open the session, and take secrets out of the message."""
-        self._alone = lease is not None
-        self._session = await self._host.open_session(self._user_id, self._session_id, self._run_config)
-        self._session.guard(None if lease is None else lease.fence)
-        self._answers_calls = answers_calls(self._message)
-        if self._answers_calls:
-            await self._take_secrets()
+    def _open_session(self) -> Awaitable[Session]:
+        return self._host.open_session(self._user_id, self._session_id, self._run_config)
 
-    async def _next_round(self) -> Round | None:
-        """The next round; None if there is nothing more to do."""
-        latest = self._rounds[-1] if self._rounds else None
-        if latest is not None and latest.preempted:  # another run has stored its answer first
+    def _is_over(self, latest: Round) -> bool:
+        """Whether nothing can follow the latest round."""
+        if latest.preempted:
+            return False
+        if latest.aborted or latest.run.stopped:
+            return True
+        return not self._later and self._host.confirm is None and latest.run.progress is None
+
+    async def _next_round(self, latest: Round, lease: SessionLease | None) -> Round | None:
+        """The round after the latest one; None if there is nothing more to do."""
+        if latest.preempted:  # another run has stored its answer first
             self._rounds.pop()
-            self._session = await self._host.open_session(self._user_id, self._session_id, self._run_config)
-        elif latest is not None:
-            if self._is_over(latest):
-                return None
+            self._session = await self._open_session()
+        else:
             try:
                 await self._choose_follow_up(latest.run)
             except asyncio.CancelledError:
                 self._closing = await latest.cut_off()
             if self._message is None and self._invocation_id is None:
                 return None
-        if self._message is not None and self._answers_calls and not self._choose_answers(self._message):
-            return None
-        current = self._begin()
-        self._rounds.append(current)
-        return current
-
-    def _is_over(self, latest: Round) -> bool:
-        """Whether nothing can follow the latest round."""
-        if latest.aborted or latest.run.stopped:
-            return True
-        return not self._later and self._host.confirm is None and latest.run.progress is None
+        return self._begin(lease)
 
     async def _choose_follow_up(self, run: Run) -> None:
         """What the next round is about: an answer that resumes another agent, a decision of the runner's `confirm`
@@ -205,27 +199,27 @@ class Rounds:
             self._invocation_id = self._with_decisions_left(run)
         self._answers_calls = self._message is not None
 
-    def _choose_answers(self, message: types.Content) -> bool:
+    def _choose_answers(self, message: types.Content, *, alone: bool) -> bool:
         """What of a message of answers comes first; whether there is anything to do."""
-        first, left = self._first_of(message)
+        first, left = self._first_of(message, alone)
         while first is None and left is None:
             if not self._later:
                 return False
-            first, left = self._first_of(self._later.popleft())
+            first, left = self._first_of(self._later.popleft(), alone)
         self._message = first
         if first is None:
             self._answers_calls, self._state_delta, self._invocation_id = False, None, left
-        if not self._alone:
-            own = {event_id for each in self._rounds for event_id in each.answers}
+        if not alone:
+            own = {each.answer_id for each in self._rounds}
             self._session = without_others(self._session, own)
         return True
 
-    def _first_of(self, message: types.Content) -> tuple[types.Content | None, str | None]:
+    def _first_of(self, message: types.Content, alone: bool) -> tuple[types.Content | None, str | None]:
         """What a message of answers decides first, each agent with what is its own; the rest comes later.
 
         Decisions that the session has already are left out. If nothing else is there, the run resumes the invocation
-        whose decision was not carried out, or does nothing: only one that is alone on the session knows that no other
-        is about to. Raises `AlreadyAnsweredError` for a decision that is to be changed.
+        whose decision was not carried out, or does nothing: only one that is `alone` on the session knows that no
+        other is about to. Raises `AlreadyAnsweredError` for a decision that is to be changed.
         """
         session = self._session
         ledger = session.history.ledger(session.events)
@@ -235,7 +229,7 @@ class Rounds:
             self._later.extendleft(reversed(others))
             return first, None
         invocation_id = max(repeated, key=lambda each: each.made.since).made.event.invocation_id
-        if self._alone and any(is_left_behind(ledger, decision) for decision in repeated):
+        if alone and any(is_left_behind(ledger, decision) for decision in repeated):
             return None, invocation_id
         self._left_to_others = invocation_id, pending_in(ledger, invocation_id)
         return None, None
@@ -253,8 +247,9 @@ class Rounds:
         answered."""
         session, message, invocation_id = self._session, self._message, self._invocation_id
         if message is not None:
-            answers = self._answers_calls
-            answered = answered_calls(session.history.ledger(session.events), message) if answers else []
+            if not self._answers_calls:
+                return None, ()
+            answered = answered_calls(session.history.ledger(session.events), message)
             if not answered:
                 return None, ()
             progress = progress_of(session, answered[0].invocation_id, interrupted=False)
@@ -265,9 +260,17 @@ class Rounds:
         progress = progress_of(session, invocation_id, interrupted=True)
         return progress, answered_calls(session.history.ledger(session.events), progress.message)
 
-    def _begin(self) -> Round:
-        """The round of what was chosen: its message belongs to the branch and scope of the call that it answers."""
-        message, invocation_id = self._message, self._invocation_id
+    def _begin(self, lease: SessionLease | None) -> Round | None:
+        """The round of what was chosen; None if others have done it already.
+
+        Its message belongs to the branch and scope of the call that it answers.
+        """
+        message = self._message
+        if message is not None and self._answers_calls:
+            if not self._choose_answers(message, alone=lease is not None):
+                return None
+            message = self._message
+        invocation_id = self._invocation_id
         progress, answered = self._progress()
         ctx = self._host.make_context(self._session, message, self._run_config, invocation_id, answered, progress)
         run = ctx.run
@@ -286,17 +289,17 @@ class Rounds:
                 for part in content.parts or ()
                 if part.function_response is not None
             )
-        first = answered[0] if answered and message is not None else None
         current = Round(
             self._host,
             ctx,
             message,
             self._state_delta,
-            branch=None if first is None else first.branch,
-            scope=None if first is None else first.isolation_scope,
+            answered=answered[0] if answered and message is not None else None,
+            holds_answers=self._answers_calls,
             shows_message=self._yield_user_message,
         )
         current.stop_requested = self._stop_requested
+        self._rounds.append(current)
         return current
 
     def _with_decisions_left(self, run: Run) -> str | None:
