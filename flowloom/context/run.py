@@ -51,7 +51,8 @@ FLUSHING_SECONDS = 0.75
 class Run:
     """What all agents of one invocation share.
 
-    Fields that every run begins with as they are (`init=False`) are the class's until they are set: they cost nothing.
+    What every run begins with (`init=False`) is the class's until it is set: that costs nothing. `__post_init__` sets
+    what each step asks for, which is read faster then.
     """
 
     invocation_id: str
@@ -64,12 +65,15 @@ class Run:
     user_content: types.Content | None = None
     hooks: Hooks = NO_HOOKS
     effects: Effects = DIRECT_EFFECTS
-    totals: Totals = None  # type: ignore[assignment] - set below when not shared
-    own_threads: Threads | None = None
-    streaming: bool = None  # type: ignore[assignment] - as the config says, if not given
     observers: tuple[Observer, ...] = field(default_factory=observers)
-    rehearsal: bool = False
-    """Whether this only finds out what a run would do: no telemetry, and no model is asked."""
+    progress: Progress | None = None
+    """How far the invocation got before this run, if the run resumes one (decision 28)."""
+    extra_steps: tuple[Any, ...] = ()
+    """Request processors of the app, which every flow of the run has before `contents`."""
+    caller: Run | None = field(default=None, repr=False)
+    """The run of which this one is a tool."""
+    totals: Totals = field(init=False)
+    streaming: bool = field(init=False)
     steps: dict[str, int] = field(default_factory=_dict, init=False)
     """Model steps taken so far, by agent path."""
     effect_counts: dict[tuple[str, int, str], int] = field(default_factory=_dict, init=False)
@@ -81,10 +85,6 @@ class Run:
     """The calls that the run makes again, and how many responses each had when it was begun."""
     left_open: frozenset[str] = field(default=frozenset(), init=False)
     """The calls without a result that are answered by a later run, or by a client or a person."""
-    progress: Progress | None = None
-    """How far the invocation got before this run, if the run resumes one (decision 28)."""
-    extra_steps: tuple[Any, ...] = ()
-    """Request processors of the app, which every flow of the run has before `contents`."""
     entries: dict[str, int] = field(default_factory=_dict, init=False)
     """How often each workflow was entered, by node path."""
     done_once: frozenset[tuple[str, str]] = field(default=frozenset(), init=False)
@@ -97,16 +97,17 @@ class Run:
     """What people have answered to the tools that asked for input, by call id."""
     requests: frozenset[str] = field(default=frozenset(), init=False)
     """The requests to people that the run has made, those of its agents that run as tools included."""
-    caller: Run | None = field(default=None, repr=False)
-    """The run of which this one is a tool."""
-    own_keyring: Keyring | None = field(default=None, repr=False)
+    rehearsal: bool = field(default=False, init=False)
+    """Whether this only finds out what a run would do: no telemetry, and no model is asked."""
+    own_threads: Threads | None = field(default=None, init=False)
+    own_keyring: Keyring | None = field(default=None, init=False, repr=False)
     """What the run knows of credentials, in memory only."""
     stop: Literal["paused", "cancelled", "limit"] | None = field(default=None, init=False)
     """Why no agent of the run is to take another step."""
-    unflushed: bool = field(default=False, init=False)
-    """Whether an event was handed to the store that is perhaps not durable yet."""
     stopped: bool = field(default=False, init=False)
     """Whether an agent did not take a step for that."""
+    unflushed: bool = field(default=False, init=False)
+    """Whether an event was handed to the store that is perhaps not durable yet."""
     message_seen: tuple[int, int | None] = field(default=(0, None), init=False)
     """How much of the log was looked through for the user's latest message, and where it is if it answers calls."""
     undelivered_events: dict[str, Event] | None = field(default=None, init=False)
@@ -117,6 +118,18 @@ class Run:
     """The event whose storing was cut off: the store may or may not have it."""
     failures: tuple[tuple[BaseException, Any], ...] = field(default=(), init=False)
     """The errors that ended turns of agents, and where each came from."""
+
+    def __post_init__(self) -> None:
+        outer = self.caller
+        if outer is None:
+            self.totals = Totals(self.config)
+            self.streaming = self.config.streaming_mode is StreamingMode.SSE
+        else:  # an agent that runs as a tool counts, waits and knows with those who called it
+            self.totals, self.rehearsal = outer.totals, outer.rehearsal
+            self.own_threads, self.own_keyring = outer.threads, outer.keyring
+            self.streaming = outer.streaming and outer.config.forward_agent_tool_events
+        self.has_calls = self.stopped = self.unflushed = False
+        self.stop = self.streamed = self.undelivered_events = self.in_doubt_event = None
 
     def note_failure(self, error: BaseException, ctx: AnyContext) -> None:
         """An error ends the turn of `ctx.agent`: what it was saying is broken off."""
@@ -201,12 +214,6 @@ class Run:
             break
         self.message_seen = count, at
         return at
-
-    def __post_init__(self) -> None:
-        if self.totals is None:  # pyright: ignore[reportUnnecessaryComparison]
-            self.totals = Totals(self.config)
-        if self.streaming is None:  # pyright: ignore[reportUnnecessaryComparison]
-            self.streaming = self.config.streaming_mode is StreamingMode.SSE
 
     async def record(
         self,

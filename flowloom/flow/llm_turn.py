@@ -225,12 +225,12 @@ class LlmTurn(Turn):
 
         Not when a processor halted, or when what it emitted (the results of a confirmed tool) ends the step itself.
         """
-        if self.decisions_first or self.ctx.end_invocation:
-            return False
-        if result.halted_by or result.transfer_to or result.gave_output or result.waiting or result.unfit is not None:
+        if self.decisions_first or self.ctx.end_invocation or result.halted_by:
             return False
         last = result.last
         if last is not None:
+            if result.transfer_to or result.gave_output or result.waiting or result.unfit is not None:
+                return False
             if last.actions.skip_summarization or last.long_running_tool_ids:
                 return False
             # calls that were marked as made again have been made, and have no result yet

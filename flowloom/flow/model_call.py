@@ -69,28 +69,19 @@ class ModelCall:
             self._context = Context(self._ctx)
         return self._context
 
-    async def _begin(self) -> None:
-        """Ask the callbacks before the call; without an answer, start the call. Raises when a limit forbids it, unless
-        the call does not count."""
-        self._begun = True
-        self._ctx.answer_id = None
-        if self._before:
-            self._ready = await self._ask("before_model", self._before, llm_request=self._request)
-        if self._ready is None:
-            if self._counts:
-                self._ctx.run.totals.count_model_call(self._ctx)
-            try:
-                self._responses = self._start()
-            except Exception as error:
-                note_origin(error, self._ctx, f"model `{self._model.model}`", self._around)
-                raise
-
     def _start(self) -> AsyncIterator[LlmResponse]:
-        """The model's responses, through the wrappers."""
-        call_next = self._call
-        for wrapper in reversed(self._around):
-            call_next = _wrapped(wrapper, call_next, self.context)
-        return call_next(self._request)
+        """The model's responses, through the wrappers. Raises when a limit forbids the call, unless it does not
+        count."""
+        if self._counts:
+            self._ctx.run.totals.count_model_call(self._ctx)
+        try:
+            call_next = self._call
+            for wrapper in reversed(self._around):
+                call_next = _wrapped(wrapper, call_next, self.context)
+            return call_next(self._request)
+        except Exception as error:
+            note_origin(error, self._ctx, f"model `{self._model.model}`", self._around)
+            raise
 
     def _call(self, request: LlmRequest) -> AsyncIterator[LlmResponse]:
         ctx = self._ctx
@@ -127,7 +118,11 @@ class ModelCall:
     async def next(self) -> LlmResponse | None:
         """The next response as the flow may use it; None at the end. Raises what no callback recovers from."""
         if not self._begun:
-            await self._begin()
+            self._begun, self._ctx.answer_id = True, None
+            if self._before:
+                self._ready = await self._ask("before_model", self._before, llm_request=self._request)
+            if self._ready is None:
+                self._responses = self._start()
         if self._responses is None:
             response, self._ready = self._ready, None
             return None if response is None else mark_if_empty(self._with_ids(response))

@@ -117,7 +117,8 @@ class Turn:
         if not self.bare:
             if spans is not None:
                 self.span = spans.start_agent(ctx)
-            event = await self._ask("before_agent", ctx.run.hooks.before_agent, self.agent.before_agent_callbacks)
+            plugins, own = ctx.run.hooks.before_agent, self.agent.before_agent_callbacks
+            event = await self._ask("before_agent", plugins, own) if plugins or own else None
             if event is not None:
                 events.append(self.note(self.answered_before(event)))
                 ctx.end_invocation = ctx.end_invocation or event.content is not None
@@ -139,8 +140,9 @@ class Turn:
         if self.bare or self.already_ended:
             return []
         event = None
-        if not self.ctx.end_invocation:
-            event = await self._ask("after_agent", self.ctx.run.hooks.after_agent, self.agent.after_agent_callbacks)
+        plugins, own = self.ctx.run.hooks.after_agent, self.agent.after_agent_callbacks
+        if (plugins or own) and not self.ctx.end_invocation:
+            event = await self._ask("after_agent", plugins, own)
         if event is not None:
             event.actions.end_of_agent = True  # a run that resumes this one does not ask again
             if event.content is not None:
@@ -155,8 +157,6 @@ class Turn:
             self.span.end(error, self.last)
 
     async def _ask(self, hook: str, plugins: Callbacks, own: Callbacks) -> Event | None:
-        if not plugins and not own:
-            return None
         context = Context(self.ctx)
         content: Any = None
         if plugins:

@@ -140,13 +140,8 @@ class AgentTool(BaseTool):
             user_content=message,
             hooks=outer.hooks if self.include_plugins else NO_HOOKS,
             effects=outer.effects,
-            totals=outer.totals,
-            own_threads=outer.threads,
-            streaming=outer.streaming and outer.config.forward_agent_tool_events,
             observers=outer.observers,
-            rehearsal=outer.rehearsal,
             caller=outer,
-            own_keyring=outer.keyring,
         )
         ctx = InvocationContext(agent=self.agent, run=run, lineage=())
         if kept:
