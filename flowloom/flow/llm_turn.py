@@ -147,7 +147,7 @@ class LlmTurn(Turn):
                 if event is None:
                     continue
                 yield (event := self._noted(result, self._finished(result, event)))
-                if result.answered or not _has_calls(event):
+                if result.answered or not call.has_calls:
                     continue
                 run = self._run_tools(event, request)
                 if run.forwarded is not None:
@@ -465,13 +465,3 @@ class LlmTurn(Turn):
 
     def _knows_how_far(self, progress: Progress, own: Sequence[Event]) -> bool:
         return True
-
-
-def _has_calls(event: Event) -> bool:
-    """Whether a model event asks for tools to be run."""
-    if event.partial or event.content is None:
-        return False
-    for part in event.content.parts or ():  # noqa: SIM110 - a generator costs more than the look
-        if part.function_call is not None:
-            return True
-    return False

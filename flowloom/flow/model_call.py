@@ -61,6 +61,8 @@ class ModelCall:
         self._dropped: Dropped | None = None
         """What models around others have paid for, and not given out."""
         self._span: ModelSpan | None = None
+        self.has_calls = False
+        """Whether the latest event is complete and asks for tools to be run."""
 
     @property
     def context(self) -> Context:
@@ -257,6 +259,7 @@ class ModelCall:
         """The event of a response (spec §13), None if nothing is left in it to say; what callbacks wrote goes onto the
         complete one."""
         ctx, content = self._ctx, response.content
+        self.has_calls = False
         if content is None and not response.error_code and not response.interrupted:
             self.count(response)
             return None
@@ -264,8 +267,10 @@ class ModelCall:
         if content is not None and content.parts:
             for part in content.parts:
                 call = part.function_call
-                if call is not None and self._is_long_running(call.name):
-                    values.setdefault("long_running_tool_ids", []).append(call.id)
+                if call is not None:
+                    self.has_calls = not response.partial
+                    if self._is_long_running(call.name):
+                        values.setdefault("long_running_tool_ids", []).append(call.id)
             if not content.role:
                 values["content"] = replace(content)
                 values["content"].role = "model"
