@@ -210,7 +210,7 @@ class Rounds:
         if first is None:
             self._answers_calls, self._state_delta, self._invocation_id = False, None, left
         if not alone:
-            own = {each.answer_id for each in self._rounds}
+            own = {each.answer_id or "" for each in self._rounds}
             self._session = without_others(self._session, own)
         return True
 
