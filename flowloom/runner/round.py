@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Sequence
 from typing import Any, Literal, Protocol
 
 from google.genai import types
@@ -58,7 +58,7 @@ class Host(Protocol):
 class Round:
     """One round of a run. As a context it settles what the round leaves, however it ends: the store has all events, the
     history is legal, and no task, thread or stream stays behind. `closing` are the events of that, `error` is what
-    ended the round.
+    ended the round. The message belongs to the branch and scope of the call in `answered`, if it answers one.
     """
 
     def __init__(
@@ -78,8 +78,8 @@ class Round:
         self.hooks = ctx.run.hooks
         self._message = message
         self._state_delta = state_delta
-        self._answered = answered
-        """The event of the call that the message answers, whose branch and scope it belongs to."""
+        self._branch = None if answered is None else answered.branch
+        self._scope = None if answered is None else answered.isolation_scope
         self._holds_answers = holds_answers
         self._shows_message = shows_message
         self.answer_id: str | None = None
@@ -99,7 +99,11 @@ class Round:
         self._settled = False
         self._cancellation_recorded = False
 
-    async def take_message(self) -> Sequence[Event]:
+    def begin(self) -> Awaitable[Sequence[Event]]:
+        """Store the user's message, and ask the before-run plugins; the events of that to be seen."""
+        return self._ask_before() if self.hooks.before_run else self._take_message()
+
+    async def _take_message(self) -> Sequence[Event]:
         """Store the user's message (spec §18.4); the event, if the caller wants to see it.
 
         One that answers a call belongs to that call's branch. If another run has decided meanwhile what it decides,
@@ -112,12 +116,15 @@ class Round:
             if self.hooks.on_user_message or run.config.save_input_blobs_as_artifacts:
                 message = await self._prepared(message)
             run.user_content = message
-        answered = self._answered
-        scope = None if answered is None else answered.isolation_scope
+        scope = self._scope
         if scope is None and self._host.tasks:
             scope = run.session.history.ledger(run.session.events).open_task(self._host.tasks)
-        branch = None if answered is None else answered.branch
-        values: dict[str, Any] = {"author": "user", "branch": branch, "content": message, "isolation_scope": scope}
+        values: dict[str, Any] = {
+            "author": "user",
+            "branch": self._branch,
+            "content": message,
+            "isolation_scope": scope,
+        }
         if self._state_delta:
             actions = make(EventActions, state_delta=dict(self._state_delta))
             keep_json_actions(actions)
@@ -150,14 +157,17 @@ class Round:
             message = await self._host.save_blobs(ctx, message)
         return message
 
-    async def ask_before(self) -> Sequence[Event]:
-        """Ask the before-run plugins; the event of one that answers in the agents' place."""
+    async def _ask_before(self) -> Sequence[Event]:
+        """Ask the before-run plugins behind the message; the event of one that answers in the agents' place."""
+        events = await self._take_message()
+        if self.preempted:
+            return ()
         content = await first_answer(self.hooks.before_run, invocation_context=self.ctx)
         if content is None:
-            return ()
+            return events
         self._ended = True
         content = content_answered(content, "before_run", self.ctx)
-        return (await self.run.record(self.ctx, self.ctx.new_event({"content": content})),)
+        return [*events, await self.run.record(self.ctx, self.ctx.new_event({"content": content}))]
 
     def events(self) -> AsyncGenerator[Event, None]:
         """The events of the agents, not recorded yet."""

@@ -115,18 +115,11 @@ class Rounds:
         """Run it; yields events as they happen, each stored before it is seen."""
         lease = None if self._host.concurrency == "allow" else await self._acquire_lease()
         try:
-            self._session = await self._open_session()
-            self._session.guard(None if lease is None else lease.fence)
-            if self._answers_calls:
-                await self._take_secrets()
-            current = self._begin(lease)
+            current = await self._open(lease)
             while current is not None:
                 async with current:
-                    for event in await current.take_message():
+                    for event in await current.begin():
                         yield event
-                    if current.hooks.before_run:
-                        for event in await current.ask_before():
-                            yield event
                     async for event in current.events():
                         event = await current.run.record(current.ctx, event)
                         if not event.partial:
@@ -144,14 +137,13 @@ class Rounds:
                 yield event
             if self._rounds:
                 self._rounds[-1].run.check_stored()
+                self._host.after_run(self._rounds[-1].ctx)
         except RunLostError as lost:
             self._error = lost
             raise
         finally:
             if lease is not None:
                 await lease.release()
-        if self._rounds:
-            self._host.after_run(self._rounds[-1].ctx)
 
     def _acquire_lease(self) -> Awaitable[SessionLease]:
         return self._host.session_service.acquire_lease(
@@ -164,6 +156,14 @@ class Rounds:
 
     def _open_session(self) -> Awaitable[Session]:
         return self._host.open_session(self._user_id, self._session_id, self._run_config)
+
+    async def _open(self, lease: SessionLease | None) -> Round | None:
+        """Open the session, take secrets out of the message, and begin the first round."""
+        self._session = await self._open_session()
+        self._session.guard(None if lease is None else lease.fence)
+        if self._answers_calls:
+            await self._take_secrets()
+        return self._begin(lease)
 
     def _is_over(self, latest: Round) -> bool:
         """Whether nothing can follow the latest round."""
