@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Coroutine
+from collections.abc import Coroutine
 from contextlib import aclosing
 from typing import Any, TypeVar
 
 from flowloom.context.ending import all_ended
 from flowloom.events.event import Event
+from flowloom.flow.turn import Events
 
 T = TypeVar("T")
-Events = AsyncGenerator[Event, None]
 Outbox = asyncio.Queue["Event | tuple[Event, asyncio.Event] | None"]
 """Events as they come, each with what to set when it is recorded if its agent waits for that; None ends it."""
 

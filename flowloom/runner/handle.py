@@ -50,8 +50,7 @@ class RunHandle(Generic[OutputT]):
         return self
 
     async def __aexit__(self, *exc_info: object) -> None:
-        if not self._task.done():
-            self.cancel()
+        self.cancel()
         await self.result()
 
     def __aiter__(self) -> AsyncIterator[Event]:
@@ -59,9 +58,8 @@ class RunHandle(Generic[OutputT]):
 
     async def __anext__(self) -> Event:
         while self._taken >= len(self._events):
-            if self._is_over():
+            if not await self._goes_on():
                 raise StopAsyncIteration
-            await self._news()
         self._taken += 1
         return self._events[self._taken - 1]
 
@@ -81,22 +79,21 @@ class RunHandle(Generic[OutputT]):
             while given < len(self._events):
                 given += 1
                 yield self._events[given - 1]
-            if self._is_over():
+            if not await self._goes_on():
                 return
-            await self._news()
 
-    def _is_over(self) -> bool:
-        """Whether no event comes any more. Raises what ended the run, unless it was cancelled."""
+    async def _goes_on(self) -> bool:
+        """Wait for the next event, or for the end; False if the run is over. Raises what ended it, unless it was
+        cancelled."""
+        if not self._over:
+            reader = asyncio.get_running_loop().create_future()
+            self._readers.append(reader)
+            await reader
+            return True
         error = self._invocation.error
-        if self._over and error is not None and not isinstance(error, asyncio.CancelledError):
+        if error is not None and not isinstance(error, asyncio.CancelledError):
             raise error
-        return self._over
-
-    async def _news(self) -> None:
-        """Wait for the next event, or for the end."""
-        reader = asyncio.get_running_loop().create_future()
-        self._readers.append(reader)
-        await reader
+        return False
 
     def _tell_readers(self) -> None:
         readers, self._readers = self._readers, []
