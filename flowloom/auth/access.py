@@ -17,6 +17,7 @@ from flowloom.auth.loading import token_exchange
 from flowloom.auth.refusal import TokenRefusedError
 from flowloom.auth.service import CredentialOwner
 from flowloom.errors import CredentialError
+from flowloom.objects.event_loop import in_event_loop
 
 EARLY_SECONDS = 30.0
 """A token that expires this soon is refreshed: the call that it is for takes time, too."""
@@ -63,7 +64,7 @@ class Access:
         if given is None:
             found = keyring.credentials.get(config.credential_key)
             return None if found is None else found.model_copy(deep=True)
-        if not given.lock.acquire(blocking=not _in_event_loop()):  # which the other may need to go on
+        if not given.lock.acquire(blocking=not in_event_loop()):  # which the other may need to go on
             raise CredentialError(_BUSY)
         try:
             if given.outcome is None:
@@ -152,14 +153,6 @@ def _secret_of(service: Any) -> bytes:
     """What verifiers are derived from; this process's own where the service has nothing of the kind."""
     secret: Any = getattr(service, "request_secret", None)
     return secret if isinstance(secret, bytes) else _process_secret
-
-
-def _in_event_loop() -> bool:
-    try:
-        asyncio.get_running_loop()
-    except RuntimeError:
-        return False
-    return True
 
 
 def _raised(given: Given) -> AuthCredential:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Generic, Literal, Self
 from flowloom.agents.base_agent import OutputT
 from flowloom.errors import ConfigurationError
 from flowloom.events import Event
+from flowloom.objects.event_loop import in_event_loop
 from flowloom.runner.result import RunResult
 from flowloom.runner.rounds import Rounds
 from flowloom.runner.typed_events import typed_events
@@ -28,12 +29,10 @@ class RunHandle(Generic[OutputT]):
     """
 
     def __init__(self, invocation: Rounds) -> None:
-        try:
-            loop = asyncio.get_running_loop()
-        except RuntimeError as error:
+        if not in_event_loop():
             raise ConfigurationError(
                 "A run can be started within an event loop only. Call `start` in a coroutine, or `run_to_result_sync`."
-            ) from error
+            )
         self._invocation = invocation
         self._events: list[Event] = []
         self._taken = 0
@@ -42,7 +41,7 @@ class RunHandle(Generic[OutputT]):
         """Those that wait for the next event, or for the end."""
         self._complete = self._over = False
         self._cut_off = False
-        self._task = loop.create_task(self._run(), name="flowloom run")
+        self._task = asyncio.create_task(self._run(), name="flowloom run")
         _running.add(self._task)
         self._task.add_done_callback(self._end)
 

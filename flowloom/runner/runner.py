@@ -329,16 +329,18 @@ class Runner(Generic[OutputT]):
         names: dict[str, Any] = {"app_name": self.app_name, "user_id": user_id, "session_id": session_id}
         config = None if run_config is None else run_config.get_session_config
         session = await self.session_service.get_session(**names, config=config)
-        if session is None and self.auto_create_session:
+        if session is not None:
+            return session
+        if self.auto_create_session:
             with suppress(AlreadyExistsError):  # another call was quicker
                 return await self.session_service.create_session(**names)
             session = await self.session_service.get_session(**names, config=config)
-        if session is None:
-            raise SessionNotFoundError(
-                f"There is no session `{session_id}` of user `{user_id}` in app `{self.app_name}`. Create it with "
-                f"`session_service.create_session`, or give the runner `auto_create_session=True`."
-            )
-        return session
+            if session is not None:
+                return session
+        raise SessionNotFoundError(
+            f"There is no session `{session_id}` of user `{user_id}` in app `{self.app_name}`. Create it with "
+            f"`session_service.create_session`, or give the runner `auto_create_session=True`."
+        )
 
     def make_context(
         self,

@@ -17,6 +17,7 @@ from contextvars import copy_context
 from typing import Any, TypeVar
 
 from flowloom.errors import ConfigurationError
+from flowloom.objects.event_loop import in_event_loop
 from flowloom.sessions.leases import standing_still
 
 _T = TypeVar("_T")
@@ -45,17 +46,9 @@ def _call_beside(function: Callable[[], _T]) -> _T:
     return _loops.beside.submit(function).result()
 
 
-def _within_loop() -> bool:
-    try:
-        asyncio.get_running_loop()
-    except RuntimeError:
-        return False
-    return True
-
-
 def _loop() -> tuple[asyncio.AbstractEventLoop, _Anchor | None]:
     """The loop for what is begun here, which is there for as long as the anchor is held."""
-    return _call_beside(_own_loop) if _within_loop() else _own_loop()
+    return _call_beside(_own_loop) if in_event_loop() else _own_loop()
 
 
 def _own_loop() -> tuple[asyncio.AbstractEventLoop, _Anchor | None]:
@@ -106,7 +99,7 @@ def _close(loop: asyncio.AbstractEventLoop, process: int) -> None:
     """
     if loop.is_closed() or process != os.getpid():
         return
-    if not _within_loop() and not loop.is_running():
+    if not in_event_loop() and not loop.is_running():
         tasks = asyncio.all_tasks(loop)
         for task in tasks:
             task.cancel()
@@ -118,7 +111,7 @@ def _close(loop: asyncio.AbstractEventLoop, process: int) -> None:
 
 def _complete(loop: asyncio.AbstractEventLoop, work: Coroutine[Any, Any, _T]) -> _T:
     context = copy_context()  # the caller's, whichever thread runs the loop
-    if _within_loop():
+    if in_event_loop():
         context.run(standing_still.set, (*standing_still.get(), threading.get_ident()))
     task = loop.create_task(work, context=context)
     try:
@@ -132,7 +125,7 @@ def _complete(loop: asyncio.AbstractEventLoop, work: Coroutine[Any, Any, _T]) ->
 
 
 def _run(loop: asyncio.AbstractEventLoop, task: asyncio.Task[_T]) -> _T:
-    if _within_loop():
+    if in_event_loop():
         return _call_beside(lambda: loop.run_until_complete(task))
     return loop.run_until_complete(task)
 
