@@ -45,7 +45,7 @@ def error_text(error: BaseException) -> str:
 
 
 class FlowloomError(Exception):
-    """Base of all errors that flowloom raises itself."""
+    """Base of all errors that flowloom raises itself. `message` is what went wrong, where, and what to do."""
 
 
 # -- how things are put together ---------------------------------------------------------------

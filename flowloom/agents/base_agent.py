@@ -139,7 +139,7 @@ class BaseAgent(TypedByOutput[OutputT]):
         return self if self.name == name else self.find_sub_agent(name)
 
     def find_sub_agent(self, name: str) -> BaseAgent | None:
-        """The first agent below this one of that name."""
+        """The first agent named `name` below this one; None if there is none."""
         for child in self.sub_agents:
             found = child.find_agent(name)
             if found is not None:
@@ -160,7 +160,8 @@ class BaseAgent(TypedByOutput[OutputT]):
     # -- what runs ask of an agent ------------------------------------------------------------------
 
     def derive(self, name: Any, make: Callable[[], _T], *on: Any) -> _T:
-        """What `make` computes from agents' fields; made again when a field of any agent is set, or `on` is another.
+        """What `make` computes from agents' fields, kept as `name`; made again when a field of any agent is set, or
+        `on` is another.
 
         Lists may be changed without being set: what depends on one is given the ids of its entries in `on`.
         """

@@ -275,7 +275,10 @@ class LlmAgent(BaseAgent[OutputT]):
         return await _text_of(self.global_instruction, ctx)
 
     async def canonical_tools(self, ctx: ReadonlyContext | None = None) -> list[RunnableTool]:
-        """`own_tools` with each toolset listed: filtered, and with its prefix."""
+        """`own_tools` with each toolset listed: filtered, and with its prefix.
+
+        `ctx` is what toolsets are asked with; None outside of runs.
+        """
         tools: list[RunnableTool] = []
         own: Sequence[Any] = self.own_tools
         for each in own:

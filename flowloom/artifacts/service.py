@@ -60,7 +60,7 @@ class BaseArtifactService(Service, ABC):
     async def load_artifact(
         self, *, app_name: str, user_id: str, filename: str, session_id: str | None = None, version: int | None = None
     ) -> types.Part | None:
-        """The file's given version, or its latest; None if there is none."""
+        """The file's given `version` (counted from 0), or with None its latest; None if there is none."""
 
     @abstractmethod
     async def list_artifact_keys(self, *, app_name: str, user_id: str, session_id: str | None = None) -> list[str]:
@@ -70,7 +70,9 @@ class BaseArtifactService(Service, ABC):
     async def delete_artifact(
         self, *, app_name: str, user_id: str, filename: str, session_id: str | None = None, version: int | None = None
     ) -> None:
-        """Delete one version, or the whole file. Deleting what does not exist is fine."""
+        """Delete the given `version` (counted from 0), or with None the whole file. Deleting what does not exist is
+        fine.
+        """
 
     @abstractmethod
     async def list_artifact_versions(
@@ -88,7 +90,7 @@ class BaseArtifactService(Service, ABC):
     async def get_artifact_version(
         self, *, app_name: str, user_id: str, filename: str, session_id: str | None = None, version: int | None = None
     ) -> ArtifactVersion | None:
-        """What is known about the given version, or about the latest; None if there is none."""
+        """What is known about the given `version` (counted from 0), or about the latest; None if there is none."""
         file = {"app_name": app_name, "user_id": user_id, "filename": filename}
         found = await self.list_artifact_versions(**file, session_id=session_id)
         return next((each for each in reversed(found) if version in (None, each.version)), None)

@@ -39,8 +39,11 @@ class Access:
     ) -> AuthCredential | None:
         """The credential for a call: what the user has just given, what is kept, or the tool's own; None to ask.
 
-        Tokens that have expired are refreshed, by one caller for all. Raises `CredentialError` if what the user gave
-        is of no use, or the authorization server cannot be reached.
+        Tokens that have expired are refreshed, by one caller for all. Raises `CredentialError` if what the user gave is
+        of no use, or the authorization server cannot be reached.
+
+        `service` is the run's credential service, or None; `call_id` the id of the tool call that asks, None outside of
+        calls; `now` gives the time in seconds since the epoch.
         """
         config = self._config
         given = keyring.given(config.credential_key, call_id)
@@ -56,6 +59,8 @@ class Access:
 
     def response(self, keyring: Keyring, service: Any, call_id: str | None) -> AuthCredential | None:
         """What the user gave in this run, without awaiting: a code is exchanged while the caller waits.
+
+        `service` is the run's credential service, or None; `call_id` the id of the tool call that asks.
 
         Raises `CredentialError`, as `credential` does.
         """
@@ -77,7 +82,11 @@ class Access:
             given.lock.release()
 
     def request(self, service: Any, state: str) -> AuthConfig:
-        """What the user is to be asked, without secrets (see `consent_request`)."""
+        """What the user is to be asked, without secrets (see `consent_request`).
+
+        `service` is the run's credential service, or None; `state` is what the authorization server sends back, by
+        which the answer is known.
+        """
         return consent_request(self._config, _secret_of(service), state)
 
     async def _redeem(self, given: Given, service: Any) -> None:

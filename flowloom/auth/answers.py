@@ -18,7 +18,10 @@ RECEIVED: Final = {"status": "received"}
 
 @dataclass(frozen=True, slots=True)
 class AuthAnswer:
-    """A user's answer to the request `request_id`: secrets, which are kept in memory only."""
+    """A user's answer to the request `request_id`: secrets, which are kept in memory only.
+
+    `response` is what the user's function response holds.
+    """
 
     request_id: str
     response: Mapping[str, Any] = field(repr=False)
@@ -27,8 +30,8 @@ class AuthAnswer:
 def redact_message(
     content: types.Content, requests: Collection[str | None] = ()
 ) -> tuple[types.Content, list[AuthAnswer]]:
-    """A user's message as it may be stored and shown, and the answers to requests for a credential that were in it:
-    those of that name, and those whose id is one of `requests`.
+    """The user's message `content` as it may be stored and shown, and the answers to requests for a credential that
+    were in it: those of that name, and those whose id is one of `requests`.
 
     Nothing of an answer is left but that there was one. A message without such answers is returned as it is.
     """

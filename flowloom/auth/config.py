@@ -61,7 +61,7 @@ class AuthConfig(AuthModel):
         return self.raw_auth_credential.oauth2 if self.raw_auth_credential is not None else None
 
     def with_exchanged(self, credential: AuthCredential | None) -> AuthConfig:
-        """The same with what came of asking."""
+        """The same with what came of asking: `credential`, or None for nothing."""
         return self.model_copy(update={"exchanged_auth_credential": credential})
 
     def without_secrets(self) -> AuthConfig:

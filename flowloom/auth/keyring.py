@@ -49,28 +49,30 @@ class Keyring:
         return f"<Keyring: {len(self._answers)} answers, {len(self.credentials)} credentials>"
 
     def receive(self, message: types.Content, events: Sequence[Event]) -> types.Content:
-        """A user's message as it may be stored behind a log; the credentials in it are kept here."""
+        """The user's `message` as it may be stored behind the log `events`; the credentials in it are kept here."""
         message, answers = redact_message(message, credential_requests(events, message))
         self.hold(answers)
         return message
 
     def hold(self, answers: Iterable[AuthAnswer]) -> None:
-        """Keep what `redact_message` took out of the user's message, until the asking agent takes it."""
+        """Keep the `answers` that `redact_message` took out of the user's message, until the agent takes them."""
         for answer in answers:
             self._answers[answer.request_id] = answer
 
     def take(self, request_id: str) -> AuthAnswer | None:
-        """The answer to a request; a second time there is none."""
+        """The answer to the request `request_id`; a second time there is none."""
         return self._answers.pop(request_id, None)
 
     def give(self, request: Mapping[str, Any], answer: AuthAnswer, call_ids: Iterable[str]) -> None:
-        """Let some calls have the answer to a request that they wait for."""
+        """Let the calls with `call_ids` have the `answer` to a `request` (its stored arguments) that they wait for."""
         given = Given(request, answer)
         for call_id in call_ids:
             self._given[request["credentialKey"], call_id] = given
 
     def given(self, credential_key: str, call_id: str | None) -> Given | None:
-        """The answer that a call has waited for."""
+        """The answer that the call `call_id` has waited for, to a request for the credential of `credential_key`; or
+        None.
+        """
         return self._given.get((credential_key, call_id or ""))
 
     async def save_new(self, owner: CredentialOwner, service: Any) -> None:

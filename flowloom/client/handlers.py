@@ -28,7 +28,7 @@ class EventHandler(ABC):
         self._strict = strict
 
     def read(self, payload: str | bytes, name: str = "") -> list[ParsedEvent]:
-        """The events that a payload completes: one, or none; `name` is the event name of its frame."""
+        """The events that `payload` completes: one, or none; `name` is the event name of its frame."""
         if self._strict:
             return self._read(payload, name)
         try:
@@ -49,7 +49,7 @@ class EventHandler(ABC):
 
     @abstractmethod
     def write(self, event: ParsedEvent | Event) -> list[str]:
-        """The payloads that stand for an event, each to go into a frame of its own."""
+        """The payloads that stand for `event`, each to go into a frame of its own."""
 
     @abstractmethod
     def _read(self, payload: str | bytes, name: str) -> list[ParsedEvent]: ...
@@ -146,7 +146,9 @@ def create_event_handler(mode: EventMode = "auto", *, validate: bool = False, st
     """A handler for the events of one stream.
 
     `mode` is `canonical` for what ADK servers write, `legacy` for `{"type", "data"}` objects, `auto` for both: each
-    payload shows which it is. Raises `ConfigurationError` for another mode.
+    payload shows which it is. With `validate`, pydantic validates each event, and one that does not fit is left out;
+    with `strict`, what is no event raises `EventParseError` instead of being warned of. Raises `ConfigurationError` for
+    another mode.
     """
     kind = _HANDLERS.get(mode)
     if kind is None:

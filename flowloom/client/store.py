@@ -28,31 +28,33 @@ class EventStore:
         self._sessions: dict[str, SessionEvents] = {}
 
     def add(self, event: ParsedEvent | Event, session_id: str = "") -> bool:
-        """Take an event in; False if it came before. Events do not say which session they are of."""
+        """Take `event` in, as one of the session `session_id`, which events do not say; False if it came before."""
         session = self._sessions.get(session_id)
         if session is None:
             session = self._sessions[session_id] = SessionEvents(self.max_events)
         return session.add(event if isinstance(event, ParsedEvent) else ParsedEvent(event))
 
     def extend(self, events: Iterable[ParsedEvent | Event], session_id: str = "") -> None:
-        """Take several events in, one after another."""
+        """Take `events` of the session `session_id` in, one after another."""
         for event in events:
             self.add(event, session_id)
 
     def session(self, session_id: str = "") -> SessionEvents:
-        """What is known of a session. Raises `SessionNotFoundError` if no event of it came."""
+        """What is known of the session `session_id`. Raises `SessionNotFoundError` if no event of it came."""
         try:
             return self._sessions[session_id]
         except KeyError:
             raise SessionNotFoundError(f"No event of a session `{session_id}` came to this store.") from None
 
     def end(self, session_id: str = "") -> None:
-        """The stream ended, and nothing goes on: messages without their complete event become `interrupted`."""
+        """The stream of the session `session_id` ended, and nothing goes on: messages without their complete event
+        become `interrupted`.
+        """
         if session_id in self._sessions:
             self._sessions[session_id].end("interrupted")
 
     def drop(self, session_id: str = "") -> None:
-        """Forget a session."""
+        """Forget the session `session_id`."""
         self._sessions.pop(session_id, None)
 
     def __contains__(self, session_id: str) -> bool:
@@ -71,7 +73,7 @@ class EventStore:
 
     @classmethod
     def from_dict(cls, data: dict[str, Any]) -> Self:
-        """The store of such data. Raises `ConfigurationError` for what `to_dict` did not write."""
+        """The store that `data` was made of. Raises `ConfigurationError` for what `to_dict` did not write."""
         try:
             if data["format"] != _FORMAT:
                 raise ValueError(f"its format is {data['format']}, not {_FORMAT}")

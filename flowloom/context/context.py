@@ -86,8 +86,12 @@ class ReadonlyContext:
 class Context(ReadonlyContext):
     """What callbacks and tools work with: state and artifacts to write, and a tool call's own facts.
 
-    ADK's `CallbackContext` and `ToolContext` are this class. What is written is recorded in `actions`, which the
-    engine puts on the event that the callback or tool belongs to.
+    ADK's `CallbackContext` and `ToolContext` are this class. What is written is recorded in `actions`, which the engine
+    puts on the event that the callback or tool belongs to.
+
+    `function_call_id` is that of the tool call, None in a callback; `event_actions` are those that are written to, by
+    default new ones; `tool_confirmation` is what a person decided about the call, None if nothing was asked;
+    `call_index` is the call's position among those of its step, from 0.
     """
 
     __slots__ = ("_actions", "_asked", "_state", "call_index", "display", "function_call_id", "tool_confirmation")
@@ -148,7 +152,7 @@ class Context(ReadonlyContext):
     async def save_artifact(
         self, filename: str, artifact: types.Part, custom_metadata: dict[str, Any] | None = None
     ) -> int:
-        """Save a file as `filename`, of the user's if that begins with `user:`; returns its version (the first is 0).
+        """Save `artifact` as `filename`, the user's if that begins with `user:`; returns its version (the first is 0).
 
         `custom_metadata` is kept beside it. Raises `ContextError` without an artifact service, `InputValidationError`
         for a name or a part that cannot be kept.
@@ -167,8 +171,9 @@ class Context(ReadonlyContext):
         return version
 
     async def load_artifact(self, filename: str, version: int | None = None) -> types.Part | None:
-        """The latest version of the file `filename`, or the given one; None if there is none. Raises `ContextError`
-        without an artifact service."""
+        """The latest version of the file `filename`, or the given `version` (counted from 0); None if there is none.
+        Raises `ContextError` without an artifact service.
+        """
         session = self.session
         return await self._artifacts("load").load_artifact(
             app_name=session.app_name,

@@ -37,23 +37,27 @@ class DirectEffects:
     """The default: does the thing."""
 
     def call_model(self, ctx: Any, model: BaseLlm, request: LlmRequest, stream: bool) -> AsyncIterator[LlmResponse]:
-        """Ask the model; raises what it raises."""
+        """Ask the `model`, for the agent of `ctx`; with `stream`, partial responses come before the complete one.
+        Raises what the model raises.
+        """
         return model.generate_content_async(request, stream)
 
     async def call_tool(self, ctx: Any, tool: RunnableTool, args: dict[str, Any], context: Any) -> Any:
-        """Run the tool; raises what it raises."""
+        """Run the `tool` with `args`, for the agent of `ctx`; `context` is that of the call. Raises what the tool
+        raises.
+        """
         return await tool.run_async(args=args, tool_context=context)
 
     def now(self, ctx: Any) -> float:
-        """The time, in seconds since the epoch."""
+        """The time, in seconds since the epoch, for the agent of `ctx`."""
         return now()
 
     def new_id(self, ctx: Any) -> str:
-        """An id that nothing else has."""
+        """An id that nothing else has, for the agent of `ctx`."""
         return new_id()
 
     async def sleep(self, ctx: Any, seconds: float) -> None:
-        """Wait for so many seconds."""
+        """Wait for so many `seconds`, in a run of the agent of `ctx`."""
         await sleep(seconds)
 
 

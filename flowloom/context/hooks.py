@@ -52,9 +52,10 @@ NO_HOOKS = Hooks()
 class FlowCallbacks:
     """The callbacks of a flow: those of its agent. They are asked after the plugins'.
 
-    All are called with keywords, may be sync or async, and the first answer that is not None wins. `around_model`
-    and `around_tool` wrap the call itself, the first outermost: they are given `call_next` and decide whether,
-    when and how often to call it.
+    All are called with keywords, may be sync or async, and the first answer that is not None wins. `before_model` and
+    `before_tool` may answer in the place of the call, `after_model` and `after_tool` replace what came of it,
+    `on_model_error` and `on_tool_error` the error. `around_model` and `around_tool` wrap the call itself, the first
+    outermost: they are given `call_next` and decide whether, when and how often to call it.
     """
 
     before_model: Callbacks = ()

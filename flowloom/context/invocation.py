@@ -44,13 +44,16 @@ _IN_MEMORY: Final = _InMemory()
 class InvocationContext:
     """An agent's place in a run: the run's services and settings, the agent, its branch and scope.
 
-    The runner makes one; for tests, and to run an agent, a flow or a single processor below the runner, build one
-    by hand: `InvocationContext(agent=agent, user_content=...)`. Services that are not given are made in memory;
-    None means that there is none. The message is not appended to the session; `start` does that.
+    The runner makes one; for tests, and to run an agent, a flow or a single processor below the runner, build one by
+    hand: `InvocationContext(agent=agent, user_content=...)`. The services are `session_service`, `artifact_service`,
+    `memory_service` and `credential_service`: those that are not given are made in memory, but for credentials; None
+    means that there is none. The message `user_content` is not appended to the session; `start` does that.
 
-    Parameters beside the services: `session` (its log is what the agent sees), `branch` (of the parallel branch),
-    `isolation_scope` (of a delegated task), `lineage` (the agents above this one, root first; by default those
-    that `parent_agent` names).
+    Parameters beside: `session` (its log is what the agent sees), `invocation_id` (by default a new one), `run_config`
+    (the run's settings), `plugin_manager` (whose plugins are called), `effects` (through which models, tools, time and
+    chance are reached), `branch` (of the parallel branch), `isolation_scope` (of a delegated task), `lineage` (the
+    agents above this one, root first; by default those that `parent_agent` names), `run` (to share that of another
+    context; the services are then those of it).
     """
 
     # what few places have is the class's until it is set; what steps read is set by `__init__`, and reads faster
@@ -245,7 +248,7 @@ class InvocationContext:
         return self.run.steps.get(self.path, 0)
 
     def model_copy(self, *, update: Mapping[str, Any] | None = None) -> Self:
-        """The same place with some of its attributes changed; the run is shared.
+        """The same place with the attributes in `update` changed; the run is shared.
 
         Raises `ConfigurationError` for what is the run's, or follows from other attributes.
         """
@@ -307,21 +310,24 @@ class InvocationContext:
         return f"{path}@{count}"
 
     def member(self, agent: AnyAgent, workflow: str, turn: int = 1) -> Self:
-        """The context of a member of the workflow that this agent is (see `workflow_path`), in one of its turns."""
+        """The context of a member of the workflow that this agent is, in its turn number `turn`, from 1.
+
+        `workflow` is the path of the workflow (see `workflow_path`).
+        """
         new = self.below(agent)
         new.node_path = f"{workflow}/{agent.name}@{turn}"
         new.node_info = make(NodeInfo, path=new.node_path)
         return new
 
     def effect_key(self, kind: str, n: int | None = None) -> EffectKey:
-        """The key of the next effect of this kind (see `EffectKey`)."""
+        """The key of the effect `n` of this `kind`, by default of the next one (see `EffectKey`)."""
         path, step = self.path, self.step
         if n is None:
             n = self.count_effects(kind, 1)
         return EffectKey(path, step, kind, n, (self.run.attempts or {}).get((path, step, kind, n), 0))
 
     def count_effects(self, kind: str, count: int) -> int:
-        """The number of the first of so many effects of a kind that come now, in this step."""
+        """The number of the first of `count` effects of a `kind` (`model`, `tool`, ...) that come now, in this step."""
         counter, counts = (self.path, self.step, kind), self.run.effect_counts
         first = counts.get(counter, 0)
         counts[counter] = first + count
@@ -354,7 +360,10 @@ class InvocationContext:
         }
 
     def response_event(self, response: LlmResponse, values: dict[str, Any]) -> Event:
-        """An event of this agent that carries a model's response; the partial ones and the complete one share an id."""
+        """An event of this agent that carries a model's response, and `values`: other fields of the event.
+
+        The partial ones and the complete one share an id.
+        """
         here = self._here_and_now(values, self.answer_id)
         self.answer_id = here["id"] if response.partial else None
         return Event.carrying(response, here)

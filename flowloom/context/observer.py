@@ -16,7 +16,7 @@ if TYPE_CHECKING:  # nothing is loaded here, so that a test run that does not us
 
 @dataclass(slots=True)
 class ProcessorCall:
-    """One call of a processor, filled in while it goes on."""
+    """One call of the processor `name`, filled in while it goes on."""
 
     name: str
     request: LlmRequest

@@ -174,23 +174,30 @@ class Effects(Protocol):
     """
 
     def call_model(self, ctx: Any, model: BaseLlm, request: LlmRequest, stream: bool) -> AsyncIterator[LlmResponse]:
-        """Ask a model."""
+        """Ask a model; with `stream`, its partial responses come before the complete one. Raises what the model raises.
+
+        `ctx` is the `InvocationContext` of the agent that asks.
+        """
         ...
 
     async def call_tool(self, ctx: Any, tool: RunnableTool, args: dict[str, Any], context: Any) -> Any:
-        """Run a tool, in its thread if it blocks. `context.call_index` is its position among the step's calls."""
+        """Run a tool with `args`, in its thread if it blocks. Raises what the tool raises.
+
+        `ctx` is the `InvocationContext` of the agent that calls; `context` is that of the call, and
+        `context.call_index` its position among the step's calls.
+        """
         ...
 
     def now(self, ctx: Any) -> float:
-        """The time, in epoch seconds."""
+        """The time, in seconds since the epoch. `ctx` is the `InvocationContext` of the agent that asks."""
         ...
 
     def new_id(self, ctx: Any) -> str:
-        """A fresh unique id."""
+        """An id that nothing else has. `ctx` is the `InvocationContext` of the agent that asks."""
         ...
 
     async def sleep(self, ctx: Any, seconds: float) -> None:
-        """Wait."""
+        """Wait for so many `seconds`. `ctx` is the `InvocationContext` of the agent that waits."""
         ...
 
 

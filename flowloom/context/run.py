@@ -51,8 +51,13 @@ FLUSHING_SECONDS = 0.75
 class Run:
     """What all agents of one invocation share.
 
-    What every run begins with (`init=False`) is the class's until it is set: that costs nothing. `__post_init__` sets
-    what each step asks for, which is read faster then.
+    `invocation_id` is the id that its events have, `user_content` its message, None if it began without one. The
+    services are `session_service`, `artifact_service`, `memory_service` and `credential_service`; None where there is
+    none. `hooks` are those of the plugins, `effects` the way to models, tools, time and chance, `totals` the counters
+    (those of the caller, if it shares them), `own_threads` the threads of blocking tools, made when needed, `observers`
+    what looks at processors. `streaming` says whether models are asked for streams; None: as the config says.
+
+    Fields that every run begins with as they are (`init=False`) are the class's until they are set: they cost nothing.
     """
 
     invocation_id: str
@@ -132,7 +137,7 @@ class Run:
         self.stop = self.streamed = self.undelivered_events = self.in_doubt_event = None
 
     def note_failure(self, error: BaseException, ctx: AnyContext) -> None:
-        """An error ends the turn of `ctx.agent`: what it was saying is broken off."""
+        """An `error` ends the turn of `ctx.agent`: what it was saying is broken off."""
         if isinstance(error, Exception):
             self.failures += ((error, self.origin_of(error, ctx)),)
         if self.streamed is not None:
@@ -143,7 +148,7 @@ class Run:
         return self.streamed.cut_off(all_over=False) if self.streamed is not None and self.streamed.broken else []
 
     def origin_of(self, error: BaseException, otherwise: _ContextT) -> _ContextT:
-        """Where an error comes from, as far as that was noted; others may have been caught before."""
+        """Where `error` comes from, as far as that was noted, or `otherwise`; others may have been caught before."""
         return next((ctx for known, ctx in self.failures if known in (error, error.__context__)), otherwise)
 
     @property
@@ -161,7 +166,9 @@ class Run:
         return self.own_keyring
 
     def claim_call_id(self, call_id: str) -> bool:
-        """Whether a call may have this id: no other one has it, in the session or in an agent that runs as a tool."""
+        """Whether a call may have the id `call_id`: no other one has it, in the session or in an agent that runs as a
+        tool.
+        """
         run = self
         while run.caller is not None:
             run = run.caller
@@ -320,20 +327,21 @@ class Run:
         return found
 
     def begin_again(self, call_id: str) -> None:
-        """Count a call as open until it has a result, so that one that is interrupted is not forgotten."""
+        """Count the call `call_id` as open until it has a result, so that one that is interrupted is not forgotten."""
         made = self.ledger.call(call_id)
         if made is not None:
             self.begun_again = {**(self.begun_again or {}), call_id: len(made.answers)}
 
     def leave_open(self, *call_ids: str | None) -> None:
-        """Leave calls to a later run, or to a client or a person who answers them."""
+        """Leave the calls with `call_ids` to a later run, or to a client or a person who answers them."""
         for call_id in call_ids:
             if self.begun_again is not None:
                 self.begun_again.pop(call_id or "", None)
             self.left_open |= {call_id or ""}
 
     async def answer_open_calls(self, ctx: AnyContext, reason: str) -> list[Event]:
-        """Give every call of this run that is still without a result an error result, so that the history is legal.
+        """Give every call of this run that is still without a result an error result with `reason`, so that the history
+        is legal.
 
         The store has the events then, in their order; `flush` waits for them.
         """
@@ -375,7 +383,9 @@ class Run:
             await to_its_end(work, hurried=hurried, grace=FLUSHING_SECONDS, late=late)
 
     def refusals_of(self, ctx: AnyContext, reason: str) -> list[Event]:
-        """The event that answers the open calls of `ctx.agent` at its place with an error, if there are any."""
+        """The event that answers the open calls of `ctx.agent` at its place with an error of this `reason`, if there
+        are any.
+        """
         place = (ctx.agent.name, ctx.branch, ctx.isolation_scope)
         found = [calls for calls in self._open_calls_by_place() if _place(calls[0]) == place]
         return [self._refusal(ctx, calls, reason) for calls in found]

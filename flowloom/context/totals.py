@@ -31,7 +31,9 @@ class Usage:
     """All together, as the providers count."""
 
     def add(self, usage: types.GenerateContentResponseUsageMetadata) -> None:
-        """Count one response. Reasoning is part of the output, cached tokens are part of the input."""
+        """Count `usage`, the tokens of one response. Reasoning is part of the output, cached tokens are part of the
+        input.
+        """
         reasoning = usage.thoughts_token_count or 0
         self.input_tokens += usage.prompt_token_count or 0
         self.output_tokens += (usage.candidates_token_count or 0) + reasoning

@@ -88,7 +88,7 @@ def no_actions() -> EventActions:
 
 
 def deep_merge(base: dict[str, Any], other: dict[str, Any]) -> dict[str, Any]:
-    """A new dict of both; nested dicts are merged, otherwise `other` wins (spec §14.8)."""
+    """A new dict of both; nested dicts are merged, otherwise `other` wins over `base` (spec §14.8)."""
     merged = base.copy()
     for key, value in other.items():
         mine = merged.get(key)
@@ -100,10 +100,10 @@ def deep_merge(base: dict[str, Any], other: dict[str, Any]) -> dict[str, Any]:
 
 
 def merge_actions(base: EventActions | None, other: EventActions | None) -> EventActions | None:
-    """The actions of two events as those of one (spec §14.8); neither argument is changed.
+    """The actions of two events as those of one (spec §14.8); neither `base` nor the later `other` is changed.
 
-    State is merged deeply and the later call wins; artifact versions by maximum; flags by "or"; the last
-    transfer wins; confirmation and credential requests are united.
+    State is merged deeply and the later call wins; artifact versions by maximum; flags by "or"; the last transfer wins;
+    confirmation and credential requests are united.
     """
     if base is None or other is None:
         return base if other is None else other

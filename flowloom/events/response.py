@@ -49,11 +49,11 @@ class LlmResponse(WireModel):
 
     @classmethod
     def create(cls, generate_content_response: types.GenerateContentResponse) -> Self:
-        """Convert one response (or stream chunk) of google-genai (spec §16.1).
+        """Convert one response (or stream chunk) of google-genai, `generate_content_response` (spec §16.1).
 
-        A candidate with parts, or that finished with STOP, becomes content. Any other candidate becomes an
-        error whose code is the finish reason; a blocked prompt one whose code is the block reason. A chunk
-        with neither (usage only) is valid and empty.
+        A candidate with parts, or that finished with STOP, becomes content. Any other candidate becomes an error whose
+        code is the finish reason; a blocked prompt one whose code is the block reason. A chunk with neither (usage
+        only) is valid and empty.
         """
         raw = generate_content_response
         values: dict[str, Any] = {

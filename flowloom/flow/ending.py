@@ -59,7 +59,7 @@ async def record_end(
 
 
 async def finish_failed_run(ctx: InvocationContext, error: Exception) -> list[Event]:
-    """Make the history legal after an error, store the one event that tells of it (decision 31), tell the plugins."""
+    """Make the history legal after `error`, store the one event that tells of it (decision 31), tell the plugins."""
     run = ctx.run
     failed = run.origin_of(error, ctx)
     events: list[Event] = []
@@ -84,8 +84,9 @@ async def finish_failed_run(ctx: InvocationContext, error: Exception) -> list[Ev
 async def finish_run(ctx: InvocationContext, events: Events | None, *, whole: bool = False) -> list[Event]:
     """Leave nothing behind: close the stream, answer what was cut off, wait for threads (decision 22).
 
-    Unless the run is over as a `whole`, or its end is told by another event, what was streamed is kept. Returns the
-    events that answer and keep. It may be cancelled any number of times, and is done all the same.
+    `events` is the run's stream, None if it never began. Unless the run is over as a `whole`, or its end is told by
+    another event, what was streamed is kept. Returns the events that answer and keep. It may be cancelled any number of
+    times, and is done all the same.
     """
     run = ctx.run
     try:

@@ -23,6 +23,9 @@ if TYPE_CHECKING:
 class Flow:
     """What happens in an agent's turn, as a value that can be printed, edited, run and timed.
 
+    `request_processors` make the request, `response_processors` look at each response, both in order; `callbacks` are
+    called around model and tools.
+
     A flow never changes: `with_processor`, `without` and `with_callbacks` give new flows. A processor is any callable
     `(ctx, request)`, a response processor `(ctx, request, response)`; sync or async, they return nothing, an event,
     several events, or are async generators of them. Each is looked at once, here.
@@ -78,10 +81,11 @@ class Flow:
         after: str | Processor | None = None,
         replace: str | Processor | None = None,
     ) -> Self:
-        """A flow with one more processor, or one in another's place; without a place it is put last.
+        """A flow with one more `processor`, or one in another's place; without a place it is put last.
 
         `before`, `after` or `replace` gives the place, by name or by the processor that is there, on the request or the
         response side.
+
         Raises `PipelineError` for an unknown place, or more than one.
         """
         places = [place for place in (before, after, replace) if place is not None]
@@ -108,7 +112,7 @@ class Flow:
         return self._with(self.request_processors, side)
 
     def with_response_processor(self, processor: Processor) -> Self:
-        """A flow with one more response processor, put last."""
+        """A flow with one more response processor, `processor`, put last."""
         return self._with(self.request_processors, [*self.response_processors, processor])
 
     def with_callbacks(self, callbacks: FlowCallbacks) -> Self:
