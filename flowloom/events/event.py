@@ -135,17 +135,13 @@ class Event(LlmResponse):
         if all(name in known for name in fields) and all(fields.get(name, 1) is not None for name in _NEVER_NULL):
             return fields
         read: dict[str, Any] = {}
-        for name, value in fields.items():
-            if value is None and name not in known:
+        for given, value in fields.items():
+            name = given if given in known else _folded_names_of(cls).get(folded_name(given), given)
+            if value is None and (given not in known or name in _NEVER_NULL):
                 continue
-            read[name if name in known else _folded_names_of(cls).get(name.lower(), name)] = value
-        for name in _NEVER_NULL:
-            if name in read and read[name] is None:
-                del read[name]
-        info = read.get("nodeInfo", read.get("node_info"))
-        if isinstance(info, Mapping) and not any(cast(Mapping[str, Any], info).values()):
-            read.pop("nodeInfo", None)
-            read.pop("node_info", None)
+            if name == "node_info" and isinstance(value, Mapping) and not any(cast(Mapping[str, Any], value).values()):
+                continue
+            read[name] = value
         return read
 
 

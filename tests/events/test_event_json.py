@@ -13,6 +13,7 @@ from kit import event, named_call, said, text
 from pydantic import ValidationError
 
 from flowloom import Event, EventActions, LlmResponse
+from flowloom.events.event_json import read_event
 
 
 def read(**fields: Any) -> Event:
@@ -134,6 +135,13 @@ def test_what_adk_go_wrote_under_gos_names_is_read() -> None:
     )
     assert (old.id, old.invocation_id, old.author, old.branch) == ("e1", "i1", "root", "a.b")
     assert (old.text, old.long_running_tool_ids, old.actions.state_delta) == ("x", ["c1"], {"k": 1})
+
+
+@pytest.mark.parametrize("name", ["invocation_id", "invocationId", "InvocationID", "Invocation_Id", "INVOCATION_ID"])
+def test_a_name_is_read_in_any_case(name: str) -> None:
+    """Validation takes the names of fields in the cases that the reader of stored events does."""
+    data = {"author": "root", name: "inv", "timestamp": 1.0}
+    assert Event.model_validate(data).invocation_id == read_event(data)[0].invocation_id == "inv"
 
 
 def test_nulls_stand_for_what_is_empty() -> None:
