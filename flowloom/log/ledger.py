@@ -159,9 +159,9 @@ class CallLedger:
         "_count",
         "_cursor",
         "_gone",
+        "_indexed",
         "_inside",
         "_kept",
-        "_latest",
         "_live",
         "_log",
         "_requests",
@@ -179,8 +179,8 @@ class CallLedger:
     def _reset(self) -> None:
         self._count = 0
         self._kept: list[Event] = []  # what was not rewound
-        self._starts: dict[str, int] = {}  # where among them each invocation begins
-        self._latest: str | None = None  # the invocation of the latest event
+        self._starts: dict[str, int] = {}  # where among them each invocation begins, as far as that was asked for
+        self._indexed = 0  # how far that is
         self._calls: dict[str, CallRecord] = {}  # the latest of each id
         self._gone: dict[str, CallRecord] = {}  # those that do not count: before a rewind, or from elsewhere
         self._live: dict[str, dict[str, CallRecord]] = {}  # those that are not over, by invocation
@@ -204,29 +204,24 @@ class CallLedger:
             self._reset()
             new = events
         self._log, self._size = events, len(events)
+        self._kept += new
         self._read(new)
         return self
 
     def _read(self, events: Sequence[Event]) -> None:
-        kept, latest = self._kept, self._latest
         for event in events:
             actions, content = event.actions, event.content
             if actions.rewind_before_invocation_id is not None:
-                self._rewind(actions.rewind_before_invocation_id)
-                kept, latest = self._kept, self._latest
+                self._rewind(event, actions.rewind_before_invocation_id)
                 continue
-            if event.invocation_id != latest:
-                latest = self._latest = event.invocation_id
-                self._starts.setdefault(latest, len(kept))
-            kept.append(event)
             inner = False
             if event.isolation_scope:
                 inner = self._read_scope(event, event.isolation_scope)
             if actions.agent_state:
                 self._read_marks(actions.agent_state)
-            if content is None or not content.parts:
+            if content is None:
                 continue
-            for part in content.parts:
+            for part in content.parts or ():
                 call, response = part.function_call, part.function_response
                 if call is not None:
                     if call.id:
@@ -234,12 +229,17 @@ class CallLedger:
                 elif response is not None and response.id:
                     self._take_response(event, response, response.id, inner)
 
-    def _rewind(self, invocation_id: str) -> None:
-        if invocation_id in self._starts:
-            kept, gone = self._kept[: self._starts[invocation_id]], self._gone | self._calls
+    def _rewind(self, event: Event, invocation_id: str) -> None:
+        """What stands between the beginning of an invocation and this event does not count, nor does the event."""
+        kept = self._kept
+        at = next(index for index in range(len(kept) - 1, -1, -1) if kept[index] is event)
+        start = next((index for index in range(at) if kept[index].invocation_id == invocation_id), at)
+        if start < at:
+            gone = self._gone | self._calls
             self._reset()
             self._gone = gone
-            self._read(kept)
+            self._read(kept[:start])
+        self._kept = kept[:start] + kept[at + 1 :]
 
     def _read_marks(self, state: Mapping[str, Any]) -> None:
         """Calls are about to be made a second time."""
@@ -380,8 +380,11 @@ class CallLedger:
 
     def events_of(self, invocation_id: str) -> list[Event]:
         """The events of an invocation that were not rewound; work is proportional to what came since it began."""
-        start = self._starts.get(invocation_id, len(self._kept))
-        return [event for event in self._kept[start:] if event.invocation_id == invocation_id]
+        kept, starts = self._kept, self._starts
+        for index in range(self._indexed, len(kept)):
+            starts.setdefault(kept[index].invocation_id, index)
+        self._indexed = len(kept)
+        return [event for event in kept[starts.get(invocation_id, len(kept)) :] if event.invocation_id == invocation_id]
 
     def call(self, call_id: str | None) -> CallRecord | None:
         """The latest call of that id, over or not."""
