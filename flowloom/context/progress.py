@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from google.genai import types
@@ -25,32 +25,29 @@ if TYPE_CHECKING:
 class Progress:
     """The events of an invocation before this run, and what its latest message answers.
 
-    `interrupted` says that there is no new message: the run goes on where another one stopped or was cut off. Work that
-    was under way then is done again; what is in the log is not. If a decision in the log was not carried out, the
-    message that made it counts as the latest.
+    Without a `message`, the run is `interrupted`: it goes on where another one stopped or was cut off. Work that was
+    under way then is done again; what is in the log is not. If a decision in the log was not carried out, the message
+    that made it counts as the latest.
     """
 
-    __slots__ = ("_answered", "_ledger", "_message", "events", "fresh", "interrupted", "left")
+    __slots__ = ("_ledger", "_message", "answered", "events", "fresh", "interrupted", "left")
 
-    def __init__(self, ledger: CallLedger, invocation_id: str, *, interrupted: bool) -> None:
+    def __init__(self, ledger: CallLedger, invocation_id: str, message: types.Content | None = None) -> None:
         self._ledger, events = ledger, ledger.events_of(invocation_id)
         self.events = [event for event in events if event.author != "user" or not says_nothing(event.content)]
-        if interrupted and self.events and AGENT_ENDED in (self.events[-1].custom_metadata or ()):
+        self.interrupted = message is None
+        if self.interrupted and self.events and AGENT_ENDED in (self.events[-1].custom_metadata or ()):
             del self.events[-1]  # an agent reached its limit and no agent went on since: now it may
-        self.interrupted = interrupted
-        self.fresh = not interrupted
+        self.fresh = not self.interrupted
         """Whether no run has carried out yet what the latest message decides."""
-        self._message = len(self.events)
-        self._answered: set[str] = set()
         decided = ledger.decided(invocation_id)
-        self.left = self._with_scopes({made.id for made in decided})
+        self.left = self._with_agents_around(made.id for made in decided)
         """The requests that were answered in vain so far, and the calls of the agents around them."""
-        if interrupted:
-            self._message = self._latest_message(decided)
-            if self._message >= 0:
-                self.answers(self.events[self._message].content)
-            # an agent that runs as a tool has left something since: it has taken its answers
-            self._answered -= {e.isolation_scope for _, e in self.since_message() if is_from_agent_tool(e)}
+        self._message = self._latest_message(decided) if self.interrupted else len(self.events)
+        self.answered = self.answered_by(message or self.message)
+        """The calls that the latest message answers, and those of the agents around them."""
+        if self.interrupted:  # an agent that runs as a tool has left something since: it has taken its answers
+            self.answered -= {e.isolation_scope for _, e in self.since_message() if is_from_agent_tool(e)}
 
     def _latest_message(self, decided: Sequence[CallRecord]) -> int:
         """Where the latest message of the user is; the first one with a decision that was not carried out, if any."""
@@ -60,31 +57,20 @@ class Progress:
         said = (i for i, e in enumerate(self.events) if e.author == "user" and not is_from_agent_tool(e))
         return max(said, default=-1)
 
-    def answers(self, message: types.Content | None) -> None:
-        """Take note of the calls that the invocation's latest message answers."""
-        self._answered |= self.answered_by(message)
-
     def answered_by(self, message: types.Content | None) -> set[str]:
         """The calls that a message answers, and those by which the agents around them were called."""
-        return self._with_scopes({answer.id for answer in readable_answers(message) if answer.id})
+        return self._with_agents_around(answer.id for answer in readable_answers(message) if answer.id)
 
-    def _with_scopes(self, found: set[str]) -> set[str]:
-        for call_id in [*found]:
-            made = self._ledger.call(call_id)
-            while made is not None and made.parent is not None and made.parent not in found:
-                found.add(made.parent)
-                made = self._ledger.call(made.parent)
+    def _with_agents_around(self, call_ids: Iterable[str]) -> set[str]:
+        found = set(call_ids)
+        for made in filter(None, map(self._ledger.call, [*found])):
+            found.update(each.parent for each in (made, *self._ledger.around(made)) if each.parent)
         return found
 
     @property
     def message(self) -> types.Content | None:
         """The latest message of the user, if it is in the log."""
         return self.events[self._message].content if 0 <= self._message < len(self.events) else None
-
-    @property
-    def answered(self) -> set[str]:
-        """The calls that the latest message answers, and those of the agents around them."""
-        return self._answered
 
     def beginning_in(self, events: Sequence[Event]) -> int:
         """Where in a session's log the latest message is; without one, where the invocation begins."""
@@ -114,14 +100,10 @@ class Progress:
                 (before if index <= self._message else after).append(event)
         return before, after
 
-    def is_answered(self, events: Sequence[Event]) -> bool:
-        """Whether the latest message answers one of the calls in these events."""
-        return any(self.was_answered(call.id or "") for event in events for call in event.get_function_calls())
-
     def was_answered(self, call_id: str) -> bool:
         """Whether a message answers this call, or one that an agent makes that runs as this tool: the latest one, or
         one whose answers were not carried out."""
-        return call_id in self._answered or call_id in self.left
+        return call_id in self.answered or call_id in self.left
 
     # -- members of workflows ------------------------------------------------------------------------------------------
 
@@ -140,9 +122,9 @@ class Progress:
                 yield event, name, int(number) if number.isdecimal() else 1
 
 
-def progress_of(session: Session, invocation_id: str, *, interrupted: bool) -> Progress:
+def progress_of(session: Session, invocation_id: str, message: types.Content | None) -> Progress:
     """How far an invocation got. Raises `InvocationNotFoundError` if it is not there, or was rewound."""
-    progress = Progress(session.history.ledger(session.events), invocation_id, interrupted=interrupted)
+    progress = Progress(session.history.ledger(session.events), invocation_id, message)
     if not progress.events:
         found = any(event.invocation_id == invocation_id for event in session.events)
         what = "was rewound" if found else "is not there"

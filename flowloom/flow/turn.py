@@ -187,7 +187,7 @@ class Turn:
         own = [*before, *after]
         self.recall(own)
         calls = _calls_in(own)
-        answered = not progress.left.isdisjoint(calls) or (not after and progress.is_answered(before))
+        answered = not (progress.left if after else progress.left | progress.answered).isdisjoint(calls)
         if not own or answered or not self._knows_how_far(progress, own):
             return  # a new turn, or one that the user's answer resumes
         ready = self._agents_are_ready(calls)

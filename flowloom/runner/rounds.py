@@ -252,12 +252,10 @@ class Rounds:
             answered = answered_calls(session.history.ledger(session.events), message)
             if not answered:
                 return None, ()
-            progress = progress_of(session, answered[0].invocation_id, interrupted=False)
-            progress.answers(message)
-            return progress, answered
+            return progress_of(session, answered[0].invocation_id, message), answered
         if invocation_id is None:
             return None, ()
-        progress = progress_of(session, invocation_id, interrupted=True)
+        progress = progress_of(session, invocation_id, None)
         return progress, answered_calls(session.history.ledger(session.events), progress.message)
 
     def _begin(self, lease: SessionLease | None) -> Round | None:

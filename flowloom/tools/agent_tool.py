@@ -145,7 +145,7 @@ class AgentTool(BaseTool):
         )
         ctx = InvocationContext(agent=self.agent, run=run, lineage=())
         if kept:
-            run.progress = Progress(run.ledger, run.invocation_id, interrupted=True)
+            run.progress = Progress(run.ledger, run.invocation_id)
             above, call_id = outer.progress, tool_context.function_call_id
             run.progress.fresh = above is not None and above.fresh and call_id in above.answered
             ctx.resumed = True
