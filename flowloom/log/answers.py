@@ -71,34 +71,28 @@ def read_input(answer: types.FunctionResponse) -> Any:
     return value if name in ("result", "response", "payload") else data
 
 
-def check_answer(answer: types.FunctionResponse, kind: RequestKind) -> None:
+def check_answer(answer: types.FunctionResponse, kind: RequestKind | None) -> None:
     """Raise `UnreadableAnswerError` if an answer to a request of that kind cannot be read.
 
-    An answer that holds no credential is readable: the user gives no access.
+    An answer that holds no credential is readable (the user gives no access), and so is the result of a call.
     """
     if kind == "confirmation":
         read_decision(answer)
-    else:
+    elif kind is not None:
         read_input(answer)
 
 
 def check_answers(message: types.Content) -> None:
     """Raise `UnreadableAnswerError` if a message holds an answer that cannot be read."""
     for part in message.parts or ():
-        answer = part.function_response
-        kind = RESERVED_CALLS.get(answer.name) if answer is not None else None
-        if answer is not None and kind is not None:
-            check_answer(answer, kind)
+        if (answer := part.function_response) is not None:
+            check_answer(answer, RESERVED_CALLS.get(answer.name))
 
 
 def readable_answers(message: types.Content | None) -> list[types.FunctionResponse]:
     """The function responses of a message, without answers that cannot be read."""
-    found: list[types.FunctionResponse] = []
-    for part in (message and message.parts) or ():
-        answer = part.function_response
-        if answer is not None and _is_readable(answer, RESERVED_CALLS.get(answer.name)):
-            found.append(answer)
-    return found
+    given = (part.function_response for part in (message and message.parts) or ())
+    return [answer for answer in given if answer is not None and _is_readable(answer, RESERVED_CALLS.get(answer.name))]
 
 
 def says_nothing(message: types.Content | None) -> bool:
@@ -130,8 +124,7 @@ def answers_request(answer: types.FunctionResponse, request: types.FunctionCall)
 
 def _is_readable(answer: types.FunctionResponse, kind: RequestKind | None) -> bool:
     try:
-        if kind is not None:
-            check_answer(answer, kind)
+        check_answer(answer, kind)
     except UnreadableAnswerError:
         return False
     return True

@@ -2,37 +2,28 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from flowloom.log.item import HistoryItem
 
 
+@dataclass(slots=True, eq=False)
 class _Turn:
-    __slots__ = ("items", "start")
-
-    def __init__(self, start: int, items: list[HistoryItem]) -> None:
-        self.start = start
-        self.items = items
+    start: int
+    """Where in the log it starts."""
+    items: list[HistoryItem]
 
 
 class CurrentTurn:
     """What came since the latest input. A late answer goes on with the turn that opened its call, which is shown with
     it: a long-running tool may report, and a person may decide, when other turns have come between."""
 
-    __slots__ = ("_now", "_since", "_turn_of")
+    __slots__ = ("_since", "_turn_of", "now")
 
     def __init__(self) -> None:
-        self._now = _Turn(0, [])
+        self.now = _Turn(0, [])
         self._since: list[HistoryItem] = []  # what came since the user's latest message
         self._turn_of: dict[str, _Turn] = {}  # by the ids of the calls in it
-
-    @property
-    def start(self) -> int:
-        """Where in the log the turn starts."""
-        return self._now.start
-
-    @property
-    def items(self) -> list[HistoryItem]:
-        """What is in the turn."""
-        return self._now.items
 
     def answer(self) -> None:
         """The user's message comes next, or was one that no model is shown."""
@@ -40,17 +31,17 @@ class CurrentTurn:
 
     def begin(self, position: int) -> None:
         """A turn begins at a position in the log."""
-        self._now, self._since = _Turn(position, []), []
+        self.now, self._since = _Turn(position, []), []
 
     def take(self, item: HistoryItem) -> None:
         """Take in what comes next."""
-        self._now.items.append(item)
+        self.now.items.append(item)
         self._since.append(item)
         opened = {id(t): t for t in (self._turn_of.get(response) for response in item.responses) if t is not None}
-        if opened and opened.keys() != {id(self._now)}:
+        if opened and opened.keys() != {id(self.now)}:
             turns = sorted(opened.values(), key=lambda turn: turn.start)
             new = {id(each) for each in self._since}
             earlier = [each for turn in turns for each in turn.items if id(each) not in new]
-            self._now = _Turn(turns[0].start, [*earlier, *self._since])
-            self._turn_of.update((call, self._now) for each in earlier for call in each.calls)
-        self._turn_of.update((call, self._now) for call in item.calls)
+            self.now = _Turn(turns[0].start, [*earlier, *self._since])
+            self._turn_of.update((call, self.now) for each in earlier for call in each.calls)
+        self._turn_of.update((call, self.now) for call in item.calls)

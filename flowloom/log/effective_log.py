@@ -24,6 +24,7 @@ SPAN_KEY = "flowloom.compaction"
 """Where a summary made here keeps the ids of the first and the last event that it stands for."""
 
 _first_of: Callable[[Entry], int] = attrgetter("first")
+_time_of: Callable[[Entry], float] = attrgetter("event.timestamp")
 
 
 @dataclass(slots=True)
@@ -267,7 +268,7 @@ class EffectiveLog:
         covered = [index for index in range(lowest, highest) if covers(entries[index])]
         shown = _shown(summary, own_branch=span is not None)
         if not covered:
-            self._insert(shown, span, at)
+            self._insert(shown, span, highest, at)
             return
         first, last = entries[covered[0]], max(entries[index].last for index in covered)
         set_fields(shown, timestamp=first.event.timestamp)
@@ -296,13 +297,16 @@ class EffectiveLog:
             highest = bisect_right(entries, end, key=_time_of)
         return lowest, highest, lambda entry: _within(entry, start, end) and location_of(entry.event)[1] == scope
 
-    def _insert(self, shown: Event, span: Span | None, at: int) -> None:
-        """Put a summary where what it stands for would be, unless another holds it already."""
+    def _insert(self, shown: Event, span: Span | None, index: int, at: int) -> None:
+        """Put a summary where what it stands for would be, unless another holds it already; `index` is that of one made
+        here."""
         compaction = shown.actions.compaction
         entries = self._entries
         if compaction is None or any(_holds(entry, shown, compaction) for entry in entries):
             return
-        index = self._position(compaction.end_timestamp, span)
+        if span is None:
+            later = (number for number, entry in enumerate(entries) if _time_of(entry) > compaction.end_timestamp)
+            index = next(later, len(entries))
         first = entries[index].first if index < len(entries) else at
         if span is not None and span.last_id not in self._positions:
             first = -1
@@ -310,15 +314,6 @@ class EffectiveLog:
         entries.insert(index, Entry(shown, first, first, is_summary=True))
         times = [_time_of(entry) for entry in entries[max(index - 1, 0) : index + 2]]
         self._in_time = self._in_time and times == sorted(times)
-
-    def _position(self, end: float, span: Span | None) -> int:
-        """Behind how many entries the last event stood that a summary until `end` (epoch seconds) stands for."""
-        if span is not None:
-            return bisect_right(self._entries, self._positions.get(span.last_id, -1), key=_first_of)
-        if self._in_time:
-            return bisect_right(self._entries, end, key=_time_of)
-        later = (index for index, entry in enumerate(self._entries) if _time_of(entry) > end)
-        return next(later, len(self._entries))
 
     def _hide(self, events: Sequence[Event], *, after: int) -> None:
         """Take note of the summarised calls that may still be answered, and show again those that are."""
@@ -346,10 +341,6 @@ def _answerable_calls(events: Sequence[Event]) -> dict[str, Event]:
             answered.discard(call.id or "")
         answered.update(response.id or "" for response in event.get_function_responses())
     return found
-
-
-def _time_of(entry: Entry) -> float:
-    return entry.event.timestamp
 
 
 def _within(entry: Entry, start: float, end: float) -> bool:

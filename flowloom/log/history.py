@@ -11,12 +11,14 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from itertools import groupby
+from operator import attrgetter
 from typing import NamedTuple
 
 from google.genai import types
 
 from flowloom.events.event import UNFIT_OUTPUT, Event
-from flowloom.events.parts import content_of
+from flowloom.events.parts import content_of, text_part
 from flowloom.log.current_turn import CurrentTurn
 from flowloom.log.effective_log import EffectiveLog
 from flowloom.log.item import HistoryItem, for_model, foreign_content, transcription_of, without_hidden
@@ -288,10 +290,10 @@ class _View:
             if _starts_turn(item, event):
                 turn.begin(position)
             turn.take(item)
-        self._turn = turn.start
+        self._turn = turn.now.start
         shown = log.shown_since(self._turn)
         if shown is None:
-            return turn.items
+            return turn.now.items
         self._foreign_calls.clear()
         self._items_of(kept[: self._turn])  # for the calls of other agents
         return self._items_of(shown)
@@ -372,17 +374,12 @@ def _merge_transcriptions(items: list[HistoryItem]) -> list[HistoryItem]:
     if not any(item.transcription for item in items):
         return items
     merged: list[HistoryItem] = []
-    texts: list[str] = []
-    for index, item in enumerate(items):
-        if item.transcription is None:
-            merged.append(item)
-            continue
-        texts.append((item.content.parts or [types.Part()])[0].text or "")
-        following = items[index + 1].transcription if index + 1 < len(items) else None
-        if following != item.transcription:
-            spoken = content_of(item.transcription, [types.Part(text="".join(texts))])
-            merged.append(HistoryItem(spoken, [], [], transcription=item.transcription))
-            texts = []
+    for speaker, said in groupby(items, attrgetter("transcription")):
+        if speaker is None:
+            merged.extend(said)
+        else:
+            texts = [part.text or "" for item in said for part in item.content.parts or ()]
+            merged.append(HistoryItem(content_of(speaker, [text_part("".join(texts))]), [], [], transcription=speaker))
     return merged
 
 

@@ -6,8 +6,10 @@ here, once, by the strict rule of `log/answers.py`.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
+from operator import attrgetter
 from typing import Any, Literal, NamedTuple
 
 from google.genai import types
@@ -20,6 +22,8 @@ from flowloom.log.marks import CLIENT_EXECUTED, REPEATED, is_from_agent_tool
 
 Kind = RequestKind | Literal["tool", "client"]
 State = Literal["open", "waiting", "decided", "suspended", "answered"]
+
+_since: Callable[[CallRecord], int] = attrgetter("since")
 
 
 class Place(NamedTuple):
@@ -394,13 +398,11 @@ class CallLedger:
         """The latest call of that id, also if it was rewound, or is none that this log's engine has made."""
         return self._calls.get(call_id or "") or self._gone.get(call_id or "")
 
-    def live(self, invocation_id: str | None = None) -> Iterator[CallRecord]:
+    def live(self, invocation_id: str | None = None) -> Iterable[CallRecord]:
         """The calls that are not over, of one invocation if it is named."""
         if invocation_id is not None:
-            yield from self._live.get(invocation_id, {}).values()
-            return
-        for calls in self._live.values():
-            yield from calls.values()
+            return self._live.get(invocation_id, {}).values()
+        return chain.from_iterable(calls.values() for calls in self._live.values())
 
     def open(self, invocation_id: str | None = None) -> list[CallRecord]:
         """The calls that were made here and have no result, and about which no person is asked."""
@@ -410,9 +412,7 @@ class CallLedger:
 
     def unanswered(self, invocation_id: str | None = None) -> list[CallRecord]:
         """The calls without any response, in the order made."""
-        found = [made for made in self.live(invocation_id) if not made.answers]
-        found.sort(key=_since)
-        return found
+        return sorted((made for made in self.live(invocation_id) if not made.answers), key=_since)
 
     def unfinished(self, invocation_id: str, place: Place) -> list[CallRecord]:
         """The calls that an agent has made at a place of an invocation, that have no response, and that no person is
@@ -426,22 +426,18 @@ class CallLedger:
 
     def decided(self, invocation_id: str) -> list[CallRecord]:
         """The requests that people have answered, and no agent has carried out, in the order asked."""
-        found = [made for made in self.live(invocation_id) if made.is_request and made.state == "decided"]
-        found.sort(key=_since)
-        return found
+        found = (made for made in self.live(invocation_id) if made.is_request and made.state == "decided")
+        return sorted(found, key=_since)
 
     def waiting(self, invocation_id: str | None = None) -> list[CallRecord]:
         """The calls that the run can end before: of a client, to a person (also if the answer is there, and was not
         carried out), and those of agents that wait."""
-        if not self._live:
-            return []
         return [made for made in self.live(invocation_id) if made.waits]
 
     def pending(self, invocation_id: str | None = None) -> list[CallRecord]:
         """The calls that a person or a client has to answer, in the order asked."""
-        found = [m for m in self.live(invocation_id) if m.kind != "tool" and m.state == "waiting"]
-        found.sort(key=_since)
-        return found
+        found = (made for made in self.live(invocation_id) if made.kind != "tool" and made.state == "waiting")
+        return sorted(found, key=_since)
 
     def around(self, made: CallRecord | None) -> Iterator[CallRecord]:
         """The calls that the agent which made a call runs for, the innermost first."""
@@ -475,7 +471,3 @@ class CallLedger:
             if made is None or made.name in agents:
                 return scope
         return None
-
-
-def _since(made: CallRecord) -> int:
-    return made.since
