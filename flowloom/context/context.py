@@ -157,15 +157,8 @@ class Context(ReadonlyContext):
         `custom_metadata` is kept beside it. Raises `ContextError` without an artifact service, `InputValidationError`
         for a name or a part that cannot be kept.
         """
-        service = self._artifacts("save")
-        session = self.session
-        version = await service.save_artifact(
-            app_name=session.app_name,
-            user_id=session.user_id,
-            session_id=session.id,
-            filename=filename,
-            artifact=artifact,
-            custom_metadata=custom_metadata,
+        version = await self._artifacts("save").save_artifact(
+            **self._session_key, filename=filename, artifact=artifact, custom_metadata=custom_metadata
         )
         self._actions.artifact_delta[filename] = version
         return version
@@ -174,21 +167,18 @@ class Context(ReadonlyContext):
         """The latest version of the file `filename`, or the given `version` (counted from 0); None if there is none.
         Raises `ContextError` without an artifact service.
         """
-        session = self.session
-        return await self._artifacts("load").load_artifact(
-            app_name=session.app_name,
-            user_id=session.user_id,
-            session_id=session.id,
-            filename=filename,
-            version=version,
-        )
+        service = self._artifacts("load")
+        return await service.load_artifact(**self._session_key, filename=filename, version=version)
 
     async def list_artifacts(self) -> list[str]:
         """The names of all files of the session and of its user. Raises `ContextError` without an artifact service."""
+        return await self._artifacts("list").list_artifact_keys(**self._session_key)
+
+    @property
+    def _session_key(self) -> dict[str, str]:
+        """The session whose artifacts and events a service is asked for."""
         session = self.session
-        return await self._artifacts("list").list_artifact_keys(
-            app_name=session.app_name, user_id=session.user_id, session_id=session.id
-        )
+        return {"app_name": session.app_name, "user_id": session.user_id, "session_id": session.id}
 
     def _artifacts(self, verb: str) -> Any:
         service = self._invocation_context.artifact_service
@@ -211,13 +201,7 @@ class Context(ReadonlyContext):
 
     async def add_events_to_memory(self, events: list[Event], custom_metadata: dict[str, Any] | None = None) -> None:
         """Let the memory service remember some `events`, with `custom_metadata` beside each."""
-        await self._memory().add_events_to_memory(
-            app_name=self.session.app_name,
-            user_id=self.session.user_id,
-            session_id=self.session.id,
-            events=events,
-            custom_metadata=custom_metadata,
-        )
+        await self._memory().add_events_to_memory(**self._session_key, events=events, custom_metadata=custom_metadata)
 
     async def add_memory(self, memories: list[MemoryEntry], custom_metadata: dict[str, Any] | None = None) -> None:
         """Let the memory service remember `memories` of your own, with `custom_metadata` beside each."""

@@ -91,6 +91,7 @@ class EffectiveLog:
         "_starts",
         "generation",
         "revision",
+        "rewound",
     )
 
     def __init__(self) -> None:
@@ -101,11 +102,13 @@ class EffectiveLog:
 
     def _reset(self) -> None:
         self.revision = 0
+        self.rewound: list[Event] = []
+        """What was rewound, in the order in which it was."""
         self._plain = True  # nothing was rewound or summarised so far, and the log is what counts
         self._kept: list[Event] = []  # without what was rewound
         self._positions: dict[str, int] = {}  # of the kept events, by id
         self._starts: dict[str, int] = {}  # of the kept invocations, by id
-        self._gone: set[str] = set()  # ids of what was rewound
+        self._gone: set[str] = set()  # the ids of what was rewound
         self._entries: list[Entry] = []  # in the order of `first`
         self._in_time = True  # whether they are in the order of their times, too
         self._hidden_calls: dict[str, Event] = {}  # summarised calls that may be answered again
@@ -210,6 +213,7 @@ class EffectiveLog:
             return
         removed = self._kept[start:]
         del self._kept[start:]
+        self.rewound += removed
         summarised = self._restored
         for event in removed:
             summarised = summarised or event.actions.compaction is not None

@@ -82,7 +82,7 @@ class History:
     def ledger(self, events: Sequence[Event]) -> CallLedger:
         """In what state each call of `events` is; work is proportional to the events not yet seen."""
         if self._ledger is None:
-            self._ledger = CallLedger()
+            self._ledger = CallLedger(self.log)
         return self._ledger.read(events)
 
     def claim_call_id(self, events: Sequence[Event], call_id: str) -> bool:

@@ -17,7 +17,7 @@ from google.genai import types
 from flowloom.events.event import Event
 from flowloom.events.requests import RESERVED_CALLS, RequestKind, is_request
 from flowloom.log.answers import answers_request, subject_call_id
-from flowloom.log.cursor import LogCursor
+from flowloom.log.effective_log import EffectiveLog
 from flowloom.log.marks import CLIENT_EXECUTED, REPEATED, is_from_agent_tool
 
 Kind = RequestKind | Literal["tool", "client"]
@@ -161,7 +161,6 @@ class CallLedger:
     __slots__ = (
         "_calls",
         "_count",
-        "_cursor",
         "_gone",
         "_indexed",
         "_inside",
@@ -172,21 +171,22 @@ class CallLedger:
         "_scopes",
         "_size",
         "_starts",
+        "_version",
     )
 
-    def __init__(self) -> None:
-        self._cursor = LogCursor()
-        self._log: Sequence[Event] | None = None
-        self._size = 0
+    def __init__(self, log: EffectiveLog | None = None) -> None:
+        self._log = log or EffectiveLog()
+        self._version = 0, 0  # of the log: how often it was read anew, and how much of it was rewound
         self._reset()
 
     def _reset(self) -> None:
         self._count = 0
-        self._kept: list[Event] = []  # what was not rewound
-        self._starts: dict[str, int] = {}  # where among them each invocation begins, as far as that was asked for
+        self._kept: Sequence[Event] = ()  # what was not rewound
+        self._size = 0  # how much of it was read
+        self._starts: dict[str, int] = {}  # where in it each invocation begins, as far as that was asked for
         self._indexed = 0  # how far that is
         self._calls: dict[str, CallRecord] = {}  # the latest of each id
-        self._gone: dict[str, CallRecord] = {}  # those that do not count: before a rewind, or from elsewhere
+        self._gone: dict[str, CallRecord] = {}  # those that do not count: rewound, or from elsewhere
         self._live: dict[str, dict[str, CallRecord]] = {}  # those that are not over, by invocation
         self._requests: dict[str, list[CallRecord]] = {}  # by the call that they are about
         self._inside: dict[str, list[CallRecord]] = {}  # by the call whose agent made them
@@ -201,23 +201,24 @@ class CallLedger:
 
     def read(self, events: Sequence[Event]) -> CallLedger:
         """Come up to date with the log; work is proportional to what is new in it."""
-        if events is self._log and len(events) == self._size:
-            return self
-        new = self._cursor.advance(events)
-        if new is None:
+        log = self._log
+        log.read(events)
+        version = log.generation, len(log.rewound)
+        if version != self._version:
             self._reset()
-            new = events
-        self._log, self._size = events, len(events)
-        self._kept += new
+            self._read(log.rewound)
+            gone = self._gone | self._calls
+            self._reset()
+            self._gone, self._version = gone, version
+        self._kept = log.kept(events)
+        new = self._kept[self._size :]
+        self._size += len(new)
         self._read(new)
         return self
 
     def _read(self, events: Sequence[Event]) -> None:
         for event in events:
             actions, content = event.actions, event.content
-            if actions.rewind_before_invocation_id is not None:
-                self._rewind(event, actions.rewind_before_invocation_id)
-                continue
             inner = False
             if event.isolation_scope:
                 inner = self._read_scope(event, event.isolation_scope)
@@ -232,18 +233,6 @@ class CallLedger:
                         self._take_call(event, call, call.id, inner)
                 elif response is not None and response.id:
                     self._take_response(event, response, response.id, inner)
-
-    def _rewind(self, event: Event, invocation_id: str) -> None:
-        """What stands between the beginning of an invocation and this event does not count, nor does the event."""
-        kept = self._kept
-        at = next(index for index in range(len(kept) - 1, -1, -1) if kept[index] is event)
-        start = next((index for index in range(at) if kept[index].invocation_id == invocation_id), at)
-        if start < at:
-            gone = self._gone | self._calls
-            self._reset()
-            self._gone = gone
-            self._read(kept[:start])
-        self._kept = kept[:start] + kept[at + 1 :]
 
     def _read_marks(self, state: Mapping[str, Any]) -> None:
         """Calls are about to be made a second time."""
@@ -385,8 +374,8 @@ class CallLedger:
     def events_of(self, invocation_id: str) -> list[Event]:
         """The events of an invocation that were not rewound; work is proportional to what came since it began."""
         kept, starts = self._kept, self._starts
-        for index in range(self._indexed, len(kept)):
-            starts.setdefault(kept[index].invocation_id, index)
+        for index, event in enumerate(kept[self._indexed :], self._indexed):
+            starts.setdefault(event.invocation_id, index)
         self._indexed = len(kept)
         return [event for event in kept[starts.get(invocation_id, len(kept)) :] if event.invocation_id == invocation_id]
 
