@@ -16,9 +16,11 @@ _NONE: Any = None
 class _Answer:
     """One answer: its texts, and no events, which are many and would have to be kept."""
 
-    __slots__ = ("latest", "metered", "texts")
+    __slots__ = ("latest", "metered", "number", "texts")
 
-    def __init__(self) -> None:
+    def __init__(self, number: int) -> None:
+        self.number = number
+        """The how manieth answer of the run it is."""
         self.texts: list[str] = []
         self.latest: Event = _NONE
         self.metered: Event | None = None
@@ -41,9 +43,10 @@ class Streamed:
     An answer that is stopped is kept as far as it was streamed: its text, without thoughts and calls.
     """
 
-    __slots__ = ("_answers", "broken")
+    __slots__ = ("_answers", "_begun", "broken")
 
     def __init__(self) -> None:
+        self._begun = 0
         self._answers: dict[str, _Answer] = {}
         self.broken: dict[str, _Answer] = {}
         """Those whose agents were stopped, while the run perhaps goes on."""
@@ -53,7 +56,8 @@ class Streamed:
         fields = fields_of(event)  # half of what the attributes of a pydantic model cost, for every chunk
         answer = self._answers.get(fields["id"])
         if answer is None:
-            answer = self._answers[event.id] = _Answer()
+            self._begun += 1
+            answer = self._answers[event.id] = _Answer(self._begun)
         answer.latest = event
         content = fields["content"]
         if content is not None:
@@ -95,13 +99,13 @@ class Streamed:
         )
 
     def cut_off(self, *, all_over: bool = True) -> list[Event]:
-        """The events that keep what was streamed of answers that do not go on, by speaker: of all of them, if nothing
-        streams after, or of the broken ones."""
+        """The events that keep what was streamed of answers that do not go on, by speaker, in the order in which they
+        began: of all of them, if nothing streams after, or of the broken ones."""
         answers, self.broken = self.broken, {}
         if all_over:
             answers, self._answers = answers | self._answers, {}
         spoken: dict[tuple[Any, ...], _Answer] = {}
-        for each in answers.values():
+        for each in sorted(answers.values(), key=lambda answer: answer.number):  # agents end in any order
             answer = spoken.setdefault(speaker_of(each.latest), each)
             if answer is not each:  # of an agent whose partial events have ids of their own
                 answer.texts += each.texts
