@@ -404,23 +404,21 @@ async def _ask(callbacks: Callbacks, **arguments: Any) -> tuple[Any, Exception |
 
 async def _run_tool(ctx: InvocationContext, tool: RunnableTool, args: dict[str, Any], context: Context) -> Any:
     """The tool with its wrappers, the first outermost."""
-    wrappers = ctx.callbacks.around_tool
-    if not wrappers:
-        return await _attempts(ctx, tool, args, context)
 
-    async def innermost(new_args: dict[str, Any] | None = None) -> Any:
-        return await _attempts(ctx, tool, args if new_args is None else new_args, context)
+    async def call_next(given: dict[str, Any]) -> Any:
+        return await _attempts(ctx, tool, given, context)
 
-    call_next = innermost
-    for wrapper in reversed(wrappers):
-        call_next = _wrapped(wrapper, call_next, tool, args, context)
-    return await call_next()
+    for wrapper in reversed(ctx.callbacks.around_tool):
+        call_next = _wrapped(wrapper, call_next, tool, context)
+    return await call_next(args)
 
 
-def _wrapped(wrapper: Any, call_next: Any, tool: RunnableTool, args: dict[str, Any], context: Context) -> Any:
-    async def call(new_args: dict[str, Any] | None = None) -> Any:
-        given = args if new_args is None else new_args
-        return await wrapper(call_next=call_next, tool=tool, args=given, tool_context=context)
+def _wrapped(wrapper: Any, call_next: Any, tool: RunnableTool, context: Context) -> Any:
+    async def call(args: dict[str, Any]) -> Any:
+        def inner(new_args: dict[str, Any] | None = None) -> Any:
+            return call_next(args if new_args is None else new_args)
+
+        return await wrapper(call_next=inner, tool=tool, args=args, tool_context=context)
 
     return call
 
