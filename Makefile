@@ -6,12 +6,15 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 # One of its own: mkdocs brings click, and where click is there, httpx loads a command line with every import.
 DOCS := .venv-docs
+# mutmut looks for the tests' packages beside its own
+MUTMUT := .venv-mutants
+MUTANTS ?=
 SITE := build/site/.built
 
 # tests start many processes: each would compile the whole package and the tests anew
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo test soak check docs snap bench bench-quick clean
+.PHONY: demo test soak mutants check docs snap bench bench-quick clean
 
 demo: $(READY)
 	@$(BIN)/flowloom run examples/travel_desk
@@ -23,6 +26,11 @@ test: check
 # the long searches: kill points, every order five deep, more examples of every law, a session of 20,000 turns
 soak: $(READY)
 	FLOWLOOM_LONG=1 $(BIN)/python -m pytest -n auto --dist worksteal -m "soak or hypothesis"
+
+# which changes of the engine's core no test notices; `make mutants MUTANTS='flowloom.log.ledger.*'` asks of one module
+mutants: $(MUTMUT)/.ready
+	$(MUTMUT)/bin/mutmut run --max-children 2 $(if $(MUTANTS),'$(MUTANTS)')
+	$(MUTMUT)/bin/mutmut results
 
 check: $(READY) docs
 	$(BIN)/ruff check .
@@ -54,9 +62,15 @@ $(DOCS)/.ready: pyproject.toml $(READY)
 	$(BIN)/python -m pip --python $(DOCS)/bin/python install --quiet --group docs
 	touch $@
 
+$(MUTMUT)/.ready: pyproject.toml $(READY)
+	rm -rf $(MUTMUT)
+	$(PYTHON) -m venv --without-pip $(MUTMUT)
+	$(BIN)/python -m pip --python $(MUTMUT)/bin/python install --quiet --group dev --group mutants --editable .
+	touch $@
+
 $(SITE): $(DOCS)/.ready mkdocs.yml README.md CHANGELOG.md LICENSE $(shell find docs examples flowloom -name '*.[mp][dy]*')
 	NO_MKDOCS_2_WARNING=1 $(DOCS)/bin/python -m mkdocs build --strict
 	touch $@
 
 clean:
-	rm -rf $(VENV) $(DOCS) .bench build dist
+	rm -rf $(VENV) $(DOCS) $(MUTMUT) .bench build dist mutants

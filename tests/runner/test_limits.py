@@ -248,7 +248,9 @@ async def test_the_last_request_has_no_tools_and_says_why() -> None:
 
 
 @pytest.mark.parametrize(
-    "last", [call("look"), [call("look"), call("find")], hand_to("helper"), call("unknown"), call("order")], ids=str
+    "last",
+    [call("look"), [call("look"), call("find")], hand_to("helper"), call("unknown"), call("order")],
+    ids=["a call", "two calls", "a transfer", "an unknown tool", "a long-running tool"],
 )
 @pytest.mark.parametrize("config", [{}, {"pause_on_tool_calls": True}], ids=str)
 async def test_a_model_that_calls_all_the_same_is_refused(last: Any, config: Any) -> None:
