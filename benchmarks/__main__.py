@@ -12,8 +12,7 @@ import platform
 from importlib import import_module
 from pathlib import Path
 
-from benchmarks import report
-from benchmarks.adapters import PAIRS, run_adapter, title_of
+from benchmarks import adapters, answers, report
 from benchmarks.cases import CASES, STARTUPS, UNOBSERVED
 from benchmarks.curves import run_curves
 from benchmarks.engines import BARE, CUT, FLOWLOOM, PEERS, install, install_all
@@ -53,9 +52,12 @@ def measured(args: argparse.Namespace) -> Results:
         if args.only in UNOBSERVED.title:
             pair = install(CUT), install(FLOWLOOM)
             results.rows.append(said(run_unobserved(UNOBSERVED, pair, plan, results.notes)))
-        for pair in PAIRS:
-            if args.only in title_of(pair):
-                results.rows.append(said(run_adapter(pair, plan)))
+        for pair in adapters.PAIRS:
+            if args.only in adapters.title_of(pair):
+                results.rows.append(said(adapters.run_adapter(pair, plan)))
+        for reading in answers.READINGS:
+            if args.only in answers.title_of(reading):
+                results.rows.append(said(answers.run_reading(reading, plan)))
         for line in STARTUPS:
             if args.only in line.title:
                 results.rows.append(said(run_startup(line, engines, plan, results.notes)))

@@ -179,7 +179,7 @@ PAIRS = (
 class Answering:
     """A server on this machine that gives each request the same answer. A context manager, which gives its URL."""
 
-    def __init__(self, frames: list[str]) -> None:
+    def __init__(self, frames: list[str], kind: str = "text/event-stream") -> None:
         body = "".join(frames).encode()
 
         class Handler(BaseHTTPRequestHandler):
@@ -188,7 +188,7 @@ class Answering:
             def do_POST(self) -> None:
                 self.rfile.read(int(self.headers["content-length"]))
                 self.send_response(200)
-                self.send_header("content-type", "text/event-stream")
+                self.send_header("content-type", kind)
                 self.send_header("content-length", str(len(body)))
                 self.end_headers()
                 self.wfile.write(body)

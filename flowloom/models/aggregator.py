@@ -22,7 +22,7 @@ from pydantic import BaseModel
 from flowloom.events.ids import CLIENT_CALL_PREFIX, new_id
 from flowloom.events.parts import content_of, text_part
 from flowloom.events.response import LlmResponse
-from flowloom.events.wire import fields_of, make, replace
+from flowloom.events.wire import assemble, fields_of, make, replace
 from flowloom.models.partial_args import PartialArgs
 
 # Chunks and parts that set nothing beyond these take the fast path.
@@ -34,6 +34,10 @@ _PLAIN_TEXT = frozenset({"text", "thought"})
 _TEXT_FIELDS = frozenset({"text", "thought", "thought_signature"})
 # What the aggregate does not take over from the responses as "the latest one".
 _MADE_HERE = frozenset({"content", "partial", "turn_complete", "logprobs_result", "error_code", "error_message"})
+# What was fed has been validated, and is not validated again: it would take longer than all else that is done here.
+_PART_FIELDS = {**fields_of(types.Part.model_construct())}
+_CALL = types.FunctionCall.model_construct(id=None, name=None, args=None)
+_CONTENT = types.Content.model_construct(role="model", parts=None)
 
 
 class StreamingAggregator:
@@ -97,6 +101,12 @@ class StreamingAggregator:
         content = content_of("model", [text_part(text, thought=thought or None)])
         return make(LlmResponse, content=content, partial=True, turn_complete=False)
 
+    def feed_parts(self, parts: list[types.Part]) -> LlmResponse:
+        """The same for parts that are the adapter's own, and held nowhere else."""
+        self._seen = True
+        content = content_of("model", [self._take_part(part) for part in parts])
+        return make(LlmResponse, content=content, partial=True, turn_complete=False)
+
     def sign_thought(self, signature: bytes) -> None:
         """Take in the signature of the thought that came last, or of one without text. It is shown when complete."""
         self._seen = True
@@ -105,7 +115,7 @@ class StreamingAggregator:
             self._end_run()
         else:
             self._end_run()
-            self._parts.append(types.Part(text="", thought=True, thought_signature=signature))
+            self._parts.append(_part(text="", thought=True, thought_signature=signature))
 
     def close(self) -> LlmResponse | None:
         """The complete response, or None when nothing was fed (spec §16.7).
@@ -122,7 +132,7 @@ class StreamingAggregator:
         if parts and values.get("error_code") == values.get("finish_reason"):
             values["error_code"] = values["error_message"] = None  # beside content, a reason to finish is no error
         if parts or not values.get("error_code"):
-            values["content"] = types.Content(role="model", parts=parts)
+            values["content"] = replace(_CONTENT, parts=parts)
         if self._logprobs:
             values["logprobs_result"] = _joined_logprobs(self._logprobs)
         return make(LlmResponse, values)
@@ -230,13 +240,12 @@ class StreamingAggregator:
     def _end_run(self) -> None:
         if not self._run:
             return
-        # Only fields with a value are given: what a field set says travels into stored events.
         fields: dict[str, Any] = {"text": "".join(self._run)}
         if self._run_thought:
             fields["thought"] = True
         if self._run_signature is not None:
             fields["thought_signature"] = self._run_signature
-        self._parts.append(types.Part(**fields))
+        self._parts.append(_part(**fields))
         self._run = []
         self._run_signature = None
 
@@ -288,13 +297,13 @@ class StreamingAggregator:
         if not pending.name:
             return  # a call of nothing
         fields: dict[str, Any] = {
-            "function_call": types.FunctionCall(id=pending.id, name=pending.name, args=pending.args.result())
+            "function_call": replace(_CALL, id=pending.id, name=pending.name, args=pending.args.result())
         }
         signature = pending.signature or self._signature
         if signature is not None:
             fields["thought_signature"] = signature
         self._signature = None
-        self._parts[pending.place] = types.Part(**fields)
+        self._parts[pending.place] = _part(**fields)
 
     def _id_for(self, call: types.FunctionCall) -> str:
         """The id of a call that begins: the model's, unless there is none or an earlier call of the answer has it."""
@@ -341,6 +350,11 @@ class _StreamedCall:
             self.args.merge(call.args)
         for partial in call.partial_args or ():
             self.args.apply(partial)
+
+
+def _part(**fields: Any) -> types.Part:
+    """A part to which only fields with a value are given: what a field set says travels into stored events."""
+    return assemble(types.Part, _PART_FIELDS | fields, set(fields))
 
 
 def _with_call_id(part: types.Part, call: types.FunctionCall, call_id: str) -> types.Part:

@@ -14,11 +14,11 @@ from flowloom.models.failures import reported_in_stream, status_error
 from flowloom.models.signatures import ANTHROPIC, ANTHROPIC_REDACTED, signed
 from flowloom.providers.sdk_answers import (
     Json,
-    called,
     citations_of,
     minted_id,
     object_of,
     objects_of,
+    text_in,
     usage_of,
     with_metadata,
 )
@@ -70,8 +70,8 @@ class MessagesReader:
         self._note(data, object_of(data.get("usage")))
         for place, block in enumerate(objects_of(data["content"])):
             if block.get("type") == "tool_use":
-                made = call_part(block.get("id") or minted_id(), block.get("name") or "", object_of(block.get("input")))
-                self._aggregator.feed_response(called(made))
+                made = call_part(*_named(block), object_of(block.get("input")))
+                self._aggregator.feed_parts([made])
             else:
                 self._begin(place, block)
                 self._end(place)
@@ -121,9 +121,9 @@ class MessagesReader:
             return self._thought(block.get("thinking"))
         if kind == "redacted_thinking":
             hidden = types.Part(text="", thought=True, thought_signature=signed(ANTHROPIC_REDACTED, block["data"]))
-            self._aggregator.feed_response(called(hidden))  # nothing to show
+            self._aggregator.feed_parts([hidden])  # nothing to show
         elif kind == "tool_use":
-            self._calls[place] = (block.get("id") or minted_id(), block.get("name") or "")
+            self._calls[place] = _named(block)
             given = object_of(block.get("input"))
             return self._arguments(place, json_text(given) if given else "", more=True)
         return []  # what a server did on its own
@@ -160,7 +160,7 @@ class MessagesReader:
 
     def _arguments(self, place: int, text: str, *, more: bool) -> list[LlmResponse]:
         call_id, name = self._calls[place]
-        return self._aggregator.feed_response(called(call_piece(call_id, name, text, more=more)))
+        return [self._aggregator.feed_parts([call_piece(call_id, name, text, more=more)])]
 
     # -- what stands beside the content ------------------------------------------------------------
 
@@ -193,3 +193,8 @@ class MessagesReader:
         if self._cited:
             found["citation_metadata"] = citations_of(self._cited)
         return found
+
+
+def _named(block: Json) -> tuple[str, str]:
+    """The id and the name of a call."""
+    return text_in(block, "id") or minted_id(), text_in(block, "name")

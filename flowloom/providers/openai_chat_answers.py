@@ -8,20 +8,21 @@ from typing import Any, NoReturn
 from google.genai import types
 
 from flowloom.errors import ModelResponseError
-from flowloom.events.parts import call_piece, content_of
+from flowloom.events.parts import call_part, call_piece, content_of
 from flowloom.events.response import LlmResponse
 from flowloom.models.aggregator import StreamingAggregator
 from flowloom.models.failures import reported_in_stream, status_error
+from flowloom.models.partial_args import arguments_of
 from flowloom.models.signatures import CHAT, signed
 from flowloom.providers.openai_chat import THOUGHT_FIELDS
 from flowloom.providers.sdk_answers import (
     Json,
-    called,
     citations_of,
     joined_logprobs,
     minted_id,
     object_of,
     objects_of,
+    text_in,
     usage_of,
     with_metadata,
 )
@@ -78,7 +79,11 @@ class ChatReader:
                 f"The answer of the model `{self._model}` could not be read: it has no choices.", model=self._model
             )
         self._note(data, choice)
-        list(self._pieces(object_of(choice.get("message"))))
+        message = object_of(choice.get("message"))
+        list(self._said(message))
+        calls = [call_part(call.call_id, call.name, arguments_of(text)) for call, text in self._called(message)]
+        self._aggregator.feed_parts(calls)
+        self._calls.clear()  # none of them goes on
         return self.close()
 
     def feed(self, data: Json) -> list[LlmResponse]:
@@ -92,12 +97,16 @@ class ChatReader:
             self._raise_reported(choice)
         self._note(data, choice)
         # a server that does not stream gives a message; one that does may give all so far beside what is new
-        return list(self._pieces(object_of(choice.get("delta")) or object_of(choice.get("message"))))
+        delta = object_of(choice.get("delta")) or object_of(choice.get("message"))
+        shown = list(self._said(delta))
+        for call, text in self._called(delta):
+            shown.append(self._aggregator.feed_parts([call_piece(call.call_id, call.name, text, more=True)]))
+        return shown
 
     def close(self) -> LlmResponse:
         self._end_thought()
         for call in self._calls:
-            self._aggregator.feed_response(called(call_piece(call.call_id, call.name, "", more=False)))
+            self._aggregator.feed_parts([call_piece(call.call_id, call.name, "", more=False)])
         complete = self._aggregator.close()
         content = complete.content if complete is not None else None
         return self._response(content or content_of("model", []))
@@ -106,7 +115,7 @@ class ChatReader:
         code, message = reported(data)
         raise reported_in_stream(status_of(code), code, message, self._model)
 
-    def _pieces(self, delta: Json) -> Iterator[LlmResponse]:
+    def _said(self, delta: Json) -> Iterator[LlmResponse]:
         for field in THOUGHT_FIELDS:
             if (thought := delta.get(field)) and isinstance(thought, str):
                 self._thinking = field
@@ -117,16 +126,16 @@ class ChatReader:
                 self._end_thought()
             yield self._aggregator.feed_text(text, thought=is_thought)
         self._refused = self._refused or bool(delta.get("refusal"))
+
+    def _called(self, delta: Json) -> Iterator[tuple[_Call, str]]:
+        """Calls, or pieces of them, and what they add to the JSON of their arguments."""
         legacy = object_of(delta.get("function_call"))
         for piece in objects_of(delta.get("tool_calls")) or ([{"function": legacy}] if legacy else []):
             self._end_thought()
             function = object_of(piece.get("function"))
-            call = self._call_of(piece, function.get("name") or "")
+            call = self._call_of(piece, text_in(function, "name"))
             arguments = function.get("arguments") or ""
-            if not isinstance(arguments, str):
-                arguments = json_text(arguments)
-            part = call_piece(call.call_id, call.name, arguments, more=True)
-            yield from self._aggregator.feed_response(called(part))
+            yield call, arguments if isinstance(arguments, str) else json_text(arguments)
 
     def _end_thought(self) -> None:
         """Note in which field a thought came: some servers want it back there."""
@@ -136,7 +145,7 @@ class ChatReader:
 
     def _call_of(self, piece: Json, name: str) -> _Call:
         """The call that a piece belongs to, or a new one. Servers leave out the index, or give all calls the same."""
-        wire_id: str = piece.get("id") or ""
+        wire_id = text_in(piece, "id")
         index: Any = piece.get("index")
         call = self._at.get(index) if index is not None else self._calls[-1] if self._calls else None
         if call is not None and wire_id and call.wire_id and wire_id != call.wire_id:

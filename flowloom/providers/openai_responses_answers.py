@@ -18,12 +18,12 @@ from flowloom.models.signatures import OPENAI, signed
 from flowloom.providers.openai_chat_answers import logprobs_of
 from flowloom.providers.sdk_answers import (
     Json,
-    called,
     citations_of,
     joined_logprobs,
     minted_id,
     object_of,
     objects_of,
+    text_in,
     usage_of,
     with_metadata,
 )
@@ -47,8 +47,8 @@ class _Open:
 
     def __init__(self, item: Json) -> None:
         is_call = item.get("type") == "function_call"
-        self.call_id: str = (item.get("call_id") or minted_id()) if is_call else ""
-        self.name: str = item.get("name") or ""
+        self.call_id = _call_id(item) if is_call else ""
+        self.name = text_in(item, "name")
         self.arguments: str = item.get("arguments") or ""
 
 
@@ -80,7 +80,7 @@ class ResponsesReader:
             )
         self._response = data
         self._items = objects_of(data["output"])
-        self._aggregator.feed_response(LlmResponse(content=self._content()))
+        self._aggregator.feed_parts(self._parts())
         return self.close()
 
     def feed(self, data: Json) -> list[LlmResponse]:
@@ -101,7 +101,7 @@ class ResponsesReader:
             self._response = object_of(data.get("response"))
             if not self._items:  # a server that tells all at the end
                 self._items = objects_of(self._response.get("output"))
-                return self._aggregator.feed_response(LlmResponse(content=self._content())) if self._items else []
+                return self._shown(self._parts())
         if kind in ("error", "response.failed") or data.get("error"):
             code, message = reported(object_of(data.get("response")) if kind == "response.failed" else data)
             raise reported_in_stream(status_of(code), code, message, self._model)
@@ -132,8 +132,7 @@ class ResponsesReader:
         if not done:
             return []
         if not streamed:
-            content = content_of("model", list(_parts(item)))
-            return self._aggregator.feed_response(LlmResponse(content=content)) if content.parts else []
+            return self._shown(list(_parts(item)))
         if kind == "reasoning" and (signature := _signature(item)) is not None:
             self._aggregator.sign_thought(signature)
         return []
@@ -147,10 +146,13 @@ class ResponsesReader:
         return self._piece(opened, data["delta"], more=True)
 
     def _piece(self, opened: _Open, arguments: str, *, more: bool) -> list[LlmResponse]:
-        return self._aggregator.feed_response(called(call_piece(opened.call_id, opened.name, arguments, more=more)))
+        return self._shown([call_piece(opened.call_id, opened.name, arguments, more=more)])
 
-    def _content(self) -> types.Content:
-        return content_of("model", [part for item in self._items for part in _parts(item)])
+    def _shown(self, parts: list[types.Part]) -> list[LlmResponse]:
+        return [self._aggregator.feed_parts(parts)] if parts else []
+
+    def _parts(self) -> list[types.Part]:
+        return [part for item in self._items for part in _parts(item)]
 
     # -- the end -----------------------------------------------------------------------------------
 
@@ -191,7 +193,7 @@ def _parts(item: Json) -> Iterator[types.Part]:
     """An item as parts; none for what a server did on its own."""
     kind = item.get("type")
     if kind == "function_call":
-        yield call_part(item.get("call_id") or minted_id(), item.get("name") or "", arguments_of(item.get("arguments")))
+        yield call_part(_call_id(item), text_in(item, "name"), arguments_of(item.get("arguments")))
     elif kind == "message":
         for text in objects_of(item.get("content")):
             if said := text.get("text") or text.get("refusal"):
@@ -200,6 +202,10 @@ def _parts(item: Json) -> Iterator[types.Part]:
         thought, signature = _thought_of(item), _signature(item)
         if thought or signature is not None:
             yield types.Part(text=thought, thought=True, thought_signature=signature)
+
+
+def _call_id(item: Json) -> str:
+    return text_in(item, "call_id") or minted_id()
 
 
 def _thought_of(item: Json) -> str:

@@ -8,11 +8,18 @@ from typing import Any, cast
 from google.genai import types
 
 from flowloom.events.ids import CLIENT_CALL_PREFIX, new_id
-from flowloom.events.parts import content_of
 from flowloom.events.response import LlmResponse
-from flowloom.events.wire import make
+from flowloom.events.wire import make, replace
 
 Json = dict[str, Any]
+
+_USAGE = types.GenerateContentResponseUsageMetadata.model_construct(
+    prompt_token_count=None,
+    candidates_token_count=None,
+    total_token_count=None,
+    cached_content_token_count=None,
+    thoughts_token_count=None,
+)
 
 
 def object_of(value: Any) -> Json:
@@ -31,9 +38,12 @@ def minted_id() -> str:
     return CLIENT_CALL_PREFIX + new_id()
 
 
-def called(part: types.Part) -> LlmResponse:
-    """A piece of a stream that holds one part."""
-    return make(LlmResponse, content=content_of("model", [part]))
+def text_in(data: Json, name: str) -> str:
+    """The text under a name in a JSON object; an empty one where nothing is. Raises `TypeError` for anything else."""
+    value: Any = data.get(name) or ""
+    if not isinstance(value, str):
+        raise TypeError(f"its `{name}` is no text")
+    return value
 
 
 def usage_of(
@@ -44,19 +54,28 @@ def usage_of(
     cached: int | None = None,
     thoughts: int | None = None,
 ) -> types.GenerateContentResponseUsageMetadata:
-    """Token counts in Gemini's terms: what was thought is not in the count of the answer, but beside it."""
+    """Token counts in Gemini's terms: what was thought is not in the count of the answer, but beside it.
+
+    Raises `TypeError` or `ValueError` for what is no number.
+    """
     answer = output
     if output is not None and thoughts and total != (prompt or 0) + output + thoughts:  # few count them beside
         answer = max(0, output - thoughts)
     if total is None and (prompt is not None or output is not None):
         total = (prompt or 0) + (output or 0)
-    return types.GenerateContentResponseUsageMetadata(
-        prompt_token_count=prompt,
-        candidates_token_count=answer,
-        total_token_count=total,
-        cached_content_token_count=cached or None,
-        thoughts_token_count=thoughts or None,
+    return replace(
+        _USAGE,
+        prompt_token_count=_whole(prompt),
+        candidates_token_count=_whole(answer),
+        total_token_count=_whole(total),
+        cached_content_token_count=_whole(cached) or None,
+        thoughts_token_count=_whole(thoughts) or None,
     )
+
+
+def _whole(count: float | None) -> int | None:
+    """A count of tokens; some servers write it as a fraction."""
+    return None if count is None else int(count)
 
 
 def citations_of(cited: Iterable[Json]) -> types.CitationMetadata:

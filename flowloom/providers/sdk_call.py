@@ -68,7 +68,7 @@ class SdkCall:
         self._stream = stream
         self._given = False
         self._complete = False
-        self._answer: _SdkAnswer | None = None
+        self._answer: SdkAnswer | None = None
         self._sent = AsyncExitStack()
 
     async def read(self) -> list[LlmResponse] | None:
@@ -101,11 +101,11 @@ class SdkCall:
             except Exception as error:
                 failure = sdk_error(error, self._model)
                 raise failure from (None if is_local(error.__cause__ or error) else error)
-            self._answer = _SdkAnswer(sent.http_response, self._new_reader(), self._model, stream=self._stream)
+            self._answer = SdkAnswer(sent.http_response, self._new_reader(), self._model, stream=self._stream)
         return await self._answer.read_responses()
 
 
-class _SdkAnswer(Answer[LlmResponse]):
+class SdkAnswer(Answer[LlmResponse]):
     """An answer, in responses: partial ones, and at last the complete one."""
 
     def __init__(self, response: httpx.Response, reader: AnswerReader, model: str, *, stream: bool) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from benchmarks.adapters import AIM, PAIRS, Answering, Pair, read, run_adapter, text
+from benchmarks.answers import READINGS, Reading, run_reading
 from benchmarks.rounds import Plan
 
 pytestmark = pytest.mark.soak
@@ -23,3 +24,9 @@ def test_a_chunk_costs_an_adapter_half_of_what_it_costs_its_sdk(pair: Pair) -> N
     """At most: adapters take the answer unread, and read the wire themselves."""
     row = run_adapter(pair, Plan(rounds=3, seconds=0.05, limit=5))
     assert row.cells["flowloom"].value < AIM
+
+
+@pytest.mark.parametrize("reading", READINGS, ids=lambda reading: reading.name)
+def test_a_whole_answer_costs_an_adapter_half_of_what_its_sdk_makes_of_it(reading: Reading) -> None:
+    row = run_reading(reading, Plan(rounds=5, seconds=0.05, limit=5))
+    assert row.cells["flowloom"].low < AIM

@@ -322,3 +322,10 @@ async def test_an_answer_without_content_cannot_be_read(server: WireServer) -> N
     server.replies.append(whole({"type": "message"}))
     with pytest.raises(ModelResponseError, match="no content"):
         await answers(adapter(server))
+
+
+async def test_a_call_whose_name_is_no_text_cannot_be_read(server: WireServer) -> None:
+    """Whole as streamed: what a model named is never passed on as something else."""
+    for answered in (unstreamed, streamed):
+        with pytest.raises(ModelResponseError, match="`name` is no text"):
+            await answered(server, {**USE, "name": 5})

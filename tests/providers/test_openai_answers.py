@@ -131,6 +131,21 @@ async def test_arguments_that_are_no_json_object_are_kept_as_text(server: WireSe
     assert [made.args for made in (*one.get_function_calls(), *other.get_function_calls())] == [{"$": text}] * 2
 
 
+async def test_a_call_whose_name_is_no_text_cannot_be_read(server: WireServer) -> None:
+    """In either API, whole as streamed: what a model named is never passed on as something else."""
+    unnamed: Chunk = {"id": "c1", "type": "function", "function": {"name": 5, "arguments": "{}"}}
+    item = {**CALL, "name": 5}
+    with pytest.raises(ModelResponseError, match="`name` is no text"):
+        await unstreamed(server, tool_calls=[unnamed])
+    with pytest.raises(ModelResponseError, match="`name` is no text"):
+        await streamed(server, [delta(tool_calls=[unnamed])])
+    added = {"type": "response.output_item.added", "output_index": 0, "item": item}
+    server.replies += [whole({**ANSWER, "output": [item]}), event_stream([added])]
+    for stream in (False, True):
+        with pytest.raises(ModelResponseError, match="`name` is no text"):
+            await answers(reasoner(server), stream=stream)
+
+
 async def test_a_refusal_is_text_that_ended_for_safety(server: WireServer) -> None:
     one = await unstreamed(server, content=None, refusal="I won't.")
     other = (await streamed(server, [delta(refusal="I "), delta(refusal="won't."), delta("stop")]))[-1]
@@ -177,6 +192,12 @@ async def test_tokens_are_counted_in_geminis_terms(server: WireServer) -> None:
         "total_token_count": 17,
     }
     assert complete.model_version == "m-1"
+
+
+async def test_a_count_of_tokens_may_be_written_as_a_fraction(server: WireServer) -> None:
+    last = {"choices": [], "usage": {**USAGE, "total_tokens": 17.0}}
+    usage = (await streamed(server, [delta("stop"), last]))[-1].usage_metadata
+    assert repr(usage and usage.total_token_count) == "17"
 
 
 async def test_log_probabilities_are_joined(server: WireServer) -> None:
