@@ -7,10 +7,9 @@ from typing import Any
 from google.genai import types
 
 from flowloom.errors import ModelResponseError
-from flowloom.events.parts import call_part, call_piece, content_of
+from flowloom.events.parts import call_part, call_piece
 from flowloom.events.response import LlmResponse
 from flowloom.models.aggregator import StreamingAggregator
-from flowloom.models.failures import reported_in_stream, status_error
 from flowloom.models.signatures import ANTHROPIC, ANTHROPIC_REDACTED, signed
 from flowloom.providers.sdk_answers import (
     Json,
@@ -22,7 +21,7 @@ from flowloom.providers.sdk_answers import (
     usage_of,
     with_metadata,
 )
-from flowloom.providers.sdk_call import reported, status_of
+from flowloom.providers.sdk_call import error_in
 from flowloom.providers.sdk_request import json_text
 
 _FINISH = {
@@ -61,8 +60,7 @@ class MessagesReader:
 
     def whole(self, data: Json) -> LlmResponse:
         if data.get("error"):
-            code, message = reported(data)
-            raise status_error(status_of(code), code, message, self._model)
+            raise error_in(data, self._model, stream=False)
         if "content" not in data:
             raise ModelResponseError(
                 f"The answer of the model `{self._model}` could not be read: it has no content.", model=self._model
@@ -93,17 +91,16 @@ class MessagesReader:
         elif kind == "message_stop":
             self._finished = True
         elif kind == "error" or data.get("error"):
-            code, message = reported(data)
-            raise reported_in_stream(status_of(code), code, message, self._model)
+            raise error_in(data, self._model, stream=True)
         return []
 
     def close(self) -> LlmResponse:
         complete = self._aggregator.close()
-        content = complete.content if complete is not None and complete.content else content_of("model", [])
+        content = complete and complete.content
         reason = _FINISH.get(str(self._message.get("stop_reason") or "end_turn"), types.FinishReason.OTHER)
         metadata = self._metadata()
         explanation = object_of(self._message.get("stop_details")).get("explanation")
-        if explanation and not content.parts:
+        if explanation and not (content and content.parts):
             metadata["error_message"] = explanation
         return with_metadata(content, reason, metadata)
 

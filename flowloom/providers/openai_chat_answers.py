@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, NoReturn
+from typing import Any
 
 from google.genai import types
 
 from flowloom.errors import ModelResponseError
-from flowloom.events.parts import call_part, call_piece, content_of
+from flowloom.events.parts import call_part, call_piece
 from flowloom.events.response import LlmResponse
 from flowloom.models.aggregator import StreamingAggregator
-from flowloom.models.failures import reported_in_stream, status_error
 from flowloom.models.partial_args import arguments_of
 from flowloom.models.signatures import CHAT, signed
 from flowloom.providers.openai_chat import THOUGHT_FIELDS
@@ -26,7 +25,7 @@ from flowloom.providers.sdk_answers import (
     usage_of,
     with_metadata,
 )
-from flowloom.providers.sdk_call import reported, status_of
+from flowloom.providers.sdk_call import error_in
 from flowloom.providers.sdk_request import json_text
 
 _FINISH = {
@@ -71,8 +70,7 @@ class ChatReader:
 
     def whole(self, data: Json) -> LlmResponse:
         if data.get("error"):
-            code, message = reported(data)
-            raise status_error(status_of(code), code, message, self._model)
+            raise error_in(data, self._model, stream=False)
         choice = _first(data)
         if choice is None:
             raise ModelResponseError(
@@ -89,12 +87,12 @@ class ChatReader:
     def feed(self, data: Json) -> list[LlmResponse]:
         choice = _first(data)
         if data.get("error") or data.get("object") == "error" or (choice is None and _is_message(data)):
-            self._raise_reported(data)
+            raise error_in(data, self._model, stream=True)
         if choice is None:
             self._note(data, {})
             return []
         if choice.get("error"):
-            self._raise_reported(choice)
+            raise error_in(choice, self._model, stream=True)
         self._note(data, choice)
         # a server that does not stream gives a message; one that does may give all so far beside what is new
         delta = object_of(choice.get("delta")) or object_of(choice.get("message"))
@@ -107,13 +105,12 @@ class ChatReader:
         self._end_thought()
         for call in self._calls:
             self._aggregator.feed_parts([call_piece(call.call_id, call.name, "", more=False)])
+        reason = _FINISH.get(str(self._finish or "stop"), types.FinishReason.OTHER)
+        if self._refused and reason == types.FinishReason.STOP:
+            reason = types.FinishReason.SAFETY
         complete = self._aggregator.close()
-        content = complete.content if complete is not None else None
-        return self._response(content or content_of("model", []))
-
-    def _raise_reported(self, data: Json) -> NoReturn:
-        code, message = reported(data)
-        raise reported_in_stream(status_of(code), code, message, self._model)
+        metadata = {**self._metadata, **joined_logprobs(self._logprobs)}
+        return with_metadata(complete and complete.content, reason, metadata)
 
     def _said(self, delta: Json) -> Iterator[LlmResponse]:
         for field in THOUGHT_FIELDS:
@@ -175,12 +172,6 @@ class ChatReader:
         said = object_of(choice.get("message") or choice.get("delta"))
         if sources := objects_of(said.get("annotations")):
             self._metadata["citation_metadata"] = citations_of(object_of(each.get("url_citation")) for each in sources)
-
-    def _response(self, content: types.Content) -> LlmResponse:
-        reason = _FINISH.get(str(self._finish or "stop"), types.FinishReason.OTHER)
-        if self._refused and reason == types.FinishReason.STOP:
-            reason = types.FinishReason.SAFETY
-        return with_metadata(content, reason, {**self._metadata, **joined_logprobs(self._logprobs)})
 
 
 def _first(data: Json) -> Json | None:

@@ -9,10 +9,9 @@ from typing import Any
 from google.genai import types
 
 from flowloom.errors import ModelResponseError
-from flowloom.events.parts import call_part, call_piece, content_of, text_part
+from flowloom.events.parts import call_part, call_piece, text_part
 from flowloom.events.response import LlmResponse
 from flowloom.models.aggregator import StreamingAggregator
-from flowloom.models.failures import reported_in_stream, status_error
 from flowloom.models.partial_args import arguments_of
 from flowloom.models.signatures import OPENAI, signed
 from flowloom.providers.openai_chat_answers import logprobs_of
@@ -27,7 +26,7 @@ from flowloom.providers.sdk_answers import (
     usage_of,
     with_metadata,
 )
-from flowloom.providers.sdk_call import reported, status_of
+from flowloom.providers.sdk_call import error_in
 
 _INCOMPLETE = {"max_output_tokens": types.FinishReason.MAX_TOKENS, "content_filter": types.FinishReason.SAFETY}
 _ENDS = ("response.completed", "response.incomplete")
@@ -70,8 +69,7 @@ class ResponsesReader:
 
     def whole(self, data: Json) -> LlmResponse:
         if data.get("error") or data.get("status") == "failed":
-            code, message = reported(data)
-            raise status_error(status_of(code), code, message, self._model)
+            raise error_in(data, self._model, stream=False)
         if "output" not in data or data.get("status") not in (None, "completed", "incomplete"):
             raise ModelResponseError(
                 f"The answer of the model `{self._model}` could not be read: it has no output, or is not complete "
@@ -103,14 +101,13 @@ class ResponsesReader:
                 self._items = objects_of(self._response.get("output"))
                 return self._shown(self._parts())
         if kind in ("error", "response.failed") or data.get("error"):
-            code, message = reported(object_of(data.get("response")) if kind == "response.failed" else data)
-            raise reported_in_stream(status_of(code), code, message, self._model)
+            failed = object_of(data.get("response")) if kind == "response.failed" else data
+            raise error_in(failed, self._model, stream=True)
         return []
 
     def close(self) -> LlmResponse:
         complete = self._aggregator.close()
-        content = complete.content if complete is not None and complete.content else content_of("model", [])
-        return with_metadata(content, self._reason(), self._metadata())
+        return with_metadata(complete and complete.content, self._reason(), self._metadata())
 
     # -- items -------------------------------------------------------------------------------------
 

@@ -8,6 +8,7 @@ from typing import Any, cast
 from google.genai import types
 
 from flowloom.events.ids import CLIENT_CALL_PREFIX, new_id
+from flowloom.events.parts import content_of
 from flowloom.events.response import LlmResponse
 from flowloom.events.wire import make, replace
 
@@ -106,8 +107,9 @@ def joined_logprobs(results: list[types.LogprobsResult]) -> dict[str, Any]:
     }
 
 
-def with_metadata(content: types.Content, reason: types.FinishReason, metadata: dict[str, Any]) -> LlmResponse:
+def with_metadata(content: types.Content | None, reason: types.FinishReason, metadata: dict[str, Any]) -> LlmResponse:
     """A complete response. One that ended without content for another reason than its end is an error (spec §16.1)."""
+    content = content or content_of("model", [])
     values: dict[str, Any] = {**metadata, "finish_reason": reason, "turn_complete": True}
     if content.parts or reason == types.FinishReason.STOP:
         values["content"] = content

@@ -9,7 +9,15 @@ from typing import Any, Protocol, cast
 from flowloom.errors import FlowloomError, ModelError
 from flowloom.events.response import LlmResponse
 from flowloom.models.answers import READING_ERRORS, Answer
-from flowloom.models.failures import is_known, is_local, retry_after, status_error, transport_error, unreadable
+from flowloom.models.failures import (
+    is_known,
+    is_local,
+    reported_in_stream,
+    retry_after,
+    status_error,
+    transport_error,
+    unreadable,
+)
 from flowloom.models.http import httpx
 from flowloom.models.retry import RetryOptions
 
@@ -160,8 +168,13 @@ def reported(body: Any) -> tuple[str | None, str | None]:
     return (None if code is None else str(code)), (None if message is None else str(message))
 
 
-def status_of(code: str | None) -> int | None:
-    """The HTTP status that stands behind an error that came with status 200."""
+def error_in(data: dict[str, Any], model: str, *, stream: bool) -> ModelError:
+    """What to raise for an error that a provider reports in an answer of status 200."""
+    code, message = reported(data)
+    return (reported_in_stream if stream else status_error)(_status_of(code), code, message, model)
+
+
+def _status_of(code: str | None) -> int | None:
     if code is not None and code.isdigit():
         return int(code)
     return _STATUSES.get(code or "")
