@@ -13,7 +13,7 @@ from pydantic import Field, PrivateAttr
 from flowloom.agents.base_agent import AgentCallbacks, BaseAgent, OutputT, callbacks_of
 from flowloom.context import InvocationContext, Limits, ReadonlyContext
 from flowloom.context.hooks import FlowCallbacks, as_callbacks
-from flowloom.context.protocols import RunnableTool, RunnableToolset
+from flowloom.context.protocols import RunnableTool
 from flowloom.errors import ConfigurationError, DuplicateToolError, ModelNotConfiguredError
 from flowloom.flow import Flow
 from flowloom.flow.delegation import delegates_of
@@ -28,7 +28,7 @@ from flowloom.processors.code_executors import BaseCodeExecutor
 from flowloom.processors.output_schema import schema_of
 from flowloom.processors.planners import BasePlanner
 from flowloom.processors.template import BraceTemplate
-from flowloom.processors.tools import is_toolset
+from flowloom.processors.tools import OwnTools, is_toolset
 from flowloom.tools.agent_tool import AgentTool
 from flowloom.tools.base_tool import BaseTool
 from flowloom.tools.base_toolset import BaseToolset
@@ -220,12 +220,12 @@ class LlmAgent(BaseAgent[OutputT]):
         raise ModelNotConfiguredError(f"Agent `{self.name}` has no model, and no agent above it has one.")
 
     @property
-    def own_tools(self) -> Sequence[RunnableTool | RunnableToolset]:
+    def own_tools(self) -> OwnTools:
         """`tools` with functions made tools, and the tools that delegation adds. Made again when they change."""
         return self.derive("tools", self._make_tools, *map(id, self.tools), *map(id, self.sub_agents))
 
-    def _make_tools(self) -> list[RunnableTool | RunnableToolset]:
-        made: list[Any] = [self._as_tool(tool) for tool in self.tools]
+    def _make_tools(self) -> OwnTools:
+        made = OwnTools(self._as_tool(tool) for tool in self.tools)
         made.extend(DelegateTool(child) for child in delegates_of(self).values())
         if self.mode == "task":
             made.append(FinishTaskTool(self.output_schema, self.output_key))

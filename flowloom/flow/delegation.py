@@ -48,20 +48,23 @@ def task_calls(
     ]
 
 
-def unresolved_tasks(ctx: InvocationContext) -> list[types.FunctionCall]:
-    """Calls of sub-agents that an earlier turn of this agent has left open."""
-    names = delegates_of(ctx.agent)
-    if not names:
-        return []
-    found: list[types.FunctionCall] = []
+def unresolved_tasks(
+    ctx: InvocationContext, names: Mapping[str, AnyAgent]
+) -> tuple[list[types.FunctionCall], list[types.FunctionCall]]:
+    """Calls of sub-agents, known by `names`, that an earlier turn of this agent has left open: those of `single_turn`
+    agents, and those of `task` agents."""
+    singles: list[types.FunctionCall] = []
+    tasks: list[types.FunctionCall] = []
     for made in ctx.session.history.ledger(ctx.session.events).unanswered():
         child, event = as_llm_agent(names[made.name]) if made.name in names else None, made.event
         if child is None or event.author != ctx.agent.name or event.isolation_scope != ctx.isolation_scope:
             continue
         # a task goes on over many messages; a single turn belongs to its invocation, which is resumed as such
-        if child.mode == "task" or event.invocation_id == ctx.invocation_id:
-            found.append(made.call)
-    return found
+        if child.mode == "task":
+            tasks.append(made.call)
+        elif event.invocation_id == ctx.invocation_id:
+            singles.append(made.call)
+    return singles, tasks
 
 
 def delegated_context(ctx: InvocationContext, call: types.FunctionCall) -> InvocationContext:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import aclosing
 from typing import TYPE_CHECKING, Protocol
 
@@ -12,20 +12,20 @@ from google.genai import types
 from flowloom.context import InvocationContext
 from flowloom.context.hooks import FlowCallbacks
 from flowloom.context.progress import Progress
-from flowloom.context.protocols import AnyLlmAgent
+from flowloom.context.protocols import AnyAgent, AnyLlmAgent
 from flowloom.errors import CallbackError, Halt, IncompleteStreamError, LimitExceededError
 from flowloom.events.event import UNFIT_OUTPUT, Event
 from flowloom.events.parts import content_of, response_part
 from flowloom.flow.client_calls import paused_at, pauses_at
-from flowloom.flow.delegation import delegated_context, ends_turn, is_single_turn, task_calls, unresolved_tasks
+from flowloom.flow.delegation import delegated_context, delegates_of, ends_turn, task_calls, unresolved_tasks
 from flowloom.flow.ending import error_event
 from flowloom.flow.handover import place_of_target, response_of_task
 from flowloom.flow.limits import ask_to_summarise
 from flowloom.flow.model_call import NO_MODEL_CALL, ONLY_THOUGHTS, ModelCall, is_thought_only
-from flowloom.flow.observed import observed
+from flowloom.flow.observed import steps_of
 from flowloom.flow.outbox import forwarding
 from flowloom.flow.output import ask_again, has_form, keep_answer, no_answer
-from flowloom.flow.pipeline import Step, StoppedAt, events_of, explain, response_events, run_response_steps, with_extra
+from flowloom.flow.pipeline import Step, Steps, StoppedAt, events_of, explain, response_events, run_response_steps
 from flowloom.flow.step_result import StepResult
 from flowloom.flow.tool_run import SingleTurns, ToolRun, refused, tool_run
 from flowloom.flow.turn import AGAIN, OVER, WAITING, Enter, Events, Outcome, Turn
@@ -51,7 +51,7 @@ class Pipeline(Protocol):
     """A flow, as a turn knows it."""
 
     @property
-    def steps(self) -> tuple[tuple[Step, ...], tuple[Step, ...]]: ...
+    def steps(self) -> Steps: ...
     @property
     def callbacks(self) -> FlowCallbacks: ...
 
@@ -72,6 +72,8 @@ class LlmTurn(Turn):
         self.single_step = single_step
         self.delegated: deque[types.FunctionCall] = deque()
         """Calls of `task` agents, which are to run one after the other before the next step."""
+        self.delegates: Mapping[str, AnyAgent] = {}
+        """The sub-agents that are called like functions, by name."""
         self.single_turns: list[types.FunctionCall] = []
         """Calls of `single_turn` agents that an earlier run has left open."""
         self.final_step: LimitExceededError | None = None
@@ -87,25 +89,21 @@ class LlmTurn(Turn):
         self.decisions_first = False
         """Whether what people have decided comes before the delegated calls, in a step without the model."""
         self.bare = alone
-        self._steps: tuple[tuple[Step, ...], tuple[Step, ...]] | None = None
+        self._steps: Steps | None = None
 
     @property
-    def steps(self) -> tuple[tuple[Step, ...], tuple[Step, ...]]:
-        """The processors of the turn, of the request and of the response; wrapped for the observers of the run."""
+    def steps(self) -> Steps:
+        """The processors of the turn, of the request and of the response (see `steps_of`)."""
         if self._steps is None:
-            self._steps, run = self.flow.steps, self.ctx.run
-            if run.extra_steps:
-                self._steps = with_extra(self._steps[0], run.extra_steps), self._steps[1]
-            if run.observers:
-                request, response = self._steps
-                self._steps = observed(request, run.observers), observed(response, run.observers)
+            self._steps = steps_of(self.llm, self.flow.steps, self.ctx.run)
         return self._steps
 
     def enter(self) -> None:
         self.ctx.callbacks = self.flow.callbacks
-        if self.agent.sub_agents:
-            for call in unresolved_tasks(self.ctx):
-                (self.single_turns if is_single_turn(self.agent, call) else self.delegated).append(call)
+        self.delegates = delegates_of(self.agent)
+        if self.delegates:
+            self.single_turns, tasks = unresolved_tasks(self.ctx, self.delegates)
+            self.delegated.extend(tasks)
             self.decisions_first = bool(self.delegated or self.single_turns) and self.ctx.resumed
             if self.delegated and not self.decisions_first:
                 self.outcome = self._delegate()
@@ -281,7 +279,7 @@ class LlmTurn(Turn):
         """The run of the calls of a complete model event (spec §2.6)."""
         if self.final_step is not None:
             return refused(self.ctx, str(self.final_step))
-        return tool_run(self.ctx, event.get_function_calls(), request.tools_dict)
+        return tool_run(self.ctx, event.get_function_calls(), request.tools_dict, delegates=bool(self.delegates))
 
     def _taken(
         self, result: StepResult, event: Event, request: LlmRequest, tools: ToolRun, results: CallResults
@@ -293,7 +291,7 @@ class LlmTurn(Turn):
             for further in follow_ups(self.ctx, (event.content and event.content.parts) or (), results.event):
                 yield self._noted(result, self._finished(result, further))
         yield from results.waiting
-        if self.agent.sub_agents:
+        if self.delegates:
             calls = event.get_function_calls()
             self.delegated.extend(task_calls(self.agent, calls, request.tools_dict, results.event))
         if results.error is not None:

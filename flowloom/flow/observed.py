@@ -1,4 +1,4 @@
-"""Processors under observation: timed, and each call told to the observers of the run."""
+"""Which processors a turn calls, and those under observation: timed, and each call told to the observers of the run."""
 
 from __future__ import annotations
 
@@ -9,14 +9,32 @@ from typing import Any
 
 from flowloom.context import InvocationContext
 from flowloom.context.observer import Observer, ProcessorCall
+from flowloom.context.protocols import AnyLlmAgent
+from flowloom.context.run import Run
 from flowloom.events.event import Event
 from flowloom.events.response import LlmResponse
-from flowloom.flow.pipeline import Step, events_of
+from flowloom.flow.pipeline import Step, Steps, events_of, with_extra
 from flowloom.models.request import LlmRequest
+from flowloom.processors import NEEDS
 
 
-def observed(steps: tuple[Step, ...], observers: tuple[Observer, ...]) -> tuple[Step, ...]:
-    """The same processors, observed."""
+def steps_of(agent: AnyLlmAgent, steps: Steps, run: Run) -> Steps:
+    """The processors of an agent's turn in a run, those of the app among them: all of them, wrapped for its observers;
+    without observers, those that have anything to do for the agent (see `NEEDS`)."""
+    (request, response), observers = steps, run.observers
+    if run.extra_steps:
+        request = with_extra(request, run.extra_steps)
+    if not observers:
+        return agent.derive("steps", lambda: (_busy(agent, request), _busy(agent, response)), request, response)
+    return _observed(request, observers), _observed(response, observers)
+
+
+def _busy(agent: AnyLlmAgent, steps: tuple[Step, ...]) -> tuple[Step, ...]:
+    idle = [processor for processor, field in NEEDS if getattr(agent, field) is None]
+    return tuple(step for step in steps if not any(step.run is processor for processor in idle))
+
+
+def _observed(steps: tuple[Step, ...], observers: tuple[Observer, ...]) -> tuple[Step, ...]:
     return tuple(Step(step.name, _Observed(step, observers)) for step in steps)
 
 

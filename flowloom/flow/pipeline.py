@@ -34,6 +34,8 @@ class Step:
     run: Processor
 
 
+Steps = tuple[tuple[Step, ...], tuple[Step, ...]]
+"""The processors of the request and those of the response."""
 REQUEST = ("ctx", "request")
 RESPONSE = ("ctx", "request", "response")
 """What processors of the two sides are called with."""

@@ -72,10 +72,15 @@ class ToolRun:
     """The `single_turn` agents that run in it."""
 
 
-def tool_run(ctx: InvocationContext, calls: Sequence[types.FunctionCall], tools: Mapping[str, RunnableTool]) -> ToolRun:
-    """The run of the calls of an answer; what agents that run as tools say is seen if the run's config says so."""
+def tool_run(
+    ctx: InvocationContext, calls: Sequence[types.FunctionCall], tools: Mapping[str, RunnableTool], *, delegates: bool
+) -> ToolRun:
+    """The run of the calls of an answer; what agents that run as tools say is seen if the run's config says so.
+
+    `delegates` says whether the agent has sub-agents that are called like functions.
+    """
     agent, forwards = ctx.agent, ctx.run.config.forward_agent_tool_events
-    if not forwards and not (agent.sub_agents and any(is_single_turn(agent, call) for call in calls)):
+    if not forwards and not (delegates and any(is_single_turn(agent, call) for call in calls)):
         return ToolRun(run_calls(ctx, calls, tools, None, transfer_problem))
     single = SingleTurns(ctx)
     inner = ctx.model_copy(update={"delegate": single.run, "outbox": single.outbox if forwards else None})

@@ -24,7 +24,7 @@ from flowloom.log.effective_log import EffectiveLog
 from flowloom.log.item import HistoryItem, for_model, foreign_content, transcription_of, without_hidden
 from flowloom.log.ledger import CallLedger
 from flowloom.log.rearrange import rearrange
-from flowloom.models.contents import is_special
+from flowloom.models.contents import is_special, is_words
 
 _log = logging.getLogger("flowloom.history")
 
@@ -192,7 +192,7 @@ class _View:
             self.projection = self.projection.before(self._shown)
         rewound = count - len(log.kept(events))
         for position, event in enumerate(events[done:], done - rewound):
-            if not self._append(event, position):
+            if not self._append_words(event) and not self._append(event, position):
                 return self.rebuild(events, log)
         if self._held is not None:
             self._shown = len(self.projection.contents)
@@ -205,6 +205,20 @@ class _View:
     def _is_changed(self, log: EffectiveLog) -> bool:
         """Whether what was added to the log since is not all that is new to this view."""
         return not self._viewer.current_turn_only or log.changed_since(self._revision, self._turn)
+
+    def _append_words(self, event: Event) -> bool:
+        """Extend the view by words of the user or of the agent itself, which are shown as they are: most events are
+        that. False for others."""
+        content, viewer = event.content, self._viewer
+        if content is None or not is_words(content) or (event.author != "user" and event.author != viewer.agent):
+            return False
+        if self._held is not None or viewer.current_turn_only or event.actions.compaction is not None:
+            return False
+        if not content.role or not content.parts or not self._rule(event, viewer):
+            return False
+        self._open_calls = None
+        self.projection.contents.append(content)
+        return True
 
     def _append(self, event: Event, position: int) -> bool:
         """Extend the view by one event. False if only a rebuild can tell what the view is now."""
@@ -243,10 +257,13 @@ class _View:
         return True
 
     def _emit(self, content: types.Content) -> None:
+        contents = self.projection.contents
+        if is_words(content):
+            contents.append(content)
+            return
         shown = for_model(content, self._viewer.keeps_call_ids)
         if shown is None:
             return
-        contents = self.projection.contents
         if is_special(shown):
             self.projection.special.append(len(contents))
         contents.append(shown)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 from operator import is_
-from typing import Any
 
 from google.genai import types
 
@@ -110,8 +109,7 @@ def foreign_content(author: str, content: types.Content, thoughts: bool = False)
     return content_of("user", [_LEAD_IN, *parts])
 
 
-def _json(value: Any) -> str:
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":"), default=str)
+_json = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), default=str).encode
 
 
 def _is_empty(part: types.Part) -> bool:
@@ -123,15 +121,10 @@ def _is_empty(part: types.Part) -> bool:
 def for_model(content: types.Content, keeps_call_ids: bool) -> types.Content | None:
     """The content as it is sent (spec §9.8): empty parts dropped, minted call ids taken off; shared if unchanged."""
     parts = content.parts or []
-    for fields in map(fields_of, parts):  # half of what three attributes of a pydantic model cost
-        if not fields["text"] or fields["function_call"] is not None or fields["function_response"] is not None:
-            break
-    else:
-        return content
     sent = [_part_for_model(part, keeps_call_ids) for part in parts]
     if all(map(is_, sent, parts)):
         return content
-    shown = [part for part in sent if part is not None]
+    shown = [*filter(None, sent)]
     return replace(content, parts=shown) if shown else None
 
 

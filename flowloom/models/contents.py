@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Iterable, Iterator, Sequence
+from operator import itemgetter
 from typing import Any, NamedTuple, SupportsIndex, overload
 
 from google.genai import types
@@ -32,18 +33,24 @@ def copy_content(content: types.Content) -> types.Content:
     return new
 
 
+_SPECIAL = ("inline_data", "file_data", "thought", "executable_code", "code_execution_result")
+_special_fields, _beside_words = itemgetter(*_SPECIAL), itemgetter("function_call", "function_response", *_SPECIAL)
+
+
 def is_special(content: types.Content) -> bool:
     """Whether an entry holds what processors rewrite for some models: files, thoughts, code."""
-    for fields in map(fields_of, content.parts or ()):  # half of what five attributes of a pydantic model cost
-        if (
-            fields["inline_data"] is not None
-            or fields["file_data"] is not None
-            or fields["thought"]
-            or fields["executable_code"] is not None
-            or fields["code_execution_result"] is not None
-        ):
+    for fields in map(fields_of, content.parts or ()):  # noqa: SIM110 - a generator costs more than the look
+        if any(_special_fields(fields)):
             return True
     return False
+
+
+def is_words(content: types.Content) -> bool:
+    """Whether an entry is nothing but texts, none of them empty: no model is sent anything else for it."""
+    for fields in map(fields_of, content.parts or ()):  # noqa: SIM110 - a generator costs more than the look
+        if not fields["text"] or any(_beside_words(fields)):
+            return False
+    return True
 
 
 class SharedContents(list[types.Content]):
@@ -64,7 +71,7 @@ class SharedContents(list[types.Content]):
 
     def plain(self) -> list[types.Content]:
         """The entries as an ordinary list, for code that only reads them."""
-        return list[types.Content].copy(self)
+        return super().copy()
 
     def places(self) -> Sequence[int]:
         """Where special entries may stand: their places, or all if entries may have moved or changed."""

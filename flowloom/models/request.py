@@ -11,7 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field, PrivateAttr
 from flowloom.errors import ConfigurationError, DuplicateToolError
 from flowloom.events.requests import RESERVED_CALLS
 from flowloom.events.response import LlmResponse
-from flowloom.events.wire import fields_of, fields_slot, make, replace, set_private, stored_fields
+from flowloom.events.wire import assemble, fields_of, fields_slot, replace, set_private, stored_fields
 from flowloom.models.contents import SharedContents, UnreadContents
 
 EMPTY_CONFIG = types.GenerateContentConfig.model_construct()
@@ -163,7 +163,10 @@ class LlmRequest(BaseModel):
     @classmethod
     def empty(cls, model: str | None) -> Self:
         """A request with nothing in it but the model's name; no validation, about 2 µs."""
-        return make(cls, model=model, contents=[], config=replace(EMPTY_CONFIG), tools_dict={}, dynamic_instructions=[])
+        fields: dict[str, Any] = _NOTHING.copy()
+        fields["model"], fields["config"] = model, replace(EMPTY_CONFIG)
+        fields["contents"], fields["tools_dict"], fields["dynamic_instructions"] = [], {}, []
+        return assemble(cls, fields, set(), None, _NO_ORIGIN)
 
     @property
     def agent(self) -> str | None:
@@ -177,15 +180,17 @@ class LlmRequest(BaseModel):
 
     def append_instructions(self, instructions: str | Iterable[str] | types.Content) -> None:
         """Append `instructions` to the system instruction, a blank line between any two. Empty ones are left out."""
-        if isinstance(instructions, types.Content):
-            instructions = [part.text or "" for part in instructions.parts or ()]
-        text: Any = instructions if isinstance(instructions, str) else "\n\n".join(filter(None, instructions))
-        if not text:
+        if not isinstance(instructions, str):
+            if isinstance(instructions, types.Content):
+                instructions = [part.text or "" for part in instructions.parts or ()]
+            instructions = "\n\n".join(filter(None, instructions))
+        if not instructions:
             return
-        current: Any = self.config.system_instruction
+        values, text = stored_fields(self.config), instructions
+        current: Any = values["system_instruction"]
         if current:
             text = f"{current}\n\n{text}" if isinstance(current, str) else _append_to_content(current, text)
-        stored_fields(self.config)["system_instruction"] = text
+        values["system_instruction"] = text
 
     def append_tools(self, tools: Sequence[DeclaredTool] | ToolBlock) -> None:
         """Register tools, and declare those that have a declaration in one common group.
@@ -200,21 +205,25 @@ class LlmRequest(BaseModel):
         registered.update(block.tools)
         if not block.declarations:
             return
-        groups: list[Any] = list(fields_of(self.config)["tools"] or ())
+        config = stored_fields(self.config)
+        groups: list[Any] = [*(config["tools"] or ())]
         for index, group in enumerate(groups):
             if isinstance(group, types.Tool) and group.function_declarations:
                 merged = replace(group, function_declarations=[*group.function_declarations, *block.declarations])
                 groups[index] = merged
                 break
         else:
-            group = replace(_TOOL, function_declarations=block.declarations.copy())
-            groups.append(group)
-        stored_fields(self.config)["tools"] = groups
+            groups.append(replace(_TOOL, function_declarations=block.declarations.copy()))
+        config["tools"] = groups
 
     def set_output_schema(self, output_schema: Any) -> None:
         """Ask for JSON of `output_schema`: a pydantic model, a type, a `types.Schema` or a JSON schema dict."""
         self.config.response_schema = output_schema
         self.config.response_mime_type = "application/json"
+
+
+_NOTHING = {name: field.default for name, field in LlmRequest.model_fields.items()}
+_NO_ORIGIN: dict[str, Any] = {"_origin": None}
 
 
 def set_origin(request: LlmRequest, origin: Origin) -> None:
@@ -257,7 +266,6 @@ def _unread_of(request: LlmRequest) -> UnreadContents:
 
 
 _TOOL = types.Tool.model_construct()
-_NO_ORIGIN: dict[str, Any] = {"_origin": None}
 
 
 def _append_to_content(current: Any, text: str) -> types.Content:

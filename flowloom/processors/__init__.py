@@ -8,7 +8,8 @@ It imports `tools`, `compaction` and the rooms below. Begin with the lists here,
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
 
 from flowloom.objects.on_use import homes_of, loaded_on_use
 from flowloom.processors.agent_transfer import agent_transfer
@@ -66,6 +67,16 @@ REQUEST_PROCESSORS = (
 )
 
 RESPONSE_PROCESSORS = (planning_response, code_execution_response)
+
+NEEDS: tuple[tuple[Callable[..., Any], str], ...] = (
+    (planning, "planner"),
+    (planning_response, "planner"),
+    (code_execution, "code_executor"),
+    (code_execution_response, "code_executor"),
+    (output_schema, "output_schema"),
+)
+"""Fields of agents: for one that has None there, the processor has nothing to do, and is not called unless the run is
+observed."""
 
 __all__ = [
     "BaseCodeExecutor",

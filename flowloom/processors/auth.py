@@ -38,11 +38,8 @@ def auth(ctx: InvocationContext, request: LlmRequest) -> AsyncGenerator[Event, N
 
     Only requests that this agent made count, and only for calls of its own that have no result since.
     """
-    agent = ctx.llm_agent
-    if agent is None:
-        return None
-    at = ctx.run.answering_message()
-    if at is None:
+    agent, at = ctx.llm_agent, ctx.run.answering_message()
+    if agent is None or at is None:
         return None
     events = ctx.session.events
     answers = _answers(events[at])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from flowloom.context import InvocationContext
-from flowloom.events.wire import set_fields
+from flowloom.events.wire import stored_fields
 from flowloom.models.contents import own_copy
 from flowloom.models.request import LlmRequest
 from flowloom.processors.model_choice import model_of
@@ -21,7 +21,8 @@ def basic(ctx: InvocationContext, request: LlmRequest) -> None:
     if agent is None:
         return
     config = request.config if agent.generate_content_config is None else own_copy(agent.generate_content_config)
-    set_fields(request, model=model_of(ctx).model, config=config)
+    values = stored_fields(request)
+    values["model"], values["config"] = model_of(ctx).model, config
     run_config = ctx.run.config
     if run_config.labels:
         config.labels = (config.labels or {}) | run_config.labels

@@ -30,12 +30,11 @@ def confirmation(ctx: InvocationContext, request: LlmRequest) -> AsyncGenerator[
 
     Only requests that this agent made count; one id that stands for two different calls is never run.
     """
-    agent = ctx.llm_agent
-    if agent is None:
+    at = ctx.run.answering_message()
+    if ctx.llm_agent is None or (at is None and not ctx.resumed):
         return None
     events = ctx.session.events
     decided: list[Decided] = []
-    at = ctx.run.answering_message()
     if at is not None and ctx.once(events[at].id):  # what earlier messages have decided may be left
         decided = decided_calls(ctx.run.ledger, events[at], ctx.place)
     unfinished = None

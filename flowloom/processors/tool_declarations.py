@@ -7,9 +7,8 @@ from collections.abc import Awaitable, Sequence
 from flowloom.context import Context, InvocationContext
 from flowloom.context.protocols import RunnableTool
 from flowloom.events.event import Event
-from flowloom.models.request import LlmRequest, ToolBlock
-from flowloom.processors.tools import is_toolset
-from flowloom.tools.base_tool import BaseTool
+from flowloom.models.request import LlmRequest
+from flowloom.processors.tools import OwnTools, is_plain, is_toolset
 
 
 def tool_declarations(ctx: InvocationContext, request: LlmRequest) -> Awaitable[Event | None] | None:
@@ -23,17 +22,10 @@ def tool_declarations(ctx: InvocationContext, request: LlmRequest) -> Awaitable[
     if agent is None or not (ctx.tools or agent.tools):
         return None
     resolved = ctx.tools or ()
-    own = agent.own_tools
-    block = agent.derive("plain_tools", lambda: ToolBlock(resolved) if all(map(_is_plain, own)) else None, own)
-    if block is not None:
-        request.append_tools(block)
+    if isinstance(resolved, OwnTools) and resolved.block is not None:
+        request.append_tools(resolved.block)
         return None
-    return _ask(ctx, request, resolved, [entry for entry in own if is_toolset(entry)])
-
-
-def _is_plain(tool: object) -> bool:
-    """Whether it is a tool whose hook does nothing but declare it, so that it need not be called."""
-    return isinstance(tool, BaseTool) and type(tool).process_llm_request is BaseTool.process_llm_request
+    return _ask(ctx, request, resolved, [entry for entry in agent.own_tools if is_toolset(entry)])
 
 
 async def _ask(
@@ -41,7 +33,7 @@ async def _ask(
 ) -> Event | None:
     context = Context(ctx, function_call_id=ctx.effects.new_id(ctx))
     for tool in resolved:
-        if _is_plain(tool):
+        if is_plain(tool):
             request.append_tools([tool])
             continue
         try:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Sequence
+from functools import cached_property
 from typing import Any, TypeGuard
 
 from flowloom.context import InvocationContext, ReadonlyContext
 from flowloom.context.protocols import RunnableTool, RunnableToolset
 from flowloom.errors import ConfigurationError, DuplicateToolError
-from flowloom.models.request import LlmRequest
+from flowloom.models.request import LlmRequest, ToolBlock
+from flowloom.tools.base_tool import BaseTool
 
 
 def tools(ctx: InvocationContext, request: LlmRequest) -> Awaitable[None] | None:
@@ -21,11 +23,30 @@ def tools(ctx: InvocationContext, request: LlmRequest) -> Awaitable[None] | None
     agent = ctx.llm_agent
     if agent is None or ctx.tools is not None:
         return None
-    own = agent.own_tools
-    if own and any(is_toolset(tool) for tool in own):
+    own: OwnTools = agent.own_tools  # pyright: ignore[reportAssignmentType] - a room below knows no more of it
+    if own.has_toolsets:
         return _resolve(ctx, own)
-    ctx.tools = own  # pyright: ignore[reportAttributeAccessIssue] - no toolset among them
+    ctx.tools = own
     return None
+
+
+class OwnTools(list[Any]):
+    """An agent's own tools and toolsets, looked at once."""
+
+    @cached_property
+    def has_toolsets(self) -> bool:
+        """Whether there are sets among them that have to be listed."""
+        return any(map(is_toolset, self))
+
+    @cached_property
+    def block(self) -> ToolBlock | None:
+        """All of them, if all are tools whose hook does nothing but declare them, so that it need not be called."""
+        return ToolBlock(self) if all(map(is_plain, self)) else None
+
+
+def is_plain(tool: object) -> bool:
+    """Whether it is a tool whose hook does nothing but declare it."""
+    return isinstance(tool, BaseTool) and type(tool).process_llm_request is BaseTool.process_llm_request
 
 
 def is_toolset(tool: Any) -> TypeGuard[RunnableToolset]:

@@ -10,7 +10,7 @@ import copy
 import json
 import logging
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from google.genai import types
@@ -75,7 +75,7 @@ class CallResults:
 
     event: Event | None
     error: Exception | None = None
-    waiting: list[Event] = field(default_factory=list[Event])
+    waiting: Sequence[Event] = ()
     """The events of agents that run as tools and wait, so that their calls have no answer yet."""
 
 
@@ -101,7 +101,7 @@ class _Answer:
     """A text put beside the result."""
     begun: str | None = None
     """The id of a call that has begun something and is answered later."""
-    waiting: list[Event] = field(default_factory=list[Event])
+    waiting: Sequence[Event] = ()
 
 
 async def run_calls(
