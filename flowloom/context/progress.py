@@ -15,7 +15,7 @@ from flowloom.events.requests import CREDENTIAL_CALL
 from flowloom.events.wire import replace
 from flowloom.log.answers import readable_answers, says_nothing
 from flowloom.log.claims import Decision
-from flowloom.log.ledger import CallLedger, CallRecord
+from flowloom.log.ledger import CallLedger, CallRecord, Place
 from flowloom.log.marks import AGENT_ENDED, is_from_agent_tool, tells_of_end
 
 if TYPE_CHECKING:
@@ -82,23 +82,18 @@ class Progress:
         for index in range(self._message + 1, len(self.events)):
             yield index, self.events[index]
 
-    def own(self, ctx: AnyContext, start: int = 0) -> tuple[list[Event], list[Event]]:
+    def own(self, ctx: AnyContext, start: int) -> tuple[list[Event], list[Event]]:
         """The events of `ctx.agent` at its place in the run: before the latest message of the user, and after it. What
         was cut off is none of them: it is to be done again.
 
         `start` is where in the log its turn has begun.
         """
-        before: list[Event] = []
-        after: list[Event] = []
-        for index in range(start, len(self.events)):
-            event = self.events[index]
-            if (
-                event.author == ctx.agent.name
-                and at_place(event, ctx)
-                and not (tells_of_end(event) or event.interrupted)
-            ):
-                (before if index <= self._message else after).append(event)
-        return before, after
+        here, since = ctx.place, max(start, self._message + 1)
+
+        def is_own(event: Event) -> bool:
+            return here.holds(Place.of(event)) and not (tells_of_end(event) or event.interrupted)
+
+        return [*filter(is_own, self.events[start:since])], [*filter(is_own, self.events[since:])]
 
     def was_answered(self, call_id: str) -> bool:
         """Whether a message answers this call, or one that an agent makes that runs as this tool: the latest one, or

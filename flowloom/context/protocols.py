@@ -15,6 +15,7 @@ from flowloom.context.hooks import Callbacks, FlowCallbacks
 from flowloom.context.run_config import Limits
 from flowloom.events.event import Event
 from flowloom.events.response import LlmResponse
+from flowloom.log.ledger import Place
 from flowloom.models.base_llm import BaseLlm
 from flowloom.models.request import LlmRequest
 
@@ -218,3 +219,5 @@ class AnyContext(Protocol):
     def isolation_scope(self) -> str | None: ...
     @property
     def node_path(self) -> str: ...
+    @property
+    def place(self) -> Place: ...

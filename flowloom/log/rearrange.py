@@ -93,17 +93,14 @@ def _pair(items: list[HistoryItem]) -> tuple[dict[int, list[_Answer]], list[str]
         by_call: dict[int, list[str]] = {}
         for response_id in item.responses:
             if response_id:
-                call = call_of.get(response_id)
-                key = response_id
+                call, key = call_of.get(response_id), response_id
             else:
                 call, key = nameless.pop(0) if nameless else (None, "")
             if call is None or call == index:
                 orphans.append(response_id)
-                by_call.setdefault(-1, []).append(key)
             else:
                 by_call.setdefault(call, []).append(key)
-        orphan_keys = by_call.pop(-1, None)
-        if orphan_keys and not by_call:
+        if item.responses and not by_call:
             loose.add(index)
         for call, keys in by_call.items():
             answers.setdefault(call, []).append(_Answer(index, keys))
