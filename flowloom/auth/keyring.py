@@ -43,7 +43,7 @@ class Keyring:
         self.credentials: dict[str, AuthCredential] = {}
         """The credentials of this run, by credential key."""
         self.unsaved: list[AuthConfig] = []
-        """What was exchanged while nobody could await it."""
+        """What was exchanged while nothing could await it."""
 
     def __repr__(self) -> str:
         return f"<Keyring: {len(self._answers)} answers, {len(self.credentials)} credentials>"
@@ -76,7 +76,7 @@ class Keyring:
         return self._given.get((credential_key, call_id or ""))
 
     async def save_new(self, owner: CredentialOwner, service: Any) -> None:
-        """Save what was exchanged while nobody could await it."""
+        """Save in `service`, if there is one, what was exchanged while nothing could await it."""
         while self.unsaved:
             config = self.unsaved.pop()
             if service is not None:

@@ -26,7 +26,9 @@ _MAX_REFERENCES = 8
 
 @dataclass(frozen=True)
 class FormField:
-    """An argument of a tool, as it is asked for."""
+    """An argument of a tool, as it is asked for: its `name`, whether it is `required`, and its `description`, perhaps
+    empty.
+    """
 
     name: str
     type: str
@@ -41,7 +43,7 @@ class FormField:
     """Its JSON schema, with the definitions that it refers to."""
 
     def read(self, text: str) -> JsonValue:
-        """What was typed, as a value: JSON if it fits so, else the text itself, or yes and no for a truth value.
+        """The typed `text` as a value: JSON if it fits so, else the text itself, or yes and no for a truth value.
 
         Raises `UnfitAnswerError` if it fits in no form.
         """
@@ -62,7 +64,7 @@ class FormField:
         raise errors[0]
 
     def check(self, value: JsonValue) -> None:
-        """Raise `UnfitAnswerError` if this is no value for the field."""
+        """Raise `UnfitAnswerError` if `value` is none for the field."""
         fit(self._validator, {self.name: value}, f"`{self.name}` cannot be that:")
 
     @cached_property
@@ -85,7 +87,7 @@ class FormField:
 
 @dataclass(frozen=True)
 class ToolForm:
-    """A tool that the answer may call."""
+    """A tool that the answer may call: its `name`, its `description`, and `fields`, one for each argument."""
 
     name: str
     description: str
@@ -94,7 +96,7 @@ class ToolForm:
     """The JSON schema of all arguments."""
 
     def check(self, args: Mapping[str, Any]) -> None:
-        """Raise `UnfitAnswerError`, which names the field, if a call may not have these arguments."""
+        """Raise `UnfitAnswerError`, which names the field, if a call may not have the arguments `args`."""
         fit(self._validator, dict(args), f"The arguments do not fit the parameters of `{self.name}`:", tool=self.name)
 
     @cached_property

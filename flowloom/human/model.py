@@ -57,8 +57,9 @@ class HumanModel(BaseLlm):
         return self._queue.pending()
 
     def answer(self, request_id: str, response: Answer) -> None:
-        """Answer a request: with a text, a `types.Part`, a `types.FunctionCall`, a list of these, a `types.Content`, a
-        whole `LlmResponse` (which is not checked), or an exception, which the run then meets as the model's failure.
+        """Answer the request `request_id`: with a text, a `types.Part`, a `types.FunctionCall`, a list of these, a
+        `types.Content`, a whole `LlmResponse` (which is not checked), or an exception, which the run then meets as the
+        model's failure.
 
         Raises `UnfitAnswerError` for an answer that does not fit (a call of no declared tool, arguments that its schema
         does not allow, a text that is not the JSON asked for); the request goes on waiting. Raises

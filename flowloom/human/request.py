@@ -38,6 +38,8 @@ class WaitingRequest:
     """A request that a person is to answer, as it was when it came.
 
     `print` it for the page as text; `html` is the same for a browser, `to_dict` as data, with the forms.
+
+    `id` is what an answer names, `state` whether the request waits, or how it ended.
     """
 
     id: str
@@ -55,7 +57,11 @@ class WaitingRequest:
 
     @classmethod
     def of(cls, request: LlmRequest, *, request_id: str, model: str, came_at: float, timeout: float | None) -> Self:
-        """The record of a request that has just come. It is looked at once, here: what follows does not change it."""
+        """The record of a request that has just come. It is looked at once, here: what follows does not change it.
+
+        `request_id` becomes its `id`, `model` is the name of the model that was asked, `came_at` the time in seconds
+        since the epoch, `timeout` the seconds until it times out (None for never).
+        """
         copy = snapshot(request)
         assembly = followed.get()
         followed.set(None)
@@ -102,7 +108,7 @@ class WaitingRequest:
             return None  # nobody can say what would fit
 
     def form(self, name: str) -> ToolForm | None:
-        """The form of a tool; None if there is no such tool."""
+        """The form of the tool `name`; None if there is no such tool."""
         return next((each for each in self.tools if each.name == name), None)
 
     # -- showing it ------------------------------------------------------------------------------------

@@ -34,7 +34,7 @@ CALLBACKS = "(callbacks)"
 
 @dataclass(slots=True)
 class AssemblyStep:
-    """What one processor did on the way to a request."""
+    """What the processor `name` did on the way to a request, in so many `seconds`."""
 
     name: str
     seconds: float
@@ -91,7 +91,9 @@ class Assembly:
         return RequestView(self.request)
 
     def request_after(self, processor: str) -> LlmRequest:
-        """The request as it was when this processor had run. Raises `PipelineError` if none of that name ran."""
+        """The request as it was when the processor named `processor` had run. Raises `PipelineError` if none of that
+        name ran.
+        """
         names = [step.name for step in self.steps]
         if processor not in names:
             known = quoted_list(closest_first(processor, names))
@@ -102,7 +104,7 @@ class Assembly:
         return request_of(tree)
 
     def written_by(self, path: str) -> str | None:
-        """The processor that wrote a section last; None if there is no such section."""
+        """The processor that wrote the section at `path` last; None if there is no such section."""
         return next((section.by for section in self.sections if section.path == path), None)
 
     def __str__(self) -> str:

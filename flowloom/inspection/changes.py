@@ -16,7 +16,7 @@ Kind = Literal["added", "removed", "changed"]
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """One difference: where, and what stood there before and after (None where nothing stood)."""
+    """One difference of a `kind`: where, and what stood there `before` and `after` (None where nothing stood)."""
 
     path: str
     """Such as `contents[3].parts[0].text`; function declarations go by name: `...[get_weather]`. An index counts at the

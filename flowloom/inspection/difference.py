@@ -34,7 +34,11 @@ Part = Literal["tools", "system", "contents", "settings"]
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """A section that is not the same in both requests."""
+    """A section that is not the same in both requests.
+
+    `path` is its place in them, `kind` what happened to it, `before` and `after` what stands there in the older and in
+    the newer request (None where nothing stands).
+    """
 
     path: str
     by: str | None
@@ -65,7 +69,10 @@ def _value_lines(value: Data) -> list[str]:
 
 @dataclass(frozen=True, slots=True)
 class RequestDiff:
-    """What is different in a newer request, section by section. False if nothing is."""
+    """What is different in a newer request, section by section (`differences`). False if nothing is.
+
+    `older_contents` is how many contents the older request has.
+    """
 
     differences: list[Difference]
     prefix_broken_by: Difference | None
@@ -104,8 +111,8 @@ class RequestDiff:
 
 
 def diff(old: Comparable, new: Comparable) -> RequestDiff:
-    """What is different between two requests: each an `Assembly` (or its `to_dict`), a `RequestView`, an `LlmRequest`,
-    or a stored snapshot by its path or as text.
+    """What is different between the requests `old` and `new`: each an `Assembly` (or its `to_dict`), a `RequestView`,
+    an `LlmRequest`, or a stored snapshot by its path or as text.
 
     Raises `InputValidationError` for a snapshot that cannot be read; a path is given as a `pathlib.Path`.
     """

@@ -22,6 +22,8 @@ class EventsView:
 
     Event ids and times are left out; ids of invocations and calls are ordinals in order of appearance, in a streamed
     run too; bytes and signatures are shortened as in a `RequestView`; empty fields are left out.
+
+    `events` are those of the run, in order.
     """
 
     def __init__(self, events: Iterable[Event]) -> None:

@@ -42,10 +42,11 @@ async def explain(
     """The first request that `agent` would send to a model in answer to `message`, and how it comes about.
 
     It is a run that ends at the model's door, on a copy of `session` (a new one if none is given) with `history` and
-    `state` added: nothing is stored, no model is asked, no tool is run, no telemetry is made. Everything else that a
-    run does before the model is done: callbacks, plugins (those of an `App`, and `plugins`), toolsets are listed,
-    instruction providers asked. Given the root of a tree, the agent that would answer is explained; given one of its
-    sub-agents, that one. Artifacts and memory are empty if no service is given.
+    `state` added, by the settings `run_config`: nothing is stored, no model is asked, no tool is run, no telemetry is
+    made. Everything else that a run does before the model is done: callbacks, plugins (those of an `App`, and
+    `plugins`), toolsets are listed, instruction providers asked. Given the root of a tree, the agent that would answer
+    is explained; given one of its sub-agents, that one. Artifacts and memory are those of `artifact_service` and
+    `memory_service`, and empty if none is given.
 
     Raises what a run would raise before it asks the model, and `InputValidationError` for a history that is none.
     """

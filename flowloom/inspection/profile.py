@@ -45,7 +45,7 @@ _BAR = 24
 
 @dataclass(frozen=True, slots=True)
 class ProcessorCost:
-    """What one processor costs."""
+    """What the processor `name` costs."""
 
     name: str
     count: int
@@ -64,7 +64,10 @@ class ProcessorCost:
 
 @dataclass(frozen=True, slots=True)
 class CostChange:
-    """A processor beside what it cost before."""
+    """The processor `name` beside what it cost before.
+
+    `after` is what it costs now, in seconds of a call, in the middle.
+    """
 
     name: str
     before: float
@@ -76,7 +79,10 @@ class CostChange:
 
 @dataclass(frozen=True, slots=True)
 class ProcessorProfile:
-    """What the processors of a turn cost. `print` it, `save` it, and `compare` a later one with it."""
+    """What the processors of a turn cost. `print` it, `save` it, and `compare` a later one with it.
+
+    `agent` is the name of the agent that was measured, in `turns` turns.
+    """
 
     agent: str
     turns: int
@@ -119,7 +125,7 @@ class ProcessorProfile:
 
     @classmethod
     def from_dict(cls, data: dict[str, Any]) -> Self:
-        """What `to_dict` gave. Raises `InputValidationError` for data that is no profile."""
+        """The profile whose `to_dict` gave `data`. Raises `InputValidationError` for data that is no profile."""
         try:
             values: dict[str, Any] = dict(data)
             values["processors"] = [ProcessorCost(**each) for each in data["processors"]]
@@ -130,12 +136,12 @@ class ProcessorProfile:
             ) from error
 
     def save(self, path: str | Path) -> None:
-        """Store the profile as JSON, for `load`."""
+        """Store the profile as JSON at `path`, for `load`."""
         Path(path).write_text(json.dumps(self.to_dict(), indent=1) + "\n", encoding="utf-8")
 
     @classmethod
     def load(cls, path: str | Path) -> Self:
-        """A stored profile. Raises `InputValidationError` if the file holds none."""
+        """The profile stored at `path`. Raises `InputValidationError` if the file holds none."""
         try:
             data = json.loads(Path(path).read_text(encoding="utf-8"))
         except ValueError as error:
@@ -194,12 +200,13 @@ async def measure(
     plugins: Sequence[BasePlugin] | None = None,
     allocations: bool = True,
 ) -> ProcessorProfile:
-    """Run one model step `repeat` times and time every processor of it.
+    """Run one model step of `agent_or_flow` `repeat` times and time every processor of it.
 
     Each time `message` is answered by a stand-in for the model, in a conversation that begins with `history` (or
-    `session`, which is not changed) and begins anew every `TURNS_PER_SESSION` turns; the first turn of each is counted
-    apart. No model is asked, no tool is run, no telemetry is made; callbacks and instruction providers are called.
-    A flow is measured in a plain agent. `allocations` measures memory too, in turns of its own.
+    `session`, which is not changed) and `state`, and begins anew every `TURNS_PER_SESSION` turns; the first turn of
+    each is counted apart. No model is asked, no tool is run, no telemetry is made; callbacks and instruction providers
+    are called, and so are `plugins`. A flow is measured in a plain agent. `run_config` holds the settings of the runs.
+    `allocations` measures memory too, in turns of its own.
 
     Raises `ConfigurationError` for a `repeat` below 1, and what a run would raise.
     """

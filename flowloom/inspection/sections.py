@@ -16,7 +16,11 @@ SYSTEM, TOOLS, CONTENTS = "config.system_instruction", "config.tools", "contents
 
 @dataclass(frozen=True, slots=True)
 class Section:
-    """A piece of a request: `config.system_instruction[1]`, `config.tools[0].function_declarations[add]`, ..."""
+    """A piece of a request, at a `path` such as `config.system_instruction[1]` or
+    `config.tools[0].function_declarations[add]`.
+
+    `value` is what stands there, as plain data.
+    """
 
     path: str
     value: Data

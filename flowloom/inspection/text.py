@@ -27,12 +27,12 @@ _STEP = re.compile(r'\.?([A-Za-z_][\w-]*)|\[(\d+)\]|\[("(?:[^"\\]|\\.)*")\]')
 
 
 def write_sections(sections: Iterable[Section]) -> str:
-    """Sections as text that `read_sections` reads back."""
+    """The `sections` as text that `read_sections` reads back."""
     return "\n".join(line for section in sections for line in _lines(section))
 
 
 def read_sections(text: str) -> list[Section]:
-    """Sections as they were before `write_sections`. Lines that begin with `#` are comments.
+    """Sections as they were before `write_sections` made `text` of them. Lines that begin with `#` are comments.
 
     Raises `InputValidationError` with the number of the line that is none of the form.
     """

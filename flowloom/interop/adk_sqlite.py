@@ -35,11 +35,11 @@ _JSON = (
 
 
 class AdkSqliteDatabase(BaseSessionService):
-    """A SQLite file of google-adk, read-only.
+    """A SQLite file of google-adk at `path`, read-only.
 
     Take its sessions over with `await service.copy_from(AdkSqliteDatabase(path), app_name="...")`; `app_names` says
-    which apps there are. What would write raises `NotSupportedError`. Raises `StorageError` for a file that is missing,
-    of another layout, or holds what cannot be read.
+    which apps there are. What would write (with whatever `names`) raises `NotSupportedError`. Raises `StorageError` for
+    a file that is missing, of another layout, or holds what cannot be read.
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:

@@ -60,6 +60,9 @@ class AgentResponse:
 
     The texts of the pieces joined are those of the whole. So are, by the ids of the calls, their `arguments`: each
     piece of a call has its id and name.
+
+    `content` is the text, None where there is none; `tool_calls` are the calls of tools that the model makes; `usage`
+    counts the tokens, if the provider has told them.
     """
 
     content: str | None = None

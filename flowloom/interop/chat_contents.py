@@ -36,7 +36,7 @@ Json = dict[str, Any]
 
 
 def messages_to_contents(messages: Iterable[ChatMessage]) -> list[types.Content]:
-    """The contents of a conversation, one for each message, in their order.
+    """The contents of a conversation, one for each of the `messages`, in their order.
 
     Roles become `model` (assistant), `user` (user and tools), `system` and `developer`; those two are known to chat
     messages, not to models, and `LlmService` makes a system instruction of them. Messages that `contents_to_messages`
@@ -46,7 +46,8 @@ def messages_to_contents(messages: Iterable[ChatMessage]) -> list[types.Content]
 
 
 def contents_to_messages(contents: Iterable[types.Content]) -> list[ChatMessage]:
-    """The chat messages of a conversation, in its order: one for each content, and one more for each tool result in it.
+    """The chat messages of a conversation, in the order of `contents`: one for each content, and one more for each tool
+    result in it.
 
     Contents that `messages_to_contents` made become the same messages again. Of others, calls without an id get one,
     and so do their results; thoughts and signatures are not in the messages. Raises `UnsupportedFeatureError`, which

@@ -198,7 +198,7 @@ _NO_LISTS: tuple[type, ...] = (str, bytes, dict)
 
 
 def is_valid_chat_message(value: object) -> TypeGuard[ChatMessage]:
-    """Whether a value is a chat message: a dict with a known role, and with the fields that the role has to have.
+    """Whether `value` is a chat message: a dict with a known role, and with the fields that the role has to have.
 
     Whether tool results fit the calls before them is a matter of the conversation, and not asked here.
     """
@@ -206,7 +206,7 @@ def is_valid_chat_message(value: object) -> TypeGuard[ChatMessage]:
 
 
 def is_valid_tool_call(value: object) -> TypeGuard[ToolCall]:
-    """Whether a value is a tool call: `{"id", "type": "function", "function": {"name", "arguments"}}`.
+    """Whether `value` is a tool call: `{"id", "type": "function", "function": {"name", "arguments"}}`.
 
     `arguments` are text. Whether that is JSON is not asked: models write other things, too.
     """

@@ -69,16 +69,16 @@ def request_from_json(
     model: str | None = None,
     tools: Sequence[BaseTool | Callable[..., Any]] = (),
 ) -> LlmRequest:
-    """The request of a `generateContent` body, as data or as text.
+    """The request of a `generateContent` body, given as data or as text in `body`.
 
     `model` is the name from the URL; it goes before a `model` in the body. Either is kept as it is written, with a
-    `models/` in front or without. `tools` are the real ones of the functions
-    that the body declares, by name; those that it does not declare are ignored. For a declared function without a
-    real tool, `tools_dict` has a `PlaceholderTool`.
+    `models/` in front or without. `tools` are the real ones of the functions that the body declares, by name; those
+    that it does not declare are ignored. For a declared function without a real tool, `tools_dict` has a
+    `PlaceholderTool`.
 
-    What comes back is canonical: a system instruction that is one plain text of the user's role is a `str`, any other
-    a `Content`; a response schema is a `types.Schema`. Unknown fields are in the `model_extra` of the object that
-    they were on (the request for the body itself, its config for `generationConfig`).
+    What comes back is canonical: a system instruction that is one plain text of the user's role is a `str`, any other a
+    `Content`; a response schema is a `types.Schema`. Unknown fields are in the `model_extra` of the object that they
+    were on (the request for the body itself, its config for `generationConfig`).
 
     Raises `InputValidationError`, which names the place, for what is not such a body.
     """

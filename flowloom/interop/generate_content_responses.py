@@ -61,11 +61,12 @@ class WireResponse(LlmResponse):
 
 
 def response_from_json(body: Mapping[str, Any] | str | bytes) -> WireResponse:
-    """The response of a `generateContent` answer, or of one chunk of a streamed one, as data or as text.
+    """The response of a `generateContent` answer, or of one chunk of a streamed one, given as data or as text in
+    `body`.
 
-    The first candidate becomes the response, as `LlmResponse.create` has it; all that came is in `received`. The
-    report of an error (`{"error": {...}}`) becomes a response with its status and message as `error_code` and
-    `error_message`. Unknown fields are in the `model_extra` of the object that they were on.
+    The first candidate becomes the response, as `LlmResponse.create` has it; all that came is in `received`. The report
+    of an error (`{"error": {...}}`) becomes a response with its status and message as `error_code` and `error_message`.
+    Unknown fields are in the `model_extra` of the object that they were on.
 
     Raises `ModelResponseError`, which names the place, for what is no such answer.
     """

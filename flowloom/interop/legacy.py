@@ -53,10 +53,10 @@ def is_legacy(data: dict[str, Any]) -> bool:
 
 
 def to_legacy(parsed: ParsedEvent | Event, *, full: bool = True) -> list[LegacyEvent]:
-    """The legacy objects of an event.
+    """The legacy objects of the event `parsed`.
 
-    In full, `from_legacy` makes the same event of them. Otherwise they are what older clients show, and no more:
-    ids, times, branches, usage, state, parts that are neither text nor calls, signatures and all else are left out.
+    In `full`, `from_legacy` makes the same event of them. Otherwise they are what older clients show, and no more: ids,
+    times, branches, usage, state, parts that are neither text nor calls, signatures and all else are left out.
     """
     event = parsed if isinstance(parsed, ParsedEvent) else ParsedEvent(parsed)
     if event.kind == "done":
@@ -169,7 +169,10 @@ def _unknown_object(rest: dict[str, Any]) -> LegacyEvent | None:
 def from_legacy(
     objects: Iterable[dict[str, Any]], *, validate: bool = False, strict: bool = False
 ) -> list[ParsedEvent]:
-    """The events of legacy objects. Raises `EventParseError` for what is none."""
+    """The events of legacy `objects`. `validate` and `strict` mean what they mean for `parse_event_sse`.
+
+    Raises `EventParseError` for what is no object of the legacy form.
+    """
     reader = LegacyReader(validate=validate, strict=strict)
     events = [event for each in objects for event in reader.feed(each)]
     return events + reader.close()

@@ -41,8 +41,10 @@ class _Said(NamedTuple):
 class ParsedEvent:
     """One event of a stream. What it holds is looked for when it is first asked for, once.
 
-    `kind` is `event`; `error` for an error that stands in the stream by itself, whose `event` has nothing but the
-    code and the message; `done` for the mark of the stream's end, whose `event` is empty.
+    `kind` is `event`; `error` for an error that stands in the stream by itself, whose `event` has nothing but the code
+    and the message; `done` for the mark of the stream's end, whose `event` is empty.
+
+    `raw` is the data that it was read from, None if it was made from an event.
     """
 
     def __init__(

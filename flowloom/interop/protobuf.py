@@ -56,7 +56,7 @@ def request_from_proto(
     *,
     tools: Sequence[BaseTool | Callable[..., Any]] = (),
 ) -> LlmRequest:
-    """The request of a `GenerateContentRequest`, as proto-plus or as plain protobuf has it.
+    """The request of a `GenerateContentRequest`, `message`, as proto-plus or as plain protobuf has it.
 
     What comes back, and what becomes of `tools`, is as with `request_from_json`. Raises `InputValidationError` for a
     message that google-genai's types cannot hold.
@@ -89,7 +89,7 @@ def response_to_proto(response: LlmResponse) -> generativelanguage.GenerateConte
 
 
 def response_from_proto(message: generativelanguage.GenerateContentResponse | Message) -> WireResponse:
-    """The response of a `GenerateContentResponse`, as proto-plus or as plain protobuf has it.
+    """The response of a `GenerateContentResponse`, `message`, as proto-plus or as plain protobuf has it.
 
     Raises `ModelResponseError` for a message that google-genai's types cannot hold.
     """

@@ -75,7 +75,7 @@ class History:
         self._ledger: CallLedger | None = None
 
     def kept(self, events: Sequence[Event]) -> Sequence[Event]:
-        """The log without what was rewound."""
+        """The log `events` without what was rewound."""
         self.log.read(events)
         return self.log.kept(events)
 
@@ -86,7 +86,8 @@ class History:
         return self._ledger.read(events)
 
     def claim_call_id(self, events: Sequence[Event], call_id: str) -> bool:
-        """Give an id to a new call. False if a call of `events` has it, rewound or not, or one that is about to come.
+        """Give the id `call_id` to a new call. False if a call of `events` has it, rewound or not, or one that is about
+        to come.
 
         Models are free to give an id twice. What is shown, decided about and answered goes by ids, so each call needs
         one of its own.
@@ -97,7 +98,8 @@ class History:
         return True
 
     def contents(self, events: Sequence[Event], viewer: Viewer, rule: Visible = visible) -> Projection:
-        """What `viewer` is shown of `events`; work is proportional to the events not yet seen.
+        """What `viewer` is shown of `events`, those that `rule` lets it see; work is proportional to the events not yet
+        seen.
 
         The result's list belongs to the history: copy it before changing it.
         """
@@ -122,7 +124,7 @@ class History:
 
 @dataclass(slots=True)
 class Projection:
-    """Contents in the order a model is given them; its lists only grow."""
+    """The `contents` in the order a model is given them; its lists only grow."""
 
     contents: list[types.Content] = field(default_factory=list[types.Content])
     special: list[int] = field(default_factory=list[int])
@@ -136,7 +138,7 @@ class Projection:
 
 
 def project(events: Sequence[Event], viewer: Viewer, rule: Visible = visible) -> Projection:
-    """The contents of a whole log for `viewer`, from scratch."""
+    """The contents of a whole log, `events`, for `viewer`, from scratch: of what `rule` lets it see."""
     view, log = _View(viewer, rule), EffectiveLog()
     log.read(events)
     view.rebuild(events, log)

@@ -156,7 +156,11 @@ class CallRecord:
 
 
 class CallLedger:
-    """The calls of one log. It belongs to a session's history, and reads new events only."""
+    """The calls of one log. It belongs to a session's history, and reads new events only.
+
+    `log` says which events were rewound; it may be shared with the history, by default the ledger has its own. Where a
+    method takes an `invocation_id`, it tells of the calls of that invocation; with None, of all.
+    """
 
     __slots__ = (
         "_calls",
@@ -196,11 +200,11 @@ class CallLedger:
 
     @classmethod
     def of(cls, events: Iterable[Event]) -> CallLedger:
-        """The ledger of some events."""
+        """The ledger of `events`."""
         return cls().read([*events])
 
     def read(self, events: Sequence[Event]) -> CallLedger:
-        """Come up to date with the log; work is proportional to what is new in it."""
+        """Come up to date with the log `events`; work is proportional to what is new in it."""
         log = self._log
         log.read(events)
         version = log.generation, len(log.rewound)
@@ -380,11 +384,11 @@ class CallLedger:
         return [event for event in kept[starts.get(invocation_id, len(kept)) :] if event.invocation_id == invocation_id]
 
     def call(self, call_id: str | None) -> CallRecord | None:
-        """The latest call of that id, over or not."""
+        """The latest call of the id `call_id`, over or not."""
         return self._calls.get(call_id or "")
 
     def ever(self, call_id: str | None) -> CallRecord | None:
-        """The latest call of that id, also if it was rewound, or is none that this log's engine has made."""
+        """The latest call of the id `call_id`, also if it was rewound, or is none that this log's engine has made."""
         return self._calls.get(call_id or "") or self._gone.get(call_id or "")
 
     def live(self, invocation_id: str | None = None) -> Iterable[CallRecord]:
@@ -410,7 +414,9 @@ class CallLedger:
         return [m for m in found if not m.is_request and m.id not in self._requests and place.holds(m.place)]
 
     def requests(self, call_id: str | None) -> Sequence[CallRecord]:
-        """The requests to people that are about a call, in the order asked, whether they are over or not."""
+        """The requests to people that are about the call `call_id`, in the order asked, whether they are over
+        or not.
+        """
         return self._requests.get(call_id or "", ())
 
     def decided(self, invocation_id: str) -> list[CallRecord]:
@@ -429,7 +435,7 @@ class CallLedger:
         return sorted(found, key=_since)
 
     def around(self, made: CallRecord | None) -> Iterator[CallRecord]:
-        """The calls that the agent which made a call runs for, the innermost first."""
+        """The calls that the agent which made the call `made` runs for, the innermost first."""
         seen: set[str | None] = {None}
         while made is not None and made.parent not in seen:
             seen.add(made.parent)
@@ -438,7 +444,7 @@ class CallLedger:
                 yield made
 
     def inside(self, call_id: str) -> list[CallRecord]:
-        """The calls of the agent behind a call, and of those that these run."""
+        """The calls of the agent behind the call `call_id`, and of those that these run."""
         found = [*self._inside.get(call_id, ())]
         seen = {call_id}
         for made in found:  # grows meanwhile
@@ -448,13 +454,16 @@ class CallLedger:
         return found
 
     def is_ready(self, call_id: str) -> bool:
-        """Whether the agent behind a call waits for no answer: it was cut off, or stopped before calls that can run."""
+        """Whether the agent behind the call `call_id` waits for no answer: it was cut off, or stopped before calls that
+        can run.
+        """
         waiting = [made for made in self.inside(call_id) if made.waits and made.state != "suspended"]
         return all(made.state == "decided" for made in waiting) or any(made.client_executed for made in waiting)
 
     def open_task(self, agents: Collection[str]) -> str | None:
-        """The scope of the latest event of one of these agents, called and not finished: the user's next message
-        belongs to it (spec §18.4)."""
+        """The scope of the latest event of one of these `agents` (their names), called and not finished: the user's
+        next message belongs to it (spec §18.4).
+        """
         for scope in reversed(self._scopes):
             made = self._calls.get(scope)
             if made is None or made.name in agents:

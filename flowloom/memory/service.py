@@ -59,8 +59,9 @@ class BaseMemoryService(Service, ABC):
         session_id: str | None = None,
         custom_metadata: Metadata = None,
     ) -> None:
-        """Remember these events of the session `session_id`, such as those of the latest turn, with `custom_metadata`
-        on each. Raises `NotSupportedError` unless the service can."""
+        """Remember the `events` of the session `session_id`, such as those of the latest turn, with `custom_metadata`
+        on each. Raises `NotSupportedError` unless the service can.
+        """
         raise NotSupportedError(f"{type(self).__name__} cannot add single events. Use `add_session_to_memory`.")
 
     async def add_memory(

@@ -69,10 +69,10 @@ class StreamingAggregator:
         self._interrupted: dict[str, _StreamedCall] = {}
 
     def feed(self, chunk: types.GenerateContentResponse) -> list[LlmResponse]:
-        """Take in one chunk of google-genai; returns the partial responses to show (spec §16.3).
+        """Take in one `chunk` of google-genai; returns the partial responses to show (spec §16.3).
 
-        Costs about 3 µs for the usual chunk, one text part. Raises `ModelResponseError` for streamed arguments
-        that cannot be built; if it is caught, the call is given with what is wrong in their place.
+        Costs about 3 µs for the usual chunk, one text part. Raises `ModelResponseError` for streamed arguments that
+        cannot be built; if it is caught, the call is given with what is wrong in their place.
         """
         candidates = chunk.candidates
         if candidates and chunk.__pydantic_fields_set__ <= _PLAIN_CHUNK:
@@ -95,20 +95,20 @@ class StreamingAggregator:
         return [self._take(replace(response))]
 
     def feed_text(self, text: str, *, thought: bool = False) -> LlmResponse:
-        """The same for a piece of text, in about 2 µs; `text` is not empty."""
+        """The same for a piece of text, one of a `thought` or of the answer, in about 2 µs; `text` is not empty."""
         self._seen = True
         self._grow(text, thought)
         content = content_of("model", [text_part(text, thought=thought or None)])
         return make(LlmResponse, content=content, partial=True, turn_complete=False)
 
     def feed_parts(self, parts: list[types.Part]) -> LlmResponse:
-        """The same for parts that are the adapter's own, and held nowhere else."""
+        """The same for `parts` that are the adapter's own, and held nowhere else."""
         self._seen = True
         content = content_of("model", [self._take_part(part) for part in parts])
         return make(LlmResponse, content=content, partial=True, turn_complete=False)
 
     def sign_thought(self, signature: bytes) -> None:
-        """Take in the signature of the thought that came last, or of one without text. It is shown when complete."""
+        """Take in the `signature` of the thought that came last, or of one without text. It is shown when complete."""
         self._seen = True
         if self._run and self._run_thought:
             self._run_signature = signature

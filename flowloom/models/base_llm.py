@@ -43,7 +43,7 @@ class BaseLlm(Settings):
 
     @classmethod
     def from_name(cls, name: str) -> Self:
-        """The model of that name, one of `supported_models()`."""
+        """The model called `name`, which matches one of `supported_models()`."""
         return cls(model=name)
 
     @property

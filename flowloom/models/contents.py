@@ -54,7 +54,7 @@ def is_words(content: types.Content) -> bool:
 
 
 class SharedContents(list[types.Content]):
-    """A list of contents whose entries belong to the session's history until they are looked at.
+    """A list of `contents` whose entries belong to the session's history until they are looked at.
 
     `special` holds the indices of the entries for which `is_special` (None before the first look), as long as `touched`
     is False: any access by user code sets it, because entries may then have moved or changed. `plain()` reads without
@@ -78,7 +78,7 @@ class SharedContents(list[types.Content]):
         return range(len(self)) if self.touched or self.special is None else self.special
 
     def is_private(self, content: types.Content) -> bool:
-        """Whether an entry is this request's own, and not the history's."""
+        """Whether the entry `content` is this request's own, and not the history's."""
         return id(content) in self._private
 
     def own(self, index: int) -> types.Content:
@@ -92,7 +92,7 @@ class SharedContents(list[types.Content]):
         return mine
 
     def add(self, content: types.Content) -> None:
-        """Append an entry that is held nowhere else."""
+        """Append an entry, `content`, that is held nowhere else."""
         self._private[id(content)] = content
         super().append(content)
 

@@ -51,14 +51,15 @@ class LLMRegistry:
 
     @classmethod
     def unregister(cls, pattern: str) -> None:
-        """Take a pattern out again."""
+        """Take `pattern` out again; what is not registered is passed over."""
         cls._factories.pop(pattern, None)
 
     @classmethod
     def new_llm(cls, model: str) -> BaseLlm:
-        """The adapter for a model name, also as `models/<name>`. Raises `ModelNotFoundError` if none or several match.
+        """The adapter for the model named `model`, also as `models/<name>`.
 
-        `MissingExtraError` is raised for a provider whose extra is not installed.
+        Raises `ModelNotFoundError` if no pattern or several match, `MissingExtraError` for a provider whose extra is
+        not installed.
         """
         matches = cls._matches(model) or cls._matches(model_name(model))
         if len(matches) != 1:

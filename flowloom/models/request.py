@@ -118,9 +118,10 @@ class LlmRequest(BaseModel):
     __slots__ = ("_unread",)  # beside the fields: where `contents` come from, while those are no list yet
 
     def show(self, contents: list[types.Content], special: list[int]) -> None:
-        """Make the contents those of a history (see `SharedContents`), which may grow meanwhile.
+        """Make `contents` those of a history (see `SharedContents`), which may grow meanwhile.
 
-        A short one is copied at once, which costs less than a look later.
+        `special` holds the indices of the special ones. A short history is copied at once, which costs less than a look
+        later.
         """
         values, length = stored_fields(self), len(contents)
         if length <= SHORT:
@@ -162,7 +163,7 @@ class LlmRequest(BaseModel):
 
     @classmethod
     def empty(cls, model: str | None) -> Self:
-        """A request with nothing in it but the model's name; no validation, about 2 µs."""
+        """A request with nothing in it but the name of the `model`; no validation, about 2 µs."""
         fields: dict[str, Any] = _NOTHING.copy()
         fields["model"], fields["config"] = model, replace(EMPTY_CONFIG)
         fields["contents"], fields["tools_dict"], fields["dynamic_instructions"] = [], {}, []
@@ -193,7 +194,7 @@ class LlmRequest(BaseModel):
         values["system_instruction"] = text
 
     def append_tools(self, tools: Sequence[DeclaredTool] | ToolBlock) -> None:
-        """Register tools, and declare those that have a declaration in one common group.
+        """Register `tools`, and declare those that have a declaration in one common group.
 
         Raises `DuplicateToolError` when a tool of that name is registered already.
         """

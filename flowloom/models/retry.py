@@ -48,7 +48,10 @@ class RetryOptions(BaseModel):
         return self
 
     async def retried(self, attempt: Callable[[int], Awaitable[T]]) -> T:
-        """What the first attempt gives that does not fail; an error that is worth no further one is raised."""
+        """What the first `attempt` gives that does not fail; an error that is worth no further one is raised.
+
+        `attempt` is called with its number, from 1.
+        """
         return await retried(attempt, self._pause_after, self.sleep)
 
     def _pause_after(self, number: int, error: Exception) -> float | None:

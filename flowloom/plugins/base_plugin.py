@@ -30,7 +30,7 @@ class BasePlugin:
     async def on_user_message_callback(
         self, *, invocation_context: InvocationContext, user_message: types.Content
     ) -> types.Content | None:
-        """Before the user's message is stored. An answer takes its place."""
+        """Before the user's message, `user_message`, is stored. An answer takes its place."""
 
     async def before_run_callback(self, *, invocation_context: InvocationContext) -> types.Content | None:
         """Before the agent runs. An answer ends the run: it is what the agent says."""
@@ -56,22 +56,22 @@ class BasePlugin:
     async def on_model_error_callback(
         self, *, callback_context: Context, llm_request: LlmRequest, error: Exception
     ) -> LlmResponse | None:
-        """When a model call fails. An answer takes the error's place."""
+        """When a model call fails with `error`. An answer takes the error's place."""
 
     async def before_tool_callback(
         self, *, tool: BaseTool, tool_args: dict[str, Any], tool_context: Context
     ) -> dict[str, Any] | None:
-        """Before a tool runs; the arguments may be changed. An answer takes the tool's place."""
+        """Before a tool runs; its arguments, `tool_args`, may be changed. An answer takes the tool's place."""
 
     async def after_tool_callback(
         self, *, tool: BaseTool, tool_args: dict[str, Any], tool_context: Context, result: Any
     ) -> dict[str, Any] | None:
-        """After a tool ran or failed. An answer takes the result's place."""
+        """After a tool ran with `tool_args`, or failed. An answer takes the place of its `result`."""
 
     async def on_tool_error_callback(
         self, *, tool: BaseTool, tool_args: dict[str, Any], tool_context: Context, error: Exception
     ) -> dict[str, Any] | None:
-        """When a tool raises, or is not known. An answer takes the error's place."""
+        """When a tool raises `error`, called with `tool_args`, or is not known. An answer takes the error's place."""
 
     async def on_agent_error_callback(self, *, agent: BaseAgent, callback_context: Context, error: Exception) -> None:
         """When an agent's turn fails with `error`, which goes on."""

@@ -15,7 +15,7 @@ _log = logging.getLogger("flowloom.plugins")
 
 
 class PluginManager:
-    """Plugins by name, and the hooks they implement. Raises `ConfigurationError` for two of one name.
+    """The `plugins` by name, and the hooks they implement. Raises `ConfigurationError` for two of one name.
 
     `close_timeout` is how many seconds closing one plugin may take.
     """
@@ -42,7 +42,7 @@ class PluginManager:
         self._hooks = None
 
     def get_plugin(self, plugin_name: str) -> BasePlugin | None:
-        """The plugin of that name."""
+        """The plugin named `plugin_name`; None if there is none."""
         return self._plugins.get(plugin_name)
 
     @property
@@ -63,7 +63,9 @@ class PluginManager:
         return self._hooks
 
     async def close(self, also: Iterable[Any] = ()) -> None:
-        """Close all plugins, and toolsets; one that fails or takes too long is reported, and the others are closed."""
+        """Close all plugins, and `also` these toolsets; one that fails or takes too long is reported, and the others
+        are closed.
+        """
         for each in (*self._plugins.values(), *also):
             try:
                 async with asyncio.timeout(self._close_timeout):

@@ -21,7 +21,10 @@ from flowloom.objects.settings import Settings
 
 @dataclass(frozen=True)
 class File:
-    """A file that code reads or writes. `content` is its bytes, or, if it is a str, their base64 form."""
+    """A file that code reads or writes, by its `name` and `mime_type`.
+
+    `content` is its bytes, or, if it is a str, their base64 form.
+    """
 
     name: str
     content: str | bytes
@@ -42,7 +45,11 @@ class File:
 
 @dataclass
 class CodeExecutionInput:
-    """What is to be run: the code, the files in its working directory, and for a stateful executor whose state."""
+    """What is to be run: the `code`, the `input_files` in its working directory, and for a stateful executor whose
+    state.
+
+    Runs with the same `execution_id` see each other's variables; None where there is no state.
+    """
 
     code: str
     input_files: list[File] = field(default_factory=list[File])
@@ -51,10 +58,10 @@ class CodeExecutionInput:
 
 @dataclass
 class CodeExecutionResult:
-    """What came of it.
+    """What came of it: what was printed (`stdout`), and the files that the code has written (`output_files`).
 
-    `exit_code` is the status of the process, or None where there is none to tell; without one, any text in
-    `stderr` counts as a failure. `timed_out` says that the code was stopped at its time limit.
+    `exit_code` is the status of the process, or None where there is none to tell; without one, any text in `stderr`
+    counts as a failure. `timed_out` says that the code was stopped at its time limit.
     """
 
     stdout: str = ""

@@ -22,6 +22,7 @@ class ContextCaching:
 
     What is cached must stay the same: system instruction, tools, and all contents but the latest. Put what changes
     into `instruction` and the rest into `static_instruction`; a window or compaction moves the beginning seldom.
+    `config` says what is cached, and for how long; by default as `ContextCacheConfig` does.
     """
 
     name = "context_cache"

@@ -90,7 +90,11 @@ class Template:
         return f"Template({self.source!r})"
 
     def render(self, ctx: InvocationContext, on_missing: OnMissing = "error") -> str | Awaitable[str]:
-        """The instruction for this agent now. Raises `MissingVariableError`, which names agent, variable and line."""
+        """The instruction for this agent now. Raises `MissingVariableError`, which names agent, variable and line.
+
+        `on_missing` says what becomes of a variable that is not there: `error`, `empty` for no text, or `keep` for the
+        placeholder as it is.
+        """
         compiled = self._compiled.get(on_missing)
         if compiled is None:
             compiled = _jinja().environments[on_missing, self._uses_artifacts].from_string(self.source)
@@ -277,7 +281,7 @@ async def _load_artifact(ctx: InvocationContext, name: str) -> str | None:
 
 
 async def inject_session_state(template: str, context: Any) -> str:
-    """Fill a text in the brace dialect, for instruction providers that want it (spec §8.3).
+    """Fill `template`, a text in the brace dialect, for instruction providers that want it (spec §8.3).
 
     `context` is the `ReadonlyContext` that the provider was given.
     """

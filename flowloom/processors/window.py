@@ -240,7 +240,9 @@ class DropToolPayloads:
 
     The last `keep_last` rounds of calls stay whole (calls that were made at once are a round), and up to half as many
     more: payloads are dropped several at once. What has up to `max_chars` characters as JSON always stays, and so does
-    what is pinned. Raises `ConfigurationError` if not even one round is to stay: the model has to read it once.
+    what is pinned, in the session or as `pinned` says of a content.
+
+    Raises `ConfigurationError` if not even one round is to stay: the model has to read it once.
     """
 
     name = "drop_tool_payloads"

@@ -90,7 +90,7 @@ class AnthropicModel(SdkModel):
 
     @classmethod
     def from_name(cls, name: str) -> Self:
-        """The adapter for a name as `LLMRegistry` has it (see `supported_models`)."""
+        """The adapter for a `name` as `LLMRegistry` has it (see `supported_models`)."""
         return cls(model=name.removeprefix("anthropic/"))
 
     @property

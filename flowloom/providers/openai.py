@@ -82,7 +82,7 @@ class OpenAIModel(SdkModel):
 
     @classmethod
     def from_name(cls, name: str) -> Self:
-        """The adapter for a name as `LLMRegistry` has it (see `supported_models`)."""
+        """The adapter for a `name` as `LLMRegistry` has it (see `supported_models`)."""
         if name.startswith(("http://", "https://")):
             url, _, model = name.partition("#")
             return cls(model=model, base_url=url)

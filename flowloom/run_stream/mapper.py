@@ -58,7 +58,7 @@ _NO_AUTHORS = ("", "user")
 
 
 def run_stream_of(events: Iterable[Event]) -> Iterator[RunStreamEvent]:
-    """The typed events of stored events, or of a run that was collected; each invocation is a run."""
+    """The typed events of stored `events`, or of a run that was collected; each invocation is a run."""
     mapper = RunStreamMapper()
     for event in events:
         yield from mapper.feed(event)
@@ -105,7 +105,7 @@ class RunStreamMapper:
         """Complete events of agents that run as tools: the log may keep what was shown before."""
 
     def start(self, invocation_id: str = "") -> list[RunStreamEvent]:
-        """Begin a run before its first event is there; ends the one before."""
+        """Begin the run `invocation_id` before its first event is there; ends the one before."""
         out: Out = []
         self._end(None, None, None, out)
         self._begin(invocation_id, out)

@@ -49,7 +49,15 @@ class RunStreamRecord:
 
 
 class RunStreamEvent(RunStreamRecord):
-    """One event of a run. `type` tells which; the class does too."""
+    """One event of a run. `type` tells which; the class does too.
+
+    Fields that several have: `invocation_id`, `agent_id` (of one turn of an agent), `message_id`, `call_id` (of a tool
+    call) and `request_id` (which an answer names) are ids, the same from the first event that names one to the last.
+    `agent` and `author` are names of agents, `name` is that of a tool, `args` are the arguments of its call and
+    `result` is what it gave. `parent_call_id` is the tool call that the agent runs for, None for the agents of the run
+    itself; `branch` names a parallel branch, None outside of one. `payload` is what a tool shows with its request.
+    `error_code` and `error_message` say what went wrong.
+    """
 
     __slots__ = ()
     type: ClassVar[str]
@@ -65,7 +73,11 @@ def _camel(name: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class TokenUsage(RunStreamRecord):
-    """Tokens of one model call, or of several. Reasoning is part of the output, cached tokens are part of the input."""
+    """Tokens of one model call, or of several: `input_tokens`, `output_tokens` and `total_tokens`.
+
+    Reasoning (`reasoning_tokens`) is part of the output, cached tokens (`cached_tokens`) are part of the input;
+    `tool_tokens` are those of what the provider's own tools gave.
+    """
 
     input_tokens: int = 0
     output_tokens: int = 0
@@ -107,7 +119,10 @@ class RunFailed(RunStreamEvent):
 
 @dataclass(frozen=True, slots=True)
 class RunFinished(RunStreamEvent):
-    """The run is over; nothing of it comes after this. `usage` is what it took, as far as it was reported."""
+    """The run is over; nothing of it comes after this.
+
+    `status` says why it ended; `usage` is what it took, as far as it was reported.
+    """
 
     type: ClassVar[str] = "run_finished"
     invocation_id: str
@@ -154,7 +169,7 @@ class AgentFinished(RunStreamEvent):
 
 @dataclass(frozen=True, slots=True)
 class AgentTransferred(RunStreamEvent):
-    """An agent hands the conversation over."""
+    """An agent, `from_agent`, hands the conversation over to another, `to_agent`."""
 
     type: ClassVar[str] = "agent_transferred"
     from_agent: str
@@ -167,7 +182,7 @@ class AgentTransferred(RunStreamEvent):
 
 @dataclass(frozen=True, slots=True)
 class ThoughtDelta(RunStreamEvent):
-    """The next piece of a message's thoughts."""
+    """The next piece of a message's thoughts: `text`."""
 
     type: ClassVar[str] = "thought_delta"
     message_id: str
@@ -179,7 +194,7 @@ class ThoughtDelta(RunStreamEvent):
 
 @dataclass(frozen=True, slots=True)
 class TextDelta(RunStreamEvent):
-    """The next piece of a message's text."""
+    """The next piece of a message's text: `text`."""
 
     type: ClassVar[str] = "text_delta"
     message_id: str
@@ -191,7 +206,8 @@ class TextDelta(RunStreamEvent):
 
 @dataclass(frozen=True, slots=True)
 class MessageCompleted(RunStreamEvent):
-    """A message as a whole. Its text is what counts, if the deltas were others.
+    """A message as a whole: its `text`, and the `thoughts` before it. Its text is what counts, if the deltas were
+    others.
 
     `parts` holds what is neither text nor call (images, files, executed code), in ADK's JSON form. `event_id` is the
     stored event; None for a message that broke off (`interrupted`), whose text is what was streamed.
@@ -229,8 +245,8 @@ class ToolCallStarted(RunStreamEvent):
 class ToolCallArgumentsDelta(RunStreamEvent):
     """A piece of a call's arguments, for models that stream them.
 
-    `path` is the JSON path it belongs to. A text goes on with the text that is there; any other value stands alone.
-    Pieces of the path `$` are the JSON text of all arguments.
+    `path` is the JSON path that `value` belongs to. A text goes on with the text that is there; any other value stands
+    alone. Pieces of the path `$` are the JSON text of all arguments.
     """
 
     type: ClassVar[str] = "tool_call_arguments_delta"
@@ -278,7 +294,10 @@ class ToolCallFinished(RunStreamEvent):
 
 @dataclass(frozen=True, slots=True)
 class ConfirmationRequested(RunStreamEvent):
-    """A person is to approve a tool call. The answer goes to `request_id`; `call_id` is the call it is about."""
+    """A person is to approve a tool call. The answer goes to `request_id`; `call_id` is the call it is about.
+
+    `hint` is what the person is told.
+    """
 
     type: ClassVar[str] = "confirmation_requested"
     request_id: str
@@ -294,7 +313,7 @@ class ConfirmationRequested(RunStreamEvent):
 
 @dataclass(frozen=True, slots=True)
 class InputRequested(RunStreamEvent):
-    """A person is asked something. `schema` is the JSON schema of the answer, if it has one."""
+    """A person is asked something: `message`. `schema` is the JSON schema of the answer, if it has one."""
 
     type: ClassVar[str] = "input_requested"
     request_id: str
@@ -322,7 +341,10 @@ class CredentialRequested(RunStreamEvent):
 
 @dataclass(frozen=True, slots=True)
 class RequestAnswered(RunStreamEvent):
-    """A person has answered a request. A credential is not shown."""
+    """A person has answered a request.
+
+    `response` is the answer; a credential is not shown.
+    """
 
     type: ClassVar[str] = "request_answered"
     request_id: str
@@ -335,7 +357,7 @@ class RequestAnswered(RunStreamEvent):
 
 @dataclass(frozen=True, slots=True)
 class StateChanged(RunStreamEvent):
-    """The session's state changed: the new values by key, and the new versions of artifacts by name."""
+    """The session's state changed: the new values by key (`delta`), and the new versions of `artifacts` by name."""
 
     type: ClassVar[str] = "state_changed"
     delta: dict[str, Any]
@@ -344,7 +366,10 @@ class StateChanged(RunStreamEvent):
 
 @dataclass(frozen=True, slots=True)
 class UsageReported(RunStreamEvent):
-    """What a model call took, and the run so far."""
+    """What a model call took (`usage`), and the run so far (`total`).
+
+    `model` is the name of the model, None if the response did not tell it.
+    """
 
     type: ClassVar[str] = "usage_reported"
     usage: TokenUsage

@@ -31,8 +31,11 @@ class PendingCall:
     """A call that waits for the user, or for whoever runs it: a request for a decision, input, or a result.
 
     `id` is what an answer names, `kind` what is waited for (`confirmation`, `input`, `credential`, or the result of a
-    `tool`), `agent` who asks. Of a confirmation, `name` and `args` are those of the call to decide about. The
-    methods make the part that answers; several of them go into one message.
+    `tool`), `agent` who asks. Of a confirmation, `name` and `args` are those of the call to decide about. The methods
+    make the part that answers; several of them go into one message.
+
+    `payload` is what the tool shows with its request, `response_schema` the JSON schema of an answer (None for any),
+    `invocation_id` that of the run that waits.
     """
 
     id: str
@@ -61,8 +64,9 @@ class PendingCall:
         return response_part(self.id, CONFIRMATION_CALL, answer)
 
     def reject(self, reason: str | None = None) -> types.Part:
-        """Do not let the call run; the model sees the reason. Raises `InputValidationError` if it asks for something
-        else."""
+        """Do not let the call run; the model sees the `reason`. Raises `InputValidationError` if it asks for something
+        else.
+        """
         self._check("confirmation")
         answer: dict[str, Any] = {"confirmed": False}
         if reason:

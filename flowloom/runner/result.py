@@ -24,6 +24,8 @@ class RunResult(Generic[OutputT]):
 
     `status`: `final` (the agents have answered), `paused` (something waits, see `pending`, or the run was paused and is
     resumed by `invocation_id`), `limit`, `cancelled` or `failed` (see `error`).
+
+    `model_calls` and `tool_calls` are how many there were, those of sub-agents and agent tools included.
     """
 
     invocation_id: str
@@ -61,8 +63,9 @@ class RunResult(Generic[OutputT]):
         return table_of_all(f"RunResult of {self.invocation_id}", facts, self.events)
 
     def take(self, events: Iterable[Event], outputs: Mapping[str, Callable[[], Any]]) -> None:
-        """Take in all events of the run, partial ones included: what they change, and the answer. `outputs` makes of
-        structured answers, by event id, what their agents' schemas read."""
+        """Take in all `events` of the run, partial ones included: what they change, and the answer. `outputs` makes of
+        structured answers, by event id, what their agents' schemas read.
+        """
         self.events = [event for event in events if not event.partial]
         for event in self.events:
             self.state_delta.update(event.actions.state_delta)

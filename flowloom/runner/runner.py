@@ -183,12 +183,12 @@ class Runner(Generic[OutputT]):
     ) -> AsyncGenerator[Event, None]:
         """Answer a message; yields events as they happen, each stored before it is seen.
 
-        A message of function responses resumes the run that called. `invocation_id` without a message resumes
-        an invocation that was interrupted, paused or cut off, from what the log tells: results that are there are
-        used, calls that were under way are made again. `state_delta` is stored with the message. Without any of them
-        the agent goes on from the history. `run_config` holds the settings of the run. With `yield_user_message` the
-        event of the message is yielded first; when `abort_signal` is set, the run stops after
-        the next event.
+        `new_message` is the message, for the session `session_id` of the user `user_id`. A message of function
+        responses resumes the run that called. `invocation_id` without a message resumes an invocation that was
+        interrupted, paused or cut off, from what the log tells: results that are there are used, calls that were under
+        way are made again. `state_delta` is stored with the message. Without any of them the agent goes on from the
+        history. `run_config` holds the settings of the run. With `yield_user_message` the event of the message is
+        yielded first; when `abort_signal` is set, the run stops after the next event.
 
         Raises `SessionNotFoundError`, `InvocationNotFoundError`, `SessionBusyError` (with `concurrency="reject"`),
         `RunLostError` if another run has taken the session over (it stores nothing more), and whatever else ends the
@@ -263,7 +263,7 @@ class Runner(Generic[OutputT]):
         return iterate_sync(self.run_async(**arguments))
 
     def run_to_result_sync(self, **arguments: Unpack[RunArguments]) -> RunResult[OutputT]:
-        """`run_to_result` for synchronous code (see `run`)."""
+        """`run_to_result` for synchronous code (see `run`), with the same `arguments`."""
         return run_sync(self.run_to_result(**arguments))
 
     def run_stateless_sync(
@@ -274,11 +274,13 @@ class Runner(Generic[OutputT]):
         state: dict[str, Any] | None = None,
         run_config: RunConfig | None = None,
     ) -> RunResult[OutputT]:
-        """`run_stateless` for synchronous code (see `run`)."""
+        """`run_stateless` for synchronous code (see `run`), with the same `message`, `user_id`, `state` and
+        `run_config`.
+        """
         return run_sync(self.run_stateless(message, user_id=user_id, state=state, run_config=run_config))
 
     def run_stream_sync(self, **arguments: Unpack[RunArguments]) -> Generator[RunStreamEvent, None, None]:
-        """`run_stream` for synchronous code (see `run`)."""
+        """`run_stream` for synchronous code (see `run`), with the same `arguments`."""
         return iterate_sync(self.run_stream(**arguments))
 
     def run_live(self, **_: Any) -> AsyncGenerator[Event, None]:
@@ -296,8 +298,8 @@ class Runner(Generic[OutputT]):
     ) -> list[Event]:
         """Answer one or several messages in a session that is made when needed; returns all events.
 
-        `user_messages`: one, or a list of them; `user_id` and `session_id` name the session. Unless `quiet`, what is
-        said is printed.
+        `user_messages`: one, or a list of them; `user_id` and `session_id` name the session, `run_config` holds the
+        settings of the runs. Unless `quiet`, what is said is printed.
         """
         messages: Sequence[Any] = user_messages if isinstance(user_messages, list | tuple) else [user_messages]
         where: dict[str, Any] = {"user_id": user_id, "session_id": session_id}
@@ -322,7 +324,7 @@ class Runner(Generic[OutputT]):
     # -- parts of a run -------------------------------------------------------------------------------
 
     async def open_session(self, user_id: str, session_id: str, run_config: RunConfig | None) -> Session:
-        """The session of that user and id, as far as `run_config.get_session_config` reads it.
+        """The session `session_id` of the user `user_id`, as far as `run_config.get_session_config` reads it.
 
         Raises `SessionNotFoundError`, unless sessions are made as they are named.
         """
@@ -351,7 +353,12 @@ class Runner(Generic[OutputT]):
         answered: Sequence[Event],
         progress: Progress | None,
     ) -> InvocationContext:
-        """The context of the agent that answers; `progress` is that of the invocation it resumes, if it does."""
+        """The context of the agent that answers `message` in `session`, or that made the calls which it answers
+        (`answered`, their events).
+
+        `invocation_id` and `progress` are those of the invocation it resumes, if it does; `run_config` holds the
+        settings of the run.
+        """
         if invocation_id is None:
             invocation_id = answered[0].invocation_id if answered else ""
         run = Run(
@@ -388,7 +395,7 @@ class Runner(Generic[OutputT]):
         return find_agent_to_run(self.agent, events, answered)
 
     async def save_blobs(self, ctx: InvocationContext, message: types.Content) -> types.Content:
-        """The message with its files saved as artifacts, and a text that names each in its place."""
+        """The `message` with its files saved as artifacts, and a text that names each in its place."""
         service = ctx.artifact_service
         assert service is not None
         parts: list[types.Part] = []

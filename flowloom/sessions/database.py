@@ -22,8 +22,9 @@ class DatabaseSessionService(SqlSessionService):
     difference. `cached_events`: how many events of sessions that were seen stay in memory. The tables are flowloom's
     own: sessions that google-adk has stored are imported (`flowloom sessions import`), not read in place.
 
-    Raises `ConfigurationError` for another database, and for options of SQLAlchemy's engine; `MissingExtraError` for
-    PostgreSQL without the extra `postgres`; `StorageError` for a file or a server that cannot be used.
+    Raises `ConfigurationError` for another database, and for options of SQLAlchemy's engine (`engine_options`);
+    `MissingExtraError` for PostgreSQL without the extra `postgres`; `StorageError` for a file or a server that cannot
+    be used.
     """
 
     def __init__(self, db_url: str, *, cached_events: int = CACHED_EVENTS, **engine_options: Any) -> None:

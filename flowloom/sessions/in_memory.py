@@ -67,7 +67,7 @@ class InMemorySessionService(BaseSessionService):
     def create_session_sync(
         self, *, app_name: str, user_id: str, state: dict[str, Any] | None = None, session_id: str | None = None
     ) -> Session:
-        """`create_session` without an event loop."""
+        """`create_session` without an event loop, which tells of `state`."""
         if not app_name or not user_id:
             raise InputValidationError("A session needs an app name and a user id; one of them is empty.")
         session_id = (session_id or "").strip() or new_id()
@@ -88,7 +88,7 @@ class InMemorySessionService(BaseSessionService):
     def get_session_sync(
         self, *, app_name: str, user_id: str, session_id: str, config: GetSessionConfig | None = None
     ) -> Session | None:
-        """`get_session` without an event loop."""
+        """`get_session` without an event loop, which tells of `config`."""
         key = (app_name, user_id, session_id)
         stored = self._sessions.get(key)
         return None if stored is None else self._snapshot(key, stored, config)

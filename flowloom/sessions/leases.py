@@ -90,9 +90,10 @@ class Fence:
 
 
 class SessionLease:
-    """The right to run on a session, until `release`, or until the object is gone.
+    """The right to run on the session `session_id`, until `release`, or until the object is gone.
 
-    An asynchronous context manager.
+    `give_back` is called then; `fence` is what the store knows the run by, None for stores that need none. An
+    asynchronous context manager.
     """
 
     __slots__ = ("__weakref__", "_give_back", "fence", "session_id")

@@ -59,7 +59,7 @@ class Session(WireModel):
             return None
 
     def guard(self, fence: Fence | None) -> None:
-        """Append for the run that has this fence, or for no run."""
+        """Append for the run that has this `fence`, or with None for no run."""
         object.__setattr__(self, "_fence", fence)
 
     def share_history(self, history: History) -> None:

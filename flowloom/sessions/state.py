@@ -78,7 +78,7 @@ class State:
         return self[key]
 
     def update(self, values: Mapping[str, Any]) -> None:
-        """Write several keys."""
+        """Write several keys: those of `values`."""
         for key, value in values.items():
             self[key] = value
 

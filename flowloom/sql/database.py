@@ -43,11 +43,11 @@ class Connection(Protocol):
     """What a work is given. Parameters are written `?` in the SQL of every dialect."""
 
     def execute(self, sql: str, parameters: Sequence[Any] = (), /) -> Cursor:
-        """Run one statement."""
+        """Run one statement, `sql`, with its `parameters`."""
         ...
 
     def executemany(self, sql: str, rows: Iterable[Sequence[Any]], /) -> object:
-        """Run one statement for each row of parameters."""
+        """Run one statement, `sql`, for each of `rows` of parameters."""
         ...
 
 
@@ -55,11 +55,11 @@ Work = Callable[[Connection], T]
 
 
 class Database(ABC):
-    """A database, opened when it is first used.
+    """A database, opened when it is first used. `name` is what errors call it.
 
-    `lane` orders writes: those of one lane are done in the order in which they were asked for. All writes that wait
-    may share one commit; one that fails leaves no trace and does not disturb the others. An error of the library
-    below becomes a `StorageError` that says where it happened; what a work raises itself comes out as it is.
+    `lane` orders writes: those of one lane are done in the order in which they were asked for. All writes that wait may
+    share one commit; one that fails leaves no trace and does not disturb the others. An error of the library below
+    becomes a `StorageError` that says where it happened; what a work raises itself comes out as it is.
     """
 
     dialect: Dialect

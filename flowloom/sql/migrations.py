@@ -18,7 +18,7 @@ _LOCK = 7_305_011_946_518_257  # of PostgreSQL's advisory locks; any number will
 
 
 class Schema:
-    """The tables of one room: its name, and for each dialect the steps from the first to the latest.
+    """The tables of one room: its `name`, and for each dialect the `steps` from the first to the latest.
 
     Several processes may ask for it at once; the steps are done by whoever comes first.
     """

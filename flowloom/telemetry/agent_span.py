@@ -24,6 +24,8 @@ class AgentSpan:
 
     While it is open, `ctx.agent_span` holds its context, and the contexts of the agents below inherit it: their spans
     are its children. So is that of an agent that this one hands over to.
+
+    `tracer` makes the span.
     """
 
     __slots__ = ("_context", "_ctx", "_outer", "_span")
@@ -41,13 +43,13 @@ class AgentSpan:
         ctx.agent_span = self._context
 
     def watch(self, events: AsyncIterator[Event]) -> Watched[Event]:
-        """The same events; the code that makes them runs with this span as the current one."""
+        """The same `events`; the code that makes them runs with this span as the current one."""
         return Watched(events, self._context)
 
     def end(self, error: BaseException | None = None, last: Event | None = None) -> None:
         """End the span; a second time changes nothing.
 
-        It failed if it raised, or if the last complete event tells of an error. Being cancelled is no failure.
+        It failed if it raised an `error`, or if the `last` complete event tells of one. Being cancelled is no failure.
         """
         ctx, self._ctx = self._ctx, None
         if ctx is None:

@@ -30,9 +30,11 @@ def provider_of(model: BaseLlm) -> str | None:
 class ModelSpan(Watched[LlmResponse]):
     """`generate_content {model}`: one call of a model, and nothing of callbacks or consumers.
 
-    It covers the time from before the request is logged to the first complete response or the error, or to the end of
-    a stream of partial ones. It is written once the event of that response is known (`responded`), with the earlier
-    end; at the latest by `end`. Only a call that is really made has one, not what a callback or wrapper says itself.
+    It covers the time from before the request is logged to the first complete response or the error, or to the end of a
+    stream of partial ones. It is written once the event of that response is known (`responded`), with the earlier end;
+    at the latest by `end`. Only a call that is really made has one, not what a callback or wrapper says itself.
+
+    `tracer` makes the span; `log` takes the messages and `metrics` the durations and tokens, where they are recorded.
     """
 
     def __init__(
@@ -68,7 +70,7 @@ class ModelSpan(Watched[LlmResponse]):
             log.request(request, self._provider, self._context)
 
     def watch(self, responses: AsyncIterator[LlmResponse]) -> Self:
-        """The same responses; the model's code runs with this span as the current one."""
+        """The same `responses`; the model's code runs with this span as the current one."""
         self._items = responses
         return self
 

@@ -25,7 +25,10 @@ SCHEMA_URL = "https://opentelemetry.io/schemas/1.36.0"
 
 
 class Recorder:
-    """Makes the spans of agents, model calls and tool calls. `flowloom.telemetry.recorder()` gives one."""
+    """Makes the spans of agents, model calls and tool calls. `flowloom.telemetry.recorder()` gives one.
+
+    `tracer`, `meter` and `logger` are OpenTelemetry's; None where no metrics or no messages are recorded.
+    """
 
     __slots__ = ("_log", "_metrics", "_tracer")
 

@@ -63,6 +63,9 @@ class ToolSpans:
     """The spans of the calls of one answer, and the merged one around several.
 
     A call whose result is deferred ends without the attributes of the end. `end` ends whatever is still open.
+
+    `count` is how many calls the answer has; `tracer` makes the spans, `metrics` takes the durations, if they are
+    recorded.
     """
 
     def __init__(self, ctx: InvocationContext, count: int, tracer: Tracer, metrics: Metrics | None) -> None:
@@ -77,7 +80,7 @@ class ToolSpans:
             self._parent = set_span_in_context(self._merged, self._parent)
 
     def start(self, index: int, call: types.FunctionCall, tool: RunnableTool | None) -> ToolSpan:
-        """The span of the call at `index`, started; `tool` is None if there is none of that name."""
+        """The span of the function call `call` at `index`, started; `tool` is None if there is none of that name."""
         span = self._tracer.start_span(f"execute_tool {call.name}", context=self._parent)
         if span.is_recording():
             span.set_attributes(self._labels | {"gen_ai.tool.name": call.name or ""})
@@ -86,7 +89,9 @@ class ToolSpans:
         return self._spans[index]
 
     def answered(self, outcomes: Iterable[tuple[types.Part | None, BaseException | None]], event: Event | None) -> None:
-        """Take the result of each call, in order, with the exception that it tells of, and the event of them all."""
+        """Take the result of each call, in order, with the exception that it tells of (`outcomes`), and the `event` of
+        them all.
+        """
         if event is None:
             return
         for index, (part, error) in enumerate(outcomes):

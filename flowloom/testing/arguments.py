@@ -28,7 +28,7 @@ _MAX_TRIES = 64
 
 
 class SchemaValueError(FlowloomError, ValueError):
-    """No value could be made up for a schema.
+    """No value could be made up for a schema, for a `reason`.
 
     Attributes: `path` (where in the value, such as `book.passengers[0].passport`).
     """
@@ -46,7 +46,7 @@ class _EndlessError(SchemaValueError):
 
 
 def arguments_for(declaration: types.FunctionDeclaration, *, optional: bool = False) -> dict[str, JsonValue]:
-    """Arguments that a function takes, by its declaration: the required ones, or with `optional` all.
+    """Arguments that a function takes, by its `declaration`: the required ones, or with `optional` all.
 
     Raises `SchemaValueError`, with the place, for what no value can be made up for (see `value_for`).
     """

@@ -16,7 +16,7 @@ from flowloom.models.request import snapshot
 
 @dataclass(slots=True)
 class ModelCallRecord:
-    """One call of a model."""
+    """One call of the model named `model`, for the agent named `agent`."""
 
     agent: str
     model: str
@@ -33,7 +33,10 @@ class ModelCallRecord:
 
 @dataclass(slots=True)
 class ProcessorRecord:
-    """One call of a processor."""
+    """One call of the processor `name`, in a step of the agent named `agent`, in so many `seconds`.
+
+    `error` is what it raised, or None.
+    """
 
     agent: str
     name: str
@@ -43,7 +46,7 @@ class ProcessorRecord:
 
 @dataclass(slots=True)
 class CapturedRun:
-    """What happened, in order."""
+    """What happened, in order: the `calls` of models, the events, and the calls of `processors`."""
 
     calls: list[ModelCallRecord] = field(default_factory=list[ModelCallRecord])
     events: list[Event] = field(default_factory=list[Event])
@@ -61,7 +64,7 @@ class CapturedRun:
         return [call.assembly for call in self.calls]
 
     def requests_of(self, agent: str) -> list[LlmRequest]:
-        """What the model of one agent was asked."""
+        """What the model of the agent named `agent` was asked."""
         return [call.request for call in self.calls if call.agent == agent]
 
     @property

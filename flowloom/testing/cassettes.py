@@ -44,7 +44,7 @@ class RecordingModel(WrapperModel):
     """Plays the recorded answers of a model, and records them.
 
     `inner` is the model, or its name; agents see no difference between the two. `path` is the cassette, a JSONL file
-    with one call a line (see `cassette_file`). Modes:
+    with one call a line (see `cassette_file`). The `mode` is one of:
 
     - `replay`: plays what is recorded. A request that is not raises `CassetteMissError`, which shows what is different
       from the closest recorded request. `inner` is never asked, and needs no key.
@@ -108,7 +108,9 @@ class RecordingModel(WrapperModel):
 
     @classmethod
     def of_test(cls, inner: BaseLlm | str, path: Path, mode: Mode, **declared: Any) -> Self:
-        """A model for a test of pytest, whose options choose the mode."""
+        """A model for a test of pytest, whose options choose the `mode`; what is `declared` are `secrets` and
+        `secret_fields`.
+        """
         model = cls(inner, path, mode, **declared)
         model._advice = (
             "`pytest --cassettes record` asks the model for what is missing, `pytest --cassettes rewrite` for "

@@ -39,8 +39,8 @@ async def explain_run(
 
     `script` is a list of answers as `ScriptedModel` takes them, for all models of the run in the order in which they
     are asked, or a model. When the script has no more answers the run ends: the last request is the one that would be
-    answered next. The first is what `explain` gives, which tells of the other parameters. Each says its `agent` and
-    its `step`.
+    answered next. The first is what `explain` gives, which tells of the other parameters: `session`, `state`,
+    `history`, `run_config`, `plugins`, `artifact_service` and `memory_service`. Each says its `agent` and its `step`.
 
     It is a run on a copy of the session: no model is asked but the script, no telemetry is made, nothing is stored
     there. Unlike with `explain`, **tools are run**, with what they do elsewhere.

@@ -16,7 +16,10 @@ START = 1_700_000_000.0
 
 
 class FrozenClock:
-    """A clock that moves when it is told to, or when somebody sleeps by it. Sleeping takes no time."""
+    """A clock that moves when it is told to, or when somebody sleeps by it. Sleeping takes no time.
+
+    `start` is its first time, in seconds since the epoch.
+    """
 
     def __init__(self, start: float) -> None:
         self.time = start
@@ -29,11 +32,11 @@ class FrozenClock:
         return self.time
 
     def advance(self, seconds: float) -> None:
-        """Let time go by."""
+        """Let so many `seconds` go by."""
         self.time += seconds
 
     async def sleep(self, seconds: float) -> None:
-        """Let so many seconds go by at once, and note them in `slept`."""
+        """Let so many `seconds` go by at once, and note them in `slept`."""
         self.slept.append(seconds)
         self.time += seconds
 
@@ -42,7 +45,9 @@ class FrozenClock:
 def frozen(
     clock: float | datetime.datetime = START, ids: str | Callable[[], str] = "id{}"
 ) -> Generator[FrozenClock, None, None]:
-    """Let time stand still at `clock`, and make ids by a pattern (`{}` takes 1, 2, ...) or a function.
+    """Let time stand still at `clock`, and make ids by `ids`: a pattern (`{}` takes 1, 2, ...) or a function.
+
+    `clock` is in seconds since the epoch, or a datetime.
 
     It holds for the whole process, in all threads, for everything that flowloom takes a time or an id for: events,
     calls, sessions, limits, retries, delays of scripted models. `asyncio`'s own timeouts go by the machine's clock.

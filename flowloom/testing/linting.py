@@ -32,7 +32,10 @@ _MOST_CALLS = 8
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """A processor that breaks the contract."""
+    """The processor named `processor` breaks the contract.
+
+    `detail` says what it did, and where.
+    """
 
     processor: str
     rule: str
@@ -47,11 +50,11 @@ class Finding:
 async def lint(
     flow: Flow | BaseAgent, *, state: dict[str, Any] | None = None, plugins: Sequence[BasePlugin] = ()
 ) -> list[Finding]:
-    """Run a flow through situations that bring out what is wrong with a processor; an empty list if nothing is.
+    """Run `flow` through situations that bring out what is wrong with a processor; an empty list if nothing is.
 
     The situations: an empty session; a history with files, tool calls, words of other agents and long texts; a model
     that calls a tool; a streamed answer. A flow runs in an agent of its own with tools and sub-agents, an agent as it
-    is, in a session with `state`; models are stand-ins, tools of the given agent are not called.
+    is, in a session with `state`, with `plugins`; models are stand-ins, tools of the given agent are not called.
 
     Found are processors that change events of the session, write to the request although they have halted the step,
     take declared tools away or change their order, emit a second final event in a step, make another request of the

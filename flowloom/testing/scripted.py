@@ -46,17 +46,18 @@ Answer = LlmResponse | types.Content | str | types.Part | Sequence[types.Part | 
 
 
 def delayed(answer: Answer | list[LlmResponse], seconds: float) -> FaultyAnswer:
-    """An answer before which the model waits (see `AnsweringModel.wait`)."""
+    """An `answer` before which the model waits for so many `seconds` (see `AnsweringModel.wait`)."""
     if seconds < 0:
         raise ConfigurationError(f"An answer cannot be delayed by {seconds} seconds; give 0 or more.")
     return FaultyAnswer(answer, seconds=float(seconds))
 
 
 def dropped(answer: Answer | list[LlmResponse], after: int = 1, error: Exception | None = None) -> FaultyAnswer:
-    """An answer whose connection breaks after so many chunks: `error` is raised then, a `ModelStreamError` by default.
+    """An `answer` whose connection breaks `after` so many chunks: `error` is raised then, a `ModelStreamError` by
+    default.
 
-    When the run streams, the chunks come in any case, `stream_chunks` or not; the complete response never does. When
-    it does not, the error is raised at once.
+    When the run streams, the chunks come in any case, `stream_chunks` or not; the complete response never does. When it
+    does not, the error is raised at once.
     """
     chunks = _chunk_count(after)
     broken = ModelStreamError(f"The stream of a scripted answer broke off after {chunks} chunks.", retryable=True)
@@ -64,7 +65,7 @@ def dropped(answer: Answer | list[LlmResponse], after: int = 1, error: Exception
 
 
 def truncated(answer: Answer | list[LlmResponse], after: int = 1) -> FaultyAnswer:
-    """An answer that ends after so many chunks as if that were all: no error, and no complete response.
+    """An `answer` that ends `after` so many chunks as if that were all: no error, and no complete response.
 
     When the run does not stream, the model says nothing at all.
     """
@@ -97,7 +98,7 @@ def response_of(answer: Answer) -> LlmResponse:
 
 
 def call(name: str, /, **args: Any) -> types.Part:
-    """A part that calls the function `name`."""
+    """A part that calls the function `name` with the arguments `args`."""
     return types.Part(function_call=types.FunctionCall(name=name, args=args))
 
 
@@ -193,7 +194,7 @@ class AnsweringModel(BaseLlm):
         raise NotImplementedError
 
     async def wait(self, seconds: float) -> None:
-        """Wait, as a delayed answer does: by the engine's clock, which a test may have frozen."""
+        """Wait for so many `seconds`, as a delayed answer does: by the engine's clock, which a test may have frozen."""
         await sleep(seconds)
 
     async def generate_content_async(
@@ -220,12 +221,12 @@ class AnsweringModel(BaseLlm):
 
 
 class ScriptedModel(AnsweringModel):
-    """Answers from a list, in order, and keeps every request.
+    """Answers from a list, `answers`, in order, and keeps every request.
 
-    An answer is a text, a part (see `call`), a list of these, a `Content`, an `LlmResponse`, an exception to be
-    raised, one of these `delayed`, `dropped` or `truncated`, or a list of `LlmResponse`s to be yielded one by one.
-    With `stream_chunks`, answers are also streamed in pieces when the run streams. Asking for more than is there
-    raises `ScriptExhaustedError`; `assert_complete` raises it when something is left.
+    An answer is a text, a part (see `call`), a list of these, a `Content`, an `LlmResponse`, an exception to be raised,
+    one of these `delayed`, `dropped` or `truncated`, or a list of `LlmResponse`s to be yielded one by one. With
+    `stream_chunks`, answers are also streamed in pieces when the run streams. Asking for more than is there raises
+    `ScriptExhaustedError`; `assert_complete` raises it when something is left.
     """
 
     model: str = "scripted"
@@ -260,7 +261,9 @@ class ScriptedModel(AnsweringModel):
 
 
 class FunctionModel(AnsweringModel):
-    """Answers by a function of the request: `(request) -> answer`, sync, async, or an async generator of responses."""
+    """Answers by a `function` of the request: `(request) -> answer`, sync, async, or an async generator of
+    responses.
+    """
 
     model: str = "function"
     function: Callable[[LlmRequest], Answer | Awaitable[Answer] | AsyncIterator[LlmResponse]]

@@ -26,10 +26,12 @@ async def assert_symmetric(
     chunk_sizes: Sequence[int] = CHUNK_SIZES,
     state: dict[str, Any] | None = None,
 ) -> list[Event]:
-    """Run `agent` on `script` unstreamed, then streamed in pieces of each size; raise `AssertionError` if the complete
-    events or the state are not the same, or a streamed text is not what its pieces add up to.
+    """Answer `message` by `agent` on `script`, unstreamed, then streamed in pieces of each of `chunk_sizes`
+    (characters); raise `AssertionError` if the complete events or the state are not the same, or a streamed text is not
+    what its pieces add up to.
 
-    The script answers for all agents of the tree, in order. Tools are run each time. Returns the complete events.
+    The script answers for all agents of the tree, in order; each run begins with `state`. Tools are run each time.
+    Returns the complete events.
     """
     answers = list(script)
     whole, state_after = await _run(agent, answers, message, state, None)

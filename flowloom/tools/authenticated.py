@@ -24,8 +24,8 @@ class AuthenticatedFunctionTool(FunctionTool):
     when the answer is there, the function runs. A credential that was given is kept in the runner's credential service
     and refreshed when it expires. If the user refuses, or the exchange fails, the model sees a `CredentialError`.
 
-    `auth_config` says which credential that is; `response_for_auth_required` is what the model is told meanwhile.
-    Further options are those of `FunctionTool`.
+    `func` is the function; `auth_config` says which credential that is; `response_for_auth_required` is what the model
+    is told meanwhile. Further `options` are those of `FunctionTool`.
     """
 
     def __init__(

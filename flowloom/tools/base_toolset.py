@@ -31,7 +31,9 @@ class BaseToolset(ABC):
         """The tools of the set, neither filtered nor prefixed; `readonly_context` says for whom they are listed."""
 
     async def get_tools_with_prefix(self, readonly_context: ReadonlyContext | None = None) -> list[BaseTool]:
-        """The tools as the agent gets them: filtered, and renamed by the prefix."""
+        """The tools as the agent of `readonly_context` gets them (None outside of runs): filtered, and renamed by the
+        prefix.
+        """
         tools = [
             tool for tool in await self.get_tools(readonly_context) if self._is_tool_selected(tool, readonly_context)
         ]

@@ -12,7 +12,7 @@ from flowloom.tools.base_tool import BaseTool
 
 
 class PlaceholderTool(BaseTool):
-    """A tool that is declared to a model, and cannot be run.
+    """A tool that is declared to a model by `declaration`, and cannot be run.
 
     A call that reaches it raises `PlaceholderError` out of the run: nothing that a model does can mend it.
     """

@@ -24,7 +24,7 @@ def transfer_to_agent(agent_name: str, tool_context: Context) -> None:
 
 
 class TransferToAgentTool(BaseTool):
-    """`transfer_to_agent` with the names that are allowed, so that the model can choose no other."""
+    """`transfer_to_agent` with the names that are allowed, `agent_names`, so that the model can choose no other."""
 
     def __init__(self, agent_names: Sequence[str]) -> None:
         super().__init__(

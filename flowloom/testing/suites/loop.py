@@ -26,7 +26,7 @@ class Suite:
     _opened: list[object] | None = None
 
     def close(self, part: object) -> Awaitable[None] | None:
-        """Give back what a part holds, after each test. The default awaits its `aclose()` or `close()`, if any."""
+        """Give back what `part` holds, after each test. The default awaits its `aclose()` or `close()`, if any."""
         for name in ("aclose", "close"):
             hook = getattr(part, name, None)
             if callable(hook):
@@ -34,7 +34,7 @@ class Suite:
         return None
 
     async def opened(self, part: _T | Awaitable[_T]) -> _T:
-        """What a `make_...` method gave, awaited if need be; it is closed when the test ends."""
+        """What a `make_...` method gave (`part`), awaited if need be; it is closed when the test ends."""
         made = cast(_T, await part if isawaitable(part) else part)
         if self._opened is not None:
             self._opened.append(made)

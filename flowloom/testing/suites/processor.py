@@ -67,7 +67,7 @@ class ProcessorSuite(Suite):
         return default_agent()
 
     def make_flow(self, processor: Processor) -> Flow:
-        """The flow in which the processor is tried."""
+        """The flow in which `processor` is tried."""
         flow, name = Flow(), name_of(processor)
         steps = flow.response_steps if self.response_side else flow.request_steps
         if any(step.name == name for step in steps):
