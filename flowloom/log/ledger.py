@@ -388,7 +388,7 @@ class CallLedger:
         return self._calls.get(call_id or "")
 
     def ever(self, call_id: str | None) -> CallRecord | None:
-        """The latest call of the id `call_id`, also if it was rewound, or is none that this log's engine has made."""
+        """The latest call of the id `call_id`, also if it was rewound, or is a request that came from elsewhere."""
         return self._calls.get(call_id or "") or self._gone.get(call_id or "")
 
     def live(self, invocation_id: str | None = None) -> Iterable[CallRecord]:

@@ -11,7 +11,9 @@ from kit import Chat, agent, context, event, named_call, result
 
 from flowloom import Event
 from flowloom.context.run import Run
+from flowloom.errors import AlreadyAnsweredError
 from flowloom.events.requests import ForeignRequestIds
+from flowloom.log.claims import check_undecided
 from flowloom.log.ledger import CallLedger, Place
 from flowloom.log.marks import AGENT_TOOL_CALL, CLIENT_EXECUTED, REPEATED
 from flowloom.testing import call
@@ -92,6 +94,18 @@ def test_a_rewind_gives_calls_the_state_that_they_had() -> None:
     log.append(event("root", actions={"rewind_before_invocation_id": "e-2"}, invocation_id="e-3"))
     assert [made.id for made in ledger.read(log).pending()] == ["c1"]
     assert ledger.call("c2") is None
+
+
+def test_a_decision_that_was_rewound_can_be_made_again() -> None:
+    """The request waits again, and another answer to it is no second decision."""
+    log = [each.model_copy(update={"invocation_id": "e-1"}) for each in (CALLED, HELD, asks())]
+    log += [event("user", "And?", invocation_id="e-2"), decides().model_copy(update={"invocation_id": "e-1"})]
+    other = event("user", result("r1", "adk_request_confirmation", {"confirmed": False}))
+    with pytest.raises(AlreadyAnsweredError):
+        check_undecided(log, other)
+    log.append(event("root", actions={"rewind_before_invocation_id": "e-2"}, invocation_id="e-3"))
+    assert [made.id for made in CallLedger.of(log).pending()] == ["r1"]
+    check_undecided(log, other)
 
 
 def test_what_waits_stands_in_the_order_asked() -> None:
