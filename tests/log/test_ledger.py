@@ -45,6 +45,7 @@ FOREIGN = asks()
 FOREIGN.long_running_tool_ids = ForeignRequestIds(["r1"])
 KEPT: dict[str, Any] = {"isolation_scope": "c1", "custom_metadata": {AGENT_TOOL_CALL: "c1"}}
 INNER = event("inner", named_call("c2", "order"), long_running_tool_ids=["c2"], **KEPT)
+INNER_OPEN = event("inner", named_call("c2", "look"), **KEPT)
 MARK = event("root", actions={"agent_state": {REPEATED: ["c1"]}})
 
 
@@ -69,6 +70,9 @@ MARK = event("root", actions={"agent_state": {REPEATED: ["c1"]}})
         ([LEFT, RESULT], {"c1": "answered"}),
         ([CALLED, INNER], {"c1": "suspended", "c2": "waiting"}),
         ([CALLED, INNER, RESULT], {"c1": "answered", "c2": "answered"}),
+        ([CALLED, INNER_OPEN, RESULT], {"c1": "answered", "c2": "answered"}),
+        ([CALLED, event("inner", **KEPT)], {"c1": "open"}),
+        ([CALLED, RESULT, INNER], {"c1": "answered"}),
         ([CALLED, INNER, event("user", result("c1", "pay", {}))], {"c1": "answered", "c2": "answered"}),
         ([CALLED, HELD, asks(), decides(), INNER], {"c1": "suspended", "r1": "decided", "c2": "waiting"}),
         ([event("root", named_call("c1", "pay"), isolation_scope="c1"), RESULT], {"c1": "answered"}),
@@ -121,6 +125,63 @@ def test_attempts_count_until_the_agent_behind_a_call_has_come_further() -> None
     assert [made.attempts for made in ledger.open()] == [1]
     ledger.read([*log, INNER])
     assert [made.attempts for made in ledger.waiting()] == [0, 0]
+
+
+def test_each_mark_of_a_call_is_an_attempt() -> None:
+    assert [made.attempts for made in CallLedger.of([CALLED, MARK, MARK]).open()] == [2]
+
+
+def test_an_agent_that_has_come_further_brings_those_around_it_further() -> None:
+    """An agent as a tool of an agent as a tool: the calls of both go on for the first time."""
+    calls = [
+        event("root", named_call("c0", "outer")),
+        event("outer", named_call("c1", "inner"), isolation_scope="c0", custom_metadata={AGENT_TOOL_CALL: "c0"}),
+        event("root", actions={"agent_state": {REPEATED: ["c0", "c1"]}}),
+    ]
+    for log, attempts in ((calls, [1, 1]), ([*calls, INNER], [0, 0])):
+        ledger = CallLedger.of(log)
+        assert [made and made.attempts for made in map(ledger.call, ("c0", "c1"))] == attempts
+
+
+def test_what_an_agent_that_runs_as_a_tool_has_called_is_its_own_to_answer() -> None:
+    """It is no open call of the run's, and no decision of its own log is one here."""
+    log = [CALLED, INNER_OPEN]
+    assert [made.id for made in CallLedger.of(log).open()] == []
+    asked, decided = asks(about={"id": "c2"}, **KEPT), decides()
+    decided.isolation_scope, decided.custom_metadata = KEPT["isolation_scope"], KEPT["custom_metadata"]
+    assert [made.id for made in CallLedger.of([*log, asked, decided]).pending()] == ["r1"]
+
+
+def test_the_task_of_the_latest_event_is_the_open_one() -> None:
+    def of(scope: str) -> Event:
+        return event("helper", "Which?", isolation_scope=scope)
+
+    calls = [event("root", named_call(each, "helper")) for each in ("c1", "c2")]
+    assert CallLedger.of([*calls, of("c1"), of("c2"), of("c1")]).open_task({"helper"}) == "c1"
+
+
+def test_an_id_that_is_used_again_names_the_latest_call() -> None:
+    """The earlier one is no more live, and stands behind it."""
+    ledger = CallLedger.of(event("root", named_call("c1", name), invocation_id=name) for name in ("one", "two"))
+    assert [made.name for made in ledger.open()] == ["two"]
+    made = ledger.call("c1")
+    assert made is not None
+    assert made.before is not None
+    assert made.before.name == "one"
+
+
+def test_a_request_from_elsewhere_is_history() -> None:
+    """It was never this log's to answer: it is known, and over."""
+    ledger = CallLedger.of([CALLED, FOREIGN])
+    made = ledger.ever("r1")
+    assert made is not None
+    assert (made.name, made.author, made.state, made.is_request, made.decision) == (
+        "adk_request_confirmation",
+        "root",
+        "answered",
+        False,
+        None,
+    )
 
 
 def test_a_ledger_reads_what_is_new() -> None:
