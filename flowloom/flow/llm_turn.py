@@ -216,7 +216,7 @@ class LlmTurn(Turn):
             return NO_MODEL_CALL
         if self.final_step is not None:
             ask_to_summarise(self.ctx, request, self.final_step)
-        return ModelCall(self.ctx, request, spans, counts=self.final_step is None)
+        return ModelCall(self.ctx, request, spans, counts=self.final_step is None, processed=bool(self.steps[1]))
 
     def _wants_model(self, result: StepResult) -> bool:
         """Whether the model is to be called, now that the request is built.

@@ -15,7 +15,7 @@ from flowloom.events.event import Event
 from flowloom.events.json_data import json_arguments
 from flowloom.events.requests import RESERVED_CALLS
 from flowloom.events.response import LlmResponse
-from flowloom.events.wire import fields_of, replace, set_fields
+from flowloom.events.wire import fields_of, replace
 from flowloom.flow.given_ids import GivenIds
 from flowloom.flow.paid import Paid, with_paid
 from flowloom.models.request import Dropped, LlmRequest, Origin
@@ -31,12 +31,14 @@ ONLY_THOUGHTS = "MODEL_RETURNED_ONLY_THOUGHTS"
 class ModelCall:
     """A call from the before-callbacks to the last response: `next` until None, then `close`.
 
+    `counts`: whether limits count it; `processed`: whether response processors see what it gives.
+
     The order: plugin, then agent callbacks before; the wrappers and the model; for each response, or the error,
     the on-error callbacks, call ids, plugin, then agent callbacks after. The first callback that answers wins.
     """
 
     def __init__(
-        self, ctx: InvocationContext, request: LlmRequest, spans: Recorder | None, *, counts: bool = True
+        self, ctx: InvocationContext, request: LlmRequest, spans: Recorder | None, *, counts: bool, processed: bool
     ) -> None:
         callbacks = ctx.callbacks
         self._ctx = ctx
@@ -45,6 +47,8 @@ class ModelCall:
         self._around = callbacks.around_model
         self._before: Callbacks = ctx.run.hooks.before_model + callbacks.before_model
         self._after: Callbacks = ctx.run.hooks.after_model + callbacks.after_model
+        self._copies = processed or bool(self._after)
+        """Whether others may write to a complete response, which a model may give twice."""
         self._spans = spans
         self._counts = counts
         self._context: Context | None = None
@@ -215,8 +219,8 @@ class ModelCall:
         anybody else sees them (`json_arguments`).
         """
         content = response.content
-        if not response.partial:
-            response = replace(response)  # response processors may write to it, and a model may give it twice
+        if self._copies and not response.partial:
+            response = replace(response)
         if content is None or not content.parts:
             return response
         for part in content.parts:
@@ -249,11 +253,7 @@ class ModelCall:
                     changed = True
                     part = replace(part, function_call=replace(call, id=call_id, args=args))
             parts.append(part)
-        if changed:
-            if response.partial:
-                response = replace(response)
-            set_fields(response, content=replace(content, parts=parts))
-        return response
+        return replace(response, content=replace(content, parts=parts)) if changed else response
 
     def event(self, response: LlmResponse) -> Event | None:
         """The event of a response (spec §13), None if nothing is left in it to say; what callbacks wrote goes onto the

@@ -27,7 +27,9 @@ def instructions(ctx: InvocationContext, request: LlmRequest) -> Awaitable[None]
     agent = ctx.llm_agent
     if agent is None:
         return None
-    root = as_llm_agent(ctx.root) or agent
+    root, own = as_llm_agent(ctx.root) or agent, agent.instruction
+    if type(own) is str and "{" not in own and not root.global_instruction and not agent.static_instruction:
+        return request.append_instructions(own)  # most agents have just that
     texts: list[str] = []
     slow: list[tuple[int, Awaitable[str], str]] = []
     for source, owner, kind in ((root.global_instruction, root, "global "), (agent.instruction, agent, "")):
