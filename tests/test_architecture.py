@@ -18,7 +18,7 @@ FLOORS: list[set[str]] = [
     {"extras"},
     {"objects", "schemas"},
     {"events"},
-    {"sql", "auth"},
+    {"sql", "auth", "asgi"},
     {"models"},
     {"log"},
     {"sessions", "artifacts"},
@@ -37,6 +37,7 @@ FLOORS: list[set[str]] = [
     {"interop", "wrappers"},
     {"client", "human"},
     {"testing"},
+    {"server"},
     {"cli", "adk"},
     {"__main__"},
 ]
@@ -45,7 +46,15 @@ UPWARD = {"flow/flow.py imports flowloom.inspection.assembly"}
 FLOOR_OF = {room: number for number, rooms in enumerate(FLOORS) for room in rooms}
 # Rooms of optional extras may import them where they are used; Jinja2 is loaded by the first template or page, and the
 # room that looks at requests by the first `Flow.assemble`.
-EDGES = ("cli/", "__init__.py", "models/registry.py", "processors/template.py", "inspection/page.py", "flow/flow.py")
+EDGES = (
+    "cli/",
+    "server/__init__.py",
+    "__init__.py",
+    "models/registry.py",
+    "processors/template.py",
+    "inspection/page.py",
+    "flow/flow.py",
+)
 PLAYED = {"flow", "context", "log", "processors", "tools", "agents", "auth", "runner"}
 """The rooms that a run goes through."""
 CHANCES = ("time", "datetime", "uuid", "random", "secrets", "flowloom.events.clock")

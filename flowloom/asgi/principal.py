@@ -1,0 +1,63 @@
+"""Who asks: the `auth=` hook of all that serves HTTP, and what it answers (server spec §8)."""
+
+from __future__ import annotations
+
+import hmac
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from flowloom.errors import ConfigurationError, FlowloomError
+
+
+class RefusedError(FlowloomError):
+    """A request is refused, with the HTTP `status` 401 (nobody is known) or 403 (who is known may not)."""
+
+    def __init__(self, message: str, *, status: int = 401) -> None:
+        super().__init__(message)
+        self.status = status
+
+
+@dataclass(frozen=True, slots=True)
+class Principal:
+    """Who asks, and what is theirs: the users they may act for, and the apps they may use; None for all."""
+
+    name: str = ""
+    user_ids: frozenset[str] | None = None
+    apps: frozenset[str] | None = None
+
+    def may_use(self, app_name: str | None, user_id: str | None = None) -> bool:
+        """Whether `app_name`, and in it what belongs to `user_id`, is theirs; None asks for neither."""
+        if app_name is not None and self.apps is not None and app_name not in self.apps:
+            return False
+        return user_id is None or self.user_ids is None or user_id in self.user_ids
+
+
+EVERYBODY = Principal()
+"""Who asks where no `auth` is set: all is theirs."""
+Auth = Callable[[Mapping[str, Any]], Awaitable[Principal | None]]
+"""Answers who makes the request of an ASGI scope; None for nobody, which is refused with 401. May raise
+`RefusedError`."""
+
+
+def header_of(scope: Mapping[str, Any], name: str) -> list[str]:
+    """The values of a header of an ASGI scope; `name` in lower case."""
+    wanted = name.encode()
+    return [value.decode("latin-1") for key, value in scope["headers"] if key == wanted]
+
+
+def token_auth(token: str) -> Auth:
+    """One bearer token, compared in constant time, for which all is open. Raises `ConfigurationError` for an empty
+    one."""
+    if not token:
+        raise ConfigurationError("The token is empty. Give one that nobody can guess, or none.")
+    wanted = token.encode()
+
+    async def auth(scope: Mapping[str, Any]) -> Principal | None:
+        for value in header_of(scope, "authorization"):
+            kind, _, given = value.partition(" ")
+            if kind.lower() == "bearer" and hmac.compare_digest(given.strip().encode(), wanted):
+                return EVERYBODY
+        return None
+
+    return auth

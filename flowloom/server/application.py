@@ -1,0 +1,35 @@
+"""The application: the routes of a server, put together (server spec §1 to §3)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fastapi import FastAPI
+
+from flowloom.agents import BaseAgent
+from flowloom.runner.app import App
+from flowloom.server import about
+from flowloom.server.served import Served
+
+
+def application(served: Served) -> FastAPI:
+    """The ASGI application that serves `served`."""
+    app = FastAPI(title="flowloom", docs_url=None, redoc_url=None)
+    app.state.served = served
+    app.include_router(about.router)
+    return app
+
+
+def get_fast_api_app(**settings: Any) -> FastAPI:
+    """The server of a folder of agents (server spec §1)."""
+    raise NotImplementedError
+
+
+def app_of(agent_or_app: BaseAgent | App, **settings: Any) -> FastAPI:
+    """The server of one agent, or one app, without a folder (server spec §1)."""
+    raise NotImplementedError
+
+
+def serve(agent_or_app: BaseAgent | App, **settings: Any) -> None:
+    """Serve one agent, or one app, until the process is told to stop (server spec §1)."""
+    raise NotImplementedError

@@ -1,0 +1,91 @@
+"""`Served`: what all routes of a server share."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from fastapi import Request
+
+from flowloom.artifacts import BaseArtifactService
+from flowloom.asgi.principal import EVERYBODY, Principal
+from flowloom.memory import BaseMemoryService
+from flowloom.plugins import BasePlugin
+from flowloom.runner.app import App
+from flowloom.runner.runner import Runner
+from flowloom.server.problems import ProblemError
+from flowloom.server.settings import ServerSettings
+from flowloom.sessions import BaseSessionService
+
+
+class AppSource(Protocol):
+    """Where the served apps come from: a folder of agents, or one agent."""
+
+    @property
+    def default(self) -> str | None:
+        """The app that requests mean which name none."""
+        ...
+
+    def names(self) -> list[str]:
+        """The names of the apps that are listed, sorted by code point."""
+        ...
+
+    def load(self, name: str) -> App:
+        """The app of that name, loaded at its first use. Raises `ProblemError`: `app_not_found` (404), `forbidden`
+        (403) for the names that begin with `__`, `agent_broken` (500)."""
+        ...
+
+
+@dataclass(slots=True)
+class Served:
+    """The apps, the services and the settings of a server."""
+
+    settings: ServerSettings
+    apps: AppSource
+    sessions: BaseSessionService
+    artifacts: BaseArtifactService
+    memory: BaseMemoryService
+    plugins: list[BasePlugin] = field(default_factory=list[BasePlugin])
+    _runners: dict[str, tuple[App, Runner]] = field(default_factory=dict[str, tuple[App, Runner]])
+
+    def runner_of(self, app_name: str) -> Runner:
+        """The runner of an app, built at its first use and kept; sessions are kept under `app_name`."""
+        app = self.apps.load(app_name)
+        known = self._runners.get(app_name)
+        if known is None or known[0] is not app:
+            runner = Runner(
+                app=app,
+                app_name=app_name,
+                plugins=self.plugins,
+                session_service=self.sessions,
+                artifact_service=self.artifacts,
+                memory_service=self.memory,
+                concurrency="reject" if self.settings.on_busy == "reject" else "queue",
+            )
+            known = self._runners[app_name] = (app, runner)
+        return known[1]
+
+    async def close(self) -> None:
+        """Close the runners, and the services."""
+        for _, runner in self._runners.values():
+            await runner.close()
+        for service in (self.sessions, self.artifacts, self.memory):
+            await service.close()
+
+
+def served_of(request: Request) -> Served:
+    """What the server of a request shares."""
+    return request.app.state.served
+
+
+def principal_of(request: Request) -> Principal:
+    """Who makes a request: what the guard has found out."""
+    return request.scope.get("flowloom.principal", EVERYBODY)
+
+
+def admit(request: Request, app_name: str, user_id: str | None = None) -> None:
+    """Raise `ProblemError` (404) if an app, or what belongs to a user in it, is not theirs who ask."""
+    if not principal_of(request).may_use(app_name, user_id):
+        if user_id is None:
+            raise ProblemError(404, "app_not_found", f"There is no app `{app_name}`.")
+        raise ProblemError(404, "session_not_found", "Session not found")

@@ -1,0 +1,44 @@
+"""`ServerSettings`: what can be set of a server."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from flowloom.asgi import Auth
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServerSettings:
+    """What can be set of a server; the flags of `flowloom web` have the same names (server spec §1)."""
+
+    dev: bool = True
+    """Whether it is the development server, with the page and what that asks for."""
+    host: str = "127.0.0.1"
+    port: int = 8000
+    url_prefix: str = ""
+    """The path below which a proxy serves it."""
+    allow_origins: Sequence[str] = ()
+    """Origins of other pages that may use it: literal, `regex:PATTERN`, or `*`."""
+    auth: Auth | None = None
+    allow_unauthenticated: bool = False
+    """Whether it may be bound to a public address without `auth`."""
+    auto_create_session: bool = False
+    max_llm_calls: int | None = None
+    on_busy: Literal["reject", "queue"] = "queue"
+    """What a run does whose session has one already."""
+    max_body_bytes: int = 32 * 1024 * 1024
+    max_streams: int = 1000
+    keep_alive: float = 15.0
+    """Seconds of silence after which a stream sends a comment."""
+    resume_grace: float = 0.0
+    """Seconds for which a run goes on when its client is gone."""
+    shutdown_grace: float = 10.0
+    """Seconds that open runs have when the server is stopped."""
+    dev_ui: str | None = None
+    """The folder of google-adk's web UI, or `auto`."""
+    logo_text: str | None = None
+    logo_image_url: str | None = None
+    human: bool = False
+    """Whether people answer in the place of all models."""
