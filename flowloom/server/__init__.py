@@ -1,4 +1,4 @@
-"""The HTTP server: google-adk's endpoints and event streams, and our page (server spec), with the extra `server`.
+"""The HTTP server: the endpoints and event streams of google-adk, and our page; with the extra `server` (server spec).
 
 It imports any other room but `cli` and `adk`; `import flowloom` never loads it. Begin with `application.py`, which puts the
 routes together; `served.py` is what they share.
