@@ -1,7 +1,7 @@
 """The HTTP server: the endpoints and event streams of google-adk, and our page; with the extra `server` (server spec).
 
-It imports any other room but `cli` and `adk`; `import flowloom` never loads it. Begin with `application.py`, which puts the
-routes together; `served.py` is what they share.
+It imports any other room but `cli` and `adk`; `import flowloom` never loads it. Begin with `application.py`, which
+puts the routes together; `served.py` is what they share.
 """
 
 from typing import TYPE_CHECKING

@@ -4,12 +4,17 @@ from __future__ import annotations
 
 from typing import Any
 
-from fastapi import FastAPI
-
 from flowloom.agents import BaseAgent
+from flowloom.extras import missing_extra
 from flowloom.runner.app import App
-from flowloom.server import about
-from flowloom.server.served import Served
+
+try:
+    from fastapi import FastAPI
+
+    from flowloom.server import about
+    from flowloom.server.served import Served
+except ImportError as error:
+    raise missing_extra("The server needs FastAPI", "server", error) from error
 
 
 def application(served: Served) -> FastAPI:
