@@ -203,7 +203,7 @@ class BaseAgent(TypedByOutput[OutputT]):
         raise NotSupportedError("Live (bidirectional) runs are not supported yet. Use `run_async`.")
 
     def turn(self, ctx: InvocationContext) -> Turn:
-        """The agent's turn at a place in a run."""
+        """The agent's turn at the place `ctx` in a run. A class whose agents work in another way overrides it."""
         return BodyTurn(ctx)
 
     def run_body(self, ctx: InvocationContext) -> AsyncGenerator[Event, None]:
