@@ -21,6 +21,7 @@ from kit import (
     hand_to,
     no_op,
     requests_of,
+    said,
     shown,
     story,
     system_text,
@@ -30,7 +31,7 @@ from kit import (
 from flowloom import Context, Event, Flow, InvocationContext, LlmAgent, LlmRequest, LlmResponse, RunConfig
 from flowloom.context import DirectEffects, EffectKey
 from flowloom.errors import Halt, PipelineError, ProcessorError
-from flowloom.processors import REQUEST_PROCESSORS
+from flowloom.processors import REQUEST_PROCESSORS, PlanReActPlanner
 from flowloom.testing import frozen
 
 ORDER = [
@@ -602,3 +603,33 @@ async def test_around_tool_wraps_the_tool_and_may_change_its_arguments() -> None
     root = agent("root", call("add", a=1, b=2), "done", tools=[add], around_tool=double)
     events = await Chat(root).say("go")
     assert events[1].get_function_responses()[0].response == {"doubled": 6}
+
+
+async def test_an_agent_may_be_given_a_planner_between_two_turns() -> None:
+    """What an agent's fields ask for is done from its next turn on, and no more when they are taken away."""
+    root = agent("root", "one", "two", "three")
+    chat = Chat(root)
+    for planner in (None, PlanReActPlanner(), None):
+        root.planner = planner
+        await chat.say("go")
+    assert ["PLANNING" in system_text(request) for request in requests_of(root)] == [False, True, False]
+
+
+@pytest.mark.parametrize("place", ["callback", "processor"])
+async def test_a_response_that_a_model_gives_twice_is_not_changed(place: str) -> None:
+    """Callbacks and processors may write to a complete response: it is the run's own."""
+    same = LlmResponse(content=said("Once"))
+
+    def shout(llm_response: LlmResponse, **_: Any) -> None:
+        llm_response.content = said(f"{llm_response.text}!")
+
+    def shouting(ctx: InvocationContext, request: LlmRequest, response: LlmResponse) -> None:
+        shout(response)
+
+    if place == "callback":
+        root = agent("root", same, same, after_model_callback=shout)
+    else:
+        root = agent("root", same, same, flow=Flow().with_response_processor(shouting))
+    chat = Chat(root)
+    assert [(await chat.say("go"))[-1].text for _ in range(2)] == ["Once!", "Once!"]
+    assert same.text == "Once"
