@@ -40,13 +40,13 @@ class ModelCall:
     def __init__(
         self, ctx: InvocationContext, request: LlmRequest, spans: Recorder | None, *, counts: bool, processed: bool
     ) -> None:
-        callbacks = ctx.callbacks
+        callbacks, hooks = ctx.callbacks, ctx.run.hooks
         self._ctx = ctx
         self._model = model_of(ctx)
         self._request = request
         self._around = callbacks.around_model
-        self._before: Callbacks = ctx.run.hooks.before_model + callbacks.before_model
-        self._after: Callbacks = ctx.run.hooks.after_model + callbacks.after_model
+        self._before: Callbacks = hooks.before_model + callbacks.before_model
+        self._after: Callbacks = hooks.after_model + callbacks.after_model
         self._copies = processed or bool(self._after)
         """Whether others may write to a complete response, which a model may give twice."""
         self._spans = spans
