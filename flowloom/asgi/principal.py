@@ -20,7 +20,8 @@ class RefusedError(FlowloomError):
 
 @dataclass(frozen=True, slots=True)
 class Principal:
-    """Who asks, and what is theirs: the users they may act for, and the apps they may use; None for all."""
+    """Who asks, by `name`, and what is theirs: the `user_ids` they may act for, and the `apps` they may use; None for
+    all."""
 
     name: str = ""
     user_ids: frozenset[str] | None = None
@@ -47,7 +48,7 @@ def header_of(scope: Mapping[str, Any], name: str) -> list[str]:
 
 
 def token_auth(token: str) -> Auth:
-    """One bearer token, compared in constant time, for which all is open. Raises `ConfigurationError` for an empty
+    """One bearer `token`, compared in constant time, for which all is open. Raises `ConfigurationError` for an empty
     one."""
     if not token:
         raise ConfigurationError("The token is empty. Give one that nobody can guess, or none.")

@@ -26,15 +26,15 @@ def application(served: Served) -> FastAPI:
 
 
 def get_fast_api_app(**settings: Any) -> FastAPI:
-    """The server of a folder of agents (server spec §1)."""
+    """The server of a folder of agents, with `settings` as `ServerSettings` has them (server spec §1)."""
     raise NotImplementedError
 
 
 def app_of(agent_or_app: BaseAgent | App, **settings: Any) -> FastAPI:
-    """The server of one agent, or one app, without a folder (server spec §1)."""
+    """The server of `agent_or_app` alone, without a folder; `settings` are `ServerSettings` (server spec §1)."""
     raise NotImplementedError
 
 
 def serve(agent_or_app: BaseAgent | App, **settings: Any) -> None:
-    """Serve one agent, or one app, until the process is told to stop (server spec §1)."""
+    """Serve `agent_or_app` until the process is told to stop; `settings` are `ServerSettings` (server spec §1)."""
     raise NotImplementedError

@@ -11,7 +11,13 @@ from flowloom.asgi import Auth
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerSettings:
-    """What can be set of a server; the flags of `flowloom web` have the same names (server spec §1)."""
+    """What can be set of a server; the flags of `flowloom web` have the same names (server spec §1).
+
+    It listens at `host` and `port`; with `auto_create_session`, sessions are made as they are named. `auth` says who
+    asks, by default all may. `max_llm_calls` (None: as the run's config says) holds for each run, `max_body_bytes` for
+    the body of each request, `max_streams` for the streams that are open at once. `logo_text` and `logo_image_url` are
+    what the page shows as its head.
+    """
 
     dev: bool = True
     """Whether it is the development server, with the page and what that asks for."""
