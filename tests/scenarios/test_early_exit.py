@@ -320,18 +320,22 @@ async def test_a_blocking_tool_that_was_given_up_is_waited_for() -> None:
 
 async def test_the_first_error_of_parallel_agents_cancels_the_others_and_is_raised_once_they_ended() -> None:
     ended: list[str] = []
+    begun = asyncio.Event()
 
     async def patient() -> None:
         """Wait long."""
+        begun.set()
         try:
             await asyncio.sleep(30)
         finally:
             ended.append("patient")
 
+    async def fail(_: LlmRequest) -> str:
+        await begun.wait()
+        raise RuntimeError("branch failed")
+
     waiting = agent("waiting", call("patient"), "again", "again", tools=[patient])
-    broken = LlmAgent(
-        name="broken", model=FunctionModel(lambda _: (_ for _ in ()).throw(RuntimeError("branch failed")))
-    )
+    broken = LlmAgent(name="broken", model=FunctionModel(fail))
     with Leftovers() as leftovers:
         chat = Chat(ParallelAgent(name="side", sub_agents=[waiting, broken]))
         with pytest.raises(RuntimeError, match="branch failed"):
