@@ -15,6 +15,7 @@ from flowloom import (
     InvocationContext,
     LlmAgent,
     LlmRequest,
+    LongRunningFunctionTool,
     LoopAgent,
     RunConfig,
     SequentialAgent,
@@ -134,9 +135,26 @@ async def test_decision_05_holds_for_a_tool_that_sets_the_action_itself() -> Non
     sub = agent("support", "hi")
     root = agent("root", call("route", to="nobody"), call("route", to="support"), tools=[route], sub_agents=[sub])
     events = await Chat(root).say("go")
-    assert "nobody" in str(events[1].get_function_responses()[0].response)
-    assert "error" in (events[1].get_function_responses()[0].response or {})
+    [asked], [told] = events[0].get_function_calls(), events[1].get_function_responses()
+    assert (told.id, told.name, list(told.response or {})) == (asked.id, "route", ["error"])
+    assert "nobody" in str(told.response)
     assert authors(events) == ["support"]
+
+
+async def test_decision_05_holds_for_a_call_that_is_answered_later() -> None:
+    """It stays open, and hands over to no agent."""
+
+    def route(tool_context: ToolContext) -> None:
+        """Route."""
+        tool_context.actions.transfer_to_agent = "nobody"
+        tool_context.state["asked"] = True
+
+    sub = agent("support", "hi")
+    root = agent("root", call("route"), tools=[LongRunningFunctionTool(route)], sub_agents=[sub])
+    events = await Chat(root).say("go")
+    assert story(events) == ["root: route()"]
+    assert [each.actions.transfer_to_agent for each in events] == [None, None]
+    assert events[1].actions.state_delta == {"asked": True}
 
 
 async def test_decision_07_results_of_other_calls_come_before_the_transfer() -> None:
