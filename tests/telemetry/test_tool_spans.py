@@ -6,10 +6,12 @@ import json
 from typing import Any
 
 import pytest
+from journal import Journal
+from kit import Chat, approve, pending, user
 from opentelemetry import trace
 from opentelemetry.trace import StatusCode
 
-from flowloom import BaseTool, Event, LongRunningFunctionTool, RunConfig, ToolContext
+from flowloom import BaseTool, Event, FunctionTool, Limits, LongRunningFunctionTool, RunConfig, ToolContext
 from flowloom.testing.scripted import call
 from telemetry.agents import agent, run
 from telemetry.conftest import Recording
@@ -188,3 +190,25 @@ async def test_the_sibling_of_a_call_that_ends_the_run_has_its_result(recording:
         )
     assert recording.open == []
     assert recording.span("execute_tool add").status.status_code is StatusCode.UNSET
+
+
+async def test_calls_that_are_recorded_run_as_others_do(recording: Recording) -> None:
+    """One or several at once: they wait for a person, have keys as effects, and are refused at the limit of a tool."""
+    effects = Journal()
+    pays, twice = call("pay"), [call("add", a=1, b=1), call("add", a=2, b=2)]
+    tools = [FunctionTool(lambda: "paid", name="pay", require_confirmation=True), add]
+    chat = Chat(agent([pays, [pays, pays], *twice, twice, "done"], tools=tools), effects=effects)
+
+    async def told(turn: str, *decisions: Any) -> list[Any]:
+        effects.invocation = f"{turn}:"
+        limits = Limits(tools={"add": 1})
+        events = await chat.say(user(*decisions) if decisions else "go", run_config=RunConfig(limits=limits))
+        waiting[:] = pending(events)
+        return ["error" in (each.response or {}) for event in events for each in event.get_function_responses()]
+
+    waiting: list[Any] = []
+    assert await told("a") == [True]
+    assert await told("b", *map(approve, waiting)) == [False, True, True]
+    assert await told("c", *map(approve, waiting)) == [False, False, False, True, True, True]
+    keys = sorted(key for key in effects.given if "/tool/" in key)
+    assert keys == [f"{turn}:bot/0/tool/{n}" for turn, count in (("a", 1), ("b", 3), ("c", 3)) for n in range(count)]

@@ -202,6 +202,7 @@ async def test_skip_summarization_shows_the_answer_as_it_is() -> None:
     assert len(requests_of(root)) == 1
     assert events[-1].is_final_response()
     assert response(events) == {"result": "Because."}
+    assert events[-1].text == "Because."
 
 
 async def test_an_agent_that_fails_is_an_error_for_the_model() -> None:

@@ -187,8 +187,9 @@ async def test_a_tool_that_raises_what_json_cannot_hold_does_so_by_its_policy() 
         """Give something odd."""
         return circular()
 
-    with pytest.raises(ToolResultError, match="holds itself"):
+    with pytest.raises(ToolResultError, match="holds itself") as caught:
         await Chat(agent("root", call("odd"), tools=[odd], tool_errors="raise")).say("go")
+    assert isinstance(caught.value.__cause__, JsonDataError)
 
 
 async def test_what_callbacks_put_in_the_place_of_a_result_is_made_json_too() -> None:

@@ -150,12 +150,12 @@ async def test_an_unknown_tool_is_told_the_names_and_the_loop_goes_on() -> None:
 
 
 async def test_on_tool_error_can_stand_in_for_an_unknown_tool() -> None:
-    def stand_in(**_: Any) -> dict[str, str]:
-        return {"instead": "this"}
+    def stand_in(args: dict[str, Any], tool: BaseTool, **_: Any) -> dict[str, Any]:
+        return {"instead": tool.name, "with": args}
 
-    root = agent("root", call("sum"), "ok", tools=[add], on_tool_error_callback=stand_in)
+    root = agent("root", call("sum", a=1), "ok", tools=[add], on_tool_error_callback=stand_in)
     events = await Chat(root).say("go")
-    assert events[1].get_function_responses()[0].response == {"instead": "this"}
+    assert events[1].get_function_responses()[0].response == {"instead": "sum", "with": {"a": 1}}
 
 
 async def test_one_of_two_that_raises_keeps_the_others_result() -> None:

@@ -218,17 +218,49 @@ async def test_an_agents_callback_runs_only_if_the_plugins_gave_nothing() -> Non
 
 
 async def test_a_callback_may_change_the_arguments_and_history_keeps_the_models() -> None:
-    def echo(words: str) -> str:
+    """Also what stands deep in them."""
+
+    def echo(words: list[str]) -> list[str]:
         """Say it again."""
         return words
 
     def louder(args: dict[str, Any], **_: Any) -> None:
-        args["words"] = args["words"].upper()
+        args["words"][0] = args["words"][0].upper()
 
-    events = await Chat(agent("root", call("echo", words="hi"), "ok", tools=[echo], before_tool_callback=louder)).say(
-        "x"
-    )
-    assert story(events)[:2] == ["root: echo(words='hi')", "root: echo -> {'result': 'HI'}"]
+    root = agent("root", call("echo", words=["hi"]), "ok", tools=[echo], before_tool_callback=louder)
+    events = await Chat(root).say("x")
+    assert story(events)[:2] == ["root: echo(words=['hi'])", "root: echo -> {'result': ['HI']}"]
+
+
+async def test_callbacks_of_plugins_and_agents_are_told_of_the_same_call() -> None:
+    """The tool, the model's arguments, the place, and what came of it."""
+    seen: list[dict[str, Any]] = []
+
+    class Watching(BasePlugin):
+        async def before_tool_callback(self, **told: Any) -> None:
+            seen.append(told)
+
+        async def on_tool_error_callback(self, **told: Any) -> None:
+            seen.append(told)
+
+        async def after_tool_callback(self, **told: Any) -> None:
+            seen.append(told)
+
+    def fails(n: int) -> None:
+        """Fail."""
+        raise ValueError("broke")
+
+    def watch(**told: Any) -> None:
+        seen.append(told)
+
+    own = {f"{name}_callback": watch for name in ("before_tool", "on_tool_error", "after_tool")}
+    root = agent("root", call("fails", n=1), "ok", tools=[fails], **own)
+    events = await Chat(root, plugins=[Watching("watching")]).say("go")
+    [made] = events[0].get_function_calls()
+    assert {(each["tool"].name, each["tool_context"].function_call_id) for each in seen} == {("fails", made.id)}
+    assert [each.get("tool_args", each.get("args")) for each in seen] == [{"n": 1}] * 6
+    assert [str(each.get("error")) for each in seen] == ["None", "None", "broke", "broke", "None", "None"]
+    assert [each.get("result", each.get("tool_response")) for each in seen] == [None] * 4 + [{"error": "broke"}] * 2
 
 
 async def test_callbacks_may_be_async_and_get_adks_keywords() -> None:
