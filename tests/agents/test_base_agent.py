@@ -230,6 +230,16 @@ async def test_state_that_a_callback_writes_is_an_event_of_its_own_and_the_turn_
     assert (await chat.state())["n"] == 2
 
 
+async def test_what_a_callback_says_and_what_it_writes_are_one_event() -> None:
+    def both(callback_context: Context) -> types.Content:
+        callback_context.state["n"] = 1
+        return said("noted")
+
+    for hook in ("before_agent_callback", "after_agent_callback"):
+        events = await Chat(Speaker(name="a", **{hook: both})).say("go")
+        assert (events[-1].text, events[-1].actions.state_delta) == ("noted", {"n": 1})
+
+
 async def test_an_artifact_that_a_callback_saves_is_on_its_event() -> None:
     async def keep(callback_context: Context) -> None:
         await callback_context.save_artifact("a.txt", types.Part(text="x"))
