@@ -59,7 +59,7 @@ async def test_an_answer_of_another_type_is_an_error_that_names_agent_and_callba
         await Chat(root).say("go")
     told = str(raised.value)
     assert "`root`" in told
-    assert hook.removesuffix("_callback") in told
+    assert f"`{hook.removesuffix('_callback')}`" in told
     assert type(answer).__name__ in told
 
 
