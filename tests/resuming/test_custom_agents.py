@@ -1,0 +1,61 @@
+"""An agent with code of its own has no flow that could tell how far it got: the log tells only whether it is over."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator
+
+import pytest
+from kit import WHERE, Chat, Ran, agent, collect, said
+
+from flowloom import BaseAgent, Event, InvocationContext, ParallelAgent
+
+ran = Ran()
+
+
+class Talker(BaseAgent):
+    """Says its lines; a line that names a sub-agent is that agent's to say."""
+
+    lines: list[str]
+
+    async def _run_async_impl(self, ctx: InvocationContext) -> AsyncGenerator[Event, None]:
+        ran.append(self.name)
+        for line in self.lines:
+            inner = next((each for each in self.sub_agents if each.name == line), None)
+            if inner is None:
+                yield Event(author=self.name, branch=ctx.branch, content=said(line))
+            else:
+                async for event in inner.run_async(ctx):
+                    yield event
+
+
+def talker(name: str, *lines: str) -> Talker:
+    inner = Talker(name=f"{name}_helper", lines=["I help."])
+    return Talker(name=name, lines=list(lines), sub_agents=[inner])
+
+
+@pytest.mark.parametrize(
+    ("first", "again"),
+    [
+        (["one", "two"], []),
+        (["a_helper", "over"], []),
+        (["one", "a_helper"], ["a"]),
+    ],
+)
+async def test_it_is_over_if_it_had_the_last_word_and_none_of_those_it_runs(first: list[str], again: list[str]) -> None:
+    """Others that ran beside it, and what they run, do not count. Its code begins anew; what that runs goes on."""
+
+    def both() -> ParallelAgent:
+        last = agent("last", "done")
+        return ParallelAgent(name="both", sub_agents=[talker("a", *first), talker("b", "b_helper", "over"), last])
+
+    done = await Chat(both()).say("go")
+    cut = Chat(both())
+    sessions = cut.runner.session_service
+    session = await sessions.create_session(app_name="app", **WHERE)
+    for each in done:
+        if each.author != "last":
+            await sessions.append_event(session, each)
+    ran.clear()
+    events = await collect(cut.runner.run_async(**WHERE, invocation_id=done[0].invocation_id))
+    assert ran == again
+    assert sorted(each.author for each in events) == [*again, "last"]
