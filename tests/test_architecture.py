@@ -49,6 +49,7 @@ FLOOR_OF = {room: number for number, rooms in enumerate(FLOORS) for room in room
 EDGES = (
     "cli/",
     "server/__init__.py",
+    "server/services.py",
     "__init__.py",
     "models/registry.py",
     "processors/template.py",

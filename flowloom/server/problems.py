@@ -2,15 +2,80 @@
 
 from __future__ import annotations
 
+import logging
+from collections.abc import Mapping
+from typing import Any, cast
+
+from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from pydantic_core import to_jsonable_python
+from starlette.exceptions import HTTPException
+from starlette.responses import JSONResponse, Response
+
 from flowloom.errors import FlowloomError
+from flowloom.events.ids import new_id
+
+_log = logging.getLogger("flowloom.server")
+_CODES = {400: "bad_request", 401: "unauthorized", 403: "forbidden", 404: "not_found", 405: "method_not_allowed"}
 
 
 class ProblemError(FlowloomError):
     """A request cannot be answered: the HTTP `status`, and the `code` that programs compare."""
 
-    def __init__(self, status: int, code: str, detail: str, *, headers: dict[str, str] | None = None) -> None:
+    def __init__(self, status: int, code: str, detail: str, *, headers: Mapping[str, str] | None = None) -> None:
         super().__init__(detail)
         self.status = status
         self.code = code
         self.detail = detail
         self.headers = headers or {}
+
+
+def problem_body(code: str, detail: str, error_id: str | None = None) -> dict[str, str]:
+    """What stands in the answer to a request that failed."""
+    return {"detail": detail, "code": code} | ({} if error_id is None else {"errorId": error_id})
+
+
+def log_failure(error: BaseException, what: str) -> str:
+    """Write an error with its traceback into the log; returns the id under which it stands there."""
+    error_id = new_id()
+    _log.error("%s failed [errorId %s].", what, error_id, exc_info=error)
+    return error_id
+
+
+def add_handlers(app: FastAPI) -> None:
+    """Have the application answer every failure in one form."""
+    app.add_exception_handler(ProblemError, _on_problem)
+    app.add_exception_handler(HTTPException, _on_http)
+    app.add_exception_handler(RequestValidationError, _on_invalid)
+    app.add_exception_handler(Exception, _on_failure)
+
+
+async def _on_problem(request: Request, error: Exception) -> Response:
+    problem = cast(ProblemError, error)
+    error_id = log_failure(problem.__cause__ or problem, _told(request)) if problem.status >= 500 else None
+    return _answer(problem.status, problem_body(problem.code, problem.detail, error_id), problem.headers)
+
+
+async def _on_http(request: Request, error: Exception) -> Response:
+    problem = cast(HTTPException, error)
+    code = _CODES.get(problem.status_code, "http_error")
+    return _answer(problem.status_code, problem_body(code, str(problem.detail)), problem.headers)
+
+
+async def _on_invalid(request: Request, error: Exception) -> Response:
+    problems = cast(RequestValidationError, error).errors()
+    detail: Any = to_jsonable_python(problems, fallback=repr, inf_nan_mode="strings")
+    return _answer(422, {"detail": detail, "code": "invalid_request"}, None)
+
+
+async def _on_failure(request: Request, error: Exception) -> Response:
+    error_id = log_failure(error, _told(request))
+    return _answer(500, problem_body("internal_error", "The server failed. Its log tells more.", error_id), None)
+
+
+def _told(request: Request) -> str:
+    return f"{request.method} {request.url.path}"
+
+
+def _answer(status: int, body: Mapping[str, Any], headers: Mapping[str, str] | None) -> Response:
+    return JSONResponse(body, status, headers)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Protocol
 
 from fastapi import Request
@@ -30,9 +31,22 @@ class AppSource(Protocol):
         """The names of the apps that are listed, sorted by code point."""
         ...
 
+    def check(self, name: str) -> None:
+        """Raise `ProblemError` if there is no such app: `app_not_found` (404), or `forbidden` (403) for the names that
+        begin with `__`. Loads nothing."""
+        ...
+
     def load(self, name: str) -> App:
-        """The app of that name, loaded at its first use. Raises `ProblemError`: `app_not_found` (404), `forbidden`
-        (403) for the names that begin with `__`, `agent_broken` (500)."""
+        """The app of that name, loaded at its first use. Raises `ProblemError` as `check` does, and `agent_broken`
+        (500)."""
+        ...
+
+    def folder_of(self, name: str) -> Path | None:
+        """The folder of an app; None if it has none."""
+        ...
+
+    def problem_of(self, name: str) -> str | None:
+        """The traceback of an app that cannot be loaded; None for one that can. Raises `ProblemError` as `check`."""
         ...
 
 

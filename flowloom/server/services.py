@@ -1,0 +1,102 @@
+"""Services from their URIs: where sessions, artifacts and memories are kept (server spec §1)."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
+from flowloom.artifacts import BaseArtifactService, InMemoryArtifactService
+from flowloom.artifacts.files import FileArtifactService
+from flowloom.errors import ConfigurationError
+from flowloom.memory import BaseMemoryService, InMemoryMemoryService
+from flowloom.memory.sqlite import SqliteMemoryService
+from flowloom.sessions import BaseSessionService, InMemorySessionService
+from flowloom.sessions.sqlite import SqliteSessionService
+
+_POSTGRES = ("postgresql", "postgres")
+_NOT_HERE = {
+    "agentengine": "Agent Engine",
+    "gs": "Google Cloud Storage",
+    "rag": "RAG corpora",
+    "mysql": "MySQL",
+}
+
+
+def session_service(uri: str) -> BaseSessionService:
+    """The sessions that `memory://`, `sqlite:///FILE` or `postgresql://...` keeps. Raises `ConfigurationError`."""
+    scheme = _scheme_of(uri)
+    if scheme == "memory":
+        return InMemorySessionService()
+    if scheme == "sqlite":
+        return SqliteSessionService(sqlite_file(uri))
+    if scheme in _POSTGRES:
+        from flowloom.sessions.postgres import PostgresSessionService
+
+        return PostgresSessionService(_dsn(uri))
+    raise _unknown("sessions", uri, "memory://, sqlite:///FILE or postgresql://USER@HOST/DATABASE")
+
+
+def artifact_service(uri: str) -> BaseArtifactService:
+    """The artifacts that `memory://` or `file://FOLDER` keeps. Raises `ConfigurationError`."""
+    scheme = _scheme_of(uri)
+    if scheme == "memory":
+        return InMemoryArtifactService()
+    if scheme == "file":
+        return FileArtifactService(_folder(uri))
+    raise _unknown("artifacts", uri, "memory:// or file://FOLDER")
+
+
+def memory_service(uri: str) -> BaseMemoryService:
+    """The memories that `memory://`, `sqlite:///FILE` or `postgresql://...` keeps. Raises `ConfigurationError`."""
+    scheme = _scheme_of(uri)
+    if scheme == "memory":
+        return InMemoryMemoryService()
+    if scheme == "sqlite":
+        return SqliteMemoryService(sqlite_file(uri))
+    if scheme in _POSTGRES:
+        from flowloom.memory.postgres import PostgresMemoryService
+
+        return PostgresMemoryService(_dsn(uri))
+    raise _unknown("memories", uri, "memory://, sqlite:///FILE or postgresql://USER@HOST/DATABASE")
+
+
+def sqlite_file(uri: str) -> str:
+    """The file of `sqlite:///FILE`: relative, or absolute with four slashes; `:memory:` for none.
+
+    Raises `ConfigurationError` for another form, and for a folder that is not there.
+    """
+    _, _, rest = uri.partition("://")
+    file = unquote(rest.partition("?")[0])
+    if not file.startswith("/") or file == "/":
+        raise _unknown("sessions", uri, "sqlite:///FILE (relative), sqlite:////FILE (absolute) or sqlite:///:memory:")
+    file = file[1:]
+    if file != ":memory:" and not Path(file).absolute().parent.is_dir():
+        raise ConfigurationError(f"`{uri}` cannot be used: there is no folder `{Path(file).parent}`. Make it first.")
+    return file
+
+
+def _scheme_of(uri: str) -> str:
+    scheme, found, _ = uri.partition("://")
+    return scheme.partition("+")[0].lower() if found else ""
+
+
+def _dsn(uri: str) -> str:
+    """The address as libpq reads it, without the driver that SQLAlchemy is told."""
+    scheme, _, rest = uri.partition("://")
+    return f"{scheme.partition('+')[0]}://{rest}"
+
+
+def _folder(uri: str) -> Path:
+    """The folder of `file://FOLDER`: absolute with three slashes, relative with two."""
+    parts = urlsplit(uri)
+    folder = unquote(parts.netloc + parts.path)
+    if not folder:
+        raise _unknown("artifacts", uri, "file://FOLDER")
+    return Path(folder)
+
+
+def _unknown(what: str, uri: str, forms: str) -> ConfigurationError:
+    scheme = _scheme_of(uri)
+    if scheme in _NOT_HERE:
+        return ConfigurationError(f"{_NOT_HERE[scheme]} (`{scheme}://`) cannot keep {what} here yet. Give {forms}.")
+    return ConfigurationError(f"`{uri}` names no place for {what}. Give {forms}.")

@@ -1,0 +1,186 @@
+"""Sessions: made, listed, read, changed and deleted (server spec §3, 6 to 11)."""
+
+from __future__ import annotations
+
+import json
+import logging
+import re
+from typing import Annotated, Any, cast
+
+from fastapi import APIRouter, Request
+from fastapi import Body as FromBody
+from fastapi.responses import Response
+from pydantic import Field
+
+from flowloom.errors import AlreadyExistsError, JsonDataError
+from flowloom.events import Event, EventActions
+from flowloom.events.ids import new_id
+from flowloom.events.wire import make
+from flowloom.server.problems import ProblemError
+from flowloom.server.restored import restored_events
+from flowloom.server.served import Served, admit, served_of
+from flowloom.server.wire import Body, answer, session_json
+from flowloom.sessions import Session
+
+_log = logging.getLogger("flowloom.server")
+_S = "/apps/{app_name}/users/{user_id}/sessions"
+_SESSION_ID = re.compile(r"[\w.:@~+-]{1,128}")
+_EVALUATION = "___eval___session___"
+"""How the ids of sessions begin that google-adk's evaluations make."""
+
+router = APIRouter(tags=["sessions"])
+
+
+class NewSession(Body):
+    """What a session begins with."""
+
+    session_id: str | None = None
+    state: dict[str, Any] | None = None
+    events: list[Any] | None = None
+    """Events of another session, appended as they are."""
+    options: dict[str, Any] | None = None
+    """Options of the store; these have none."""
+
+
+class StateChange(Body):
+    """A change of a session's state, without a run."""
+
+    state_delta: dict[str, Any] = Field()
+
+
+@router.post(_S)
+async def create_session(
+    request: Request, app_name: str, user_id: str, body: Annotated[NewSession | None, FromBody()] = None
+) -> Response:
+    """Make a session."""
+    given = body or NewSession()
+    if given.options:
+        names = ", ".join(f"`{name}`" for name in given.options)
+        raise ProblemError(400, "invalid_options", f"Sessions have no options here, and {names} were given.")
+    events = restored_events(given.events or ())
+    session = await _created(request, app_name, user_id, given.session_id, given.state)
+    sessions = served_of(request).sessions
+    for event in events:
+        await sessions.append_event(session, event)
+    return answer(session_json(session, session.events))
+
+
+@router.post(_S + "/{session_id}")
+async def create_session_with_id(
+    request: Request,
+    app_name: str,
+    user_id: str,
+    session_id: str,
+    state: Annotated[dict[str, Any] | None, FromBody()] = None,
+) -> Response:
+    """Make a session of this id; the body is its state."""
+    session = await _created(request, app_name, user_id, session_id, state)
+    return answer(session_json(session, session.events))
+
+
+@router.get(_S)
+async def list_sessions(request: Request, app_name: str, user_id: str) -> Response:
+    """The sessions of a user, without their events."""
+    admit(request, app_name, user_id)
+    found = await served_of(request).sessions.list_sessions(app_name=app_name, user_id=user_id)
+    shown = [session_json(each) for each in found.sessions if not each.id.startswith(_EVALUATION)]
+    return answer(b"[" + b",".join(shown) + b"]")
+
+
+@router.get(_S + "/{session_id}")
+async def get_session(request: Request, app_name: str, user_id: str, session_id: str) -> Response:
+    """A session with all its events."""
+    session = await session_of(request, app_name, user_id, session_id)
+    return answer(session_json(session, session.events))
+
+
+@router.patch(_S + "/{session_id}")
+async def update_session(request: Request, app_name: str, user_id: str, session_id: str, body: StateChange) -> Response:
+    """Change the state of a session, by one more event."""
+    session = await session_of(request, app_name, user_id, session_id)
+    event = make(
+        Event,
+        author="user",
+        invocation_id=f"p-{new_id()}",
+        actions=make(EventActions, state_delta=body.state_delta),
+    )
+    try:
+        await served_of(request).sessions.append_event(session, event)
+    except JsonDataError as error:
+        raise ProblemError(400, "invalid_state", str(error)) from error
+    return answer(session_json(session, session.events))
+
+
+@router.delete(_S + "/{session_id}")
+async def delete_session(request: Request, app_name: str, user_id: str, session_id: str) -> Response:
+    """Delete a session, if there is one."""
+    admit(request, app_name, user_id)
+    await served_of(request).sessions.delete_session(app_name=app_name, user_id=user_id, session_id=session_id)
+    return answer(b"null")
+
+
+async def session_of(request: Request, app_name: str, user_id: str, session_id: str) -> Session:
+    """The session that a path names. Raises `ProblemError` (404) if there is none, or it is another's."""
+    admit(request, app_name, user_id)
+    session = await served_of(request).sessions.get_session(app_name=app_name, user_id=user_id, session_id=session_id)
+    if session is None:
+        raise session_not_found()
+    return session
+
+
+def session_not_found() -> ProblemError:
+    """What is told of a session that is not there."""
+    return ProblemError(404, "session_not_found", "Session not found")
+
+
+async def _created(
+    request: Request, app_name: str, user_id: str, session_id: str | None, state: dict[str, Any] | None
+) -> Session:
+    admit(request, app_name, user_id)
+    served = served_of(request)
+    served.apps.check(app_name)
+    return await make_session(served, app_name, user_id, session_id, state)
+
+
+async def make_session(
+    served: Served, app_name: str, user_id: str, session_id: str | None, state: dict[str, Any] | None = None
+) -> Session:
+    """A new session of an app that is there; without an id, or with an empty one, it is given one.
+
+    Raises `ProblemError`: 400 for an id or a state that cannot be kept, 409 if there is such a session.
+    """
+    session_id = (session_id or "").strip() or None
+    if session_id is not None and not _SESSION_ID.fullmatch(session_id):
+        raise ProblemError(
+            400,
+            "invalid_session_id",
+            "The id of a session has 1 to 128 letters, digits and the characters . : @ ~ + - _",
+        )
+    state = {**_initial_state(served, app_name), **(state or {})}
+    try:
+        return await served.sessions.create_session(
+            app_name=app_name, user_id=user_id, state=state, session_id=session_id
+        )
+    except AlreadyExistsError as error:
+        raise ProblemError(409, "session_exists", f"Session already exists: {session_id}") from error
+    except JsonDataError as error:
+        raise ProblemError(400, "invalid_state", str(error)) from error
+
+
+def _initial_state(served: Served, app_name: str) -> dict[str, Any]:
+    """What `initial_state.json` of an app's folder says: for sessions that are made through a development server."""
+    folder = served.apps.folder_of(app_name) if served.settings.dev else None
+    if folder is None:
+        return {}
+    file = folder / "initial_state.json"
+    try:
+        state: Any = json.loads(file.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return {}
+    except (OSError, ValueError, RecursionError) as error:
+        _log.warning("`%s` cannot be read, and sessions begin without it: %s", file, error)
+        return {}
+    if not isinstance(state, dict):
+        _log.warning("`%s` holds no object, and sessions begin without it.", file)
+        return {}
+    return cast(dict[str, Any], state)

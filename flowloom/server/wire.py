@@ -1,0 +1,102 @@
+"""What is answered, as JSON: camelCase, without nulls, and without secrets (server spec §2, §3).
+
+All that tells of sessions, events and traces goes through `public_json`.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from typing import Any, cast
+
+from pydantic import BaseModel, ConfigDict
+from pydantic.alias_generators import to_camel
+from pydantic_core import from_json, to_json
+from starlette.responses import Response
+
+from flowloom.auth.fields import is_secret_field
+from flowloom.events.event import Event
+from flowloom.events.requests import CREDENTIAL_CALL
+from flowloom.sessions import Session
+
+INTERNAL = "__adk_internal_"
+"""How keys of metadata begin that are neither taken nor given."""
+_AUTH_KEYS = frozenset(
+    "authConfig auth_config requestedAuthConfigs requested_auth_configs rawAuthCredential raw_auth_credential "
+    "exchangedAuthCredential exchanged_auth_credential authType auth_type".split()
+)
+_MARKS = (b"uthConfig", b"uth_config", b"uthCredential", b"uth_credential", b"uthType", b"uth_type")
+"""What stands in any JSON that holds one of those keys, in texts within it, too."""
+_OURS = {"actions": {"requested_inputs": True}}
+"""What google-adk's clients refuse an event for."""
+
+
+class Body(BaseModel):
+    """The body of a request: camelCase or snake_case, and what is not known in it is passed over."""
+
+    model_config = ConfigDict(alias_generator=to_camel, populate_by_name=True, extra="ignore")
+
+
+def answer(body: bytes, status: int = 200) -> Response:
+    """The response that has this JSON."""
+    return Response(body, status, media_type="application/json")
+
+
+def event_json(event: Event) -> bytes:
+    """An event as it is answered and streamed: on one line, without spaces, in UTF-8."""
+    dumped = event.model_dump_json(by_alias=True, exclude_none=True, exclude=_OURS, fallback=repr)
+    return public_json(dumped.encode("utf-8", "replace"))
+
+
+def session_json(session: Session, events: Iterable[Event] = ()) -> bytes:
+    """A session as it is answered, with these events of it."""
+    head: dict[str, Any] = {
+        "id": session.id,
+        "appName": session.app_name,
+        "userId": session.user_id,
+        "state": session.state,
+        "events": [],
+        "lastUpdateTime": session.last_update_time,
+    }
+    listed = b",".join(map(event_json, events))
+    before, between, after = public_json(to_json(head, fallback=repr, inf_nan_mode="strings")).rpartition(b'"events":[')
+    return b"".join((before, between, listed, after))
+
+
+def public_json(data: bytes) -> bytes:
+    """The JSON without what opens a door: secrets, tokens and codes of credentials, and internal metadata."""
+    if INTERNAL.encode() not in data and CREDENTIAL_CALL.encode() not in data and not any(m in data for m in _MARKS):
+        return data
+    return to_json(public_data(from_json(data)))
+
+
+def public_data(value: Any) -> Any:
+    """The same for data of JSON; what is given stays as it is."""
+    return _public(value, secret=False)
+
+
+def _public(value: Any, *, secret: bool) -> Any:
+    if isinstance(value, dict):
+        held = cast(dict[str, Any], value)
+        secret = secret or held.get("name") == CREDENTIAL_CALL or not _AUTH_KEYS.isdisjoint(held)
+        return {
+            key: _public(each, secret=secret or key in _AUTH_KEYS)
+            for key, each in held.items()
+            if not (secret and is_secret_field(key)) and not key.startswith(INTERNAL)
+        }
+    if isinstance(value, list):
+        return [_public(each, secret=secret) for each in cast(list[Any], value)]
+    if isinstance(value, str) and value[:1] in ("{", "["):
+        return _public_text(value, secret)
+    return value
+
+
+def _public_text(text: str, secret: bool) -> str:
+    """A text that is JSON itself, as attributes of spans are."""
+    if not secret and INTERNAL not in text and not any(mark.decode() in text for mark in _MARKS):
+        return text
+    try:
+        data = json.loads(text)
+    except (ValueError, RecursionError):
+        return text
+    return json.dumps(_public(data, secret=secret), ensure_ascii=False)
