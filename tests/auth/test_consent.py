@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import pytest
@@ -217,7 +218,7 @@ async def test_a_server_that_says_nothing_is_waited_for_as_long_as_the_tool_may_
     (line, last) = story(await chat.answer(answer))
     assert "no result within 0.05 seconds" in line
     assert last == "root: It takes too long."
-    assert server.client_left.wait(5)
+    assert await asyncio.to_thread(server.client_left.wait, 5)
 
 
 async def test_two_tools_ask_at_once_and_one_is_answered(server: OAuthServer) -> None:

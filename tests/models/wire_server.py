@@ -148,8 +148,8 @@ class WireServer:
                 await self._answer(reply, reader, writer)
                 if reply.ending != "complete":
                     break
-        except ConnectionError:
-            pass
+        except ConnectionError:  # it has left while it was answered
+            self.client_left.set()
         finally:
             writer.transport.abort()
             with contextlib.suppress(ConnectionError):
