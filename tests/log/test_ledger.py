@@ -12,6 +12,7 @@ from kit import Chat, agent, context, event, named_call, result
 from flowloom import Event
 from flowloom.context.run import Run
 from flowloom.errors import AlreadyAnsweredError
+from flowloom.events.event import NodeInfo
 from flowloom.events.requests import ForeignRequestIds
 from flowloom.log.claims import check_undecided
 from flowloom.log.ledger import CallLedger, Place
@@ -41,6 +42,8 @@ BEGUN = event("root", result("c1", "pay", {"status": "pending"}), long_running_t
 RESULT = event("root", result("c1", "pay", {"ok": True}))
 LONG = event("root", named_call("c1", "order"), long_running_tool_ids=["c1"])
 LEFT = event("root", named_call("c1", "pay"), long_running_tool_ids=["c1"], custom_metadata={CLIENT_EXECUTED: ["c1"]})
+REFUSED = event("root", result("r1", "adk_request_confirmation", {"error": "The run failed."}))
+REPORTED = event("root", result("r1", "adk_request_confirmation", {"status": "sent"}))
 FOREIGN = asks()
 FOREIGN.long_running_tool_ids = ForeignRequestIds(["r1"])
 KEPT: dict[str, Any] = {"isolation_scope": "c1", "custom_metadata": {AGENT_TOOL_CALL: "c1"}}
@@ -60,6 +63,10 @@ MARK = event("root", actions={"agent_state": {REPEATED: ["c1"]}})
         ([CALLED, HELD, asks(), decides(confirmed="yes")], {"c1": "waiting", "r1": "waiting"}),
         ([CALLED, HELD, asks(), decides(originalFunctionCall={"id": "c9"})], {"c1": "waiting", "r1": "waiting"}),
         ([CALLED, HELD, asks(), decides(), RESULT], {"c1": "answered", "r1": "answered"}),
+        ([CALLED, HELD, asks(), asks("r2")], {"c1": "waiting", "r1": "waiting", "r2": "waiting"}),
+        ([CALLED, HELD, asks(), decides(), asks("r2")], {"c1": "waiting", "r1": "answered", "r2": "waiting"}),
+        ([CALLED, HELD, asks(), REFUSED], {"c1": "waiting", "r1": "answered"}),
+        ([CALLED, HELD, asks(), REPORTED], {"c1": "waiting", "r1": "waiting"}),
         ([CALLED, HELD, asks(), decides(), HELD], {"c1": "open", "r1": "answered"}),
         ([CALLED, HELD, asks(), decides(), BEGUN], {"c1": "waiting", "r1": "answered"}),
         ([CALLED, FOREIGN], {"c1": "open", "r1": None}),
@@ -68,6 +75,8 @@ MARK = event("root", actions={"agent_state": {REPEATED: ["c1"]}})
         ([LONG, event("user", result("c1", "order", {"status": "soon"}))], {"c1": "answered"}),
         ([LONG, event("root", result("c1", "order", {"error": "no"}))], {"c1": "answered"}),
         ([LEFT, RESULT], {"c1": "answered"}),
+        ([LEFT, BEGUN, RESULT], {"c1": "waiting"}),
+        ([CALLED, BEGUN, INNER, event("user", result("c1", "pay", {}))], {"c1": "answered", "c2": "answered"}),
         ([CALLED, INNER], {"c1": "suspended", "c2": "waiting"}),
         ([CALLED, INNER, RESULT], {"c1": "answered", "c2": "answered"}),
         ([CALLED, INNER_OPEN, RESULT], {"c1": "answered", "c2": "answered"}),
@@ -84,6 +93,25 @@ def test_the_state_of_a_call(log: list[Event], states: dict[str, str | None]) ->
     ledger = CallLedger.of(log)
     found = {call_id: ledger.call(call_id) for call_id in states}
     assert {call_id: made and made.state for call_id, made in found.items()} == states
+
+
+def test_all_answers_are_kept_and_the_first_decision_counts() -> None:
+    """Reports of a long-running call are none."""
+    reports = [event("user", result("c1", "order", {"status": each})) for each in ("soon", "there")]
+    order = CallLedger.of([LONG, *reports]).call("c1")
+    assert order is not None
+    assert ([each.event for each in order.answers], order.decision) == (reports, None)
+    decisions = [decides(), decides(reason="It is cheap.")]
+    request = CallLedger.of([CALLED, HELD, asks(), *decisions]).call("r1")
+    assert request is not None
+    assert request.decision is not None
+    assert ([each.event for each in request.answers], request.decision.event) == (decisions, decisions[0])
+
+
+def test_the_place_of_an_event_has_its_node_path() -> None:
+    inside = event("a", "hi", node_info=NodeInfo(path="flow@1/a@2"), branch="x", isolation_scope="c1")
+    assert Place.of(inside) == ("a", "x", "c1", "flow@1/a@2")
+    assert Place.of(event("a", "hi")) == ("a", None, None, "")
 
 
 def test_a_rewind_gives_calls_the_state_that_they_had() -> None:
