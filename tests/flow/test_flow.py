@@ -313,6 +313,26 @@ async def test_a_response_processor_sees_and_changes_each_response() -> None:
     assert [(e.custom_metadata or {}).get("stamped") for e in events] == [True, None, True]
 
 
+async def test_processors_behind_one_that_is_awaited_are_given_the_same_request_and_response() -> None:
+    """And what a response processor takes away of a stream does not end it."""
+    given: list[tuple[Any, Any]] = []
+
+    async def awaited(ctx: InvocationContext, request: LlmRequest, response: LlmResponse) -> None:
+        given.append((request, response))
+
+    def behind(ctx: InvocationContext, request: LlmRequest, response: LlmResponse) -> None:
+        given.append((request, response))
+        if response.partial:
+            response.content = None
+
+    chunks = [LlmResponse(content=said("do"), partial=True), LlmResponse(content=said("done"))]
+    root = agent("root", chunks, flow=Flow().with_response_processor(awaited).with_response_processor(behind))
+    events = await Chat(root, config=STREAMED).say("go")
+    assert story(events) == ["root: done"]
+    assert [each.contents for each, _ in given] == [requests_of(root)[0].contents] * 4
+    assert [each.partial for _, each in given] == [True, True, None, None]
+
+
 async def test_a_response_processor_may_take_the_content_away_to_call_the_model_again() -> None:
     """A code executor works that way: the response itself is no event then."""
     taken: list[str] = []

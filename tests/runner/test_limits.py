@@ -264,7 +264,7 @@ async def test_a_model_that_calls_all_the_same_is_refused(last: Any, config: Any
     assert (result.status, result.pending, len(model.asked)) == ("limit", [], 1)
     answers = [answer.response or {} for event in result.events for answer in event.get_function_responses()]
     assert answers
-    assert all("error" in answer for answer in answers)
+    assert all("`model_calls`" in answer["error"] for answer in answers)
 
 
 async def test_the_summary_of_an_agent_with_an_output_schema_is_of_that_form() -> None:

@@ -224,8 +224,9 @@ async def test_decision_11_then_the_run_fails(
     """One error is raised, one event tells of it, the history is legal, and the key is not written."""
     root = agent("root", *[wrong] * 3, output_schema=City, output_key=key, output_retries=retries, tools=tools)
     chat = Chat(root, config=config)
-    with pytest.raises(ModelResponseError, match="root"):
+    with pytest.raises(ModelResponseError, match="root") as caught:
         await chat.say("go")
+    assert ("The answer was" in str(caught.value)) == (wrong in (BAD, "Rome"))
     stored = await chat.stored()
     assert len(requests_of(root)) == retries + 1
     assert [e.error_code for e in stored].count("ModelResponseError") == 1
@@ -377,6 +378,7 @@ async def test_a_callback_before_the_agent_answers_in_that_form_too() -> None:
     assert found.output == City(name="Rome")
     found = await ran(agent("root", output_schema=City, before_agent_callback=answer("No.")))
     assert (found.status, type(found.error)) == ("failed", CallbackError)
+    assert "`before_agent` of agent `root`" in str(found.error)
 
 
 async def test_what_a_callback_adds_after_the_agent_is_not_its_answer() -> None:
