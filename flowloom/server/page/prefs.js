@@ -1,0 +1,47 @@
+// What is remembered in this browser: the theme, and how things are shown.
+
+import { effect, signal } from "./vendor/signals.js";
+
+const KEY = "flowloom.prefs";
+export const DEFAULTS = {
+  theme: "system", // light | dark | system
+  streaming: true, // whether answers come word by word
+  events: "canonical", // canonical | legacy: the endpoint that runs go through
+  retained: 1000, // events of a session that are kept in memory
+  resumeGrace: 30, // seconds for which a run goes on when the connection is lost
+  sound: false, // for what waits for a person
+  width: 0, // of the panel at the side, in px; 0 for the default
+};
+
+function stored() {
+  try {
+    return JSON.parse(localStorage.getItem(KEY)) ?? {};
+  } catch {
+    return {};
+  }
+}
+
+export const prefs = signal({ ...DEFAULTS, ...stored() });
+
+/** Remember a setting. */
+export function setPref(name, value) {
+  prefs.value = { ...prefs.value, [name]: value };
+}
+
+const flag = new URLSearchParams(location.search).get("events");
+if (flag === "legacy" || flag === "canonical") setPref("events", flag);
+
+effect(() => {
+  const { theme } = prefs.value;
+  if (theme === "system") delete document.documentElement.dataset.theme;
+  else document.documentElement.dataset.theme = theme;
+  try {
+    localStorage.setItem(KEY, JSON.stringify(prefs.value));
+  } catch {
+    // no room, or none wanted: it holds for this page
+  }
+});
+
+addEventListener("storage", (change) => {
+  if (change.key === KEY) prefs.value = { ...DEFAULTS, ...stored() };
+});
