@@ -18,7 +18,7 @@ from flowloom.sessions import InMemorySessionService
 try:
     from fastapi import FastAPI
 
-    from flowloom.server import about, sessions
+    from flowloom.server import about, sessions, static
     from flowloom.server.addressing import Addressing
     from flowloom.server.apps import AppFolder, OneApp
     from flowloom.server.problems import add_handlers
@@ -31,7 +31,7 @@ except ImportError as error:
 
 Lifespan = Callable[[FastAPI], AbstractAsyncContextManager[Any]]
 """What is open while an application is served."""
-ROUTERS = (about.router, sessions.router)
+ROUTERS = (about.router, sessions.router, static.router)
 RESOURCES: tuple[Lifespan, ...] = ()
 """What routes hold open: entered when the server starts, left when it stops, the last one first, before the services
 are closed."""

@@ -17,7 +17,7 @@
 //   prefs.js   prefs                  what is remembered in this browser: {theme, streaming, …}, `setPref(name, value)`
 //   parts.js   Empty, Json, Copy, Problem, Icon, time(), size(), …: the pieces that all panels share
 // What a panel changes on the server (state, artifacts) it says with `reload()` of store.js.
-// Styles: `panel_ID.css`, only the custom properties of tokens.css, listed in index.html.
+// Styles: `panel_ID.css`, only the custom properties of tokens.css, found by themselves.
 
 import { Timeline } from "./timeline.js";
 
