@@ -11,7 +11,7 @@ from google.genai import types
 from flowloom import ToolConfirmation
 from flowloom.errors import UnreadableAnswerError
 from flowloom.events.requests import CONFIRMATION_CALL, CREDENTIAL_CALL, INPUT_CALL, RequestKind
-from flowloom.log.answers import check_answer, read_decision, read_input
+from flowloom.log.answers import answers_request, check_answer, read_decision, read_input
 
 NAMES: dict[RequestKind, str] = {
     "confirmation": CONFIRMATION_CALL,
@@ -50,26 +50,55 @@ def test_a_decision_is_said_in_one_of_these_forms(response: Any, decision: ToolC
 
 
 @pytest.mark.parametrize(
-    "response",
+    ("response", "why"),
     [
-        {"confirmed": "maybe"},
-        {"confirmed": "true"},
-        {"confirmed": 1},
-        {"confirmed": None},
-        {"result": "approved"},
-        {"confirmed": True, "editedArgs": "none"},
-        {"response": "not json"},
-        {"response": ""},
-        {"response": "true"},
-        {"response": 7},
-        {"response": '{"confirmed": NaN}'},
+        ({"confirmed": "maybe"}, "`confirmed` is not true or false"),
+        ({"confirmed": "true"}, "`confirmed` is not true or false"),
+        ({"confirmed": 1}, "`confirmed` is not true or false"),
+        ({"confirmed": None}, "`confirmed` is not true or false"),
+        ({"result": "approved"}, "it lacks `confirmed`"),
+        ({"confirmed": True, "editedArgs": "none"}, "`editedArgs`: Input should be a valid dictionary"),
+        (
+            {"confirmed": True, "editedArgs": 1, "hint": 2},
+            "`hint`: Input should be a valid string, `editedArgs`: Input should be a valid dictionary",
+        ),
+        ({"response": "not json"}, "its `response` is not JSON"),
+        ({"response": ""}, "its `response` is not JSON"),
+        ({"response": "true"}, "its `response` is bool, not an object"),
+        ({"response": 7}, "its `response` is int, not an object"),
+        ({"response": '{"confirmed": NaN}'}, "its `response` is not JSON"),
     ],
 )
-def test_nothing_else_is_a_decision(response: Any) -> None:
-    """What does not say true or false is refused, and never taken for one of them."""
-    with pytest.raises(UnreadableAnswerError, match="request `r1` cannot be read") as caught:
+def test_nothing_else_is_a_decision(response: Any, why: str) -> None:
+    """What does not say true or false is refused, and never taken for one of them; the error says why."""
+    with pytest.raises(UnreadableAnswerError) as caught:
         read_decision(answer(response))
+    assert str(caught.value).startswith("The answer to the confirmation request `r1` cannot be read: ")
+    assert f"{why}. It was not stored" in str(caught.value)
     assert caught.value.call_id == "r1"
+
+
+ASKED = {"id": "c1", "name": "pay", "args": {"amount": 3}}
+
+
+@pytest.mark.parametrize(
+    ("named", "answers"),
+    [
+        (ASKED, True),
+        (types.FunctionCall.model_validate(ASKED), True),
+        (ASKED | {"id": "c2"}, False),
+        (ASKED | {"name": "buy"}, False),
+        (ASKED | {"args": {"amount": 4}}, False),
+        ("c1", False),
+    ],
+)
+def test_an_answer_that_names_a_call_is_about_that_one(named: Any, answers: bool) -> None:
+    """By its id, its name and its arguments, as an object or as a `FunctionCall`."""
+    request = types.FunctionCall(id="r1", name=CONFIRMATION_CALL, args={"originalFunctionCall": ASKED})
+    given = answer({"confirmed": True})
+    assert answers_request(given, request)
+    given.response = {"confirmed": True, "originalFunctionCall": named}
+    assert answers_request(given, request) is answers
 
 
 @pytest.mark.parametrize("kind", NAMES)
@@ -95,6 +124,7 @@ def test_what_json_cannot_hold_is_no_answer_of_any_kind(kind: RequestKind, respo
     with pytest.raises(UnreadableAnswerError, match="JSON cannot hold it") as caught:
         check_answer(answer(response, kind), kind)
     assert len(str(caught.value)) < 500
+    assert f"the {kind} request `r1`" in str(caught.value)
 
 
 @pytest.mark.parametrize(
@@ -105,6 +135,7 @@ def test_what_json_cannot_hold_is_no_answer_of_any_kind(kind: RequestKind, respo
         ({"payload": [1]}, [1]),
         ({"response": "[1]"}, [1]),
         ({"response": "[1"}, "[1"),
+        ({"response": "NaN"}, "NaN"),
         ({"response": {"a": 1}}, {"a": 1}),
         ({"a": 1}, {"a": 1}),
         ({"result": 1, "b": 2}, {"result": 1, "b": 2}),

@@ -180,6 +180,42 @@ def test_what_an_agent_that_runs_as_a_tool_has_called_is_its_own_to_answer() -> 
     assert [made.id for made in CallLedger.of([*log, asked, decided]).pending()] == ["r1"]
 
 
+def inner(call_id: str, name: str, scope: str = "c1", waits: bool = False, **fields: Any) -> Event:
+    """A call that an agent has made which runs as a tool."""
+    fields = {"custom_metadata": {AGENT_TOOL_CALL: scope}} | fields
+    waiting = [call_id] if waits else None
+    return event("inner", named_call(call_id, name), isolation_scope=scope, long_running_tool_ids=waiting, **fields)
+
+
+STOPPED = {AGENT_TOOL_CALL: "c1", CLIENT_EXECUTED: ["c2"]}
+ASKED_INSIDE = asks("r2", {"id": "c2", "name": "pay", "args": {}}, **KEPT)
+
+
+@pytest.mark.parametrize(
+    ("log", "ready"),
+    [
+        ([inner("c2", "order", waits=True)], False),
+        ([inner("c2", "look")], True),
+        ([inner("c2", "order", waits=True, custom_metadata=STOPPED)], True),
+        ([inner("c2", "pay"), ASKED_INSIDE], False),
+        ([inner("c2", "pay"), ASKED_INSIDE, decides("r2")], True),
+        ([inner("c2", "deeper"), inner("c3", "order", "c2", waits=True)], False),
+        ([inner("c2", "deeper"), inner("c3", "look", "c2")], True),
+    ],
+)
+def test_an_agent_that_runs_as_a_tool_is_ready_when_nothing_in_it_waits_for_an_answer(
+    log: list[Event], ready: bool
+) -> None:
+    """However deep; calls that the run stopped before can run, if they are not answered."""
+    assert CallLedger.of([CALLED, *log]).is_ready("c1") is ready
+
+
+def test_what_is_inside_of_a_call_is_all_that_its_agent_and_those_below_have_called() -> None:
+    ledger = CallLedger.of([CALLED, inner("c2", "deeper"), inner("c3", "look"), inner("c4", "look", "c2")])
+    assert [made.id for made in ledger.inside("c1")] == ["c2", "c3", "c4"]
+    assert [made.id for made in ledger.around(ledger.call("c4"))] == ["c2", "c1"]
+
+
 def test_the_task_of_the_latest_event_is_the_open_one() -> None:
     def of(scope: str) -> Event:
         return event("helper", "Which?", isolation_scope=scope)
