@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from flowloom.asgi.protocol import header_of
 from flowloom.errors import ConfigurationError, FlowloomError
 
 
@@ -39,12 +40,6 @@ EVERYBODY = Principal()
 Auth = Callable[[Mapping[str, Any]], Awaitable[Principal | None]]
 """Answers who makes the request of an ASGI scope; None for nobody, which is refused with 401. May raise
 `RefusedError`."""
-
-
-def header_of(scope: Mapping[str, Any], name: str) -> list[str]:
-    """The values of a header of an ASGI scope; `name` in lower case."""
-    wanted = name.encode()
-    return [value.decode("latin-1") for key, value in scope["headers"] if key == wanted]
 
 
 def token_auth(token: str) -> Auth:

@@ -1,0 +1,125 @@
+"""`Origins`: which web pages may use a server, and what CORS tells their browsers (server spec §8)."""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Mapping, Sequence
+
+from flowloom.asgi.hosts import host_of, hosts_named, is_loopback, origin_of, own_origin
+from flowloom.asgi.protocol import Message, RejectedError, Scope, Send, header_of
+from flowloom.errors import ConfigurationError
+
+_log = logging.getLogger("flowloom.asgi")
+_REGEX = "regex:"
+_METHODS = "DELETE, GET, HEAD, OPTIONS, PATCH, POST, PUT"
+_SECONDS_KNOWN = "600"
+
+
+class Origins:
+    """The origins of the pages that may use a server bound to `bind_host`, beside its own.
+
+    `allowed` has literal origins (`https://chat.example`), `regex:PATTERN` for those that a pattern matches as a whole,
+    and `*` for all, which is logged as a warning. Raises `ConfigurationError` for one that is none of these.
+    """
+
+    def __init__(self, allowed: Sequence[str], bind_host: str) -> None:
+        self.all = "*" in allowed
+        self._literal = {_literal(origin) for origin in allowed if origin != "*" and not origin.startswith(_REGEX)}
+        self._patterns = [_pattern(origin) for origin in allowed if origin.startswith(_REGEX)]
+        self._loopback = is_loopback(bind_host)
+        if self.all:
+            _log.warning(
+                "`allow_origins` has `*`: every web page that a person opens may use this server, with all that they "
+                "may do. List the origins that you know instead."
+            )
+
+    def check_host(self, scope: Scope) -> None:
+        """Raise `RejectedError` (403) for several `Host`s, and for one that is neither loopback nor the host of an
+        allowed origin while the server is bound to loopback: a name that was pointed here (DNS rebinding)."""
+        named = hosts_named(scope)
+        if len(named) > 1:
+            raise RejectedError(403, "host_not_allowed", "The request has several values of `Host`. Send one.")
+        if not named or not self._loopback or self.all:
+            return
+        host = host_of(named[0])
+        if is_loopback(host) or host in {known[1] for known in self._literal}:
+            return
+        raise RejectedError(
+            403,
+            "host_not_allowed",
+            "This host is not allowed: the server is bound to this machine alone. List its origin in `allow_origins`, "
+            "or bind the server to the address that is meant (`host`).",
+        )
+
+    def listed(self, origin: str) -> bool:
+        """Whether `origin` is an allowed one, not by being the server's own."""
+        if origin == "null":
+            return False
+        return self.all or origin_of(origin) in self._literal or any(p.fullmatch(origin) for p in self._patterns)
+
+    def check_origin(self, scope: Scope) -> str | None:
+        """The listed origin that a request comes from, None for the server's own and for none. Raises `RejectedError`
+        (403) for a foreign one."""
+        named = header_of(scope, "origin")
+        if not named:
+            return None
+        if len(named) == 1 and self.listed(named[0]):
+            return named[0]
+        known = origin_of(named[0]) if len(named) == 1 else None
+        if known is not None and known == own_origin(scope) and (is_loopback(known[1]) or not self._loopback):
+            return None
+        raise RejectedError(
+            403, "origin_not_allowed", "This origin is not allowed. List it in `allow_origins`, if it is trusted."
+        )
+
+
+def is_preflight(scope: Scope) -> bool:
+    """Whether a browser asks what a page of another origin may do."""
+    return scope["method"] == "OPTIONS" and bool(header_of(scope, "access-control-request-method"))
+
+
+async def answer_preflight(scope: Scope, send: Send) -> None:
+    """Tell a browser that a page of a listed origin may do what it asks for."""
+    wanted = ", ".join(header_of(scope, "access-control-request-headers"))
+    headers = {"access-control-allow-methods": _METHODS, "access-control-max-age": _SECONDS_KNOWN}
+    headers |= {"access-control-allow-headers": wanted} if wanted else {}
+    headers |= {"content-length": "2", "content-type": "text/plain; charset=utf-8"}
+    await send({"type": "http.response.start", "status": 200, "headers": _encoded(headers)})
+    await send({"type": "http.response.body", "body": b"OK"})
+
+
+def with_cors(send: Send, origin: str) -> Send:
+    """`send`, with the headers that let a page of `origin` read the answers."""
+    added = _encoded({"access-control-allow-origin": origin, "access-control-allow-credentials": "true"})
+
+    async def sending(message: Message) -> None:
+        if message["type"] == "http.response.start":
+            headers = [(name, value) for name, value in message.get("headers", ()) if name.lower() != b"vary"]
+            varies = [value for name, value in message.get("headers", ()) if name.lower() == b"vary"]
+            message["headers"] = [*headers, *added, (b"vary", b", ".join([*varies, b"Origin"]))]
+        await send(message)
+
+    return sending
+
+
+def _encoded(headers: Mapping[str, str]) -> list[tuple[bytes, bytes]]:
+    return [(name.encode("latin-1"), value.encode("latin-1")) for name, value in headers.items()]
+
+
+def _literal(origin: str) -> tuple[str, str, int | None]:
+    known = origin_of(origin.removesuffix("/"))
+    if known is None:
+        raise ConfigurationError(
+            f"`{origin}` in `allow_origins` is no origin. Write it as `https://chat.example`, `http://localhost:4200`, "
+            f"`regex:PATTERN` for a pattern that origins match as a whole, or `*` for all."
+        )
+    return known
+
+
+def _pattern(origin: str) -> re.Pattern[str]:
+    try:
+        return re.compile(origin.removeprefix(_REGEX))
+    except re.error as error:
+        raise ConfigurationError(f"`{origin}` in `allow_origins` is no regular expression: {error}.") from error
+
