@@ -32,7 +32,7 @@ class GuardRules:
     allow_unauthenticated: bool = False
     max_body_bytes: int = 32 * 1024 * 1024
     open_paths: Sequence[str] = ()
-    """Paths that need no `auth`; one that ends with `/` stands for all below it."""
+    """Paths that need no `auth`; one that ends with `/` (but `/` itself) stands for all below it."""
     origins: Origins = field(init=False)
 
     def __post_init__(self) -> None:
@@ -46,7 +46,7 @@ class GuardRules:
 
     def is_open(self, path: str) -> bool:
         """Whether `path` needs no `auth`."""
-        return any(path.startswith(known) if known[-1:] == "/" else path == known for known in self.open_paths)
+        return any(path == known or (known[1:].endswith("/") and path.startswith(known)) for known in self.open_paths)
 
 
 class Guard:

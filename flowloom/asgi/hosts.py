@@ -28,13 +28,14 @@ def is_loopback(host: str | None) -> bool:
 
 def host_of(authority: str) -> str | None:
     """The host of `host:port`, in lower case and without the dot of the root; None if it is no such thing."""
-    return (_split(f"//{authority}") or ("", None, None))[1]
+    found = _split(f"//{authority}")
+    return found and found[1]
 
 
 def origin_of(url: str) -> tuple[str, str, int | None] | None:
     """Scheme, host and port of an origin, as they are compared; None for `null` and what is no origin."""
     found = _split(url)
-    if found is None or not found[0] or found[1] is None:
+    if found is None or not found[0]:
         return None
     scheme, host, port = found
     return scheme, host, port or _PORTS.get(scheme)
@@ -73,7 +74,7 @@ def _forwarded(scope: Mapping[str, Any]) -> dict[str, str]:
     return {name.strip().lower(): value.strip().strip('"') for name, _, value in pairs}
 
 
-def _split(url: str) -> tuple[str, str | None, int | None] | None:
+def _split(url: str) -> tuple[str, str, int | None] | None:
     """Scheme, host and port of a URL that consists of nothing else."""
     try:
         parts = urlsplit(url)

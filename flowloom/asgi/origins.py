@@ -122,4 +122,3 @@ def _pattern(origin: str) -> re.Pattern[str]:
         return re.compile(origin.removeprefix(_REGEX))
     except re.error as error:
         raise ConfigurationError(f"`{origin}` in `allow_origins` is no regular expression: {error}.") from error
-

@@ -9,6 +9,7 @@ from typing import Any
 
 from flowloom.agents import BaseAgent
 from flowloom.artifacts import InMemoryArtifactService
+from flowloom.asgi import Guard
 from flowloom.errors import quoted_list
 from flowloom.extras import missing_extra
 from flowloom.memory import InMemoryMemoryService
@@ -25,7 +26,7 @@ try:
     from flowloom.server.served import Served
     from flowloom.server.services import artifact_service, memory_service, session_service
     from flowloom.server.serving import run_server
-    from flowloom.server.settings import ServerSettings
+    from flowloom.server.settings import ServerSettings, rules_of
 except ImportError as error:
     raise missing_extra("The server needs FastAPI", "server", error) from error
 
@@ -53,6 +54,7 @@ def application(served: Served, *, lifespan: Lifespan | None = None) -> FastAPI:
     add_handlers(app)
     for router in ROUTERS:
         app.include_router(router)
+    app.add_middleware(Guard, rules=rules_of(served.settings))
     app.add_middleware(Addressing, served=served)  # the last one added is the first one asked
     return app
 

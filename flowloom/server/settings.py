@@ -6,7 +6,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from flowloom.asgi import Auth
+from flowloom.asgi import Auth, GuardRules
+
+OPEN_PATHS = ("/health", "/ready", "/", "/ui", "/ui/", "/dev-ui", "/dev-ui/")
+"""What needs no `auth`: whether the server lives, and the files of the pages, which ask for the token."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,3 +51,15 @@ class ServerSettings:
     logo_image_url: str | None = None
     human: bool = False
     """Whether people answer in the place of all models."""
+
+
+def rules_of(settings: ServerSettings) -> GuardRules:
+    """Who may ask a server of these settings. Raises `ConfigurationError` if everybody could, and nobody said so."""
+    return GuardRules(
+        settings.host,
+        allow_origins=settings.allow_origins,
+        auth=settings.auth,
+        allow_unauthenticated=settings.allow_unauthenticated,
+        max_body_bytes=settings.max_body_bytes,
+        open_paths=OPEN_PATHS,
+    )
