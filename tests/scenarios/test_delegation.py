@@ -7,10 +7,12 @@ from typing import Any, Literal
 
 import pytest
 from google.genai import types
+from journal import Journal
 from kit import (
     STREAMED,
     Chat,
     agent,
+    approve,
     call,
     collect,
     context,
@@ -20,6 +22,7 @@ from kit import (
     hand_to,
     named_call,
     open_calls,
+    pending,
     requests_of,
     result,
     shown,
@@ -33,6 +36,7 @@ from flowloom import (
     AgentTool,
     ConfigurationError,
     Event,
+    FunctionTool,
     InMemoryRunner,
     LlmAgent,
     LlmResponse,
@@ -597,3 +601,44 @@ async def test_a_task_that_is_called_beside_a_single_turn_comes_after_it() -> No
     events = await Chat(agent("root", asked, "done", sub_agents=[chore, expert])).say("go")
     answers = [[r.name for r in e.get_function_responses()] for e in events if e.get_function_responses()]
     assert answers == [["expert"], ["finish_task"], ["chore"]]
+
+
+async def test_single_turns_that_wait_together_go_on_together_each_on_its_own_branch() -> None:
+    """Their answers are one event in call order, each by its name; what they do has keys of their calls' own."""
+
+    def pay() -> str:
+        """Pay."""
+        return "paid"
+
+    def waiting(name: str) -> LlmAgent:
+        return single(name, call("pay"), f"{name} is done", tools=[FunctionTool(pay, require_confirmation=True)])
+
+    calls = [named_call("c1", "a", request="go"), named_call("c2", "b", request="go")]
+    root = agent("root", calls, "all done", sub_agents=[waiting("a"), waiting("b")])
+    effects = Journal(invocation="first:")
+    chat = Chat(SequentialAgent(name="row", sub_agents=[root]), effects=effects)
+    asked = pending(await chat.say("go"))
+    effects.invocation = "then:"
+    events = await chat.answer(*map(approve, asked))
+    [both] = [each for each in events if {r.id for r in each.get_function_responses()} & {"c1", "c2"}]
+    assert [(r.id, r.name, r.response) for r in both.get_function_responses()] == [
+        ("c1", "a", {"result": "a is done"}),
+        ("c2", "b", {"result": "b is done"}),
+    ]
+    assert {each.author: each.branch for each in events} == {"a": "a@c1", "b": "b@c2", "root": None}
+    assert sorted(key for key in effects.given if key.startswith("then:") and "/model/" in key) == [
+        "then:row.root/1/model/0",
+        "then:row.root/1/tool/0/row.root.a/0/model/0",
+        "then:row.root/1/tool/1/row.root.b/0/model/0",
+    ]
+
+
+async def test_a_delegates_branch_is_within_that_of_its_coordinator() -> None:
+    root = agent("root", named_call("c1", "a", request="go"), "done", sub_agents=[single("a", "here")])
+    other = agent("other", "hi")
+    events = await Chat(ParallelAgent(name="both", sub_agents=[root, other])).say("go")
+    assert {each.author: each.branch for each in events} == {
+        "root": "both.root",
+        "a": "both.root.a@c1",
+        "other": "both.other",
+    }
