@@ -159,8 +159,8 @@ class Rounds:
 
     async def _open(self, lease: SessionLease | None) -> Round | None:
         """Open the session, take secrets out of the message, and begin the first round."""
-        self._session = await self._open_session()
-        self._session.guard(None if lease is None else lease.fence)
+        self.session = await self._open_session()
+        self.session.guard(None if lease is None else lease.fence)
         if self._answers_calls:
             await self._take_secrets()
         return self._begin(lease)
@@ -177,7 +177,7 @@ class Rounds:
         """The round after the latest one; None if there is nothing more to do."""
         if latest.preempted:  # another run has stored its answer first
             self._rounds.pop()
-            self._session = await self._open_session()
+            self.session = await self._open_session()
         else:
             try:
                 await self._choose_follow_up(latest.run)
@@ -211,7 +211,7 @@ class Rounds:
             self._answers_calls, self._state_delta, self._invocation_id = False, None, left
         if not alone:
             own = {each.answer_id or "" for each in self._rounds}
-            self._session = without_others(self._session, own)
+            self.session = without_others(self.session, own)
         return True
 
     def _first_of(self, message: types.Content, alone: bool) -> tuple[types.Content | None, str | None]:
@@ -221,7 +221,7 @@ class Rounds:
         whose decision was not carried out, or does nothing: only one that is `alone` on the session knows that no
         other is about to. Raises `AlreadyAnsweredError` for a decision that is to be changed.
         """
-        session = self._session
+        session = self.session
         ledger = session.history.ledger(session.events)
         news, repeated = without_repeated(ledger, message)
         if news is not None:
@@ -237,7 +237,7 @@ class Rounds:
     async def _take_secrets(self) -> None:
         """Take answers to requests for a credential out of the message, by their name and by their id."""
         assert self._message is not None
-        config, events = self._run_config, self._session.events
+        config, events = self._run_config, self.session.events
         if config is not None and config.get_session_config is not None:  # the request is perhaps not among these
             events = (await self._host.open_session(self._user_id, self._session_id, None)).events
         self._message, self._answers = redact_message(self._message, credential_requests(events, self._message))
@@ -245,7 +245,7 @@ class Rounds:
     def _progress(self) -> tuple[Progress | None, Sequence[Event]]:
         """How far the invocation is that the round resumes, if it does; and the events with the calls that are
         answered."""
-        session, message, invocation_id = self._session, self._message, self._invocation_id
+        session, message, invocation_id = self.session, self._message, self._invocation_id
         if message is not None:
             if not self._answers_calls:
                 return None, ()
@@ -270,7 +270,7 @@ class Rounds:
             message = self._message
         invocation_id = self._invocation_id
         progress, answered = self._progress()
-        ctx = self._host.make_context(self._session, message, self._run_config, invocation_id, answered, progress)
+        ctx = self._host.make_context(self.session, message, self._run_config, invocation_id, answered, progress)
         run = ctx.run
         if self._answers:
             run.keyring.hold(self._answers)

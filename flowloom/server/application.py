@@ -19,7 +19,7 @@ from flowloom.sessions import InMemorySessionService
 try:
     from fastapi import FastAPI
 
-    from flowloom.server import about, sessions, static
+    from flowloom.server import about, run_routes, sessions, static
     from flowloom.server.addressing import Addressing
     from flowloom.server.apps import AppFolder, OneApp
     from flowloom.server.problems import add_handlers
@@ -27,13 +27,14 @@ try:
     from flowloom.server.services import artifact_service, memory_service, session_service
     from flowloom.server.serving import run_server
     from flowloom.server.settings import ServerSettings, rules_of
+    from flowloom.server.stopping import ends_runs
 except ImportError as error:
     raise missing_extra("The server needs FastAPI", "server", error) from error
 
 Lifespan = Callable[[FastAPI], AbstractAsyncContextManager[Any]]
 """What is open while an application is served."""
-ROUTERS = (about.router, sessions.router, static.router)
-RESOURCES: tuple[Lifespan, ...] = ()
+ROUTERS = (about.router, sessions.router, static.router, run_routes.router)
+RESOURCES: tuple[Lifespan, ...] = (ends_runs,)
 """What routes hold open: entered when the server starts, left when it stops, the last one first, before the services
 are closed."""
 

@@ -14,7 +14,9 @@ from flowloom.memory import BaseMemoryService
 from flowloom.plugins import BasePlugin
 from flowloom.runner.app import App
 from flowloom.runner.runner import Runner
+from flowloom.server.failures import RunEnds
 from flowloom.server.problems import ProblemError
+from flowloom.server.runs import Runs
 from flowloom.server.settings import ServerSettings
 from flowloom.sessions import BaseSessionService
 
@@ -60,7 +62,11 @@ class Served:
     artifacts: BaseArtifactService
     memory: BaseMemoryService
     plugins: list[BasePlugin] = field(default_factory=list[BasePlugin])
+    runs: Runs = field(init=False)
     _runners: dict[str, tuple[App, Runner]] = field(default_factory=dict[str, tuple[App, Runner]])
+
+    def __post_init__(self) -> None:
+        self.runs = Runs(self.settings)
 
     def runner_of(self, app_name: str) -> Runner:
         """The runner of an app, built at its first use and kept; sessions are kept under `app_name`."""
@@ -70,7 +76,7 @@ class Served:
             runner = Runner(
                 app=app,
                 app_name=app_name,
-                plugins=self.plugins,
+                plugins=[*self.plugins, RunEnds(dev=self.settings.dev)],
                 session_service=self.sessions,
                 artifact_service=self.artifacts,
                 memory_service=self.memory,

@@ -1,0 +1,113 @@
+"""Events as frames of a stream: `id: INVOCATION:SEQ.N`, `data: ` and one line of JSON (server spec §5)."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, NamedTuple, cast
+
+from flowloom.events import Event
+from flowloom.events.wire import replace
+from flowloom.interop.legacy import to_legacy
+from flowloom.server.wire import event_json, public_json
+
+KEEP_ALIVE = b": keep-alive\n\n"
+LEGACY_DONE = b'data: {"type":"done"}\n\n'
+_ID = re.compile(r"(?P<invocation>[^\r\n]+):(?P<stored>\d{1,15})\.(?P<since>\d{1,15})")
+_LINE_ENDS = {"\u2028": rb"\u2028", "\u2029": rb"\u2029", "\x85": rb"\u0085"}
+"""What Python and others take for the end of a line, and JSON does not have to escape."""
+_ENDS = tuple((end.encode(), escaped) for end, escaped in _LINE_ENDS.items())
+
+
+class Place(NamedTuple):
+    """Where a frame stands in the stream of an invocation."""
+
+    stored: int
+    """The sequence number of the last stored event of the session."""
+    since: int
+    """How many frames came since that are none of a stored event."""
+
+
+@dataclass(frozen=True, slots=True)
+class Frame:
+    """What is sent as one piece, so that no reader gets half of it or two at once."""
+
+    place: Place
+    chunk: bytes
+    begin: int
+    """Where the JSON begins in it."""
+    event: Event | None
+    """What it tells; None for the second half of an event, and for an error."""
+
+    @property
+    def json(self) -> bytes:
+        """The JSON alone."""
+        return self.chunk[self.begin : -2]
+
+
+def on_one_line(data: bytes) -> bytes:
+    """JSON without what some readers take for the end of a line."""
+    if b"\xe2\x80" in data or b"\xc2\x85" in data:
+        for end, escaped in _ENDS:
+            data = data.replace(end, escaped)
+    return data
+
+
+def frame_of(invocation_id: str, place: Place, data: bytes, event: Event | None = None) -> Frame:
+    """The frame of JSON."""
+    head = b"id: %b:%d.%d\ndata: " % (invocation_id.encode(), *place)
+    return Frame(place, b"%b%b\n\n" % (head, on_one_line(data)), len(head), event)
+
+
+def frames_of(event: Event, place: Place, *, split: bool) -> Iterator[Frame]:
+    """The frames of an event. With `split`, one with content and artifacts is two: what it says, what it has saved."""
+    delta = event.actions.artifact_delta
+    if not (split and delta and event.content is not None and event.content.parts):
+        yield frame_of(event.invocation_id, place, event_json(event), event)
+        return
+    said = replace(event, actions=replace(event.actions, artifact_delta={}))
+    yield frame_of(event.invocation_id, place, event_json(said), event)
+    place = place._replace(since=place.since + 1)
+    yield frame_of(event.invocation_id, place, event_json(replace(event, content=None)))
+
+
+def error_frame(invocation_id: str, place: Place, error: dict[str, Any]) -> Frame:
+    """The frame that says why a stream ends."""
+    return frame_of(invocation_id, place, _compact(error))
+
+
+def legacy_chunks(frame: Frame) -> list[bytes]:
+    """A frame in the flat form: one for each thing that its event holds, the id with the last one."""
+    if frame.event is None:
+        said = json.loads(frame.json)
+        if "error_details" not in said:
+            return []
+        details = said["error_details"]
+        objects: list[Any] = [
+            {"type": "error", "data": {"code": details["error_type"], "message": details["error_message"]}}
+        ]
+    else:
+        objects = cast(list[Any], to_legacy(frame.event))
+    head, _, _ = frame.chunk.partition(b"\n")
+    chunks = [b"data: %b\n\n" % on_one_line(public_json(_compact(each))) for each in objects]
+    chunks[-1] = b"%b\n%b" % (head, chunks[-1])
+    return chunks
+
+
+def legacy_objects(frame: Frame) -> list[bytes]:
+    """The JSON of the same."""
+    return [chunk.partition(b"data: ")[2][:-2] for chunk in legacy_chunks(frame)]
+
+
+def read_place(text: str, invocation_id: str) -> Place | None:
+    """The place that a `Last-Event-ID` of this invocation names; None for any other text."""
+    found = _ID.fullmatch(text)
+    if found is None or found["invocation"] != invocation_id:
+        return None
+    return Place(int(found["stored"]), int(found["since"]))
+
+
+def _compact(data: Any) -> bytes:
+    return json.dumps(data, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "replace")

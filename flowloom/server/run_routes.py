@@ -1,0 +1,272 @@
+"""Runs: begun, followed, listed and cancelled (server spec §4, §5, §9)."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import suppress
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Header, Query, Request
+from fastapi.responses import JSONResponse, Response
+from google.genai import types
+
+from flowloom.context import RunConfig, StreamingMode
+from flowloom.runner.pending import PendingCall, pending_calls
+from flowloom.runner.runner import RunArguments
+from flowloom.server.event_streams import EventStream, RunList
+from flowloom.server.failures import shutting_down
+from flowloom.server.frames import Frame, Place, frames_of, read_place
+from flowloom.server.problems import ProblemError
+from flowloom.server.served import Served, admit, served_of
+from flowloom.server.served_run import Key, ServedRun, StoredFrames
+from flowloom.server.sessions import make_session, session_not_found, session_of
+from flowloom.server.wire import INTERNAL, Body, public_data
+from flowloom.sessions import GetSessionConfig, Session
+
+_S = "/apps/{app_name}/users/{user_id}/sessions/{session_id}"
+_BEGINNING_SECONDS = 1.0
+"""How long a stream waits for its run to begin, so that a refusal is an answer of its own."""
+_READY_SECONDS = 5.0
+
+router = APIRouter(tags=["runs"])
+
+
+class RunRequest(Body):
+    """A message to an agent, or what resumes a run of it."""
+
+    app_name: str | None = None
+    user_id: str
+    session_id: str
+    new_message: types.Content | None = None
+    streaming: bool = False
+    """Whether the model's tokens are sent as they come."""
+    state_delta: dict[str, Any] | None = None
+    """What the user's event changes in the state."""
+    function_call_event_id: str | None = None
+    invocation_id: str | None = None
+    """The invocation to be resumed."""
+    custom_metadata: dict[str, Any] | None = None
+    """What every event of the run carries."""
+    service_tier: str | None = None
+
+
+Grace = Annotated[float | None, Query(ge=0, le=60)]
+
+
+@router.post("/run")
+async def run(request: Request, body: RunRequest) -> Response:
+    """Run an agent; the events of the run, when it is over."""
+    body.streaming = False
+    begun = await _begin(request, body, split=False)
+    return RunList(begun, dev=served_of(request).settings.dev)
+
+
+@router.post("/run_sse")
+async def run_sse(request: Request, body: RunRequest, resume_grace: Grace = None) -> Response:
+    """Run an agent; its events as they happen, as server-sent events."""
+    return await _stream(request, body, grace=resume_grace)
+
+
+@router.post("/apps/{app_name}/run")
+async def run_legacy(request: Request, app_name: str, body: RunRequest, resume_grace: Grace = None) -> Response:
+    """Run an agent; its events in the flat form, as server-sent events, or as a list for those who accept JSON."""
+    if body.app_name not in (None, app_name):
+        raise ProblemError(400, "bad_request", f"The path names app `{app_name}`, and the body `{body.app_name}`.")
+    body.app_name = app_name
+    accepted = request.headers.get("accept", "")
+    if "application/json" in accepted and "text/event-stream" not in accepted:
+        body.streaming = False
+        begun = await _begin(request, body, split=False)
+        return RunList(begun, dev=served_of(request).settings.dev, legacy=True)
+    return await _stream(request, body, grace=resume_grace, legacy=True)
+
+
+@router.get(_S + "/runs")
+async def list_runs(request: Request, app_name: str, user_id: str, session_id: str) -> Response:
+    """The runs of a session that are under way, that wait for these, and that wait for an answer."""
+    session = await session_of(request, app_name, user_id, session_id)
+    running = served_of(request).runs.of((app_name, user_id, session_id))
+    shown: list[dict[str, Any]] = [
+        {
+            "invocationId": each.invocation_id or None,
+            "status": "running" if each.started else "waiting",
+            "pending": [],
+        }
+        for each in running
+    ]
+    under_way = {each.invocation_id for each in running}
+    paused: dict[str, list[dict[str, Any]]] = {}
+    for call in pending_calls(session.events):
+        if call.invocation_id not in under_way:
+            paused.setdefault(call.invocation_id, []).append(_shown(call))
+    shown += [{"invocationId": each, "status": "paused", "pending": calls} for each, calls in paused.items()]
+    return JSONResponse([{key: value for key, value in each.items() if value is not None} for each in shown])
+
+
+@router.post(_S + "/cancel")
+async def cancel_run(request: Request, app_name: str, user_id: str, session_id: str) -> dict[str, bool]:
+    """Cancel the run of a session; the answer comes when it has ended."""
+    await session_of(request, app_name, user_id, session_id)
+    return {"cancelled": await served_of(request).runs.cancel((app_name, user_id, session_id))}
+
+
+@router.get(_S + "/runs/{invocation_id}/events")
+async def follow_run(
+    request: Request,
+    app_name: str,
+    user_id: str,
+    session_id: str,
+    invocation_id: str,
+    last_event_id: Annotated[str | None, Header()] = None,
+) -> Response:
+    """The events of a run behind the one of `Last-Event-ID`, as server-sent events: those that come, too."""
+    session = await session_of(request, app_name, user_id, session_id)
+    served = served_of(request)
+    served.runs.check_streams()
+    place = read_place(last_event_id, invocation_id) if last_event_id else None
+    if last_event_id and place is None:
+        raise ProblemError(400, "invalid_event_id", f"`Last-Event-ID` names no event of run `{invocation_id}`.")
+    for each in served.runs.of((app_name, user_id, session_id)):
+        if each.invocation_id == invocation_id:
+            at = None if place is None else each.after(place)
+            if place is not None and at is None:
+                raise ProblemError(410, "gone", "What follows that event is not kept any more. Read the session.")
+            return EventStream(served.runs, each.read(at), served.settings.keep_alive)
+    frames = _stored_frames(session, invocation_id)
+    if not frames and all(event.invocation_id != invocation_id for event in session.events):
+        raise ProblemError(404, "run_not_found", f"The session has no run `{invocation_id}`.")
+    return EventStream(
+        served.runs,
+        StoredFrames([frame for frame in frames if place is None or frame.place > place]),
+        served.settings.keep_alive,
+    )
+
+
+@router.get("/ready")
+async def ready(request: Request) -> Response:
+    """Whether runs are taken: the store answers, and the server does not stop."""
+    served = served_of(request)
+    if served.runs.stopping:
+        raise shutting_down()
+    try:
+        async with asyncio.timeout(_READY_SECONDS):
+            await served.sessions.get_session(
+                app_name="flowloom",
+                user_id="flowloom",
+                session_id="ready",
+                config=GetSessionConfig(num_recent_events=0),
+            )
+    except Exception as error:
+        raise ProblemError(503, "not_ready", f"The session store does not answer: {type(error).__name__}.") from error
+    return JSONResponse({"status": "ready"})
+
+
+# -- beginning -------------------------------------------------------------------------------------------
+
+
+async def _stream(request: Request, body: RunRequest, *, grace: float | None, legacy: bool = False) -> Response:
+    served = served_of(request)
+    served.runs.check_streams()
+    begun = await _begin(request, body, split=not legacy and body.function_call_event_id is None, grace=grace)
+    reader = begun.read()
+    if begun.started:
+        with suppress(TimeoutError):
+            async with asyncio.timeout(_BEGINNING_SECONDS):
+                await begun.begun.wait()
+    refusal = begun.refusal()
+    if refusal is not None:
+        raise refusal
+    return EventStream(served.runs, reader, served.settings.keep_alive, legacy=legacy)
+
+
+async def _begin(request: Request, body: RunRequest, *, split: bool, grace: float | None = None) -> ServedRun:
+    """The run that a request asks for. Raises `ProblemError` if it cannot be."""
+    served = served_of(request)
+    app_name = body.app_name or served.apps.default
+    if not app_name:
+        raise ProblemError(400, "app_not_found", "`appName` is missing, and there is no default app.")
+    admit(request, app_name)
+    runner = served.runner_of(app_name)
+    admit(request, app_name, body.user_id)
+    _check_message(body.new_message)
+    await _check_session(served, (app_name, body.user_id, body.session_id), body.new_message)
+    metadata = {key: value for key, value in (body.custom_metadata or {}).items() if not key.startswith(INTERNAL)}
+    config = RunConfig(
+        streaming_mode=StreamingMode.SSE if body.streaming else StreamingMode.NONE, custom_metadata=metadata or None
+    )
+    if served.settings.max_llm_calls is not None:
+        config.max_llm_calls = served.settings.max_llm_calls
+    arguments: RunArguments = {
+        "user_id": body.user_id,
+        "session_id": body.session_id,
+        "invocation_id": body.invocation_id or None,
+        "new_message": body.new_message,
+        "state_delta": body.state_delta,
+        "run_config": config,
+    }
+    key = (app_name, body.user_id, body.session_id)
+    return served.runs.begin(key, served.runs.service_of(runner), arguments, grace=grace, split=split)
+
+
+def _check_message(message: types.Content | None) -> None:
+    if message is None:
+        return
+    if message.role not in (None, "user"):
+        raise _invalid(f"`newMessage` has the role `{message.role}`. Messages of users have the role `user`.")
+    if not message.parts or not any(part.model_fields_set for part in message.parts):
+        raise _invalid("`newMessage` has no parts. Give it a text, a file, or a function response.")
+
+
+async def _check_session(served: Served, key: Key, message: types.Content | None) -> None:
+    """See to it that the session is there, and made the calls that a message answers."""
+    app_name, user_id, session_id = key
+    answered = [
+        part.function_response.id for part in (message.parts or () if message else ()) if part.function_response
+    ]
+    session = await served.sessions.get_session(
+        app_name=app_name,
+        user_id=user_id,
+        session_id=session_id,
+        config=None if answered else GetSessionConfig(num_recent_events=0),
+    )
+    if session is None:
+        if not served.settings.auto_create_session:
+            raise session_not_found()
+        session = await make_session(served, app_name, user_id, session_id)
+    if answered:
+        made = {call.id for event in session.events for call in event.get_function_calls()}
+        for each in answered:
+            if each not in made:
+                raise _invalid(f"`newMessage` answers the call `{each}`, which this session has not made.")
+
+
+def _invalid(detail: str) -> ProblemError:
+    return ProblemError(400, "invalid_message", detail)
+
+
+# -- what is shown ----------------------------------------------------------------------------------------
+
+
+def _shown(call: PendingCall) -> dict[str, Any]:
+    """A call that waits, without what its tool keeps."""
+    shown: dict[str, Any] = {
+        "id": call.id,
+        "kind": call.kind,
+        "name": call.name,
+        "args": call.args,
+        "agent": call.agent,
+        "message": call.message or None,
+        "payload": call.payload,
+        "responseSchema": call.response_schema,
+        "authorizationUrl": call.authorization_url if call.kind == "credential" else None,
+    }
+    return public_data({key: value for key, value in shown.items() if value is not None})
+
+
+def _stored_frames(session: Session, invocation_id: str) -> list[Frame]:
+    """The frames of what a session has of a run that is over."""
+    frames: list[Frame] = []
+    for number, event in enumerate(session.events, 1):
+        if event.invocation_id == invocation_id and event.author != "user":
+            frames += frames_of(event, Place(number, 0), split=True)
+    return frames

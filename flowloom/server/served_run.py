@@ -1,0 +1,314 @@
+"""`ServedRun`: a run, what it has said so far, and those who read it (server spec §5)."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import AsyncGenerator, Callable, Sequence
+from typing import Protocol
+
+from flowloom.events import Event
+from flowloom.runner.runner import RunArguments
+from flowloom.server.failures import error_data, error_id_of, refusal_of
+from flowloom.server.frames import Frame, Place, error_frame, frames_of
+from flowloom.server.problems import ProblemError
+from flowloom.server.run_service import RunService
+
+KEPT_FRAMES = 1000
+KEPT_BYTES = 4 * 1024 * 1024
+MOST_WAITING = 64
+"""How many frames wait for a reader before the run does."""
+Key = tuple[str, str, str]
+"""App, user and session."""
+
+
+class FrameReader(Protocol):
+    """One who reads frames; it is to `leave` when it reads no more."""
+
+    @property
+    def at_end(self) -> bool:
+        """Whether nothing follows."""
+        ...
+
+    def take(self) -> Frame | None:
+        """The next frame, if it is there."""
+        ...
+
+    async def news(self) -> None:
+        """Wait until there is something new: a frame, the end, or what `tell` says."""
+        ...
+
+    def tell(self) -> None:
+        """End the wait."""
+        ...
+
+    def leave(self) -> None:
+        """Read no more."""
+        ...
+
+
+class StoredFrames:
+    """The `FrameReader` of a run that is over."""
+
+    def __init__(self, frames: Sequence[Frame]) -> None:
+        self._frames = deque(frames)
+
+    @property
+    def at_end(self) -> bool:
+        return not self._frames
+
+    def take(self) -> Frame | None:
+        return self._frames.popleft() if self._frames else None
+
+    async def news(self) -> None:
+        return
+
+    def tell(self) -> None:
+        return
+
+    def leave(self) -> None:
+        return
+
+
+class Reader:
+    """The `FrameReader` of a run that goes on."""
+
+    def __init__(self, run: ServedRun, at: int) -> None:
+        self._run = run
+        self.at = at
+        """Which frame is next, of all that the run has had."""
+        self._news: asyncio.Future[None] | None = None
+
+    def take(self) -> Frame | None:
+        """The next frame, if it is there."""
+        run = self._run
+        if self.at >= run.first + len(run.frames):
+            return None
+        frame = run.frames[self.at - run.first]
+        self.at += 1
+        run.was_read()
+        return frame
+
+    @property
+    def at_end(self) -> bool:
+        """Whether nothing follows."""
+        return self._run.over and self.at >= self._run.first + len(self._run.frames)
+
+    @property
+    def waits(self) -> bool:
+        """Whether it is told of what comes."""
+        return self._news is not None
+
+    async def news(self) -> None:
+        """Wait until there is something new: a frame, the end, or what `tell` says."""
+        self._news = asyncio.get_running_loop().create_future()
+        try:
+            await self._news
+        finally:
+            self._news = None
+
+    def tell(self) -> None:
+        """End the wait."""
+        if self._news is not None and not self._news.done():
+            self._news.set_result(None)
+
+    def leave(self) -> None:
+        """Read no more."""
+        self._run.left(self)
+
+
+class ServedRun:
+    """A run of `service` with these `arguments`, in a task of its own from `start` on.
+
+    Its frames are kept until all readers have them, and the last ones for those who come back. When the last reader
+    has gone, the run is cancelled `grace` seconds later. `split`: see `frames_of`; `dev`: whether the texts of
+    unexpected errors are told; `on_over` is called at its end.
+    """
+
+    def __init__(
+        self,
+        run_id: str,
+        service: RunService,
+        arguments: RunArguments,
+        *,
+        grace: float,
+        split: bool,
+        dev: bool,
+        on_over: Callable[[ServedRun], None],
+    ) -> None:
+        self.id = run_id
+        self._service = service
+        self._arguments = arguments
+        self._grace, self._split, self._dev = grace, split, dev
+        self._on_over = on_over
+        self.invocation_id = ""
+        """Empty until it has begun."""
+        self.frames: deque[Frame] = deque()
+        """Those that are kept."""
+        self.first = 0
+        """Which the first of these is, of all that it has had."""
+        self._bytes = 0
+        self._place = Place(0, 0)
+        self._readers: set[Reader] = set()
+        self._room: asyncio.Future[None] | None = None
+        """Waits until the slowest reader has read."""
+        self._lost: asyncio.TimerHandle | None = None
+        """Cancels it when nobody has come back."""
+        self._task: asyncio.Task[None] | None = None
+        self._cancelled = False
+        self._why: ProblemError | None = None
+        """Why the server has cancelled it, for the last frame."""
+        self.over = False
+        self.error: BaseException | None = None
+        """What ended it, if it failed."""
+        self.begun = asyncio.Event()
+        """Set when the run has its session, and the message is stored; or when it is over."""
+        self.ended = asyncio.Event()
+
+    # -- what is done with it --------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Let it run."""
+        self._task = asyncio.create_task(self._work(), name=f"flowloom served run {self.id}")
+        self._task.add_done_callback(self._end)
+
+    @property
+    def started(self) -> bool:
+        """Whether its turn has come."""
+        return self._task is not None
+
+    def cancel(self, why: ProblemError | None = None) -> None:
+        """Stop it. Its last events are still read and stored; `why` is told by the last frame."""
+        self._why = self._why or why
+        if self._task is None:
+            self._finish(None)
+        elif not self._cancelled:
+            self._cancelled = True
+            self._service.cancel(self.id)
+            self._make_room()
+
+    def read(self, at: int | None = None) -> Reader:
+        """A reader of its frames, from the first that is kept, or from the one of this number."""
+        reader = Reader(self, self.first if at is None else at)
+        self._readers.add(reader)
+        if self._lost is not None:
+            self._lost.cancel()
+            self._lost = None
+        return reader
+
+    def after(self, place: Place) -> int | None:
+        """The number of the frame that follows `place`; None if that is not kept any more."""
+        for number, frame in enumerate(self.frames, self.first):
+            if frame.place > place:
+                return number if number > self.first or self.first == 0 else None
+        return self.first + len(self.frames)
+
+    def left(self, reader: Reader) -> None:
+        """A reader has gone."""
+        self._readers.discard(reader)
+        self._make_room()
+        if self._readers or self.over:
+            return
+        if self._grace > 0:
+            self._lost = asyncio.get_running_loop().call_later(self._grace, self.cancel)
+        else:
+            self.cancel()
+
+    def was_read(self) -> None:
+        """A reader has taken a frame."""
+        if self._room is not None and not self._is_far_ahead():
+            self._make_room()
+
+    def refusal(self) -> ProblemError | None:
+        """What is answered in the place of the run, if it could not begin, or the server has ended it."""
+        begun = self.error is None or (self.invocation_id and not isinstance(self.error, ProblemError))
+        return None if begun or self.error is None else refusal_of(self.error)
+
+    # -- the run ----------------------------------------------------------------------------------------
+
+    async def _work(self) -> None:
+        events = self._events()
+        try:
+            async for event in events:
+                self._take(event)
+                if self._is_far_ahead():
+                    await self._for_room()
+                elif any(reader.waits for reader in self._readers):
+                    await asyncio.sleep(0)  # those who wait have the event before the run goes on
+        finally:
+            await events.aclose()
+
+    def _events(self) -> AsyncGenerator[Event, None]:
+        message = self._arguments.get("new_message")
+        parts: Sequence[object] = getattr(message, "parts", None) or ()
+        answers = any(getattr(part, "function_response", None) is not None for part in parts)
+        run = self._service.answer if answers else self._service.run_async
+        return run(self.id, **self._arguments)
+
+    def _take(self, event: Event) -> None:
+        self.invocation_id = event.invocation_id
+        if event.partial:
+            self._place = self._place._replace(since=self._place.since + 1)
+        else:
+            self._place = Place(self._service.position(self.id), 0)
+        if event.author != "user":
+            for frame in frames_of(event, self._place, split=self._split):
+                self._add(frame)
+        self.begun.set()
+
+    def _add(self, frame: Frame) -> None:
+        self._place = frame.place
+        self.frames.append(frame)
+        self._bytes += len(frame.chunk)
+        if len(self.frames) > KEPT_FRAMES or self._bytes > KEPT_BYTES:
+            self._forget()
+        for reader in self._readers:
+            reader.tell()
+
+    def _forget(self) -> None:
+        """Keep no more frames than are to be kept, and those that a reader has not read."""
+        slowest = min((reader.at for reader in self._readers), default=self.first + len(self.frames) - 1)
+        while self.first < slowest and (len(self.frames) > KEPT_FRAMES or self._bytes > KEPT_BYTES):
+            self._bytes -= len(self.frames.popleft().chunk)
+            self.first += 1
+
+    def _is_far_ahead(self) -> bool:
+        if self._cancelled:
+            return False
+        newest = self.first + len(self.frames)
+        return any(newest - reader.at >= MOST_WAITING for reader in self._readers)
+
+    async def _for_room(self) -> None:
+        self._room = asyncio.get_running_loop().create_future()
+        try:
+            await self._room
+        finally:
+            self._room = None
+
+    def _make_room(self) -> None:
+        if self._room is not None and not self._room.done():
+            self._room.set_result(None)
+
+    # -- its end ------------------------------------------------------------------------------------------
+
+    def _end(self, task: asyncio.Task[None]) -> None:
+        error = None if task.cancelled() else task.exception()
+        if error is not None and (self.invocation_id or refusal_of(error) is None):
+            error_id_of(error)  # it is in the log
+        self._finish(error)
+
+    def _finish(self, error: BaseException | None) -> None:
+        if self.over:
+            return
+        if self._lost is not None:
+            self._lost.cancel()
+        self.error = error or self._why
+        if self.error is not None:
+            place = self._place._replace(since=self._place.since + 1)
+            self._add(error_frame(self.invocation_id or "-", place, error_data(self.error, dev=self._dev)))
+        self.over = True
+        for reader in self._readers:
+            reader.tell()
+        self.begun.set()
+        self.ended.set()
+        self._on_over(self)
