@@ -6,9 +6,10 @@ D = `/dev/apps/{a}/users/{u}/sessions/{s}`, S = `/apps/{a}/users/{u}/sessions`. 
 
 | request | answer |
 |---|---|
-| GET `D/events/{e}/request` | the keys of `Assembly.to_dict` (`agent`, `step`, `request`, `sections`: `[{path, by, value}]`,
-  `steps`: `[{name, microseconds, changes: [{path, kind, before, after}], events}]`, `halted_by`, …), and `event_id`,
-  `invocation_id`, `previous_event_id` (str or null: that of the agent's call before), `difference` from it (or null):
+| GET `D/events/{e}/request` | the keys of `Assembly.to_dict` (`agent`, `step`, `request`, `sections`: `[{path, by,
+  value}]`, `steps`: `[{name, microseconds, changes: [{path, kind, before, after}], events}]`, `halted_by`, …), and
+  `event_id`, `invocation_id`, `previous_event_id` (str or null: that of the agent's call before), `difference` from it
+  (or null):
   `{differences: [{path, by, kind: added|removed|changed, before, after}], prefix_broken_by: path or null,
   contents_kept, older_contents}`. 404 `request_not_found`: no model call of this server process led to the event |
 | POST `D/explain` `{newMessage?, agent?}` | the same keys, `event_id` null, the difference from the last call. Nothing
@@ -24,8 +25,8 @@ D = `/dev/apps/{a}/users/{u}/sessions/{s}`, S = `/apps/{a}/users/{u}/sessions`. 
 | GET `S/{id}?afterEventId=&beforeEventId=&limit=` | Session with the events after that one (the first `limit` of them),
   or before it, or, without either, with the last `limit`. 404 `event_not_found` |
 | GET `/dev/models/requests` | `[WaitingRequest.to_dict()]`, the oldest first |
-| GET `/dev/models/requests/stream` | SSE: `event: came` with `data:` `WaitingRequest.to_dict()` (those that wait first),
-  `event: ended` with `{id, state: answered|cancelled|timed out}` |
+| GET `/dev/models/requests/stream` | SSE: `event: came` with `data:` `WaitingRequest.to_dict()` (those that wait
+  first), `event: ended` with `{id, state: answered|cancelled|timed out}` |
 | POST `/dev/models/requests/{id}/answer` | `{"parts": [Part]}`, or `{"error": {code?, message, retryable?},
   "parts"?: what was said before it}` → 200 `{id, state: "answered"}`. 404 `request_not_found`; 409 `request_over` with
   `state`; 422 `unfit_answer` with `tool`, `field` (str or null) and `detail` as text: the request goes on waiting |
