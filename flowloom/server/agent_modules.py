@@ -19,17 +19,22 @@ _served: dict[str, Path] = {}
 """From which folder the modules of a first name were loaded, by any server of this process."""
 
 
-def import_app(base: Path, name: str, *, inner: Path | None = None, again: bool = False) -> App | BaseAgent:
-    """The `app` or `root_agent` of the folder or module `name` in `base`, which comes onto `sys.path`.
-
-    `inner` comes there as well; `again` forgets what was imported of it. Raises whatever the import raises, and
-    `ConfigurationError` if there is no agent in it.
-    """
-    for folder in (inner, base):  # the base comes first
-        if folder is not None and str(folder) not in sys.path[:1]:
+def put_on_path(*folders: Path) -> None:
+    """Have modules be found in these folders, in the last one first."""
+    for folder in map(str, folders):
+        if sys.path[0] != folder:
             with suppress(ValueError):
-                sys.path.remove(str(folder))
-            sys.path.insert(0, str(folder))
+                sys.path.remove(folder)
+            sys.path.insert(0, folder)
+
+
+def import_app(base: Path, name: str, *, again: bool = False) -> App | BaseAgent:
+    """The `app` or `root_agent` of the folder or module `name` in `base`, which is on `sys.path`.
+
+    `again` forgets what was imported of it. Raises whatever the import raises, and `ConfigurationError` if there is no
+    agent in it.
+    """
+    put_on_path(base)
     importlib.invalidate_caches()
     first = name.partition(".")[0]
     if _served.get(first, base) != base:

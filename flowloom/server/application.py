@@ -2,28 +2,35 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from dataclasses import fields
+from pathlib import Path
 from typing import Any
 
 from flowloom.agents import BaseAgent
-from flowloom.artifacts import InMemoryArtifactService
+from flowloom.artifacts import BaseArtifactService, InMemoryArtifactService
 from flowloom.asgi import Guard
-from flowloom.errors import quoted_list
+from flowloom.errors import NotSupportedError, quoted_list
 from flowloom.extras import missing_extra
-from flowloom.memory import InMemoryMemoryService
+from flowloom.human import HumanObserver
+from flowloom.memory import BaseMemoryService
+from flowloom.plugins import BasePlugin
 from flowloom.runner.app import App
-from flowloom.sessions import InMemorySessionService
+from flowloom.sessions import BaseSessionService, InMemorySessionService
 
 try:
     from fastapi import FastAPI
 
-    from flowloom.server import about, run_routes, sessions, static
+    from flowloom.server import about, artifacts, memories, reference, run_routes, sessions, static
     from flowloom.server.addressing import Addressing
-    from flowloom.server.apps import AppFolder, OneApp
-    from flowloom.server.problems import add_handlers
-    from flowloom.server.served import Served
+    from flowloom.server.apps import AgentLoader, AppFolder, LoadedApps, OneApp
+    from flowloom.server.later import LATER, refusal
+    from flowloom.server.local_storage import LocalArtifacts, LocalSessions
+    from flowloom.server.models import override_of, plugins_of
+    from flowloom.server.problems import Failures, add_handlers
+    from flowloom.server.served import AppSource, Served
     from flowloom.server.services import artifact_service, memory_service, session_service
     from flowloom.server.serving import run_server
     from flowloom.server.settings import ServerSettings, rules_of
@@ -33,7 +40,9 @@ except ImportError as error:
 
 Lifespan = Callable[[FastAPI], AbstractAsyncContextManager[Any]]
 """What is open while an application is served."""
-ROUTERS = (about.router, sessions.router, static.router, run_routes.router)
+ROUTERS = (about.router, sessions.router, artifacts.router, memories.router, reference.router, run_routes.router)
+DEV_ROUTERS = (about.dev_router, static.router)
+"""What the development server has beside these."""
 RESOURCES: tuple[Lifespan, ...] = (ends_runs,)
 """What routes hold open: entered when the server starts, left when it stops, the last one first, before the services
 are closed."""
@@ -53,57 +62,150 @@ def application(served: Served, *, lifespan: Lifespan | None = None) -> FastAPI:
     app = FastAPI(title="flowloom", docs_url=None, redoc_url=None, lifespan=opened)
     app.state.served = served
     add_handlers(app)
-    for router in ROUTERS:
+    for router in (*ROUTERS, *DEV_ROUTERS) if served.settings.dev else ROUTERS:
         app.include_router(router)
+    # the last one added is the first one asked; failures are answered below the guard, which adds what browsers need
+    # to see, and above it, where those of an `auth` hook come up
+    app.add_middleware(Failures)
     app.add_middleware(Guard, rules=rules_of(served.settings))
-    app.add_middleware(Addressing, served=served)  # the last one added is the first one asked
+    app.add_middleware(Failures)
+    app.add_middleware(Addressing, served=served)
     return app
 
 
 def get_fast_api_app(
     *,
-    agents_dir: str,
+    agents_dir: str | os.PathLike[str],
     web: bool,
-    session_service_uri: str | None = None,
-    artifact_service_uri: str | None = None,
-    memory_service_uri: str | None = None,
+    session_service_uri: str | BaseSessionService | None = None,
+    artifact_service_uri: str | BaseArtifactService | None = None,
+    memory_service_uri: str | BaseMemoryService | None = None,
+    use_local_storage: bool = True,
+    bind_host: str | None = None,
     reload_agents: bool = False,
+    agent_loader: AgentLoader | None = None,
+    extra_plugins: Sequence[str | BasePlugin] | None = None,
     lifespan: Lifespan | None = None,
     **settings: Any,
 ) -> FastAPI:
-    """The server of a folder of agents (server spec §1)."""
-    served = Served(
-        settings=settings_of(dev=web, **settings),
-        apps=AppFolder(agents_dir, nested=web, reload=reload_agents),
-        sessions=session_service(session_service_uri or "memory://"),
-        artifacts=artifact_service(artifact_service_uri or "memory://"),
-        memory=memory_service(memory_service_uri or "memory://"),
+    """The server of the folder `agents_dir`, with google-adk's keywords (server spec §1).
+
+    `web`: whether it is the development server, with the page. The services are named by URIs, or are given:
+    `session_service_uri` is `memory://`, `sqlite:///FILE` or `postgresql://...`, and so is `memory_service_uri`;
+    `artifact_service_uri` is `memory://` or `file://FOLDER`. Where there is none, sessions and artifacts are kept in a
+    hidden folder of each app, or in memory without `use_local_storage`; memories in memory. `bind_host` is the address
+    that it listens on, `host` without one.
+    `reload_agents` has apps whose files have changed loaded anew. `agent_loader` gives the apps in the place of the
+    folder, `extra_plugins` are given to all of them, by their full names or as they are. `lifespan` is entered when the
+    server starts. The other `settings` are those of `ServerSettings`, and those of google-adk's that are refused.
+
+    Raises `TypeError` for a setting that there is not, `ConfigurationError` for one that cannot be used.
+    """
+    if bind_host is not None:
+        settings["host"] = bind_host
+    apps: AppSource = AppFolder(agents_dir, nested=web, reload=reload_agents)
+    home = apps
+    if agent_loader is not None:
+        apps = LoadedApps(agent_loader)
+    services = _services(
+        session_service_uri,
+        artifact_service_uri,
+        memory_service_uri,
+        home_of=home.home_of if use_local_storage else None,
     )
-    return application(served, lifespan=lifespan)
+    return _application(apps, services, extra_plugins, lifespan, {"dev": web, **settings}, _FOLDER_KEYWORDS)
 
 
-def app_of(agent_or_app: BaseAgent | App, **settings: Any) -> FastAPI:
-    """The server of one agent, or one app, without a folder (server spec §1)."""
-    served = Served(
-        settings=settings_of(**settings),
-        apps=OneApp(agent_or_app),
-        sessions=InMemorySessionService(),
-        artifacts=InMemoryArtifactService(),
-        memory=InMemoryMemoryService(),
-    )
-    return application(served)
+def app_of(
+    agent_or_app: BaseAgent | App,
+    *,
+    session_service_uri: str | BaseSessionService | None = None,
+    artifact_service_uri: str | BaseArtifactService | None = None,
+    memory_service_uri: str | BaseMemoryService | None = None,
+    extra_plugins: Sequence[str | BasePlugin] | None = None,
+    lifespan: Lifespan | None = None,
+    **settings: Any,
+) -> FastAPI:
+    """The server of one agent, or one app, `agent_or_app`, without a folder (server spec §1).
+
+    It keeps all in memory, unless `session_service_uri`, `artifact_service_uri` or `memory_service_uri` is a service or
+    its URI (see `get_fast_api_app`, for `extra_plugins`, `lifespan` and `settings`, too). `dev=False` makes it a server
+    without the page. Raises `TypeError` for a setting that there is not, `ConfigurationError` for one that cannot be
+    used.
+    """
+    services = _services(session_service_uri, artifact_service_uri, memory_service_uri, home_of=None)
+    return _application(OneApp(agent_or_app), services, extra_plugins, lifespan, settings, _KEYWORDS)
 
 
 def serve(agent_or_app: BaseAgent | App, **settings: Any) -> None:
-    """Serve one agent, or one app, until the process is told to stop (server spec §1)."""
+    """Serve one agent, or one app, until the process is told to stop (server spec §1).
+
+    `agent_or_app` and `settings` are those of `app_of`. Raises as it does, and `ConfigurationError` for an address that
+    cannot be had, or is public while nobody has to say who they are.
+    """
     app = app_of(agent_or_app, **settings)
     run_server(app, app.state.served.settings)
 
 
-def settings_of(**given: Any) -> ServerSettings:
-    """The settings of these names. Raises `TypeError` for one that there is not, which names those that there are."""
+_KEYWORDS = ("session_service_uri", "artifact_service_uri", "memory_service_uri", "extra_plugins", "lifespan")
+_FOLDER_KEYWORDS = (
+    *("agents_dir", "web", *_KEYWORDS),
+    *("use_local_storage", "bind_host", "reload_agents", "agent_loader"),
+)
+_Services = tuple[BaseSessionService, BaseArtifactService, BaseMemoryService]
+
+
+def _services(
+    sessions: str | BaseSessionService | None,
+    artifacts: str | BaseArtifactService | None,
+    memory: str | BaseMemoryService | None,
+    *,
+    home_of: Callable[[str], Path] | None,
+) -> _Services:
+    if sessions is None:
+        sessions = InMemorySessionService() if home_of is None else LocalSessions(home_of)
+    if artifacts is None:
+        artifacts = InMemoryArtifactService() if home_of is None else LocalArtifacts(home_of)
+    return (
+        session_service(sessions) if isinstance(sessions, str) else sessions,
+        artifact_service(artifacts) if isinstance(artifacts, str) else artifacts,
+        memory_service(memory or "memory://") if not isinstance(memory, BaseMemoryService) else memory,
+    )
+
+
+def _application(
+    apps: AppSource,
+    services: _Services,
+    plugins: Sequence[str | BasePlugin] | None,
+    lifespan: Lifespan | None,
+    settings: dict[str, Any],
+    keywords: Sequence[str],
+) -> FastAPI:
+    made = settings_of(settings, keywords)
+    override = override_of(made)
+    served = Served(
+        made,
+        apps,
+        *services,
+        plugins=[*([] if override is None else [override]), *plugins_of(plugins or ())],
+        observers=[HumanObserver()] if made.dev else [],
+        override=override,
+    )
+    return application(served, lifespan=lifespan)
+
+
+def settings_of(given: dict[str, Any], others: Sequence[str] = ()) -> ServerSettings:
+    """The settings of these names. Raises `TypeError` for one that there is not, which names those that there are
+    (with these `others`), and `NotSupportedError` for one of google-adk's that there is not yet."""
     known = [field.name for field in fields(ServerSettings)]
-    unknown: Sequence[str] = [name for name in given if name not in known]
+    for name in [name for name in given if name in LATER]:
+        if given.pop(name):
+            raise NotSupportedError(refusal(name))
+    unknown = [name for name in given if name not in known]
     if unknown:
-        raise TypeError(f"A server has no setting {quoted_list(unknown)}. There are: {quoted_list(known)}.")
+        raise TypeError(f"A server has no setting {quoted_list(unknown)}. There are: {quoted_list([*others, *known])}.")
+    if not given.get("dev", True):
+        given.setdefault("on_busy", "reject")
+    given["url_prefix"] = given.get("url_prefix") or ""
+    given["allow_origins"] = tuple(given.get("allow_origins") or ())
     return ServerSettings(**given)

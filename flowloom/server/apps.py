@@ -8,18 +8,21 @@ import traceback
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Protocol
 
 from flowloom.agents import BaseAgent
 from flowloom.errors import ConfigurationError
 from flowloom.runner.app import App
-from flowloom.server.agent_modules import import_app
+from flowloom.server.agent_modules import import_app, put_on_path
 from flowloom.server.dotenv import load_dotenv
-from flowloom.server.problems import ProblemError, log_failure
+from flowloom.server.problems import ProblemError
 
 DEFAULT_APP = "ADK_DEFAULT_APP_NAME"
 """The variable that names the app which requests mean that name none."""
 _DEPTH = 5
 _MARKS = ("agent.py", "root_agent.yaml")
+_ENTRIES = (*_MARKS, "__init__.py")
+"""What a folder with an app has at least one of."""
 _SOURCES = (".py", ".yaml", ".yml")
 _OFFERS = re.compile(r"\b(root_agent|app)\b")
 
@@ -55,6 +58,62 @@ class OneApp:
         return None
 
 
+class AgentLoader(Protocol):
+    """What gives agents by their names, as the loaders of google-adk do."""
+
+    def list_agents(self) -> list[str]:
+        """The names."""
+        ...
+
+    def load_agent(self, agent_name: str) -> BaseAgent | App:
+        """The agent, or app, of that name."""
+        ...
+
+
+class LoadedApps:
+    """The apps that an `AgentLoader` gives."""
+
+    def __init__(self, loader: AgentLoader) -> None:
+        self._loader = loader
+        self._loaded: dict[str, tuple[BaseAgent | App, App]] = {}
+
+    @property
+    def default(self) -> str | None:
+        """The app that requests mean which name none."""
+        return os.environ.get(DEFAULT_APP)
+
+    def names(self) -> list[str]:
+        """The names of the apps, sorted by code point."""
+        return sorted(self._loader.list_agents())
+
+    def check(self, name: str) -> None:
+        """Raise `ProblemError` if there is no such app."""
+        if name.startswith("__"):
+            raise forbidden(name)
+        if name not in self._loader.list_agents():
+            raise not_found(name)
+
+    def load(self, name: str) -> App:
+        """The app of that name. Raises `ProblemError` as `check` does, and `agent_broken` (500)."""
+        self.check(name)
+        try:
+            given = self._loader.load_agent(name)
+            known = self._loaded.get(name)
+            if known is None or known[0] is not given:
+                known = self._loaded[name] = (given, app_with(given))
+        except Exception as error:
+            raise broken(name) from error
+        return known[1]
+
+    def folder_of(self, name: str) -> Path | None:
+        """None: only the loader knows."""
+        return None
+
+    def problem_of(self, name: str) -> str | None:
+        """The traceback of an app that cannot be loaded; None for one that can."""
+        return _traceback_of(self, name)
+
+
 @dataclass(slots=True)
 class _Loaded:
     """What came of loading an app, and the state of its files then."""
@@ -82,6 +141,7 @@ class AppFolder:
         self.base = path if self.only is None else path.parent
         """The folder that the names of apps begin in."""
         self._loaded: dict[str, _Loaded] = {}
+        put_on_path(path, self.base)
 
     @property
     def default(self) -> str | None:
@@ -115,6 +175,10 @@ class AppFolder:
             raise problem from known.error
         return known.app
 
+    def home_of(self, name: str) -> Path:
+        """The folder in which what belongs to an app is kept."""
+        return self.folder_of(name) or self.base
+
     def folder_of(self, name: str) -> Path | None:
         """The folder of an app; None for one that is a module, or is not there."""
         path = self._path_of(name)
@@ -122,23 +186,16 @@ class AppFolder:
 
     def problem_of(self, name: str) -> str | None:
         """The traceback of an app that cannot be loaded; None for one that can. Raises `ProblemError` as `check`."""
-        try:
-            self.load(name)
-        except ProblemError as problem:
-            if problem.code != "agent_broken":
-                raise
-            return "".join(traceback.format_exception(problem.__cause__)) if problem.__cause__ else str(problem)
-        return None
+        return _traceback_of(self, name)
 
     def _load(self, name: str, *, again: bool) -> _Loaded:
         loaded = _Loaded(self._stamp(name))
         folder = self.folder_of(name)
         load_dotenv(folder or self.base)
         try:
-            found = import_app(self.base, name, inner=folder if self.only else None, again=again)
+            found = import_app(self.base, name, again=again)
             loaded.app = app_with(found)
         except (Exception, SystemExit) as error:
-            log_failure(error, f"Loading the app `{name}`")
             loaded.error = error
         return loaded
 
@@ -150,9 +207,9 @@ class AppFolder:
         if not all(part.isidentifier() for part in parts) or (len(parts) > 1 and not self._nested):
             return None
         path = self.base.joinpath(*parts)
-        if path.is_dir():
+        if any((path / mark).is_file() for mark in _ENTRIES):
             return path
-        module = path.with_name(f"{path.name}.py")
+        module = self.base / f"{name}.py"
         return module if module.is_file() else None
 
     def _stamp(self, name: str) -> int:
@@ -173,6 +230,11 @@ def app_with(agent_or_app: BaseAgent | App) -> App:
     raise ConfigurationError(f"A server takes an agent or an `App`, not a `{type(agent_or_app).__name__}`.")
 
 
+def broken(name: str) -> ProblemError:
+    """What is told of an app that cannot be loaded; raise it from the error."""
+    return ProblemError(500, "agent_broken", f"The app `{name}` cannot be loaded. The server's log tells why.")
+
+
 def not_found(name: str) -> ProblemError:
     """What is told of an app that is not there."""
     return ProblemError(404, "app_not_found", f"There is no app `{name}`.")
@@ -183,9 +245,19 @@ def forbidden(name: str) -> ProblemError:
     return ProblemError(403, "forbidden", f"`{name}` is the name of a built-in agent, which this server does not have.")
 
 
+def _traceback_of(apps: AppFolder | LoadedApps, name: str) -> str | None:
+    try:
+        apps.load(name)
+    except ProblemError as problem:
+        if problem.code != "agent_broken":
+            raise
+        return "".join(traceback.format_exception(problem.__cause__ or problem))
+    return None
+
+
 def _direct_names_in(base: Path) -> Iterator[str]:
     for name in _folders_in(base):
-        if any((base / name / mark).is_file() for mark in (*_MARKS, "__init__.py")):
+        if any((base / name / mark).is_file() for mark in _ENTRIES):
             yield name
 
 

@@ -11,6 +11,7 @@ from fastapi.exceptions import RequestValidationError
 from pydantic_core import to_jsonable_python
 from starlette.exceptions import HTTPException
 from starlette.responses import JSONResponse, Response
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from flowloom.errors import FlowloomError
 from flowloom.events.ids import new_id
@@ -47,7 +48,6 @@ def add_handlers(app: FastAPI) -> None:
     app.add_exception_handler(ProblemError, _on_problem)
     app.add_exception_handler(HTTPException, _on_http)
     app.add_exception_handler(RequestValidationError, _on_invalid)
-    app.add_exception_handler(Exception, _on_failure)
 
 
 async def _on_problem(request: Request, error: Exception) -> Response:
@@ -68,9 +68,28 @@ async def _on_invalid(request: Request, error: Exception) -> Response:
     return _answer(422, {"detail": detail, "code": "invalid_request"}, None)
 
 
-async def _on_failure(request: Request, error: Exception) -> Response:
-    error_id = log_failure(error, _told(request))
-    return _answer(500, problem_body("internal_error", "The server failed. Its log tells more.", error_id), None)
+class Failures:
+    """Answers requests whose handlers fail with the id under which the log tells why."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        begun = False
+
+        async def sent(message: Message) -> None:
+            nonlocal begun
+            begun = True
+            await send(message)
+
+        try:
+            await self._app(scope, receive, sent)
+        except Exception as error:
+            if scope["type"] != "http" or begun:
+                raise
+            error_id = log_failure(error, f"{scope['method']} {scope['path']}")
+            told = problem_body("internal_error", "The server failed. Its log tells more.", error_id)
+            await _answer(500, told, None)(scope, receive, send)
 
 
 def _told(request: Request) -> str:

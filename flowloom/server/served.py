@@ -8,11 +8,16 @@ from typing import Protocol
 
 from fastapi import Request
 
+from flowloom.agents import LlmAgent
 from flowloom.artifacts import BaseArtifactService
 from flowloom.asgi.principal import EVERYBODY, Principal
+from flowloom.context.observer import Observer
+from flowloom.human import HumanModel
+from flowloom.human.model import people_in
 from flowloom.memory import BaseMemoryService
-from flowloom.plugins import BasePlugin
+from flowloom.plugins import BasePlugin, ModelOverride
 from flowloom.runner.app import App
+from flowloom.runner.routing import agents_of
 from flowloom.runner.runner import Runner
 from flowloom.server.failures import RunEnds
 from flowloom.server.problems import ProblemError
@@ -62,7 +67,12 @@ class Served:
     artifacts: BaseArtifactService
     memory: BaseMemoryService
     plugins: list[BasePlugin] = field(default_factory=list[BasePlugin])
+    observers: list[Observer] = field(default_factory=list[Observer])
+    """What sees all runs."""
+    override: ModelOverride | None = None
+    """What lets another model answer than the agents' own."""
     runs: Runs = field(init=False)
+    _replaced: list[Runner] = field(default_factory=list[Runner])
     _runners: dict[str, tuple[App, Runner]] = field(default_factory=dict[str, tuple[App, Runner]])
 
     def __post_init__(self) -> None:
@@ -77,17 +87,28 @@ class Served:
                 app=app,
                 app_name=app_name,
                 plugins=[*self.plugins, RunEnds(dev=self.settings.dev)],
+                observers=self.observers,
                 session_service=self.sessions,
                 artifact_service=self.artifacts,
                 memory_service=self.memory,
                 concurrency="reject" if self.settings.on_busy == "reject" else "queue",
             )
+            if known is not None:
+                self._replaced.append(known[1])  # its runs go on; it is closed in the end
             known = self._runners[app_name] = (app, runner)
         return known[1]
 
+    def people(self) -> list[HumanModel]:
+        """The persons that the agents in use may ask: those of `--models human` first."""
+        roots = [runner.agent for _, runner in self._runners.values()]
+        own = [agent.own_model for root in roots for agent in agents_of(root) if isinstance(agent, LlmAgent)]
+        models = [None if self.override is None else self.override.model, *own]
+        found = {id(person): person for model in models if model is not None for person in people_in(model)}
+        return list(found.values())
+
     async def close(self) -> None:
         """Close the runners, and the services."""
-        for _, runner in self._runners.values():
+        for runner in (*self._replaced, *(runner for _, runner in self._runners.values())):
             await runner.close()
         for service in (self.sessions, self.artifacts, self.memory):
             await service.close()

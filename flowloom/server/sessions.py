@@ -25,8 +25,8 @@ from flowloom.sessions import Session
 _log = logging.getLogger("flowloom.server")
 _S = "/apps/{app_name}/users/{user_id}/sessions"
 _SESSION_ID = re.compile(r"[\w.:@~+-]{1,128}")
-_EVALUATION = "___eval___session___"
-"""How the ids of sessions begin that google-adk's evaluations make."""
+_EVALUATIONS = ("adk-eval-session-", "___eval___session___")
+"""How the ids of sessions begin that evaluations make."""
 
 router = APIRouter(tags=["sessions"])
 
@@ -83,7 +83,7 @@ async def list_sessions(request: Request, app_name: str, user_id: str) -> Respon
     """The sessions of a user, without their events."""
     admit(request, app_name, user_id)
     found = await served_of(request).sessions.list_sessions(app_name=app_name, user_id=user_id)
-    shown = [session_json(each) for each in found.sessions if not each.id.startswith(_EVALUATION)]
+    shown = [session_json(each) for each in found.sessions if not each.id.startswith(_EVALUATIONS)]
     return answer(b"[" + b",".join(shown) + b"]")
 
 

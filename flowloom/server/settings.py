@@ -14,31 +14,32 @@ OPEN_PATHS = ("/health", "/ready", "/", "/ui", "/ui/", "/dev-ui", "/dev-ui/")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerSettings:
-    """What can be set of a server; the flags of `flowloom web` have the same names (server spec §1).
-
-    It listens at `host` and `port`; with `auto_create_session`, sessions are made as they are named. `auth` says who
-    asks, by default all may. `max_llm_calls` (None: as the run's config says) holds for each run, `max_body_bytes` for
-    the body of each request, `max_streams` for the streams that are open at once. `logo_text` and `logo_image_url` are
-    what the page shows as its head.
-    """
+    """What can be set of a server; the flags of `flowloom web` have the same names (server spec §1)."""
 
     dev: bool = True
     """Whether it is the development server, with the page and what that asks for."""
     host: str = "127.0.0.1"
+    """The address it listens on."""
     port: int = 8000
+    """0 for any that is free."""
     url_prefix: str = ""
     """The path below which a proxy serves it."""
     allow_origins: Sequence[str] = ()
     """Origins of other pages that may use it: literal, `regex:PATTERN`, or `*`."""
     auth: Auth | None = None
+    """Who may ask, and what is theirs; None for everybody."""
     allow_unauthenticated: bool = False
     """Whether it may be bound to a public address without `auth`."""
     auto_create_session: bool = False
+    """Whether a run makes the session that it names."""
     max_llm_calls: int | None = None
+    """How many model calls a run may make; None for what the engine allows, 0 or less for any number."""
     on_busy: Literal["reject", "queue"] = "queue"
     """What a run does whose session has one already."""
     max_body_bytes: int = 32 * 1024 * 1024
+    """The largest body of a request."""
     max_streams: int = 1000
+    """How many streams may be open at once."""
     keep_alive: float = 15.0
     """Seconds of silence after which a stream sends a comment."""
     resume_grace: float = 0.0
@@ -48,9 +49,18 @@ class ServerSettings:
     dev_ui: str | None = None
     """The folder of google-adk's web UI, or `auto`."""
     logo_text: str | None = None
+    """What the web UI has in the place of its name."""
     logo_image_url: str | None = None
-    human: bool = False
-    """Whether people answer in the place of all models."""
+    """The picture beside it."""
+    models: str | None = None
+    """The model that answers for all agents: `human` for people, `offline` for the stand-in; None for their own."""
+    default_llm_model: str | None = None
+    """The model of agents that have none."""
+
+    @property
+    def human(self) -> bool:
+        """Whether people answer in the place of all models."""
+        return self.models == "human"
 
 
 def rules_of(settings: ServerSettings) -> GuardRules:

@@ -1,0 +1,29 @@
+"""What google-adk's server can be told, and this one not yet: refused by name (server spec §1)."""
+
+from __future__ import annotations
+
+LATER = {
+    "a2a": "Agents cannot be reached by A2A yet",
+    "task_store_uri": "Agents cannot be reached by A2A yet",
+    "trigger_sources": "Agents cannot be run by triggers yet",
+    "trigger_oidc_audience": "Agents cannot be run by triggers yet",
+    "trigger_oidc_service_accounts": "Agents cannot be run by triggers yet",
+    "trigger_auth_verifier": "Agents cannot be run by triggers yet",
+    "eval_storage_uri": "Evaluations cannot be kept yet",
+    "trace_to_cloud": "Traces cannot be sent to Google Cloud yet; `setup_telemetry` sends them to any OTLP endpoint",
+    "otel_to_cloud": "Traces cannot be sent to Google Cloud yet; `setup_telemetry` sends them to any OTLP endpoint",
+    "avatar_config": "There are no live runs with an avatar yet",
+    "enable_features": "There are no features to switch on",
+    "disable_features": "There are no features to switch off",
+    "gemini_enterprise_app_name": "An app cannot be registered with Gemini Enterprise yet",
+    "express_mode": "An app cannot be registered with Gemini Enterprise yet",
+    "session_db_kwargs": "A store takes no options beside its address",
+    "session_db_url": "This name is out of use; the flag is `session_service_uri`",
+    "artifact_storage_uri": "This name is out of use; the flag is `artifact_service_uri`",
+}
+"""Why each is refused."""
+
+
+def refusal(name: str, written: str | None = None) -> str:
+    """What is told of a setting that is refused; `written` is how it was given."""
+    return f"`{written or name}` cannot be used: {LATER[name][0].lower()}{LATER[name][1:]}. Leave it out."
