@@ -11,7 +11,14 @@ from google.genai import types
 from flowloom import ToolConfirmation
 from flowloom.errors import UnreadableAnswerError
 from flowloom.events.requests import CONFIRMATION_CALL, CREDENTIAL_CALL, INPUT_CALL, RequestKind
-from flowloom.log.answers import answers_request, check_answer, read_decision, read_input
+from flowloom.log.answers import (
+    answers_request,
+    check_answer,
+    read_decision,
+    read_input,
+    readable_answers,
+    says_nothing,
+)
 
 NAMES: dict[RequestKind, str] = {
     "confirmation": CONFIRMATION_CALL,
@@ -125,6 +132,7 @@ def test_what_json_cannot_hold_is_no_answer_of_any_kind(kind: RequestKind, respo
         check_answer(answer(response, kind), kind)
     assert len(str(caught.value)) < 500
     assert f"the {kind} request `r1`" in str(caught.value)
+    assert "(None)" not in str(caught.value)
 
 
 @pytest.mark.parametrize(
@@ -144,3 +152,32 @@ def test_what_json_cannot_hold_is_no_answer_of_any_kind(kind: RequestKind, respo
 def test_input_is_any_json_value(response: Any, value: Any) -> None:
     """What stands under `result`, `response` or `payload`, or all of it; a text is read as JSON if it is."""
     assert read_input(answer(response, "input")) == value
+
+
+def test_the_result_of_a_call_that_json_cannot_hold_is_told_as_an_input() -> None:
+    """Also one without an id."""
+    with pytest.raises(UnreadableAnswerError, match="The answer to the input request") as caught:
+        read_input(types.FunctionResponse(name="order", response={"a": float("nan"), "b": 1}))
+    assert caught.value.call_id == ""
+
+
+def test_answers_that_cannot_be_read_are_none_and_a_message_of_nothing_else_says_nothing() -> None:
+    bad, good = answer({"confirmed": "yes"}), answer({"confirmed": True})
+
+    def message(*parts: Any) -> types.Content:
+        return types.Content(
+            role="user",
+            parts=[
+                types.Part(text=each) if isinstance(each, str) else types.Part(function_response=each) for each in parts
+            ],
+        )
+
+    assert readable_answers(message(bad, "so", good)) == [good]
+    assert readable_answers(None) == []
+    assert [says_nothing(message(*parts)) for parts in ([bad], [bad, good], [bad, "so"], [])] == [
+        True,
+        False,
+        False,
+        False,
+    ]
+    assert not says_nothing(None)

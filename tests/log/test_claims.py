@@ -37,7 +37,11 @@ LOG = [
 @pytest.mark.parametrize("role", ["user", None])
 def test_what_is_said_again_is_left_out_of_a_message(role: str | None) -> None:
     """However it is written; the rest is the user's, as it was."""
-    again, new, words = confirms(response='{"confirmed": true}'), result("r2", INPUT_CALL, {"result": 3}), text("so")
+    again, new, words = (
+        confirms(response='{"confirmed": true, "hint": null}'),
+        result("r2", INPUT_CALL, {"result": 3}),
+        text("so"),
+    )
     message, repeated = without_repeated(CallLedger.of(LOG), answers(again, new, words, role=role))
     assert message == answers(new, words)
     assert [(each.made.id, each.answer.event) for each in repeated] == [("r1", LOG[2])]

@@ -49,6 +49,7 @@ FOREIGN.long_running_tool_ids = ForeignRequestIds(["r1"])
 KEPT: dict[str, Any] = {"isolation_scope": "c1", "custom_metadata": {AGENT_TOOL_CALL: "c1"}}
 INNER = event("inner", named_call("c2", "order"), long_running_tool_ids=["c2"], **KEPT)
 INNER_OPEN = event("inner", named_call("c2", "look"), **KEPT)
+TASK_WAITS = event("helper", named_call("c2", "order"), long_running_tool_ids=["c2"], isolation_scope="c1")
 MARK = event("root", actions={"agent_state": {REPEATED: ["c1"]}})
 
 
@@ -83,6 +84,8 @@ MARK = event("root", actions={"agent_state": {REPEATED: ["c1"]}})
         ([CALLED, event("inner", **KEPT)], {"c1": "open"}),
         ([CALLED, RESULT, INNER], {"c1": "answered"}),
         ([CALLED, INNER, event("user", result("c1", "pay", {}))], {"c1": "answered", "c2": "answered"}),
+        ([CALLED, event("helper", named_call("c2", "look"), isolation_scope="c1"), RESULT], {"c2": "open"}),
+        ([CALLED, TASK_WAITS, RESULT], {"c1": "answered", "c2": "answered"}),
         ([CALLED, HELD, asks(), decides(), INNER], {"c1": "suspended", "r1": "decided", "c2": "waiting"}),
         ([event("root", named_call("c1", "pay"), isolation_scope="c1"), RESULT], {"c1": "answered"}),
     ],
@@ -214,6 +217,47 @@ def test_what_is_inside_of_a_call_is_all_that_its_agent_and_those_below_have_cal
     ledger = CallLedger.of([CALLED, inner("c2", "deeper"), inner("c3", "look"), inner("c4", "look", "c2")])
     assert [made.id for made in ledger.inside("c1")] == ["c2", "c3", "c4"]
     assert [made.id for made in ledger.around(ledger.call("c4"))] == ["c2", "c1"]
+
+
+def test_a_log_that_goes_in_circles_is_read_to_its_end() -> None:
+    """No engine writes one; whoever does so gets an answer all the same."""
+    ledger = CallLedger.of(
+        [inner("c2", "a", "c1"), inner("c3", "b", "c2"), inner("c2", "c", "c3"), inner("c4", "d", "c4")]
+    )
+    assert [made.name for made in ledger.inside("c1")] == ["a", "b", "c"]
+    assert [made.name for made in ledger.around(ledger.call("c4"))] == ["d"]
+
+
+def test_what_is_asked_of_one_invocation_is_not_told_of_others() -> None:
+    """Requests that people have answered are told in the order asked, not in that of the answers."""
+
+    def turn(n: str) -> list[Event]:
+        one, two = f"r1{n}", f"r2{n}"
+        events = [
+            event("root", named_call(f"c1{n}", "look"), named_call(f"c2{n}", "pay"), named_call(f"c3{n}", "pay")),
+            event("root", named_call(f"c4{n}", "order"), long_running_tool_ids=[f"c4{n}"]),
+            asks(one, {"id": f"c2{n}", "name": "pay", "args": {}}),
+            asks(two, {"id": f"c3{n}", "name": "pay", "args": {}}),
+            decides(two),
+            decides(one),
+        ]
+        for each in events:
+            each.invocation_id = f"e-{n}"
+        return events
+
+    ledger = CallLedger.of([*turn("a"), *turn("b")])
+
+    def ids(found: Any) -> list[str]:
+        return [made.id for made in found]
+
+    assert ids(ledger.decided("e-b")) == ["r1b", "r2b"]
+    assert ids(ledger.waiting("e-b")) == ["c4b", "r1b", "r2b"]
+    assert ids(ledger.pending("e-b")) == ["c4b"]
+    assert ids(ledger.open("e-b")) == ["c1b"]
+    assert ids(ledger.unanswered("e-b")) == ["c1b", "c2b", "c3b", "c4b"]
+    assert ids(ledger.unfinished("e-b", Place("root", None, None, ""))) == ["c1b", "c4b"]
+    assert ids(ledger.pending()) == ["c4a", "c4b"]
+    assert {each.invocation_id for each in ledger.events_of("e-b")} == {"e-b"}
 
 
 def test_the_task_of_the_latest_event_is_the_open_one() -> None:
