@@ -48,9 +48,11 @@ FLOWLOOM = EngineSpec(
 CUT = EngineSpec("flowloom that cannot be observed", "flowloom_cut", frozenset({"text", "tool"}))
 _ADK_IMPORTS = "from google.adk.agents import LlmAgent\nfrom google.adk.runners import InMemoryRunner"
 _ADK = "google-adk"
+_ADK_SEEN = "google-adk==2.13.*"  # what docs/migrating.md and the tests beside its server were written from
+GOOGLE_ADK = EngineSpec(_ADK, "google_adk", _CORE | {"big"}, _ADK_IMPORTS, _ADK_SEEN, _ADK, _ADK)
 PEERS = (
-    EngineSpec(_ADK, "google_adk", _CORE | {"big"}, _ADK_IMPORTS, _ADK, _ADK, _ADK),
-    EngineSpec("google-adk, tuned", "google_adk_tuned", _CORE | {"big"}, "", _ADK, _ADK, _ADK),
+    GOOGLE_ADK,
+    EngineSpec("google-adk, tuned", "google_adk_tuned", _CORE | {"big"}, "", _ADK_SEEN, _ADK, _ADK),
     EngineSpec(
         "openai-agents",
         "openai_agents",
