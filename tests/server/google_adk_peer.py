@@ -83,6 +83,12 @@ def google_adk_server(folder: Path, *options: str, command: str = "web", agents:
         yield url
 
 
+def google_adk_ui() -> str:
+    """The folder of the web UI that google-adk brings."""
+    code = "import google.adk.cli as cli, pathlib; print(pathlib.Path(cli.__file__).parent / 'browser')"
+    return subprocess.run([google_adk_python(), "-c", code], capture_output=True, text=True, check=True).stdout.strip()
+
+
 @contextmanager
 def our_server(folder: Path, *options: str, command: str = "web", agents: Path = AGENTS) -> Iterator[str]:
     """The address of our server of the same agents."""
