@@ -18,6 +18,7 @@ from benchmarks.curves import run_curves
 from benchmarks.engines import BARE, CUT, FLOWLOOM, PEERS, install, install_all
 from benchmarks.results import Results, Row
 from benchmarks.rounds import Fleet, Plan
+from benchmarks.server import run_server
 from benchmarks.table import run_case, run_startup, run_unobserved
 
 FULL = Plan(rounds=15, seconds=0.05, limit=15)
@@ -58,6 +59,8 @@ def measured(args: argparse.Namespace) -> Results:
         for reading in answers.READINGS:
             if args.only in answers.title_of(reading):
                 results.rows.append(said(answers.run_reading(reading, plan)))
+        for row in run_server(engines, plan, args.only, results.notes):
+            results.rows.append(said(row))
         for line in STARTUPS:
             if args.only in line.title:
                 results.rows.append(said(run_startup(line, engines, plan, results.notes)))

@@ -61,7 +61,7 @@ def _another_session(web: AdkWeb, seen: dict[str, str]) -> str:
     web.new_session()
     web.send("explode")
     seen["failed"] = web.chat()
-    seen["snack bar"] = web.text("mat-snack-bar-container")
+    seen["snack_bar"] = web.text("mat-snack-bar-container")
     web.say("slow")
     web.page.get_by_text("word3").wait_for()
     web.stop()
@@ -83,8 +83,10 @@ def walks(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Walk, Walk
         yield walk(opened(browser, theirs)), walk(opened(browser, ours))
 
 
-STEPS = ["chat", "approval", "chips", "State", "Artifacts", "info", "analytics", "published_with_changes",
-         "account_tree", "events", "list", "opened", "reloaded", "failed", "snack bar"]  # fmt: skip
+STEPS = """
+chat approval chips State Artifacts info analytics published_with_changes account_tree events list opened reloaded
+failed snack_bar
+""".split()
 
 
 @pytest.mark.parametrize("step", STEPS)
@@ -103,8 +105,10 @@ def test_a_stopped_run_keeps_what_was_said(walks: tuple[Walk, Walk]) -> None:
 def test_a_call_shows_its_request_and_its_answer(walks: tuple[Walk, Walk], tab: str) -> None:
     """The tabs Input and Output have the same blocks, and the words of the run."""
     theirs, ours = walks
-    words = {"input": ["You are a desk.", "hello there", "think now", "weather", "system_instruction", "tool_definitions"],
-             "output": ["One moment.", "Here it is.", "stop"]}[tab]  # fmt: skip
+    words = {
+        "input": ["You are a desk.", "hello there", "think now", "weather", "system_instruction", "tool_definitions"],
+        "output": ["One moment.", "Here it is.", "stop"],
+    }[tab]
     for walked in (theirs, ours):
         assert [word for word in words if word not in walked.shown[tab]] == []
 
@@ -128,5 +132,5 @@ def test_the_console_complains_of_nothing_more(walks: tuple[Walk, Walk]) -> None
 
 def test_the_ui_asks_the_same(walks: tuple[Walk, Walk]) -> None:
     """It calls what it calls on google-adk's server; telemetry, which is decided here, apart."""
-    theirs, ours = ([asked for asked in walked.asked if "telemetry" not in asked] for walked in walks)
+    theirs, ours = ({asked for asked in walked.asked if "telemetry" not in asked} for walked in walks)
     assert ours == theirs

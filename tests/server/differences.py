@@ -12,7 +12,7 @@ import httpx
 
 S = "{S}"
 """The path of the sessions of the row's own user."""
-COMPARED_HEADERS = ("content-type", "location", "cache-control", "access-control-allow-origin", "allow")
+COMPARED_HEADERS = ("content-type", "location", "access-control-allow-origin", "access-control-allow-credentials")
 _ID = re.compile(r"(?:[a-z]{1,6}-)?[0-9a-f]{8}-?[0-9a-f]{4}-?[0-9a-f]{4}-?[0-9a-f]{4}-?[0-9a-f]{12}")
 _TIMES = ("timestamp", "lastUpdateTime", "createTime", "start_time", "end_time")
 
@@ -81,6 +81,19 @@ def run(method: str = "/run_sse", **more: Any) -> Callable[[str], Ask]:
 def user(words: str) -> dict[str, Any]:
     """What a user says."""
     return {"role": "user", "parts": [{"text": words}]}
+
+
+def problem(status: int, code: str, at: int = -1) -> Any:
+    """Checks an answer of ours: an error with a code."""
+
+    def check(answers: list[Answer]) -> None:
+        assert (answers[at].status, answers[at].body["code"]) == (status, code), answers[at].raw
+
+    return check
+
+
+MAKE = Ask("POST", S, {"sessionId": "s"})
+SEE = Ask("GET", f"{S}/s")
 
 
 def ask_all(client: httpx.Client, row: Row, who: str) -> list[Answer]:

@@ -14,8 +14,8 @@ from pathlib import Path
 
 import httpx
 import pytest
-from benchmarks.engines import GOOGLE_ADK, HOMES, install
 
+from benchmarks.engines import GOOGLE_ADK, HOMES, install
 from flowloom.server.serving import bound_socket
 
 AGENTS = Path(__file__).parent / "google_adk_agents"
