@@ -155,7 +155,13 @@ STREAMS = [
     Row("§5", "an approval by `/run`", [MAKE, RUN("pay"), answering(APPROVAL, YES, "/run"), SEE]),
     Row("§5", "an error that a model tells", [MAKE, STREAM("limit"), SEE]),
     Row("§5", "a failing model", [MAKE, STREAM("explode"), SEE, SSE("hello")]),
-    Row("§5", "a tool that fails", [MAKE, STREAM("broken")]),
+    Row(
+        "§5",
+        "a tool that fails",
+        [MAKE, STREAM("broken"), SEE],
+        gap="the run fails there, and a call without a result is left",
+        ours=lambda seen: seen[1].events[1]["content"]["parts"][0]["functionResponse"]["response"] == {"error": "tool broke"},
+    ),
     Row(
         "§5",
         "a model that fails after a piece",

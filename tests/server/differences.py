@@ -14,6 +14,10 @@ S = "{S}"
 """The path of the sessions of the row's own user."""
 COMPARED_HEADERS = ("content-type", "location", "access-control-allow-origin", "access-control-allow-credentials")
 _ID = re.compile(r"(?:[a-z]{1,6}-)?[0-9a-f]{8}-?[0-9a-f]{4}-?[0-9a-f]{4}-?[0-9a-f]{4}-?[0-9a-f]{12}")
+_WORDS = ("hint", "error", "errorMessage", "canonicalUri")
+"""Texts that each says in its own words."""
+_OWN = {"agentState": {"pending_calls"}, "customMetadata": {"run_ended"}}
+"""What of an event only flowloom writes, in fields that google-adk has, too."""
 _TIMES = ("timestamp", "lastUpdateTime", "createTime", "start_time", "end_time")
 
 
@@ -168,14 +172,41 @@ def _error(answer: Answer) -> Any:
 def _plain(value: Any, names: dict[str, str]) -> Any:
     if isinstance(value, dict):
         return {
-            _plain(name, names): type(inner).__name__ if name in _TIMES else _plain(inner, names)
-            for name, inner in value.items()
+            _plain(name, names): _field(name, inner, names) for name, inner in value.items() if _is_told(name, inner)
         }
     if isinstance(value, list):
-        return [_plain(inner, names) for inner in value]
+        return [_plain(inner, names) for inner in _in_order(value)]
     if isinstance(value, str):
         return _ID.sub(lambda found: names.setdefault(found[0], f"<{len(names) + 1}>"), value)
     return value
+
+
+def _field(name: str, value: Any, names: dict[str, str]) -> Any:
+    if name in _TIMES or (name in _WORDS and isinstance(value, str) and " " in value):
+        return type(value).__name__
+    return _plain(value, names)
+
+
+def _is_told(name: str, value: Any) -> bool:
+    """Whether a field is compared: not one that may be absent, nor what is flowloom's own."""
+    if name == "longRunningToolIds":
+        return value != []
+    return not (name in _OWN and isinstance(value, dict) and set(value) <= _OWN[name] and value)
+
+
+def _in_order(values: list[Any]) -> list[Any]:
+    """Events in which what asks for approvals stands before what the calls are answered meanwhile: either may."""
+    asking = [number for number, event in enumerate(values) if isinstance(event, dict) and _asks(event)]
+    if len(asking) == 2 and "functionResponse" in values[asking[0]]["content"]["parts"][0]:
+        first, second = asking
+        return [*values[:first], values[second], values[first], *values[second + 1 :]]
+    return values
+
+
+def _asks(event: dict[str, Any]) -> bool:
+    parts = (event.get("content") or {}).get("parts", ())
+    called = any(part.get("functionCall", {}).get("name") == "adk_request_confirmation" for part in parts)
+    return called or bool(event.get("actions", {}).get("requestedToolConfirmations"))
 
 
 def differing(theirs: Any, ours: Any, path: str = "") -> Iterator[str]:
