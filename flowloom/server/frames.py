@@ -11,6 +11,7 @@ from typing import Any, NamedTuple, cast
 from flowloom.events import Event
 from flowloom.events.wire import replace
 from flowloom.interop.legacy import to_legacy
+from flowloom.server.places import Places
 from flowloom.server.wire import event_json, public_json
 
 KEEP_ALIVE = b": keep-alive\n\n"
@@ -61,16 +62,19 @@ def frame_of(invocation_id: str, place: Place, data: bytes, event: Event | None 
     return Frame(place, b"%b%b\n\n" % (head, on_one_line(data)), len(head), event)
 
 
-def frames_of(event: Event, place: Place, *, split: bool) -> Iterator[Frame]:
-    """The frames of an event. With `split`, one with content and artifacts is two: what it says, what it has saved."""
+def frames_of(event: Event, place: Place, places: Places, *, split: bool) -> Iterator[Frame]:
+    """The frames of an event by one of the agents at `places`.
+
+    With `split`, one with content and artifacts is two: what it says, and what it has saved.
+    """
     delta = event.actions.artifact_delta
     if not (split and delta and event.content is not None and event.content.parts):
-        yield frame_of(event.invocation_id, place, event_json(event), event)
+        yield frame_of(event.invocation_id, place, event_json(event, places), event)
         return
     said = replace(event, actions=replace(event.actions, artifact_delta={}))
-    yield frame_of(event.invocation_id, place, event_json(said), event)
+    yield frame_of(event.invocation_id, place, event_json(said, places), event)
     place = place._replace(since=place.since + 1)
-    yield frame_of(event.invocation_id, place, event_json(replace(event, content=None)))
+    yield frame_of(event.invocation_id, place, event_json(replace(event, content=None), places))
 
 
 def error_frame(invocation_id: str, place: Place, error: dict[str, Any]) -> Frame:

@@ -16,6 +16,7 @@ from flowloom.runner.runner import RunArguments
 from flowloom.server.event_streams import EventStream, RunList
 from flowloom.server.failures import shutting_down
 from flowloom.server.frames import Frame, Place, frames_of, read_place
+from flowloom.server.places import Places
 from flowloom.server.problems import ProblemError
 from flowloom.server.served import Served, admit, served_of
 from flowloom.server.served_run import Key, ServedRun, StoredFrames
@@ -132,7 +133,7 @@ async def follow_run(
             if place is not None and at is None:
                 raise ProblemError(410, "gone", "What follows that event is not kept any more. Read the session.")
             return EventStream(served.runs, each.read(at), served.settings.keep_alive)
-    frames = _stored_frames(session, invocation_id)
+    frames = _stored_frames(session, invocation_id, served.places_of(app_name))
     if not frames and all(event.invocation_id != invocation_id for event in session.events):
         raise ProblemError(404, "run_not_found", f"The session has no run `{invocation_id}`.")
     return EventStream(
@@ -204,8 +205,8 @@ async def _begin(request: Request, body: RunRequest, *, split: bool, grace: floa
         "state_delta": body.state_delta,
         "run_config": config,
     }
-    key = (app_name, body.user_id, body.session_id)
-    return served.runs.begin(key, served.runs.service_of(runner), arguments, grace=grace, split=split)
+    key, service = (app_name, body.user_id, body.session_id), served.runs.service_of(runner)
+    return served.runs.begin(key, service, arguments, places=served.places_of(app_name), grace=grace, split=split)
 
 
 def _check_message(message: types.Content | None) -> None:
@@ -263,10 +264,10 @@ def _shown(call: PendingCall) -> dict[str, Any]:
     return public_data({key: value for key, value in shown.items() if value is not None})
 
 
-def _stored_frames(session: Session, invocation_id: str) -> list[Frame]:
+def _stored_frames(session: Session, invocation_id: str, places: Places) -> list[Frame]:
     """The frames of what a session has of a run that is over."""
     frames: list[Frame] = []
     for number, event in enumerate(session.events, 1):
         if event.invocation_id == invocation_id and event.author != "user":
-            frames += frames_of(event, Place(number, 0), split=True)
+            frames += frames_of(event, Place(number, 0), places, split=True)
     return frames

@@ -11,6 +11,7 @@ from weakref import WeakKeyDictionary
 from flowloom.events.ids import new_id
 from flowloom.runner.runner import RunArguments, Runner
 from flowloom.server.failures import session_busy, shutting_down
+from flowloom.server.places import Places
 from flowloom.server.problems import ProblemError
 from flowloom.server.run_service import LocalRuns, RunService
 from flowloom.server.served_run import Key, ServedRun
@@ -44,9 +45,16 @@ class Runs:
         return service
 
     def begin(
-        self, key: Key, service: RunService, arguments: RunArguments, *, grace: float | None = None, split: bool = True
+        self,
+        key: Key,
+        service: RunService,
+        arguments: RunArguments,
+        *,
+        places: Places,
+        grace: float | None = None,
+        split: bool = True,
     ) -> ServedRun:
-        """A new run on a session: it begins now, or when those before it are over.
+        """A new run on a session, by agents at these `places`: it begins now, or when those before it are over.
 
         Raises `ProblemError`: 409 if the session has a run, or too many wait; 503 while the server stops.
         """
@@ -59,6 +67,7 @@ class Runs:
             new_id(),
             service,
             arguments,
+            places=places,
             grace=self._settings.resume_grace if grace is None else grace,
             split=split,
             dev=self._settings.dev,

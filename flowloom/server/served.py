@@ -20,6 +20,7 @@ from flowloom.runner.app import App
 from flowloom.runner.routing import agents_of
 from flowloom.runner.runner import Runner
 from flowloom.server.failures import RunEnds
+from flowloom.server.places import Places, places_in
 from flowloom.server.problems import ProblemError
 from flowloom.server.runs import Runs
 from flowloom.server.settings import ServerSettings
@@ -73,6 +74,7 @@ class Served:
     """What lets another model answer than the agents' own."""
     runs: Runs = field(init=False)
     _replaced: list[Runner] = field(default_factory=list[Runner])
+    _places: dict[str, tuple[App, Places]] = field(default_factory=dict[str, tuple[App, Places]])
     _runners: dict[str, tuple[App, Runner]] = field(default_factory=dict[str, tuple[App, Runner]])
 
     def __post_init__(self) -> None:
@@ -96,6 +98,17 @@ class Served:
             if known is not None:
                 self._replaced.append(known[1])  # its runs go on; it is closed in the end
             known = self._runners[app_name] = (app, runner)
+        return known[1]
+
+    def places_of(self, app_name: str) -> Places:
+        """Where in the tree its agents stand; nowhere, if the app cannot be loaded."""
+        try:
+            app = self.apps.load(app_name)
+        except ProblemError:
+            return {}
+        known = self._places.get(app_name)
+        if known is None or known[0] is not app:
+            known = self._places[app_name] = (app, places_in(app.root_agent))
         return known[1]
 
     def people(self) -> list[HumanModel]:

@@ -11,6 +11,7 @@ from flowloom.events import Event
 from flowloom.runner.runner import RunArguments
 from flowloom.server.failures import error_data, error_id_of, refusal_of
 from flowloom.server.frames import Frame, Place, error_frame, frames_of
+from flowloom.server.places import Places
 from flowloom.server.problems import ProblemError
 from flowloom.server.run_service import RunService
 
@@ -121,8 +122,8 @@ class ServedRun:
     """A run of `service` with these `arguments`, in a task of its own from `start` on.
 
     Its frames are kept until all readers have them, and the last ones for those who come back. When the last reader
-    has gone, the run is cancelled `grace` seconds later. `split`: see `frames_of`; `dev`: whether the texts of
-    unexpected errors are told; `on_over` is called at its end.
+    has gone, the run is cancelled `grace` seconds later. `places`, `split`: see `frames_of`; `dev`: whether the texts
+    of unexpected errors are told; `on_over` is called at its end.
     """
 
     def __init__(
@@ -131,6 +132,7 @@ class ServedRun:
         service: RunService,
         arguments: RunArguments,
         *,
+        places: Places,
         grace: float,
         split: bool,
         dev: bool,
@@ -139,6 +141,7 @@ class ServedRun:
         self.id = run_id
         self._service = service
         self._arguments = arguments
+        self._places = places
         self._grace, self._split, self._dev = grace, split, dev
         self._on_over = on_over
         self.invocation_id = ""
@@ -252,7 +255,7 @@ class ServedRun:
         else:
             self._place = Place(self._service.position(self.id), 0)
         if event.author != "user":
-            for frame in frames_of(event, self._place, split=self._split):
+            for frame in frames_of(event, self._place, self._places, split=self._split):
                 self._add(frame)
         self.begun.set()
 

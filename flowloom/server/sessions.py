@@ -62,7 +62,7 @@ async def create_session(
     sessions = served_of(request).sessions
     for event in events:
         await sessions.append_event(session, event)
-    return answer(session_json(session, session.events))
+    return answer(session_json(session, session.events, served_of(request).places_of(app_name)))
 
 
 @router.post(_S + "/{session_id}")
@@ -75,7 +75,7 @@ async def create_session_with_id(
 ) -> Response:
     """Make a session of this id; the body is its state."""
     session = await _created(request, app_name, user_id, session_id, state)
-    return answer(session_json(session, session.events))
+    return answer(session_json(session, session.events, served_of(request).places_of(app_name)))
 
 
 @router.get(_S)
@@ -91,7 +91,7 @@ async def list_sessions(request: Request, app_name: str, user_id: str) -> Respon
 async def get_session(request: Request, app_name: str, user_id: str, session_id: str) -> Response:
     """A session with all its events."""
     session = await session_of(request, app_name, user_id, session_id)
-    return answer(session_json(session, session.events))
+    return answer(session_json(session, session.events, served_of(request).places_of(app_name)))
 
 
 @router.patch(_S + "/{session_id}")
@@ -108,7 +108,7 @@ async def update_session(request: Request, app_name: str, user_id: str, session_
         await served_of(request).sessions.append_event(session, event)
     except JsonDataError as error:
         raise ProblemError(400, "invalid_state", str(error)) from error
-    return answer(session_json(session, session.events))
+    return answer(session_json(session, session.events, served_of(request).places_of(app_name)))
 
 
 @router.delete(_S + "/{session_id}")

@@ -17,6 +17,7 @@ from starlette.responses import Response
 from flowloom.auth.fields import is_secret_field
 from flowloom.events.event import Event
 from flowloom.events.requests import CREDENTIAL_CALL
+from flowloom.server.places import Places
 from flowloom.sessions import Session
 
 INTERNAL = "__adk_internal_"
@@ -27,6 +28,8 @@ _AUTH_KEYS = frozenset(
 )
 _MARKS = (b"uthConfig", b"uth_config", b"uthCredential", b"uth_credential", b"uthType", b"uth_type")
 """What stands in any JSON that holds one of those keys, in texts within it, too."""
+_NOWHERE = b'{"path":""}'
+_EMPTY: Places = {}
 _OURS = {"actions": {"requested_inputs": True}}
 """What google-adk's clients refuse an event for."""
 
@@ -42,14 +45,17 @@ def answer(body: bytes, status: int = 200) -> Response:
     return Response(body, status, media_type="application/json")
 
 
-def event_json(event: Event) -> bytes:
+def event_json(event: Event, places: Places = _EMPTY) -> bytes:
     """An event as it is answered and streamed: on one line, without spaces, in UTF-8."""
     dumped = event.model_dump_json(by_alias=True, exclude_none=True, exclude=_OURS, fallback=repr)
-    return public_json(dumped.encode("utf-8", "replace"))
+    data = public_json(dumped.encode("utf-8", "replace"))
+    if event.node_info is None:
+        return b'%b,"nodeInfo":%b}' % (data[:-1], places.get(event.author, _NOWHERE))
+    return data
 
 
-def session_json(session: Session, events: Iterable[Event] = ()) -> bytes:
-    """A session as it is answered, with these events of it."""
+def session_json(session: Session, events: Iterable[Event] = (), places: Places = _EMPTY) -> bytes:
+    """A session as it is answered, with these events of it, made at these places."""
     head: dict[str, Any] = {
         "id": session.id,
         "appName": session.app_name,
@@ -58,7 +64,7 @@ def session_json(session: Session, events: Iterable[Event] = ()) -> bytes:
         "events": [],
         "lastUpdateTime": session.last_update_time,
     }
-    listed = b",".join(map(event_json, events))
+    listed = b",".join(event_json(event, places) for event in events)
     before, between, after = public_json(to_json(head, fallback=repr, inf_nan_mode="strings")).rpartition(b'"events":[')
     return b"".join((before, between, listed, after))
 

@@ -335,6 +335,8 @@ SECURITY = [
         "§8",
         "a rebound host",
         [Ask(GET, "/list-apps", headers={"host": "evil.example"}), Ask(POST, S, {}, headers={"host": "evil.example"})],
+        gap="plain text there",
+        ours=lambda seen: {(answer.status, answer.body["code"]) for answer in seen} == {(403, "host_not_allowed")},
     ),
     Row(
         "§8",
@@ -354,7 +356,13 @@ SECURITY = [
         gap="plain text there",
         ours=problem(403, "origin_not_allowed"),
     ),
-    Row("§8", "another origin on loopback", [Ask(GET, "/list-apps", headers={"origin": "http://localhost:3"})]),
+    Row(
+        "§8",
+        "another origin on loopback",
+        [Ask(GET, "/list-apps", headers={"origin": "http://localhost:3"})],
+        gap="plain text there",
+        ours=problem(403, "origin_not_allowed"),
+    ),
     Row(
         "§8",
         "a foreign preflight",

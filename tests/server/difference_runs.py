@@ -160,7 +160,9 @@ STREAMS = [
         "a tool that fails",
         [MAKE, STREAM("broken"), SEE],
         gap="the run fails there, and a call without a result is left",
-        ours=lambda seen: seen[1].events[1]["content"]["parts"][0]["functionResponse"]["response"] == {"error": "tool broke"},
+        ours=lambda seen: (
+            seen[1].events[1]["content"]["parts"][0]["functionResponse"]["response"] == {"error": "tool broke"}
+        ),
     ),
     Row(
         "§5",

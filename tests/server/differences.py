@@ -188,9 +188,9 @@ def _field(name: str, value: Any, names: dict[str, str]) -> Any:
 
 
 def _is_told(name: str, value: Any) -> bool:
-    """Whether a field is compared: not one that may be absent, nor what is flowloom's own."""
-    if name == "longRunningToolIds":
-        return value != []
+    """Whether a field is compared: not one that may be absent, nor what is flowloom's own, nor a result of nothing."""
+    if name in ("longRunningToolIds", "result"):
+        return value not in ([], None)
     return not (name in _OWN and isinstance(value, dict) and set(value) <= _OWN[name] and value)
 
 
