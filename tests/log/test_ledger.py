@@ -49,6 +49,12 @@ FOREIGN.long_running_tool_ids = ForeignRequestIds(["r1"])
 KEPT: dict[str, Any] = {"isolation_scope": "c1", "custom_metadata": {AGENT_TOOL_CALL: "c1"}}
 INNER = event("inner", named_call("c2", "order"), long_running_tool_ids=["c2"], **KEPT)
 INNER_OPEN = event("inner", named_call("c2", "look"), **KEPT)
+HELD_INSIDE = event(
+    "inner",
+    result("c2", "look", {"error": "It needs a decision."}),
+    actions={"requested_tool_confirmations": {"c2": {"hint": "?"}}},
+    **KEPT,
+)
 TASK_WAITS = event("helper", named_call("c2", "order"), long_running_tool_ids=["c2"], isolation_scope="c1")
 MARK = event("root", actions={"agent_state": {REPEATED: ["c1"]}})
 
@@ -86,6 +92,7 @@ MARK = event("root", actions={"agent_state": {REPEATED: ["c1"]}})
         ([CALLED, INNER, event("user", result("c1", "pay", {}))], {"c1": "answered", "c2": "answered"}),
         ([CALLED, event("helper", named_call("c2", "look"), isolation_scope="c1"), RESULT], {"c2": "open"}),
         ([CALLED, TASK_WAITS, RESULT], {"c1": "answered", "c2": "answered"}),
+        ([CALLED, INNER_OPEN, HELD_INSIDE], {"c2": "answered"}),
         ([CALLED, HELD, asks(), decides(), INNER], {"c1": "suspended", "r1": "decided", "c2": "waiting"}),
         ([event("root", named_call("c1", "pay"), isolation_scope="c1"), RESULT], {"c1": "answered"}),
     ],
@@ -217,6 +224,7 @@ def test_what_is_inside_of_a_call_is_all_that_its_agent_and_those_below_have_cal
     ledger = CallLedger.of([CALLED, inner("c2", "deeper"), inner("c3", "look"), inner("c4", "look", "c2")])
     assert [made.id for made in ledger.inside("c1")] == ["c2", "c3", "c4"]
     assert [made.id for made in ledger.around(ledger.call("c4"))] == ["c2", "c1"]
+    assert (ledger.inside("c4"), [*ledger.around(None)]) == ([], [])
 
 
 def test_a_log_that_goes_in_circles_is_read_to_its_end() -> None:
