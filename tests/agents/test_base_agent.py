@@ -240,6 +240,22 @@ async def test_what_a_callback_says_and_what_it_writes_are_one_event() -> None:
         assert (events[-1].text, events[-1].actions.state_delta) == ("noted", {"n": 1})
 
 
+async def test_an_after_callback_that_speaks_and_escalates_ends_the_loop_around_it() -> None:
+    def enough(callback_context: Context) -> types.Content:
+        callback_context.actions.escalate = True
+        return said("enough")
+
+    loop = LoopAgent(name="loop", sub_agents=[Speaker(name="a", after_agent_callback=enough)], max_iterations=3)
+    assert story(await Chat(loop).say("go")) == ["a: body", "a: enough"]
+
+
+async def test_an_event_of_a_custom_agent_tells_its_place_in_workflows_only() -> None:
+    row = SequentialAgent(name="row", sub_agents=[Speaker(name="a")])
+    for root, path in ((Speaker(name="a"), None), (row, "row@1/a@1")):
+        [only] = await Chat(root).say("go")
+        assert (only.node_info and only.node_info.path) == path
+
+
 async def test_an_artifact_that_a_callback_saves_is_on_its_event() -> None:
     async def keep(callback_context: Context) -> None:
         await callback_context.save_artifact("a.txt", types.Part(text="x"))

@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 from kit import Chat, agent
 
-from flowloom import AgentTool, Event, LlmResponse
+from flowloom import AgentTool, Event, Limits, LlmResponse, RunConfig
+from flowloom.errors import ToolError
 from flowloom.testing import call
 
 
@@ -76,6 +77,23 @@ async def test_what_a_model_did_wrong_is_no_warning(caplog: pytest.LogCaptureFix
     assert {each.levelno for each in lines} == {logging.DEBUG}
     assert ["ToolArgumentsError" in each.getMessage() for each in lines][:2] == [True, False]
     assert "secret" not in caplog.text
+
+
+async def test_what_a_limit_refuses_is_no_warning_and_a_tools_own_error_of_that_class_is(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    def find() -> str:
+        """Find."""
+        raise ToolError("The line is busy.")
+
+    caplog.set_level(logging.DEBUG, "flowloom.tools")
+    root = agent("root", [call("find"), call("find")], "done", tools=[find])
+    await Chat(root, config=RunConfig(limits=Limits(tools={"find": 1}))).say("go")
+    lines = [each for each in caplog.records if "`find` (call" in each.getMessage()]
+    assert [(each.levelno, each.exc_info is None) for each in lines] == [
+        (logging.WARNING, False),
+        (logging.DEBUG, True),
+    ]
 
 
 async def test_an_agent_as_a_tool_that_fails_without_a_message_is_told_by_its_code() -> None:
