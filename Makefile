@@ -1,4 +1,4 @@
-# `make demo` and `make test` do all of their own set-up: a virtual environment in the checkout, made once, and
+# `make demo`, `make web` and `make test` do all of their own set-up: a virtual environment in the checkout, made once, and
 # made again when pyproject.toml changes.
 PYTHON ?= python3
 VENV := .venv
@@ -14,10 +14,14 @@ SITE := build/site/.built
 # tests start many processes: each would compile the whole package and the tests anew
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo test soak mutants check docs snap bench bench-quick clean
+.PHONY: demo web test soak mutants check docs snap bench bench-quick clean
 
 demo: $(READY)
 	@$(BIN)/flowloom run examples/travel_desk
+
+# the examples in a browser, answered by the offline model; the address is printed
+web: $(READY)
+	@$(BIN)/flowloom web examples --models offline
 
 # not more processes: each collects all tests for itself
 test: check

@@ -20,6 +20,7 @@ from flowloom.cli.options import USER_ID, AsJson, StoreName, User
 from flowloom.cli.reading import open_reader
 from flowloom.cli.sessions import sessions
 from flowloom.cli.usage_error import UsageError
+from flowloom.cli.web import ServerCommand, api_server, plain_flag, web
 from flowloom.errors import FlowloomError
 
 AgentPath = Annotated[
@@ -47,9 +48,14 @@ app = typer.Typer(
     add_completion=False,
     no_args_is_help=True,
     pretty_exceptions_enable=False,
-    context_settings={"help_option_names": ["-h", "--help"]},  # which the commands below inherit
+    context_settings={  # which the commands below inherit
+        "help_option_names": ["-h", "--help"],
+        "token_normalize_func": plain_flag,
+    },
 )
 app.add_typer(sessions, name="sessions")
+app.command("web", cls=ServerCommand)(web)
+app.command("api_server", cls=ServerCommand)(api_server)
 
 
 def _loaded(path: Path, display: Display) -> Loaded:

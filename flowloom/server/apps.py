@@ -16,6 +16,7 @@ from flowloom.runner.app import App
 from flowloom.server.agent_modules import import_app, put_on_path
 from flowloom.server.dotenv import load_dotenv
 from flowloom.server.problems import ProblemError
+from flowloom.server.sources import stamp_of
 
 DEFAULT_APP = "ADK_DEFAULT_APP_NAME"
 """The variable that names the app which requests mean that name none."""
@@ -23,7 +24,6 @@ _DEPTH = 5
 _MARKS = ("agent.py", "root_agent.yaml")
 _ENTRIES = (*_MARKS, "__init__.py")
 """What a folder with an app has at least one of."""
-_SOURCES = (".py", ".yaml", ".yml")
 _OFFERS = re.compile(r"\b(root_agent|app)\b")
 
 
@@ -215,10 +215,7 @@ class AppFolder:
     def _stamp(self, name: str) -> int:
         """A number that is another one when a source of the app has changed."""
         path = self._path_of(name)
-        if path is None:
-            return 0
-        files = [path] if path.is_file() else [each for each in path.rglob("*") if each.suffix in _SOURCES]
-        return hash(tuple(sorted((str(each), each.stat().st_mtime_ns, each.stat().st_size) for each in files)))
+        return 0 if path is None else stamp_of(path)
 
 
 def app_with(agent_or_app: BaseAgent | App) -> App:

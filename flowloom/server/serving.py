@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import socket
+from pathlib import Path
 from typing import Any
 
 import uvicorn
 
 from flowloom.errors import ConfigurationError
 from flowloom.server.settings import ServerSettings
+from flowloom.server.sources import stamp_of
+
+_LOOK_EVERY = 0.5
+"""Seconds between two looks at the sources of a server that starts anew when they change."""
 
 
 def bound_socket(host: str, port: int) -> socket.socket:
@@ -37,19 +43,61 @@ def address_of(bound: socket.socket, prefix: str = "") -> str:
     return f"http://{host}:{port}" + (f"/{path}" if path else "")
 
 
-def server_of(app: Any, settings: ServerSettings) -> uvicorn.Server:
+class _Server(uvicorn.Server):
+    """Tells its address when it can be reached."""
+
+    address = ""
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        if self.started and self.address:
+            print(f"Listening on {self.address}", flush=True)
+
+
+def server_of(app: Any, settings: ServerSettings) -> _Server:
     """The server that serves an application, not started."""
-    config = uvicorn.Config(app, log_level="warning", lifespan="on", ws="websockets-sansio")
-    return uvicorn.Server(config)
+    shown = logging.getLogger("flowloom").isEnabledFor(logging.DEBUG)
+    config = uvicorn.Config(app, log_config=None, access_log=shown, lifespan="on", ws="websockets-sansio")
+    return _Server(config)
 
 
-def run_server(app: Any, settings: ServerSettings) -> None:
+def run_server(app: Any, settings: ServerSettings, *, watched: Path | None = None) -> int | None:
     """Serve an application until the process is told to stop; its address is printed in one line.
 
-    Raises `ConfigurationError` for an address that cannot be had.
+    With a `watched` folder it stops, too, when a source in it changes: the port is returned then. Raises
+    `ConfigurationError` for an address that cannot be had, and if the application cannot start.
     """
-    bound = bound_socket(settings.host, settings.port)
-    server = server_of(app, settings)
-    with bound:
-        print(f"Listening on {address_of(bound, settings.url_prefix)}", flush=True)
-        asyncio.run(server.serve(sockets=[bound]))
+    with bound_socket(settings.host, settings.port) as bound:
+        port = bound.getsockname()[1]
+        server = server_of(app, settings)
+        server.address = address_of(bound, settings.url_prefix)
+        try:
+            changed = asyncio.run(_serve(server, bound, watched))
+        except KeyboardInterrupt:  # raised again by uvicorn when it has stopped
+            return None
+        if not server.started:
+            raise ConfigurationError("The server could not start. What stands above in the log says why.")
+        return port if changed else None
+
+
+async def _serve(server: uvicorn.Server, bound: socket.socket, watched: Path | None) -> bool:
+    """Serve until the server stops; whether that is because a source has changed."""
+    if watched is None:
+        await server.serve(sockets=[bound])
+        return False
+    watching = asyncio.create_task(_stop_when_changed(server, watched))
+    try:
+        await server.serve(sockets=[bound])
+    finally:
+        watching.cancel()
+        await asyncio.wait([watching])
+    return not watching.cancelled()
+
+
+async def _stop_when_changed(server: uvicorn.Server, folder: Path) -> None:
+    before = await asyncio.to_thread(stamp_of, folder)
+    while True:
+        await asyncio.sleep(_LOOK_EVERY)
+        if await asyncio.to_thread(stamp_of, folder) != before:
+            break
+    server.should_exit = True
