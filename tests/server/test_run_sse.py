@@ -4,56 +4,233 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Iterator
 from typing import Any
 
-import httpx
-from server.serving import Running
+import pytest
+from server.serving import Running, serving
+from server.talker import body, data_of, run, stored, stream, talker
+
+from flowloom.server import app_of
 
 
-def body(session_id: str, said: str | None = "hello", **more: Any) -> dict[str, Any]:
-    """The body of a request for a run."""
-    message = None if said is None else {"role": "user", "parts": [{"text": said}]}
-    return {"appName": "desk", "userId": "ann", "sessionId": session_id, "newMessage": message, **more}
-
-
-def frames(answer: httpx.Response) -> list[dict[str, Any]]:
-    """The data of the frames of a stream."""
-    lines = answer.text.split("\n")
-    return [json.loads(line.removeprefix("data: ")) for line in lines if line.startswith("data: ")]
+@pytest.fixture(scope="module")
+def server() -> Iterator[Running]:
+    """A server of the agent that does what it is told."""
+    with serving(app_of(talker())) as running:
+        yield running
 
 
 def test_a_run_is_a_stream_of_frames(server: Running) -> None:
-    """Each frame is an id, and `data: ` with the JSON of an event on one line without spaces."""
-    answer = server.client.post("/run_sse", json=body(server.new_session(), streaming=True))
+    """Each frame is an id, and `data: ` with the JSON of an event on one line without spaces; nothing follows."""
+    answer = server.client.post("/run_sse", json=body(server.new_session(), "say 3", streaming=True))
     assert answer.status_code == 200
     assert answer.headers["content-type"] == "text/event-stream; charset=utf-8"
     assert answer.headers["cache-control"] == "no-cache"
     assert answer.headers["x-accel-buffering"] == "no"
     *whole, end = answer.content.split(b"\n\n")
     assert end == b""
-    events = []
+    places: list[tuple[int, int]] = []
     for frame in whole:
         found = re.fullmatch(rb"id: (\S+):(\d+)\.(\d+)\ndata: ([^\n]+)", frame)
         assert found is not None, frame
         event = json.loads(found[4])
         assert found[4] == json.dumps(event, ensure_ascii=False, separators=(",", ":")).encode()
         assert found[1].decode() == event["invocationId"]
-        events.append((int(found[2]), int(found[3]), event))
-    assert [place[:2] for place in events] == [(1, n) for n in range(1, len(events))] + [(2, 0)]
-    assert len({event["id"] for *_, event in events}) == 1
+        places.append((int(found[2]), int(found[3])))
+    assert places == [(1, 1), (1, 2), (1, 3), (2, 0)]
 
 
-def test_an_unknown_session_is_told_before_the_stream(server: Running) -> None:
-    """404, as JSON."""
-    answer = server.client.post("/run_sse", json=body("nowhere"))
-    assert (answer.status_code, answer.json()["code"]) == (404, "session_not_found")
+def test_each_event_is_one_chunk(server: Running) -> None:
+    """No chunk holds half an event, or two."""
+    with stream(server, "/run_sse", body(server.new_session(), "say 500", streaming=True)) as chunks:
+        seen = list(chunks)
+    assert len(seen) == 501
+    for chunk in seen:
+        assert re.fullmatch(rb"id: \S+\ndata: [^\n]+\n\n", chunk)
+
+
+def test_a_large_event_is_one_chunk(server: Running) -> None:
+    """Nor is one torn for its size."""
+    text = "x" * 2_000_000
+    with stream(server, "/run_sse", body(server.new_session(), text)) as chunks:
+        (chunk,) = chunks
+    assert data_of(chunk.decode())[0]["content"]["parts"][0]["text"] == f"You said: {text}"
+
+
+def test_partial_events_have_the_id_of_the_complete_one(server: Running) -> None:
+    """That is the one which is stored; partial events hold new text only."""
+    session = server.new_session()
+    *partial, complete = run(server, session, "say 3", streaming=True)
+    assert {event["id"] for event in partial} == {complete["id"]} == {stored(server, session)[-1]["id"]}
+    assert "".join(event["content"]["parts"][0]["text"] for event in partial) == "word0 word1 word2 "
+    assert [event.get("partial") for event in partial] == [True] * 3
+    assert "partial" not in complete
+
+
+def test_without_streaming_there_are_complete_events_only(server: Running) -> None:
+    """The framing is the same."""
+    session = server.new_session()
+    assert run(server, session, "say 3") == stored(server, session)[1:]
+
+
+def test_every_event_has_what_clients_count_on(server: Running) -> None:
+    """The actions' objects are there if they are empty, and no key that google-adk does not know."""
+    for event in run(server, server.new_session(), "tool book"):
+        assert {"author", "invocationId", "id", "timestamp", "actions"} <= event.keys()
+        actions = event["actions"]
+        assert {"stateDelta", "artifactDelta", "requestedAuthConfigs", "requestedToolConfirmations"} <= actions.keys()
+        assert "requestedInputs" not in actions
+
+
+def test_ends_of_lines_are_escaped(server: Running) -> None:
+    """U+2028, U+2029 and U+0085 end a line for some readers."""
+    said = "a\u2028b\u2029c\x85d\u2027e"
+    answer = server.client.post("/run_sse", json=body(server.new_session(), said))
+    assert rb"a\u2028b\u2029c\u0085d" in answer.content
+    assert "\u2027".encode() in answer.content
+    assert data_of(answer.text)[0]["content"]["parts"][0]["text"] == f"You said: {said}"
+
+
+def test_an_event_with_content_and_artifacts_is_sent_twice(server: Running) -> None:
+    """With what it says, then with what it has saved, under one id; stored once, whole."""
+    session = server.new_session()
+    seen = run(server, session, "tool save")
+    said, saved = [event for event in seen if event["id"] == seen[1]["id"]]
+    assert (said["actions"]["artifactDelta"], saved["actions"]["artifactDelta"]) == ({}, {"note.txt": 0})
+    assert "content" in said
+    assert "content" not in saved
+    (whole,) = [event for event in stored(server, session) if event["id"] == said["id"]]
+    assert (whole["content"], whole["actions"]) == (said["content"], saved["actions"])
+
+
+@pytest.mark.parametrize("path", ["/run", "/run_sse"])
+def test_an_event_is_sent_whole_to_those_who_ask_so(server: Running, path: str) -> None:
+    """The list of `/run` is not split, nor a stream for `functionCallEventId`."""
+    answer = server.client.post(path, json=body(server.new_session(), "tool save", functionCallEventId="e-1"))
+    events = answer.json() if path == "/run" else data_of(answer.text)
+    assert len({event["id"] for event in events}) == len(events)
+    assert [event["actions"]["artifactDelta"] for event in events if "content" in event][1] == {"note.txt": 0}
+
+
+def test_the_state_delta_is_in_the_users_event(server: Running) -> None:
+    """It is stored with the message."""
+    session = server.new_session()
+    run(server, session, stateDelta={"city": "Rome"})
+    assert stored(server, session)[0]["actions"]["stateDelta"] == {"city": "Rome"}
+
+
+def test_custom_metadata_is_on_every_event(server: Running) -> None:
+    """The user's, too; keys of google-adk's own are not taken."""
+    session = server.new_session()
+    run(server, session, "tool save", customMetadata={"trace": 7, "__adk_internal_x": 1})
+    assert [event["customMetadata"] for event in stored(server, session)] == [{"trace": 7}] * 4
 
 
 def test_a_failing_run_ends_with_an_event_and_an_error_frame(server: Running) -> None:
-    """The event has `errorCode` and `errorMessage`; the frame behind it says why the stream ends."""
+    """The event has what went wrong and the text so far; the frame behind it says why the stream ends."""
     session = server.new_session()
-    seen = frames(server.client.post("/run_sse", json=body(session, "fail!")))
+    seen = run(server, session, "fail", streaming=True)
     assert (seen[-2]["errorCode"], seen[-2]["errorMessage"]) == ("RuntimeError", "model exploded")
+    assert (seen[-2]["content"]["parts"], seen[-2]["interrupted"]) == ([{"text": "partly "}], True)
     assert seen[-1]["error"] == "RuntimeError: model exploded"
     assert seen[-1]["error_details"].keys() == {"error_type", "error_message", "timestamp"}
-    assert frames(server.client.post("/run_sse", json=body(session)))[-1]["content"]["parts"]
+    assert run(server, session)[-1]["content"]["parts"]
+
+
+def test_an_approval_goes_on_in_the_run_that_asked(server: Running) -> None:
+    """The request has its id among the long-running ones, and the answer's run the invocation of the request."""
+    session = server.new_session()
+    asked = run(server, session, "tool book")
+    (request,) = [
+        part["functionCall"]
+        for event in asked
+        for part in event.get("content", {}).get("parts", [])
+        if part.get("functionCall", {}).get("name") == "adk_request_confirmation"
+    ]
+    assert any(request["id"] in event.get("longRunningToolIds", ()) for event in asked)
+    response = {"id": request["id"], "name": request["name"], "response": {"confirmed": True, "payload": {}}}
+    message = {"role": "user", "parts": [{"functionResponse": response}]}
+    answered = run(server, session, None, newMessage=message, functionCallEventId="e-1")
+    assert {event["invocationId"] for event in answered} == {asked[0]["invocationId"]}
+    assert answered[0]["content"]["parts"][0]["functionResponse"]["response"] == {"booked": "yes"}
+
+
+REFUSED: list[tuple[dict[str, Any], int, str]] = [
+    ({"sessionId": "nowhere"}, 404, "session_not_found"),
+    ({"appName": "nobody"}, 404, "app_not_found"),
+    ({"newMessage": {"role": "model", "parts": [{"text": "x"}]}}, 400, "invalid_message"),
+    ({"newMessage": {"role": "user", "parts": []}}, 400, "invalid_message"),
+    ({"newMessage": {"role": "user"}}, 400, "invalid_message"),
+    (
+        {"newMessage": {"parts": [{"functionResponse": {"id": "c-1", "name": "book", "response": {}}}]}},
+        400,
+        "invalid_message",
+    ),
+    ({"invocationId": "e-nowhere", "newMessage": None}, 404, "invocation_not_found"),
+    ({"newMessage": {"role": "user", "parts": [{"words": "x"}]}}, 422, "invalid_request"),
+    ({"stateDelta": [1]}, 422, "invalid_request"),
+    ({"streaming": "perhaps"}, 422, "invalid_request"),
+    ({"userId": None}, 422, "invalid_request"),
+]
+
+
+@pytest.mark.parametrize("path", ["/run", "/run_sse", "/apps/desk/run"])
+@pytest.mark.parametrize(("given", "status", "code"), REFUSED)
+def test_what_cannot_run_is_told_before_the_stream(
+    server: Running, path: str, given: dict[str, Any], status: int, code: str
+) -> None:
+    """As JSON, with a code that says what was wrong."""
+    if "appName" in given and path.startswith("/apps"):
+        path = "/apps/nobody/run"
+    answer = server.client.post(path, json=body(server.new_session()) | given)
+    assert (answer.status_code, answer.json()["code"]) == (status, code)
+
+
+def test_the_app_may_be_left_out_when_there_is_one(server: Running) -> None:
+    """It is the default one."""
+    given = body(server.new_session())
+    del given["appName"]
+    assert server.client.post("/run", json=given).status_code == 200
+
+
+def test_a_run_without_a_message_goes_on_from_the_history(server: Running) -> None:
+    """`newMessage` may be null."""
+    session = server.new_session()
+    run(server, session, "first")
+    assert run(server, session, None)[-1]["author"] == "desk"
+
+
+def test_a_run_as_a_list(server: Running) -> None:
+    """`/run` gives the complete events at its end, whether `streaming` is asked for or not."""
+    session = server.new_session()
+    answer = server.client.post("/run", json=body(session, "say 3", streaming=True))
+    assert answer.json() == stored(server, session)[1:]
+
+
+def test_a_failing_run_as_a_list_is_an_error(server: Running) -> None:
+    """500, and the session has the events so far, with an error event last."""
+    session = server.new_session()
+    answer = server.client.post("/run", json=body(session, "fail"))
+    assert (answer.status_code, answer.json()["code"]) == (500, "run_failed")
+    assert answer.json()["detail"] == "model exploded"
+    assert answer.json()["errorId"]
+    assert stored(server, session)[-1]["errorCode"] == "RuntimeError"
+
+
+def test_unexpected_errors_are_not_told_in_production() -> None:
+    """A general text with the id of the log stands in its place: in the stream, the list and the session."""
+    with serving(app_of(talker(), dev=False)) as server:
+        session = server.new_session()
+        event, frame = run(server, session, "fail")
+        listed = server.client.post("/run", json=body(session, "fail")).text
+        assert "errorId" in event["errorMessage"]
+        assert event["errorMessage"] == frame["error_details"]["error_message"]
+        assert "exploded" not in json.dumps([event, frame, listed, stored(server, session)])
+
+
+def test_sessions_are_made_when_they_are_named_if_so_set() -> None:
+    """`auto_create_session`; what is no id for a session is refused all the same."""
+    with serving(app_of(talker(), auto_create_session=True)) as server:
+        assert run(server, "fresh")[-1]["author"] == "desk"
+        assert server.client.post("/run_sse", json=body("a/b")).json()["code"] == "invalid_session_id"
