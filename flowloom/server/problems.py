@@ -52,7 +52,8 @@ def add_handlers(app: FastAPI) -> None:
 
 async def _on_problem(request: Request, error: Exception) -> Response:
     problem = cast(ProblemError, error)
-    error_id = log_failure(problem.__cause__ or problem, _told(request)) if problem.status >= 500 else None
+    failed = problem.status == 500 or (problem.status > 500 and problem.__cause__ is not None)
+    error_id = log_failure(problem.__cause__ or problem, _told(request)) if failed else None
     return _answer(problem.status, problem_body(problem.code, problem.detail, error_id), problem.headers)
 
 

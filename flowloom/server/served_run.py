@@ -219,6 +219,8 @@ class ServedRun:
 
     def was_read(self) -> None:
         """A reader has taken a frame."""
+        if len(self.frames) > KEPT_FRAMES or self._bytes > KEPT_BYTES:
+            self._forget()
         if self._room is not None and not self._is_far_ahead():
             self._make_room()
 

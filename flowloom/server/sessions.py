@@ -115,6 +115,7 @@ async def update_session(request: Request, app_name: str, user_id: str, session_
 async def delete_session(request: Request, app_name: str, user_id: str, session_id: str) -> Response:
     """Delete a session, if there is one."""
     admit(request, app_name, user_id)
+    await served_of(request).runs.cancel((app_name, user_id, session_id), all_of_them=True)
     await served_of(request).sessions.delete_session(app_name=app_name, user_id=user_id, session_id=session_id)
     return answer(b"null")
 

@@ -30,6 +30,8 @@ _MARKS = (b"uthConfig", b"uth_config", b"uthCredential", b"uth_credential", b"ut
 """What stands in any JSON that holds one of those keys, in texts within it, too."""
 _NOWHERE = b'{"path":""}'
 _EMPTY: Places = {}
+_NO_REQUESTS = b'"requestedAuthConfigs":{}'
+"""What stands in every event."""
 _OURS = {"actions": {"requested_inputs": True}}
 """What google-adk's clients refuse an event for."""
 
@@ -71,7 +73,8 @@ def session_json(session: Session, events: Iterable[Event] = (), places: Places 
 
 def public_json(data: bytes) -> bytes:
     """The JSON without what opens a door: secrets, tokens and codes of credentials, and internal metadata."""
-    if INTERNAL.encode() not in data and CREDENTIAL_CALL.encode() not in data and not any(m in data for m in _MARKS):
+    told = data.replace(_NO_REQUESTS, b"")
+    if INTERNAL.encode() not in told and CREDENTIAL_CALL.encode() not in told and not any(m in told for m in _MARKS):
         return data
     return to_json(public_data(from_json(data)))
 
