@@ -6,7 +6,6 @@ import os
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from dataclasses import fields
-from pathlib import Path
 from typing import Any
 
 from flowloom.agents import BaseAgent
@@ -27,7 +26,7 @@ try:
     from flowloom.server.addressing import Addressing
     from flowloom.server.apps import AgentLoader, AppFolder, LoadedApps, OneApp
     from flowloom.server.later import LATER, refusal
-    from flowloom.server.local_storage import LocalArtifacts, LocalSessions
+    from flowloom.server.local_storage import HomeOf, LocalArtifacts, LocalSessions
     from flowloom.server.models import override_of, plugins_of
     from flowloom.server.problems import Failures, add_handlers
     from flowloom.server.served import AppSource, Served
@@ -160,7 +159,7 @@ def _services(
     artifacts: str | BaseArtifactService | None,
     memory: str | BaseMemoryService | None,
     *,
-    home_of: Callable[[str], Path] | None,
+    home_of: HomeOf | None,
 ) -> _Services:
     if sessions is None:
         sessions = InMemorySessionService() if home_of is None else LocalSessions(home_of)

@@ -175,9 +175,10 @@ class AppFolder:
             raise problem from known.error
         return known.app
 
-    def home_of(self, name: str) -> Path:
-        """The folder in which what belongs to an app is kept."""
-        return self.folder_of(name) or self.base
+    def home_of(self, name: str) -> Path | None:
+        """The folder in which what belongs to an app is kept; None if there is no such app."""
+        path = self._path_of(name)
+        return path.parent if path is not None and path.is_file() else path
 
     def folder_of(self, name: str) -> Path | None:
         """The folder of an app; None for one that is a module, or is not there."""

@@ -21,6 +21,8 @@ from flowloom.sessions.sqlite import SqliteSessionService
 
 _log = logging.getLogger("flowloom.server")
 _FOLDER = ".flowloom"
+HomeOf = Callable[[str], Path | None]
+"""The folder in which what belongs to an app is kept; None if there is no such app."""
 _S = TypeVar("_S", BaseSessionService, BaseArtifactService)
 
 
@@ -43,17 +45,17 @@ def storage_folder(home: Path) -> Path | None:
 
 
 class _PerApp(Generic[_S]):
-    """The service of each app, made at its first use."""
+    """The service of each app, made at its first use; one in memory, which stays empty, for all that are not there."""
 
-    def __init__(self, home_of: Callable[[str], Path], make: Callable[[Path | None], _S]) -> None:
+    def __init__(self, home_of: HomeOf, make: Callable[[Path | None], _S]) -> None:
         self._home_of, self._make = home_of, make
-        self._services: dict[str, _S] = {}
+        self._services: dict[Path | None, _S] = {}
 
     def __getitem__(self, app_name: str) -> _S:
-        found = self._services.get(app_name)
+        home = self._home_of(app_name)
+        found = self._services.get(home)
         if found is None:
-            home = self._home_of(app_name)
-            found = self._services[app_name] = self._make(storage_folder(home) if home.is_dir() else None)
+            found = self._services[home] = self._make(None if home is None else storage_folder(home))
         return found
 
     def all(self) -> list[_S]:
@@ -68,7 +70,7 @@ class _PerApp(Generic[_S]):
 class LocalSessions(BaseSessionService):
     """Sessions in `.flowloom/sessions.db` of the folder that `home_of` gives for the name of an app."""
 
-    def __init__(self, home_of: Callable[[str], Path]) -> None:
+    def __init__(self, home_of: HomeOf) -> None:
         self._per_app = _PerApp(home_of, _sessions_in)
 
     async def create_session(
@@ -147,7 +149,7 @@ class LocalSessions(BaseSessionService):
 class LocalArtifacts(BaseArtifactService):
     """Artifacts in `.flowloom/artifacts` of the folder that `home_of` gives for the name of an app."""
 
-    def __init__(self, home_of: Callable[[str], Path]) -> None:
+    def __init__(self, home_of: HomeOf) -> None:
         self._per_app = _PerApp(home_of, _artifacts_in)
 
     async def save_artifact(
