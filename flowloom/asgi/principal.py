@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hmac
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,11 +22,16 @@ class RefusedError(FlowloomError):
 @dataclass(frozen=True, slots=True)
 class Principal:
     """Who asks, by `name`, and what is theirs: the `user_ids` they may act for, and the `apps` they may use; None for
-    all."""
+    all, a text for one."""
 
     name: str = ""
-    user_ids: frozenset[str] | None = None
-    apps: frozenset[str] | None = None
+    user_ids: Collection[str] | None = None
+    apps: Collection[str] | None = None
+
+    def __post_init__(self) -> None:
+        for name, given in (("user_ids", self.user_ids), ("apps", self.apps)):
+            if given is not None:
+                object.__setattr__(self, name, frozenset({given} if isinstance(given, str) else given))
 
     def may_use(self, app_name: str | None, user_id: str | None = None) -> bool:
         """Whether `app_name`, and in it what belongs to `user_id`, is theirs; None asks for neither."""
