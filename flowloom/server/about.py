@@ -49,7 +49,7 @@ async def list_apps(request: Request, detailed: str = "") -> Any:
     found: list[dict[str, Any]] = []
     for name in names:
         try:
-            found.append(_summary(name, apps.load(name)))
+            found.append(_summary(name, apps.load(name)) | {"agents": None})
         except ProblemError as problem:
             _log.info("`%s` is left out of the list: %s", name, problem)
     return {"apps": found}

@@ -14,11 +14,11 @@ S = "{S}"
 """The path of the sessions of the row's own user."""
 COMPARED_HEADERS = ("content-type", "location", "access-control-allow-origin", "access-control-allow-credentials")
 _ID = re.compile(r"(?:[a-z]{1,6}-)?[0-9a-f]{8}-?[0-9a-f]{4}-?[0-9a-f]{4}-?[0-9a-f]{4}-?[0-9a-f]{12}")
-_WORDS = ("hint", "error", "errorMessage", "canonicalUri")
+_WORDS = ("hint", "error", "errorMessage")
 """Texts that each says in its own words."""
 _OWN = {"agentState": {"pending_calls"}, "customMetadata": {"run_ended"}}
 """What of an event only flowloom writes, in fields that google-adk has, too."""
-_TIMES = ("timestamp", "lastUpdateTime", "createTime", "start_time", "end_time")
+_TIMES = ("timestamp", "lastUpdateTime", "createTime", "start_time", "end_time", "canonicalUri")
 
 
 @dataclass(frozen=True)
@@ -189,6 +189,8 @@ def _field(name: str, value: Any, names: dict[str, str]) -> Any:
 
 def _is_told(name: str, value: Any) -> bool:
     """Whether a field is compared: not one that may be absent, nor what is flowloom's own, nor a result of nothing."""
+    if name == "title":
+        return False  # of a schema
     if name in ("longRunningToolIds", "result"):
         return value not in ([], None)
     return not (name in _OWN and isinstance(value, dict) and set(value) <= _OWN[name] and value)
