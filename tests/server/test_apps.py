@@ -142,6 +142,7 @@ def test_a_detailed_list_leaves_out_what_is_broken(served_folder: Running) -> No
         "description": "",
         "language": "python",
         "isComputerUse": False,
+        "agents": None,
     }
 
 
