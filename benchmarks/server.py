@@ -7,6 +7,7 @@ in a session of its own.
 from __future__ import annotations
 
 import asyncio
+import itertools
 import os
 import re
 import socket
@@ -105,28 +106,20 @@ def _wait(process: subprocess.Popen[bytes], port: int) -> None:
 # -- asking ----------------------------------------------------------------------------------------
 
 
-async def _session(connection: Connection, name: str) -> None:
-    await connection.post(f"/apps/{APP}/users/u/sessions", {"sessionId": name})
-
-
 def _asked(name: str, pieces: int = 1, pause: int = 0, *, streaming: bool = False) -> dict[str, Any]:
     message = {"role": "user", "parts": [{"text": f"{pieces} {pause}"}]}
     return {"appName": APP, "userId": "u", "sessionId": name, "newMessage": message, "streaming": streaming}
 
 
-class Names:
-    """Names of sessions, each once."""
+_numbers = itertools.count()
 
-    def __init__(self) -> None:
-        self._count = 0
 
-    async def sessions(self, connection: Connection, count: int) -> list[str]:
-        """As many new sessions."""
-        names = [f"s{self._count + number}" for number in range(count)]
-        self._count += count
-        for name in names:
-            await _session(connection, name)
-        return names
+async def _sessions(connection: Connection, count: int) -> list[str]:
+    """The names of as many new sessions, each name once."""
+    names = [f"s{next(_numbers)}" for _ in range(count)]
+    for name in names:
+        await connection.post(f"/apps/{APP}/users/u/sessions", {"sessionId": name})
+    return names
 
 
 async def turns(connection: Connection, names: list[str]) -> float:
@@ -172,12 +165,11 @@ async def _beside(
     pair: dict[str, Served], plan: Plan, measured: Callable[[Connection, list[str]], Awaitable[float]], count: int
 ) -> tuple[list[float], dict[str, float]]:
     """The ratios of the rounds, and the median of each server in seconds."""
-    names = Names()
     found: dict[str, list[float]] = {name: [] for name in pair}
     for number in (-1, *plan.each_round()):  # the first one warms up
         for name in pair if number % 2 else reversed(pair):
             connection = await Connection.to(pair[name].port)
-            value = await measured(connection, await names.sessions(connection, count))
+            value = await measured(connection, await _sessions(connection, count))
             connection.close()
             if number >= 0:
                 found[name].append(value)
@@ -188,7 +180,7 @@ async def _beside(
 
 async def _memory(server: Served) -> float:
     connection = await Connection.to(server.port)
-    names = await Names().sessions(connection, OPEN)
+    names = await _sessions(connection, OPEN)
     async with opened(server.port, names, 1000, 1000):
         found = server.memory
     connection.close()
@@ -198,12 +190,12 @@ async def _memory(server: Served) -> float:
 async def _own_costs(server: Served, plan: Plan) -> tuple[list[float], list[float]]:
     """Milliseconds of a run, and microseconds of an event, of processor time beyond those in process."""
     agent = load_app(AGENTS / APP).agent
-    names, connection = Names(), await Connection.to(server.port)
+    connection = await Connection.to(server.port)
     runs: list[float] = []
     events: list[float] = []
 
     async def over_http(pieces: int, count: int) -> float:
-        sessions = await names.sessions(connection, count)
+        sessions = await _sessions(connection, count)
         started = server.processor
         for name in sessions:
             await connection.post("/run_sse", _asked(name, pieces, streaming=True))
@@ -241,7 +233,7 @@ async def _load(server: Served, plan: Plan) -> tuple[float, float, float]:
     that were due have come."""
     os.sched_setaffinity(server.process.pid, {max(os.sched_getaffinity(0))})
     connection = await Connection.to(server.port)
-    names = await Names().sessions(connection, MANY)
+    names = await _sessions(connection, MANY)
     connection.close()
     come = 0
 
