@@ -102,8 +102,9 @@ class Served:
 
     def places_of(self, app_name: str) -> Places:
         """Where in the tree its agents stand; nowhere, if the app cannot be loaded."""
+        used = self._runners.get(app_name)
         try:
-            app = self.apps.load(app_name)
+            app = self.apps.load(app_name) if used is None else used[0]
         except ProblemError:
             return {}
         known = self._places.get(app_name)
