@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, cast
 
 from google.genai import types
@@ -14,6 +14,7 @@ from flowloom.events.response import LlmResponse
 from flowloom.events.wire import fields_of, make, replace
 from flowloom.human.forms import unfit
 from flowloom.human.request import WaitingRequest
+from flowloom.models.aggregator import StreamingAggregator
 from flowloom.providers.sdk_request import calling_mode
 
 Piece = str | types.Part | types.FunctionCall
@@ -31,7 +32,7 @@ def outcome_of(answer: Answer, waiting: WaitingRequest) -> LlmResponse | Excepti
     try:
         if isinstance(answer, LlmResponse):
             return _whole(answer)
-        parts = [_part(each) for each in _pieces(answer)]
+        parts = [*waiting.said, *(_part(each) for each in _pieces(answer))]
         if not any(map(_says_something, parts)):
             raise UnfitAnswerError("The answer says nothing. Give a text, a call, or an error.")
         _check_calls(parts, waiting)
@@ -39,8 +40,39 @@ def outcome_of(answer: Answer, waiting: WaitingRequest) -> LlmResponse | Excepti
     except UnfitAnswerError as error:
         error.request_id = waiting.id
         raise
-    content = content_of("model", _with_ids(parts))
+    content = content_of("model", _with_ids(parts[len(waiting.said) :]))
     return make(LlmResponse, content=content, finish_reason=types.FinishReason.STOP)
+
+
+def piece_of(answer: Answer, waiting: WaitingRequest) -> list[types.Part]:
+    """The parts of a piece of an answer. Raises `UnfitAnswerError` for all that is neither text nor a thought."""
+    try:
+        parts = [] if isinstance(answer, LlmResponse | Exception) else [_part(each) for each in _pieces(answer)]
+        if not parts or not all(map(_is_said, parts)):
+            raise UnfitAnswerError("Only text and thoughts can be said before the answer is complete.")
+    except UnfitAnswerError as error:
+        error.request_id = waiting.id
+        raise
+    return parts
+
+
+def responses_of(
+    outcome: LlmResponse, aggregator: StreamingAggregator, said: Sequence[types.Part], stream: bool
+) -> Iterator[LlmResponse]:
+    """What the model gives for an answer: all of it, with what was `said` before. To a run that streams, `aggregator`
+    has been fed that already, and the rest comes as a partial response first."""
+    rest = outcome.content is not None and bool(outcome.content.parts)
+    if not said and not (stream and rest):
+        yield outcome
+        return
+    if not stream:
+        aggregator.feed_parts(list(said))
+    partial = aggregator.feed_response(outcome)
+    if stream and rest:
+        yield from partial
+    complete = aggregator.close()
+    assert complete is not None
+    yield complete
 
 
 def _whole(response: LlmResponse) -> LlmResponse:
@@ -78,6 +110,12 @@ def _says_something(part: types.Part) -> bool:
         return bool(part.text.strip())
     return any(
         value is not None for name, value in fields_of(part).items() if name not in ("thought", "thought_signature")
+    )
+
+
+def _is_said(part: types.Part) -> bool:
+    return bool(part.text) and all(
+        value is None for name, value in fields_of(part).items() if name not in ("text", "thought")
     )
 
 

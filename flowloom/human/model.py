@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
+from contextlib import aclosing
 from typing import Any, ClassVar, cast
 
 from pydantic import PrivateAttr
@@ -12,7 +13,7 @@ from flowloom.events import clock
 from flowloom.events.ids import new_id
 from flowloom.events.response import LlmResponse
 from flowloom.events.wire import fields_of
-from flowloom.human.answers import Answer, outcome_of
+from flowloom.human.answers import Answer, outcome_of, piece_of, responses_of
 from flowloom.human.queue import RequestQueue
 from flowloom.human.request import WaitingRequest
 from flowloom.models.aggregator import StreamingAggregator
@@ -68,6 +69,14 @@ class HumanModel(BaseLlm):
         waiting = self._queue.find(request_id)
         self._queue.settle(request_id, outcome_of(response, waiting))
 
+    def say(self, request_id: str, piece: Answer) -> None:
+        """Say a piece of the answer to the request `request_id`, which goes on waiting: text, or parts of text and
+        thoughts. A run that streams shows it at once. `answer` then gives the rest, which may be an empty list.
+
+        Raises `UnfitAnswerError` for what is no text, and else as `answer` does.
+        """
+        self._queue.say(request_id, piece_of(piece, self._queue.find(request_id)))
+
     def arrivals(self) -> AsyncGenerator[WaitingRequest, None]:
         """The requests that wait and those that come, each once, for `async for`. It never ends by itself."""
         return self._queue.arrivals()
@@ -90,20 +99,23 @@ class HumanModel(BaseLlm):
         self, llm_request: LlmRequest, stream: bool = False
     ) -> AsyncGenerator[LlmResponse, None]:
         waiting = WaitingRequest.of(
-            llm_request, request_id=new_id(), model=self.model, came_at=clock.now(), timeout=self.timeout
+            llm_request,
+            request_id=new_id(),
+            model=self.model,
+            came_at=clock.now(),
+            timeout=self.timeout,
+            streaming=stream,
         )
-        outcome = await self._queue.outcome_of(waiting, self.timeout)
-        if isinstance(outcome, Exception):
-            raise outcome
-        if not stream or outcome.content is None or not outcome.content.parts:
-            yield outcome
-            return
         aggregator = StreamingAggregator()
-        for partial in aggregator.feed_response(outcome):
-            yield partial
-        complete = aggregator.close()
-        assert complete is not None
-        yield complete
+        async with aclosing(self._queue.answers(waiting, self.timeout)) as answers:
+            async for answer in answers:
+                if isinstance(answer, Exception):
+                    raise answer
+                if not isinstance(answer, list):
+                    for response in responses_of(answer, aggregator, waiting.said, stream):
+                        yield response
+                elif stream:
+                    yield aggregator.feed_parts(answer)
 
 
 def people_in(model: BaseLlm) -> Iterator[HumanModel]:

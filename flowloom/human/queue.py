@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator, Callable
-from dataclasses import dataclass
+from collections.abc import AsyncGenerator, Callable, Sequence
+from dataclasses import dataclass, field
 from threading import Lock
 from typing import Any, Self
+
+from google.genai import types
 
 from flowloom.errors import AnswerError, ModelUnavailableError, RequestNotFoundError, RequestOverError
 from flowloom.events import clock
@@ -29,13 +31,15 @@ _log = logging.getLogger("flowloom.human")
 
 @dataclass(eq=False)
 class _Entry:
-    """A request, and where its answer is waited for."""
+    """A request, and where its answer is waited for: pieces of it, and at last the outcome."""
 
     waiting: WaitingRequest
     loop: asyncio.AbstractEventLoop
-    future: asyncio.Future[Outcome]
     timeout: float | None
     deadline: float | None
+    answers: list[list[types.Part] | Outcome] = field(default_factory=list[list[types.Part] | Outcome])
+    """What has come and was not given yet; only the loop that waits touches it, and `more`."""
+    more: asyncio.Future[None] | None = None
     timer: asyncio.TimerHandle | None = None
 
     @property
@@ -63,18 +67,28 @@ class RequestQueue:
 
     # -- asking ----------------------------------------------------------------------------------------
 
-    async def outcome_of(self, waiting: WaitingRequest, timeout: float | None) -> Outcome:
-        """Put a request into the queue, and wait until it is settled. Whatever ends the wait takes it out again."""
+    async def answers(
+        self, waiting: WaitingRequest, timeout: float | None
+    ) -> AsyncGenerator[list[types.Part] | Outcome, None]:
+        """Put a request into the queue, and wait until it is settled: what is said of the answer before, as parts, and
+        last the outcome. Whatever ends the wait takes the request out again."""
         loop = asyncio.get_running_loop()
         deadline = None if timeout is None else clock.monotonic() + timeout
-        entry = _Entry(waiting, loop, loop.create_future(), timeout, deadline)
+        entry = _Entry(waiting, loop, timeout, deadline)
         with self._lock:
             self._entries[waiting.id] = entry
             listeners = list(self._listeners)
         try:
             _tell([each.came for each in listeners], waiting)
             self._watch(entry)
-            return await entry.future
+            while True:
+                if not entry.answers:
+                    entry.more = loop.create_future()
+                    await entry.more
+                answer = entry.answers.pop(0)
+                yield answer
+                if not isinstance(answer, list):
+                    return
         finally:
             if entry.timer is not None:
                 entry.timer.cancel()
@@ -120,6 +134,16 @@ class RequestQueue:
         if entry is None:
             raise self._missing(request_id)
         return entry.waiting
+
+    def say(self, request_id: str, parts: Sequence[types.Part]) -> None:
+        """Give a request pieces of its answer; it goes on waiting. Raises as `find` does."""
+        self._sweep()
+        with self._lock:
+            entry = self._entries.get(request_id)
+            if entry is not None:
+                entry.waiting.said += parts
+        if entry is None or not _deliver(entry, list(parts)):
+            raise self._missing(request_id)
 
     def settle(self, request_id: str, outcome: Outcome) -> None:
         """Give a request its answer. Raises as `find` does."""
@@ -198,15 +222,16 @@ class RequestQueue:
             stop()
 
 
-def _deliver(entry: _Entry, outcome: Outcome) -> bool:
-    """Hand an outcome over to the loop that waits for it; whether there is one still."""
+def _deliver(entry: _Entry, answer: list[types.Part] | Outcome) -> bool:
+    """Hand an answer, or pieces of one, over to the loop that waits for it; whether there is one still."""
 
-    def resolve() -> None:
-        if not entry.future.done():
-            entry.future.set_result(outcome)
+    def take() -> None:
+        entry.answers.append(answer)
+        if entry.more is not None and not entry.more.done():
+            entry.more.set_result(None)
 
     try:
-        entry.loop.call_soon_threadsafe(resolve)
+        entry.loop.call_soon_threadsafe(take)
     except RuntimeError:  # it was closed without an end to what ran on it
         return False
     return True

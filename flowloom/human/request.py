@@ -11,6 +11,8 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Literal, Self, cast
 
+from google.genai import types
+
 from flowloom.errors import ConfigurationError
 from flowloom.events.wire import replace
 from flowloom.human.forms import ToolForm, forms_of
@@ -54,13 +56,27 @@ class WaitingRequest:
     tools: list[ToolForm]
     """The tools that the answer may call, each with a form for its arguments."""
     state: RequestState = field(default="waiting")
+    streaming: bool = False
+    """Whether the run takes pieces of the answer before it is complete (`HumanModel.say`)."""
+    said: list[types.Part] = field(default_factory=list[types.Part])
+    """The pieces that were said of the answer so far."""
 
     @classmethod
-    def of(cls, request: LlmRequest, *, request_id: str, model: str, came_at: float, timeout: float | None) -> Self:
+    def of(
+        cls,
+        request: LlmRequest,
+        *,
+        request_id: str,
+        model: str,
+        came_at: float,
+        timeout: float | None,
+        streaming: bool = False,
+    ) -> Self:
         """The record of a request that has just come. It is looked at once, here: what follows does not change it.
 
         `request_id` becomes its `id`, `model` is the name of the model that was asked, `came_at` the time in seconds
-        since the epoch, `timeout` the seconds until it times out (None for never).
+        since the epoch, `timeout` the seconds until it times out (None for never), `streaming` whether its answer may
+        come in pieces.
         """
         copy = snapshot(request)
         assembly = followed.get()
@@ -70,7 +86,7 @@ class WaitingRequest:
         else:
             assembly = Assembly(UNKNOWN_AGENT, copy, sections=list(RequestView(copy).sections), reaches_model=True)
         expires_at = None if timeout is None else came_at + timeout
-        return cls(request_id, model, assembly, came_at, expires_at, forms_of(copy))
+        return cls(request_id, model, assembly, came_at, expires_at, forms_of(copy), streaming=streaming)
 
     @property
     def agent(self) -> str | None:
@@ -135,8 +151,8 @@ class WaitingRequest:
         return "\n".join([page, "", "No longer there", "-" * 15, "", *gone]) if gone else page
 
     def to_dict(self) -> dict[str, Any]:
-        """All of it as JSON values: `id`, `agent`, `model`, times, `state`, `tools`, `response_schema`, and
-        `assembly`, from which both pages are made."""
+        """All of it as JSON values: `id`, `agent`, `model`, times, `state`, `streaming`, `tools`, `response_schema`,
+        and `assembly`, from which both pages are made."""
         return {
             "id": self.id,
             "agent": self.agent,
@@ -144,6 +160,7 @@ class WaitingRequest:
             "came_at": self.came_at,
             "expires_at": self.expires_at,
             "state": self.state,
+            "streaming": self.streaming,
             "tools": [form.to_dict() for form in self.tools],
             "response_schema": self.response_schema,
             "assembly": self.assembly.to_dict(),
