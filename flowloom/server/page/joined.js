@@ -41,6 +41,7 @@ export class Joined {
     this.totals = { events: 0, tokens: 0, inputTokens: 0, outputTokens: 0, calls: 0, errors: 0 };
     this._byKey = new Map();
     this._known = new Set();
+    this.lastStored = ""; // the last event that the server was seen to have, with all before it
     this._locals = 0;
   }
 
@@ -65,6 +66,20 @@ export class Joined {
   sent(event) {
     const entry = this._add({ ...event, id: `sent-${(this._locals += 1)}` }, "sent");
     return entry;
+  }
+
+  /** Take away an error that is no event, with the message that was not answered: it is sent anew. */
+  dismiss(key) {
+    const at = this.entries.findIndex((entry) => entry.key === key);
+    if (this.entries[at]?.state !== "failed") return;
+    const unsent = this.entries[at - 1]?.state === "sent" ? this.entries[at - 1] : null;
+    this._remove((entry) => entry === this.entries[at] || entry === unsent);
+  }
+
+  /** A run has begun that answers the message which was sent last. */
+  begun(invocationId) {
+    const entry = this.entries.findLast((each) => each.state === "sent" && !each.event.invocationId);
+    if (entry) this._change(entry, { ...entry.event, invocationId }, "sent");
   }
 
   /** An error that is no event of the session: a frame of the stream, or a refused request. */
@@ -92,8 +107,8 @@ export class Joined {
   /** Take the session's events as the server has them, oldest first: all of them, or those after `after`. */
   stored(events, after = "") {
     for (const event of events) this._count(event);
-    if (!after) this.ids = events.map((event) => event.id);
-    else this.ids.push(...events.map((event) => event.id).filter((id) => !this._idSet().has(id)));
+    const ids = events.map((event) => event.id);
+    this.ids = after ? [...this.ids.slice(0, this.ids.lastIndexOf(after) + 1), ...ids] : ids;
     const kept = events.slice(-this.retained);
     const fresh = new Map(kept.map((event) => [event.id, event]));
     for (const event of kept) this._replaceLocal(event);
@@ -109,8 +124,15 @@ export class Joined {
       const at = order.findLastIndex((each) => each.event.invocationId === entry.event.invocationId);
       order.splice(at < 0 ? order.length : at + 1, 0, entry);
     }
+    this.lastStored = events.at(-1)?.id ?? this.lastStored;
     this._set(order);
     this.atEnd = true;
+    this._trim();
+  }
+
+  /** Keep that many events in memory. */
+  retain(retained) {
+    this.retained = retained;
     this._trim();
   }
 
@@ -164,13 +186,6 @@ export class Joined {
       if (event.content?.parts?.length) this._remove(cut);
       this._remove((entry) => entry.state === "failed" && of(entry));
     }
-  }
-
-  _idSet() {
-    if (this._ids?.of !== this.ids || this._ids.size !== this.ids.length) {
-      this._ids = { of: this.ids, size: this.ids.length, set: new Set(this.ids) };
-    }
-    return this._ids.set;
   }
 
   _count(event) {

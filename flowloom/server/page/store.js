@@ -61,10 +61,13 @@ function show() {
   });
 }
 
-/** Change the log; what changed is drawn with the next frame. */
-export function change(what) {
-  const result = what(log);
-  if (!due) {
+/** The log of the open session, for whoever goes on writing to it when another one is open. */
+export const currentLog = () => log;
+
+/** Change a log, that of the open session if no other is given; what changed is drawn with the next frame. */
+export function change(what, of = log) {
+  const result = what(of);
+  if (!due && of === log) {
     due = true;
     if (document.hidden) setTimeout(show, 50);
     else requestAnimationFrame(show);
@@ -112,20 +115,31 @@ export async function loadSessions() {
   }
 }
 
-/** Ask for the open session anew, and take what came to it since: all of it if `whole`. */
-export async function reload({ whole = false } = {}) {
+/** Ask for the open session anew, and take what came to it since; `quiet` tells panels only of news. */
+export async function reload({ quiet = false } = {}) {
   const where = [app.value, user.value, sessionId.value];
   if (!where[2]) return;
   const of = log;
-  const after = whole ? "" : (of.ids.at(-1) ?? "");
+  const after = of.lastStored;
   const found = await api.get(sessionPath(...where), { params: after ? { afterEventId: after } : {} });
   if (of !== log) return;
   const { events: came = [], ...rest } = found;
-  const all = !after || came.some((event) => event.id === of.ids[0]); // a server that does not know `afterEventId`
+  const all = !after || came[0]?.id === of.ids[0]; // a server that does not know `afterEventId` gives all of them
   change((log) => log.stored(came, all ? "" : after));
+  const news = came.length > 0 || rest.lastUpdateTime !== session.value?.lastUpdateTime;
   session.value = rest;
-  settled.value += 1;
+  if (!quiet || news) settled.value += 1;
 }
+
+/** Show the newest events again, after older ones were loaded in their place. */
+export async function loadNewest() {
+  const of = log;
+  const found = await api.get(sessionPath(app.value, user.value, sessionId.value));
+  if (of === log) change((log) => log.stored(found.events ?? []));
+}
+
+/** Done when the session of the address is open, or cannot be opened. */
+export let opened = Promise.resolve();
 
 /** Open the session of the address; nothing if there is none. */
 async function open(appName, userId, id) {
@@ -175,11 +189,6 @@ export async function createSession(body = {}) {
   return made.id;
 }
 
-/** Note what is known of the open session without asking. */
-export function adopt(made) {
-  session.value = made;
-}
-
 effect(() => {
   const name = app.value;
   untracked(() => loadAppInfo(name));
@@ -195,7 +204,12 @@ effect(() => {
 
 effect(() => {
   const where = [app.value, user.value, sessionId.value];
-  untracked(() => open(...where));
+  untracked(() => (opened = open(...where)));
+});
+
+effect(() => {
+  const { retained } = prefs.value;
+  untracked(() => change((log) => log.retain(retained)));
 });
 
 export { ApiError };
