@@ -13,7 +13,6 @@ from fastapi import APIRouter, Request
 from fastapi.responses import RedirectResponse, Response
 
 from flowloom.server.problems import ProblemError
-from flowloom.server.served import served_of
 
 router = APIRouter(include_in_schema=False)
 
@@ -74,9 +73,7 @@ def _file(path: str, body: bytes) -> _File:
 @router.get("/dev-ui")
 @router.get("/ui")
 async def to_page(request: Request) -> Response:
-    """Lead to the page. Raises `ProblemError` (404) for a server without one."""
-    if not served_of(request).settings.dev:
-        raise ProblemError(404, "not_found", "Not Found")
+    """Lead to the page."""
     return RedirectResponse(f"{request.scope.get('root_path', '')}/ui/", status_code=307)
 
 
@@ -84,7 +81,7 @@ async def to_page(request: Request) -> Response:
 async def page(request: Request, path: str) -> Response:
     """A file of the page; the page itself for the address of an app, a user or a session. Raises `ProblemError`
     (404) for a file that there is not."""
-    if not served_of(request).settings.dev or _UNNAMED.search(path):
+    if _UNNAMED.search(path):
         raise ProblemError(404, "not_found", "Not Found")
     found = page_files().get(path) if path != _INDEX else None
     if found is None:
