@@ -31,10 +31,14 @@ print(min(prices))
 
 See [the timetable](https://example.com/timetable).
 """
-HOSTILE = """<img src=x onerror="window.hacked = 1"> <script>window.hacked = 2</script>
+HOSTILE = (
+    """<img src=x onerror="window.hacked = 1"> <script>window.hacked = 2</script>
 [click](javascript:window.hacked=3) [data](data:text/html,hi) [ok](https://example.com/ok)
 ![picture](https://evil.example/track.png) \u202egnp.exe
-""" + "[" * 500 + "]" * 500
+"""
+    + "[" * 500
+    + "]" * 500
+)
 
 
 def thought(text: str) -> types.Part:
@@ -76,7 +80,7 @@ GROUNDED = types.GroundingMetadata(
 def answer_to(said: str) -> Any:
     """What the desk says to a message."""
     if said.startswith("weather"):
-        return usage([thought("They want the weather. "), thought("I should look it up."), call("get_weather", city="Rome")])
+        return usage([thought("They want the weather. I should look it up."), call("get_weather", city="Rome")])
     if said.startswith("get_weather said"):
         return usage("It is **21 °C** in Rome, and dry.", 180, 14)
     if said.startswith("broken tool"):
@@ -174,5 +178,3 @@ def office() -> LlmAgent:
         sub_agents=[flights],
         tools=[get_weather, break_down, FunctionTool(pay, require_confirmation=True), book, save_note],
     )
-
-

@@ -3,7 +3,7 @@
 import { classes, html, useState } from "./html.js";
 import { CONFIRMATION, CREDENTIAL, waitingRequests } from "./chat_rows.js";
 import { Icon, Json } from "./parts.js";
-import { Link } from "./markdown.js";
+import { Link, markdown } from "./markdown.js";
 import { prefs } from "./prefs.js";
 import { send } from "./runs.js";
 import { running, select } from "./store.js";
@@ -70,7 +70,7 @@ function Confirmation({ request, disabled }) {
   };
   return html`
     <h3 class="card-title"><${Icon} name="warn" /><span><bdi>${event.author}</bdi> wants to run <code>${subject.name}</code></span></h3>
-    ${asked.hint && html`<p class="card-hint" dir="auto">${asked.hint}</p>`}
+    ${asked.hint && html`<div class="card-hint" dir="auto">${markdown(asked.hint)}</div>`}
     <div class="fields">
       ${Object.entries(subject.args ?? {}).map(([name, value]) => html`<${Field} key=${name} id=${`arg-${call.id}-${name}`} ...${{ name, value, disabled }} edit=${edit(name)} />`)}
       ${Object.keys(subject.args ?? {}).length === 0 && html`<p class="muted">It takes no arguments.</p>`}
@@ -181,7 +181,7 @@ export function Waiting() {
   const list = waitingRequests.value;
   if (list.length === 0) return null;
   return html`
-    <div class="waiting" role="status" data-testid="waiting">
+    <div class="waiting-bar" role="status" data-testid="waiting">
       <${Icon} name="user" />
       <span>${list.length === 1 ? "One request waits for you:" : `${list.length} requests wait for you:`}</span>
       ${list.map(

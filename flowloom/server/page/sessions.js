@@ -166,7 +166,7 @@ function Item({ each }) {
       <button type="button" class="session-open" aria-current=${open ? "true" : undefined} onClick=${() => go({ session: each.id })}>
         <span class="session-name"><bdi>${nameOf(each)}</bdi></span>
         <time class="session-time" title=${exact(each.lastUpdateTime)}>${ago(each.lastUpdateTime)}</time>
-        <span class="session-words">${status && html`<span class=${`status ${status}`}>${STATUS[status]}</span> `}<bdi>${words || (nameOf(each) === each.id ? "" : each.id)}</bdi></span>
+        <span class="session-words">${status && html`<span class=${`session-status ${status}`}>${STATUS[status]}</span> `}<bdi>${words || (nameOf(each) === each.id ? "" : each.id)}</bdi></span>
       </button>
       <div class="session-tools">
         <${IconButton} name="edit" label=${`Rename ${nameOf(each)}`} data-testid="session-rename" onClick=${() => setNaming(true)} />
