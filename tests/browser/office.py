@@ -14,7 +14,7 @@ from flowloom.testing.scripted import response_of
 
 ANSWER = """## Three ways to Rome
 
-The **night train** leaves at `22:10` and arrives at 08:05. A flight takes 90 minutes, and *almost* always lands on time.
+The **night train** leaves at `22:10` and arrives at 08:05. A flight takes 90 minutes, and *almost* always lands.
 
 1. Train: 79 €
 2. Flight: 112 €
