@@ -93,7 +93,11 @@ def test_all_imports_of_the_page_are_its_own_files() -> None:
     """No module imports by a bare name, or from elsewhere."""
     for path, file in page_files().items():
         folder = path.rpartition("/")[0]
-        for name in re.findall(r'(?:from|import)\s*"([^"]+)"', file.body.decode()) if path.endswith(".js") else ():
+        for name in (
+            re.findall(r'^(?:.*\bfrom|import) "([^"]+)";$', file.body.decode(), re.MULTILINE)
+            if path.endswith(".js")
+            else ()
+        ):
             assert name.startswith("./"), (path, name)
             assert (f"{folder}/{name[2:]}" if folder else name[2:]) in page_files(), (path, name)
 
