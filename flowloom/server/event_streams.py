@@ -12,6 +12,7 @@ from typing import Any
 from starlette.responses import JSONResponse, Response
 from starlette.types import Receive, Scope, Send
 
+from flowloom.server.connections import drop
 from flowloom.server.failures import error_id_of, told_text
 from flowloom.server.frames import KEEP_ALIVE, LEGACY_DONE, Frame, legacy_chunks, legacy_objects
 from flowloom.server.problems import problem_body
@@ -55,6 +56,8 @@ class EventStream(Response):
                         sender.close()
             if not whole:
                 log_gone(scope)
+            if sender.stalled:
+                drop(scope)
         finally:
             self._reader.leave()
 

@@ -11,11 +11,15 @@ from typing import Any
 import uvicorn
 
 from flowloom.errors import ConfigurationError
+from flowloom.server.connections import DroppableProtocol
 from flowloom.server.settings import ServerSettings
 from flowloom.server.sources import stamp_of
 
 _LOOK_EVERY = 0.5
 """Seconds between two looks at the sources of a server that starts anew when they change."""
+
+_LAST_SECONDS = 5
+"""How long answers have that are no runs, when the server stops; runs have their own grace before."""
 
 
 def bound_socket(host: str, port: int) -> socket.socket:
@@ -57,7 +61,15 @@ class _Server(uvicorn.Server):
 def server_of(app: Any, settings: ServerSettings) -> _Server:
     """The server that serves an application, not started."""
     shown = logging.getLogger("flowloom").isEnabledFor(logging.DEBUG)
-    config = uvicorn.Config(app, log_config=None, access_log=shown, lifespan="on", ws="websockets-sansio")
+    config = uvicorn.Config(
+        app,
+        http=DroppableProtocol,
+        ws="websockets-sansio",
+        lifespan="on",
+        log_config=None,
+        access_log=shown,
+        timeout_graceful_shutdown=_LAST_SECONDS,
+    )
     return _Server(config)
 
 

@@ -25,7 +25,8 @@ def told(*parts: types.Part | str, **fields: Any) -> LlmResponse:
 
 
 class TalkingModel(BaseLlm):
-    """`say 3` says three words, `hang 2` says two and then nothing, `tool NAME` calls a tool, all else is echoed."""
+    """`say 3` says three words, `pace 3` slowly, `flood 3` long ones, `hang 3` and then nothing; `tool NAME` calls a
+    tool, `fail` fails, and all else is echoed."""
 
     async def generate_content_async(
         self, llm_request: LlmRequest, stream: bool = False
@@ -39,15 +40,16 @@ class TalkingModel(BaseLlm):
             if stream:
                 yield told("partly ", partial=True)
             raise RuntimeError("model exploded")
-        count = int(rest) if kind in ("say", "hang", "pace") else 0
+        count = int(rest) if kind in ("say", "hang", "pace", "flood") else 0
+        word = "x" * 10_000 if kind == "flood" else "word"
         for number in range(count):
             if stream:
-                yield told(f"word{number} ", partial=True)
+                yield told(f"{word}{number} ", partial=True)
             if kind == "pace":
                 await asyncio.sleep(0.01)
         if kind == "hang":
             await asyncio.Event().wait()
-        yield told("".join(f"word{number} " for number in range(count)) or f"You said: {said}")
+        yield told("".join(f"{word}{number} " for number in range(count)) or f"You said: {said}")
 
 
 async def wait() -> str:
