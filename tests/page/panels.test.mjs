@@ -3,7 +3,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 
-import { differenceOf, linesOf, textsOf } from "../../flowloom/server/page/panel_diff.js";
+import { linesOf, textsOf } from "../../flowloom/server/page/panel_diff.js";
 import { keyProblem, readValue, scopesOf } from "../../flowloom/server/page/panel_scopes.js";
 import { authorsOf, curlOf, groupsOf, partLines, speakerOf, warningsOf, wireBody } from "../../flowloom/server/page/panel_sections.js";
 import { costOf, runsOf, totalOf, visibleRows } from "../../flowloom/server/page/panel_spans.js";
@@ -60,46 +60,22 @@ test("the curl command quotes what a shell would take for its own, and holds no 
   assert.match(curl, /\$GEMINI_API_KEY/);
 });
 
-test("a difference says what was added, removed and changed, and by whom", () => {
-  const older = assembly([section("model", "m"), section("config.temperature", 1), section("contents[0]", said("user", "a"))]);
-  const newer = assembly([section("model", "n"), section("config.seed", 3), section("contents[0]", said("user", "a")),
-    section("contents[1]", said("model", "b"), "contents")]);
-  const { differences, same, broken, kept } = differenceOf(older, newer);
-  assert.deepEqual(differences.map(({ path, kind, by }) => [path, kind, by]), [["config.temperature", "removed", "basic"],
-    ["model", "changed", "basic"], ["config.seed", "added", "basic"], ["contents[1]", "added", "contents"]]);
-  assert.deepEqual([same, broken.path, kept], [1, "model", 1]);
-});
-
-test("a content that only moved up is the same", () => {
-  const contents = (...texts) => assembly(texts.map((text, index) => section(`contents[${index}]`, said("user", text))));
-  const { differences } = differenceOf(contents("a", "b", "c"), contents("b", "x", "c"));
-  assert.deepEqual(differences.map(({ path, kind }) => [path, kind]), [["contents[0]", "removed"], ["contents[1]", "added"]]);
-});
-
-test("the cached prefix holds while only the latest input differs", () => {
-  const talk = (...contents) => assembly(contents.map((each, index) => section(`contents[${index}]`, each)));
-  const first = talk(said("user", "a"));
-  assert.equal(differenceOf(first, talk(said("user", "a"), said("model", "b"), said("user", "c"))).broken, null);
-  const later = talk(said("user", "a"), said("model", "b"), said("user", "c"));
-  assert.equal(differenceOf(later, talk(said("user", "a"), said("model", "z"), said("user", "c"))).broken.path, "contents[1]");
-});
-
 test("lines are compared by their longest common part", () => {
   const lines = linesOf("a\nb\nc", "a\nc\nd").map(({ kind, text }) => `${kind[0]} ${text}`);
   assert.deepEqual(lines, ["s a", "r b", "s c", "a d"]);
   assert.deepEqual(linesOf("", "x"), [{ kind: "added", text: "x" }]);
-  assert.deepEqual(textsOf({ before: "x" }), ["x", ""]);
+  assert.deepEqual(textsOf({ kind: "removed", before: "x", after: null }), ["x", ""]);
   const long = (mark) => Array.from({ length: 3000 }, (_, index) => `${mark}${index}`).join("\n");
   assert.equal(linesOf(long("a"), long("b")).length, 6000);
 });
 
-const SECOND = 1_000_000_000n;
-function span(name, from, to, parent = null, attributes = {}) {
+const KINDS = { invoke_agent: "agent", generate_content: "model", execute_tool: "tool" };
+
+function span(name, from, to, parent = null, attributes = {}, more = {}) {
   const [operation, agent] = name.split(" ");
-  const named = operation === "invoke_agent" ? { "gen_ai.agent.name": agent } : {};
-  return { span_id: name, parent_span_id: parent, trace_id: "t", name, start_time: String(1_795_000_000n * SECOND + BigInt(from * 1e6)),
-    end_time: to === null ? null : String(1_795_000_000n * SECOND + BigInt(to * 1e6)),
-    attributes: { "gen_ai.operation.name": operation, ...named, ...attributes } };
+  return { spanId: name, parentSpanId: parent, traceId: "t", name, kind: KINDS[operation], startTime: 1_795_000_000 + from / 1000,
+    microseconds: (to - from) * 1000, invocationId: null, eventId: null, error: null,
+    agent: operation === "invoke_agent" ? agent : null, attributes, ...more };
 }
 const tokens = (input, output, model = "m") => ({ "gen_ai.usage.input_tokens": input, "gen_ai.usage.output_tokens": output,
   "gen_ai.request.model": model });
@@ -107,9 +83,9 @@ const tokens = (input, output, model = "m") => ({ "gen_ai.usage.input_tokens": i
 test("spans are rows of a tree, with times since the start of their run", () => {
   const [run] = runsOf([span("generate_content m", 1, 6, "invoke_agent a", tokens(10, 5)), span("invoke_agent a", 0, 10),
     span("execute_tool f", 6, 9, "invoke_agent a")]);
-  assert.deepEqual(run.rows.map(({ span: { kind }, depth, from, to, agent }) => [kind, depth, from, to, agent]),
+  assert.deepEqual(run.rows.map(({ span: { kind }, depth, from, to, agent }) => [kind, depth, Math.round(from), Math.round(to), agent]),
     [["agent", 0, 0, 10, "a"], ["model", 1, 1, 6, "a"], ["tool", 1, 6, 9, "a"]]);
-  assert.equal(run.length, 10);
+  assert.equal(Math.round(run.length), 10);
 });
 
 test("the critical path is what the end waited for, not what ran beside it", () => {
@@ -120,24 +96,24 @@ test("the critical path is what the end waited for, not what ran beside it", () 
   assert.deepEqual(off, ["execute_tool quick"]);
 });
 
-test("a child that ends after its parent, one without a parent and one without an end are shown", () => {
+test("a child that ends after its parent, and one whose parent is gone, are shown", () => {
   const runs = runsOf([span("invoke_agent a", 0, 5), span("execute_tool f", 1, 9, "invoke_agent a"),
-    span("execute_tool g", 2, null, "gone")]);
+    span("execute_tool g", 2, 4, "gone")]);
   assert.equal(runs.length, 1);
-  assert.equal(runs[0].length, 9);
+  assert.equal(Math.round(runs[0].length), 9);
   assert.equal(runs[0].rows.length, 3);
 });
 
 test("each run has its own rows, the oldest first", () => {
-  const run = (id) => ({ "gcp.vertex.agent.invocation_id": id });
-  const runs = runsOf([span("invoke_agent b", 30, 40, null, run("e-2")), span("invoke_agent a", 0, 5, null, run("e-1"))]);
+  const run = (invocationId) => ({ invocationId });
+  const runs = runsOf([span("invoke_agent b", 30, 40, null, {}, run("e-2")), span("invoke_agent a", 0, 5, null, {}, run("e-1"))]);
   assert.deepEqual(runs.map(({ id }) => id), ["e-1", "e-2"]);
 });
 
 test("usage is summed by agent, and costs what the model's price says", () => {
   const [run] = runsOf([span("invoke_agent a", 0, 10), span("generate_content m", 1, 3, "invoke_agent a", tokens(1000, 100)),
     span("invoke_agent b", 3, 9, "invoke_agent a"), span("generate_content m2", 4, 8, "invoke_agent b", tokens(500, 50, "m-large")),
-    span("execute_tool f", 8, 9, "invoke_agent b", { "error.type": "ValueError" })]);
+    span("execute_tool f", 8, 9, "invoke_agent b", {}, { error: { type: "ValueError" } })]);
   assert.deepEqual(run.usage.map(({ agent, input, output, toolCalls, failures }) => [agent, input, output, toolCalls, failures]),
     [["a", 1000, 100, 0, 0], ["b", 500, 50, 1, 1]]);
   const total = totalOf(run.usage);

@@ -1,13 +1,11 @@
 // The spans of a session as rows of a tree with bars, the critical path through them, and what was used, by agent.
 
-const KINDS = { invoke_agent: "agent", generate_content: "model", execute_tool: "tool", processor: "processor" };
-
 /**
- * The runs of a session, oldest first: `[{id, start, end, spans, rows, usage}]`, times in milliseconds since the run's
- * start. `spans` are those of the server: names, hex ids, times in nanoseconds, attributes.
+ * The runs of a session, oldest first: `[{id, start, length, rows, usage}]`, times in milliseconds since the run's
+ * start. `spans` are those of the server, each with `microseconds`, and its `startTime` in epoch seconds.
  */
 export function runsOf(spans) {
-  const known = new Map(spans.map((span) => [span.span_id, spanOf(span)]));
+  const known = new Map(spans.map((span) => [span.spanId, spanOf(span)]));
   const roots = [];
   for (const span of known.values()) {
     const parent = known.get(span.parent);
@@ -16,7 +14,7 @@ export function runsOf(spans) {
   }
   const runs = new Map();
   for (const root of roots) {
-    const id = runIdOf(root);
+    const id = runIdOf(root) ?? root.traceId;
     if (!runs.has(id)) runs.set(id, []);
     runs.get(id).push(root);
   }
@@ -69,36 +67,13 @@ export function priceOf(model, prices) {
 
 // -- spans ----------------------------------------------------------------------------------------------------------
 
-/** Nanoseconds may be beyond what a number holds exactly; as text they are exact. */
-const milliseconds = (nanoseconds) => {
-  const whole = BigInt(typeof nanoseconds === "number" ? Math.round(nanoseconds) : nanoseconds);
-  return Number(whole / 1_000_000n) + Number(whole % 1_000_000n) / 1e6;
-};
-
-function spanOf(span) {
-  const attributes = span.attributes ?? {};
-  const start = milliseconds(span.start_time);
-  const operation = attributes["gen_ai.operation.name"] ?? span.name.split(" ", 1)[0];
-  return {
-    id: span.span_id,
-    parent: span.parent_span_id ?? null,
-    trace: span.trace_id,
-    name: span.name,
-    kind: KINDS[operation] ?? "other",
-    start,
-    end: Math.max(start, span.end_time === null || span.end_time === undefined ? start : milliseconds(span.end_time)),
-    open: span.end_time === null || span.end_time === undefined,
-    failed: attributes["error.type"] ?? (span.status === "error" ? "error" : null),
-    event: attributes["gcp.vertex.agent.event_id"] ?? null,
-    agent: attributes["gen_ai.agent.name"] ?? null,
-    attributes,
-    children: [],
-  };
+function spanOf({ startTime, microseconds, spanId, parentSpanId, ...span }) {
+  const start = startTime * 1000;
+  return { ...span, id: spanId, parent: parentSpanId, start, end: start + microseconds / 1000, children: [] };
 }
 
 function runIdOf(span) {
-  const of = (each) => each.attributes["gcp.vertex.agent.invocation_id"];
-  return of(span) ?? span.children.map(of).find(Boolean) ?? span.trace;
+  return span.invocationId ?? span.children.map(runIdOf).find(Boolean);
 }
 
 function runOf(id, roots) {
@@ -141,7 +116,7 @@ function count(usages, span, agent) {
   if (span.kind !== "model" && span.kind !== "tool") return;
   if (!usages.has(agent)) usages.set(agent, { ...totalOf([]), agent });
   const usage = usages.get(agent);
-  if (span.failed) usage.failures++;
+  if (span.error) usage.failures++;
   if (span.kind === "tool") {
     usage.toolCalls++;
     usage.toolTime += span.end - span.start;
