@@ -73,13 +73,13 @@ export function Answer({ request }) {
           ${draft.tool && html`<${ToolForm} request=${request} draft=${draft} change=${change} problems=${at(problems, "tool")} onProblems=${setProblems} />`}
           <${Catalogue} request=${request} draft=${draft} onOpen=${open} />
           ${preview && html`<${Preview} parts=${partsOf(request, draft).parts} />`}
-          ${wrong.map(({ message }) => html`<p class="field-error" role="alert" key=${message}>${message}</p>`)}
+          ${wrong.map(({ message }) => html`<p class="form-error" role="alert" key=${message}>${message}</p>`)}
           ${failed && html`<${Problem} error=${failed} />`}
           <div class="answer-bar">
             <button type="button" class="primary" data-testid="answer-send" disabled=${busy} onClick=${answer}><${Icon} name="send" />Send${amount ? ` with ${amount} ${amount === 1 ? "call" : "calls"}` : ""}</button>
             <button type="button" class="quiet" aria-pressed=${String(preview)} onClick=${() => setPreview(!preview)}>Preview</button>
             <button type="button" class="quiet" data-testid="answer-error" onClick=${() => setError(ERRORS[0])}><${Icon} name="warn" />Error…</button>
-            <span class="muted keys"><kbd>1</kbd>–<kbd>9</kbd> tools, <kbd>Ctrl</kbd>+<kbd>Enter</kbd> sends, <kbd>Alt</kbd>+<kbd>E</kbd> error</span>
+            <span class="muted key-hints"><kbd>1</kbd>–<kbd>9</kbd> tools, <kbd>Ctrl</kbd>+<kbd>Enter</kbd> sends, <kbd>Alt</kbd>+<kbd>E</kbd> error</span>
           </div>`}
     </section>`;
 }
@@ -190,7 +190,7 @@ function ToolForm({ request, draft, change, problems, onProblems }) {
       change({ tool: null });
     }}>
       <header><h4 class="mono">${tool.name}</h4><button type="button" class="icon-button" aria-label="Close the form" title="Close (Esc)" onClick=${() => change({ tool: null })}><${Icon} name="close" /></button></header>
-      ${tool.description && html`<p class="field-about">${tool.description}</p>`}
+      ${tool.description && html`<p class="form-about">${tool.description}</p>`}
       <${SchemaForm} field=${field} form=${draft.tool.form} problems=${problems} onChange=${(form) => change({ tool: { ...draft.tool, form } })} />
       <div class="tools"><button type="submit" class="quiet strong" data-testid="answer-add-call"><${Icon} name="add" />Add the call</button><span class="muted">or send at once</span></div>
     </form>`;
@@ -217,7 +217,7 @@ function Catalogue({ request, draft, onOpen }) {
         const number = tools.indexOf(tool) + 1;
         const field = fieldOf(tool.schema);
         const names = memberNames(field).map((name) => (isRequired(field, name) ? name : `${name}?`)).join(", ");
-        return html`<li key=${tool.name}><button type="button" class=${classes("tool", draft.tool?.name === tool.name && "chosen")} data-testid="tool-choice" data-tool=${tool.name} onClick=${() => onOpen(tool)}>
+        return html`<li key=${tool.name}><button type="button" class=${classes("tool-choice", draft.tool?.name === tool.name && "chosen")} data-testid="tool-choice" data-tool=${tool.name} onClick=${() => onOpen(tool)}>
           ${number <= 9 && html`<kbd>${number}</kbd>`}<span class="mono"><b>${tool.name}</b>(${names})</span>
           ${tool.description && html`<span class="muted about">${tool.description.split("\n", 1)[0]}</span>`}
         </button></li>`;
@@ -228,10 +228,10 @@ function Catalogue({ request, draft, onOpen }) {
 
 /** The answer as the user will see it, and as it goes out. */
 const Preview = ({ parts }) => html`
-  <section class="preview answer-preview" data-testid="answer-preview" aria-label="Preview">
+  <section class="answer-preview" data-testid="answer-preview" aria-label="Preview">
     ${parts.map((part, index) => part.functionCall
-      ? html`<p key=${index} class="said said-call"><span class="tag">calls <b>${part.functionCall.name}</b></span><span class="mono">${JSON.stringify(part.functionCall.args)}</span></p>`
-      : html`<p key=${index} class=${classes("said", part.thought ? "said-thought" : "said-text")}>${part.thought && html`<span class="tag">thinks</span>`}${part.text}</p>`)}
+      ? html`<p key=${index} class="says says-call"><span class="tag">calls <b>${part.functionCall.name}</b></span><span class="mono">${JSON.stringify(part.functionCall.args)}</span></p>`
+      : html`<p key=${index} class=${classes("says", part.thought ? "says-thought" : "says-words")}>${part.thought && html`<span class="tag">thinks</span>`}${part.text}</p>`)}
     ${!parts.length && html`<p class="muted">Nothing is written yet.</p>`}
     <details class="raw"><summary>As JSON</summary><${Json} value=${{ parts }} /></details>
   </section>`;
@@ -239,7 +239,7 @@ const Preview = ({ parts }) => html`
 /** The model fails: with one of the usual errors, or one of one's own. */
 function Failure({ error, onChange, onCancel, onSend, busy }) {
   return html`
-    <form class="failure" data-testid="answer-failure" onSubmit=${(submitted) => { submitted.preventDefault(); onSend(); }} onKeyDown=${(event) => {
+    <form class="failing" data-testid="answer-failure" onSubmit=${(submitted) => { submitted.preventDefault(); onSend(); }} onKeyDown=${(event) => {
       if (event.key !== "Escape") return;
       event.stopPropagation();
       onCancel();

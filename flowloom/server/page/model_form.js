@@ -51,8 +51,8 @@ export function SchemaForm({ field, form, onChange, problems, testid }) {
       ${inJson
         ? html`<textarea class="mono json-view" aria-label="As JSON" spellcheck="false" rows=${Math.min(16, form.json.split("\n").length + 1)}
             value=${form.json} onInput=${(typing) => { setRefused(""); onChange({ ...form, json: typing.target.value }); }}></textarea>
-          ${refused && html`<p class="field-error" role="alert">${refused}</p>`}
-          ${problems.map(({ path, message }) => html`<p class="field-error" key=${path + message}><code>${path || "the whole"}</code> ${message}</p>`)}`
+          ${refused && html`<p class="form-error" role="alert">${refused}</p>`}
+          ${problems.map(({ path, message }) => html`<p class="form-error" key=${path + message}><code>${path || "the whole"}</code> ${message}</p>`)}`
         : html`<${Field} field=${field} draft=${form.draft} path="" required top problems=${shown} onChange=${(draft) => onChange({ ...form, draft })} />`}
     </div>`;
 }
@@ -65,21 +65,21 @@ function Field({ field, name, draft, path, required, top, problems, onChange, on
   const grouped = ["object", "list", "union"].includes(field.kind) || field.kind === "boolean";
   const about = [field.description, limitsText(field)].filter(Boolean);
   const said = html`
-    ${about.length > 0 && html`<p class="field-about" id=${`${id}-about`}>${about.join(" · ")}</p>`}
-    ${problem && html`<p class="field-error" id=${`${id}-problem`} data-testid="field-error">${problem}</p>`}`;
+    ${about.length > 0 && html`<p class="form-about" id=${`${id}-about`}>${about.join(" · ")}</p>`}
+    ${problem && html`<p class="form-error" id=${`${id}-problem`} data-testid="field-error">${problem}</p>`}`;
   const inner = draft.given && draft.isNull ? html`<span class="null">null</span>` : html`<${CONTROLS[field.kind] ?? Words} ...${control} />`;
-  if (top && field.kind === "object") return html`<div class="fields">${inner}${said}</div>`;
-  const head = html`<span class="field-name">${name ?? (field.title || "value")}</span>
-    ${required ? html`<span class="required" title="required">required</span>` : ""}
-    <span class="field-type">${typeText(field)}</span>`;
+  if (top && field.kind === "object") return html`<div class="form-fields">${inner}${said}</div>`;
+  const head = html`<span class="form-name">${name ?? (field.title || "value")}</span>
+    ${required ? html`<span class="form-required" title="required">required</span>` : ""}
+    <span class="form-type">${typeText(field)}</span>`;
   const tools = html`
     ${field.nullable && html`<label class="check"><input type="checkbox" checked=${draft.given && draft.isNull}
       onChange=${(change) => onChange(change.target.checked ? { ...draft, given: true, isNull: true } : { ...blankAgain(field, required), isNull: false })} /> null</label>`}
     ${onRemove && html`<button type="button" class="quiet" aria-label=${`Remove ${name}`} onClick=${onRemove}>Remove</button>`}`;
-  const attributes = { class: classes("field", `field-${field.kind}`, problem && "wrong"), "data-testid": "tool-field", "data-path": path || undefined };
+  const attributes = { class: classes("form-field", `form-field-${field.kind}`, problem && "wrong"), "data-testid": "tool-field", "data-path": path || undefined };
   return grouped
-    ? html`<fieldset ...${attributes} aria-describedby=${problem ? `${id}-problem` : undefined}><legend>${head}</legend><div class="field-tools">${tools}</div>${inner}${said}</fieldset>`
-    : html`<div ...${attributes}><div class="field-head"><label for=${id}>${head}</label><div class="field-tools">${tools}</div></div>${inner}${said}</div>`;
+    ? html`<fieldset ...${attributes} aria-describedby=${problem ? `${id}-problem` : undefined}><legend>${head}</legend><div class="form-tools">${tools}</div>${inner}${said}</fieldset>`
+    : html`<div ...${attributes}><div class="form-head"><label for=${id}>${head}</label><div class="form-tools">${tools}</div></div>${inner}${said}</div>`;
 }
 
 /** A draft of a field that was null until now: what must be there is, and nothing of it is null. */
@@ -148,7 +148,7 @@ function Members({ field, draft, path, required, problems, onChange }) {
   const put = (members, others = draft.others) => onChange({ ...draft, members, others });
   const names = memberNames(field);
   return html`
-    <div class="fields">
+    <div class="form-fields">
       ${names.map((name) => html`<${Field} key=${name} field=${memberOf(field, name)} name=${name} draft=${draft.members[name]}
         required=${isRequired(field, name)} path=${stepped(path, name)} problems=${problems}
         onChange=${(changed) => put({ ...draft.members, [name]: changed })} />`)}

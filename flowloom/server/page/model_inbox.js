@@ -74,7 +74,7 @@ const STATES = { answered: "answered", failed: "failed, as you said", cancelled:
 function Sent() {
   if (!sent.value.length) return null;
   return html`
-    <details class="sent" data-testid="model-sent" open>
+    <details class="sent-list" data-testid="model-sent" open>
       <summary>Sent <span class="muted">${sent.value.length}</span></summary>
       <ul>${sent.value.map((entry) => html`
         <li key=${entry.id}><details>

@@ -129,7 +129,7 @@ function Preview({ path, name }) {
   if (held.type === undefined) return html`<p class="muted" role="status">Loading…</p>`;
   if (!held.bytes) return html`<p>It is kept at <code>${held.uri}</code> <span class="muted">${held.type}</span></p>`;
   const facts = html`<p class="muted">${held.type || "no type"} · ${size(held.bytes.length)} · <a href=${held.url} download=${name.split("/").at(-1)}>Download</a></p>`;
-  return html`<div class=${classes("preview")}>${facts}${shownAs(held, name)}</div>`;
+  return html`<div class="shown-file">${facts}${shownAs(held, name)}</div>`;
 }
 
 function shownAs({ type, url, bytes }, name) {
@@ -145,7 +145,7 @@ function shownAs({ type, url, bytes }, name) {
       // as it is, then
     }
   }
-  return html`<div class="said said-data"><${LongText} text=${text} mono /></div>`;
+  return html`<div class="says says-data"><${LongText} text=${text} mono /></div>`;
 }
 
 function base64Of(file) {

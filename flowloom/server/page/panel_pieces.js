@@ -25,7 +25,7 @@ export function LongText({ text, mono }) {
   const shown = visible(text);
   const long = shown.length > 2 * LONG_TEXT || shown.split("\n", 2 * LONG_LINES + 1).length > 2 * LONG_LINES;
   const start = long && !all ? shown.slice(0, LONG_TEXT).split("\n").slice(0, LONG_LINES).join("\n") : shown;
-  return html`<span class=${classes("said-text", mono && "mono")} dir="auto">${start}${start !== shown && "…"}</span>
+  return html`<span class=${classes("says-words", mono && "mono")} dir="auto">${start}${start !== shown && "…"}</span>
     ${long && html`<button type="button" class="link" aria-expanded=${String(all)} onClick=${() => setAll(!all)}>
       ${all ? "Show less" : `Show all ${count(shown.length)} characters`}
     </button>`}`;
@@ -33,7 +33,7 @@ export function LongText({ text, mono }) {
 
 /** What the parts of a content say. */
 export const Parts = ({ parts }) => parts.flatMap(partLines).map((line) => html`
-  <div class=${`said said-${line.kind}`}>
+  <div class=${`says says-${line.kind}`}>
     ${TAGS[line.kind] && html`<span class="tag">${TAGS[line.kind]}${line.name && html` <b>${line.name}</b>`}${line.id && html` <span class="muted mono">${line.id}</span>`}</span>`}
     <${LongText} text=${line.text} mono=${!["text", "thought"].includes(line.kind)} />
   </div>
@@ -41,10 +41,10 @@ export const Parts = ({ parts }) => parts.flatMap(partLines).map((line) => html`
 
 /** The button that names who wrote a piece, and shows only what they wrote. */
 export const Author = ({ name, hue, chosen, onChoose }) => name
-  ? html`<button type="button" class=${classes("author", hueClass(hue))} data-testid="section-author"
+  ? html`<button type="button" class=${classes("by", hueClass(hue))} data-testid="section-author"
       aria-pressed=${String(chosen === name)} title=${chosen === name ? "Show all pieces" : `Show only what ${name} wrote`}
       onClick=${() => onChoose(chosen === name ? "" : name)}>${name}</button>`
-  : html`<span class="author hue-none" data-testid="section-author">author not known</span>`;
+  : html`<span class="by hue-none" data-testid="section-author">author not known</span>`;
 
 /** A declared function: its signature, what it is for, its arguments, and its declaration as it is. */
 function Declaration({ declared }) {
@@ -52,7 +52,7 @@ function Declaration({ declared }) {
   const field = fieldOf(schema);
   const names = memberNames(field);
   return html`
-    ${declared.description && html`<div class="said"><${LongText} text=${declared.description} /></div>`}
+    ${declared.description && html`<div class="says"><${LongText} text=${declared.description} /></div>`}
     ${names.length > 0 && html`<dl class="arguments">${names.map((name) => {
       const member = memberOf(field, name);
       return html`<dt class="mono">${name}${isRequired(field, name) ? "" : "?"}: ${typeText(member)}</dt>
@@ -76,7 +76,7 @@ function Body({ section }) {
   const content = contentOf(section);
   if (content) return html`<${Parts} parts=${content.parts ?? []} />`;
   if (section.path.startsWith("config.system_instruction")) return html`<${Parts} parts=${[section.value]} />`;
-  return html`<div class="said said-data"><${LongText} text=${pretty(section.value)} mono /></div>`;
+  return html`<div class="says says-data"><${LongText} text=${pretty(section.value)} mono /></div>`;
 }
 
 /** A piece of a request. */
@@ -145,6 +145,6 @@ const Changes = ({ author, onChoose }) => author && html`
       ${author.changes.length === 1 ? " one change" : ` ${author.changes.length || "no"} changes`}.
       <button type="button" class="link" onClick=${() => onChoose("")}>Show all pieces</button></p>
     ${author.changes.length > 0 && html`<details><summary>Its changes, in order</summary><ol>${author.changes.map((change) => html`
-      <li><span class=${`kind kind-${change.kind}`}>${change.kind}</span> <code>${change.path}</code></li>`)}</ol></details>`}
+      <li><span class=${`diff-kind diff-${change.kind}`}>${change.kind}</span> <code>${change.path}</code></li>`)}</ol></details>`}
   </section>
 `;

@@ -124,8 +124,8 @@ function Difference({ assembly }) {
           : `A provider's cache of the call before holds: ${kept} of ${contents} contents are the same.`}</p>
         ${differences.map((each) => html`
           <article class=${classes("piece", hueClass(hues.get(each.by)))} key=${each.path + each.kind}>
-            <header><span class=${`kind kind-${each.kind}`}>${each.kind}</span><span class="path mono">${each.path}</span>
-              <span class=${classes("author", hueClass(hues.get(each.by)))}>${each.by ?? "author not known"}</span></header>
+            <header><span class=${`diff-kind diff-${each.kind}`}>${each.kind}</span><span class="path mono">${each.path}</span>
+              <span class=${classes("by", hueClass(hues.get(each.by)))}>${each.by ?? "author not known"}</span></header>
             <${Lines} difference=${each} />
           </article>`)}`}
     </details>`;

@@ -30,7 +30,7 @@ function Amount({ name, label, hint, least, most }) {
           const typed = Number(typing.target.value);
           if (typing.target.value.trim() && Number.isInteger(typed) && typed >= least && typed <= most) setPref(name, typed);
         }} /></label>
-      ${wrong && html`<p class="field-error" role="alert">A whole number from ${least} to ${most}.</p>`}
+      ${wrong && html`<p class="form-error" role="alert">A whole number from ${least} to ${most}.</p>`}
       <p class="muted">${hint}</p>
     </div>`;
 }

@@ -95,7 +95,7 @@ function Editor({ keyName, value, state, onDone }) {
       <label>Value, as JSON
         <textarea class=${classes("mono", error && "wrong")} rows=${Math.min(12, Math.max(2, text.split("\n").length))} value=${text}
           onInput=${(typing) => setText(typing.target.value)} ref=${keyName === undefined ? undefined : focusOnce}></textarea></label>
-      ${error && (typeof error === "string" ? html`<p class="field-error" role="alert">${error}</p>` : html`<${Problem} error=${error} />`)}
+      ${error && (typeof error === "string" ? html`<p class="form-error" role="alert">${error}</p>` : html`<${Problem} error=${error} />`)}
       <div class="tools"><button type="submit" class="primary" disabled=${busy}>Save</button><button type="button" class="quiet" onClick=${onDone}>Cancel</button></div>
     </form>`;
 }

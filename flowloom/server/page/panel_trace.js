@@ -142,7 +142,7 @@ function Row({ row, length, chosen, reachable, closed, onFold, onChoose, onKey }
   const share = (value) => `${(100 * value) / (length || 1)}%`;
   const said = [KIND_NAMES[each.kind], span(to - from), critical && "on the critical path", each.error && `failed: ${each.error.type}`];
   return html`
-    <div class=${classes("span-row", `span-${each.kind}`, chosen && "chosen", critical && "critical", each.error && "failed", `hue-${hueOf(agent ?? "")}`)}
+    <div class=${classes("span-row", `span-${each.kind}`, chosen && "chosen", critical && "critical", each.error && "span-failed", `hue-${hueOf(agent ?? "")}`)}
       role="treeitem" data-testid="span-row" id=${`span-${each.id}`} aria-level=${depth + 1} aria-selected=${String(chosen)}
       aria-expanded=${parent ? String(!closed) : undefined} tabindex=${reachable ? 0 : -1}
       aria-label=${`${each.name}, ${said.filter(Boolean).join(", ")}`} onClick=${() => onChoose(row)} onKeyDown=${onKey}>

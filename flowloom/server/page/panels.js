@@ -19,10 +19,24 @@
 // What a panel changes on the server (state, artifacts) it says with `reload()` of store.js.
 // Styles: `panel_ID.css`, only the custom properties of tokens.css, found by themselves.
 
+import { ModelPanel } from "./model_inbox.js";
+import { AgentsPanel } from "./panel_agents.js";
+import { ArtifactsPanel } from "./panel_artifacts.js";
+import { RequestInspector } from "./panel_request.js";
+import { SettingsPanel } from "./panel_settings.js";
+import { StatePanel } from "./panel_state.js";
+import { RunPanel } from "./panel_trace.js";
 import { Timeline } from "./timeline.js";
 
 export const panels = [
   { id: "timeline", title: "Timeline", hint: "One row for each event", component: Timeline },
+  { id: "trace", title: "Run", hint: "What ran, for how long, and what it used", component: RunPanel },
+  { id: "request", title: "Request", hint: "What the model was asked, and who wrote each piece", component: RequestInspector },
+  { id: "state", title: "State", hint: "The session's state, and which event wrote each key", component: StatePanel },
+  { id: "artifacts", title: "Artifacts", hint: "Files of the session, in all their versions", component: ArtifactsPanel },
+  { id: "agents", title: "Agents", hint: "The tree of agents, the active one lit", component: AgentsPanel },
+  { id: "model", title: "Be the model", hint: "Answer requests in the place of a model", component: ModelPanel },
+  { id: "settings", title: "Settings", hint: "How this page behaves in this browser", component: SettingsPanel },
 ];
 
 /** The panel of a tab's name; the first for none, or one that there is not. */
