@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from typing import Any, NamedTuple, cast
 
@@ -46,6 +46,15 @@ class Frame:
     def json(self) -> bytes:
         """The JSON alone."""
         return self.chunk[self.begin : -2]
+
+
+def is_said_by_run(event: Event, asked: Collection[str | None]) -> bool:
+    """Whether an event is what a run says. One in the user's name is the message, unless it answers calls that people
+    were not `asked` about: the result of a task."""
+    if event.author != "user":
+        return True
+    answers = event.get_function_responses()
+    return bool(answers) and not any(answer.id in asked for answer in answers)
 
 
 def on_one_line(data: bytes) -> bytes:

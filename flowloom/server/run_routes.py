@@ -15,7 +15,7 @@ from flowloom.runner.pending import PendingCall, pending_calls
 from flowloom.runner.runner import RunArguments
 from flowloom.server.event_streams import EventStream, RunList
 from flowloom.server.failures import shutting_down
-from flowloom.server.frames import Frame, Place, frames_of, read_place
+from flowloom.server.frames import Frame, Place, frames_of, is_said_by_run, read_place
 from flowloom.server.places import Places
 from flowloom.server.problems import ProblemError
 from flowloom.server.served import Served, admit, served_of
@@ -267,7 +267,8 @@ def _shown(call: PendingCall) -> dict[str, Any]:
 def _stored_frames(session: Session, invocation_id: str, places: Places) -> list[Frame]:
     """The frames of what a session has of a run that is over."""
     frames: list[Frame] = []
+    asked = {call_id for event in session.events for call_id in event.long_running_tool_ids or ()}
     for number, event in enumerate(session.events, 1):
-        if event.invocation_id == invocation_id and event.author != "user":
+        if event.invocation_id == invocation_id and is_said_by_run(event, asked):
             frames += frames_of(event, Place(number, 0), places, split=True)
     return frames

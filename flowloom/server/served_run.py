@@ -5,12 +5,12 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import AsyncGenerator, Callable, Sequence
-from typing import Protocol
+from typing import Any, Protocol
 
 from flowloom.events import Event
 from flowloom.runner.runner import RunArguments
 from flowloom.server.failures import error_data, error_id_of, refusal_of
-from flowloom.server.frames import Frame, Place, error_frame, frames_of
+from flowloom.server.frames import Frame, Place, error_frame, frames_of, is_said_by_run
 from flowloom.server.places import Places
 from flowloom.server.problems import ProblemError
 from flowloom.server.run_service import RunService
@@ -141,6 +141,10 @@ class ServedRun:
         self.id = run_id
         self._service = service
         self._arguments = arguments
+        message: Any = arguments.get("new_message")
+        answers = (part.function_response for part in message.parts or ()) if message is not None else ()
+        self._answered = {answer.id for answer in answers if answer is not None}
+        """The calls that the message answers."""
         self._places = places
         self._grace, self._split, self._dev = grace, split, dev
         self._on_over = on_over
@@ -244,10 +248,7 @@ class ServedRun:
             await events.aclose()
 
     def _events(self) -> AsyncGenerator[Event, None]:
-        message = self._arguments.get("new_message")
-        parts: Sequence[object] = getattr(message, "parts", None) or ()
-        answers = any(getattr(part, "function_response", None) is not None for part in parts)
-        run = self._service.answer if answers else self._service.run_async
+        run = self._service.answer if self._answered else self._service.run_async
         return run(self.id, **self._arguments)
 
     def _take(self, event: Event) -> None:
@@ -256,7 +257,7 @@ class ServedRun:
             self._place = self._place._replace(since=self._place.since + 1)
         else:
             self._place = Place(self._service.position(self.id), 0)
-        if event.author != "user":
+        if is_said_by_run(event, self._answered):
             for frame in frames_of(event, self._place, self._places, split=self._split):
                 self._add(frame)
         self.begun.set()
