@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from flowloom.objects.on_use import homes_of, loaded_on_use
 from flowloom.telemetry.content import content_captured, reread_settings
-from flowloom.telemetry.recording import recorder
+from flowloom.telemetry.recording import recorder, recording_with
 from flowloom.telemetry.step_log import step_logs
 
 if TYPE_CHECKING:
@@ -41,6 +41,7 @@ __all__ = [
     "configure_telemetry",
     "content_captured",
     "recorder",
+    "recording_with",
     "reread_settings",
     "step_logs",
 ]
