@@ -22,9 +22,21 @@ from flowloom.sessions import BaseSessionService, InMemorySessionService
 try:
     from fastapi import FastAPI
 
-    from flowloom.server import about, artifacts, memories, reference, run_routes, sessions, static
+    from flowloom.server import (
+        about,
+        artifacts,
+        inspecting,
+        memories,
+        people,
+        reference,
+        run_routes,
+        sessions,
+        static,
+        traces,
+    )
     from flowloom.server.addressing import Addressing
     from flowloom.server.apps import AgentLoader, AppFolder, LoadedApps, OneApp
+    from flowloom.server.development import Development, RecordedRuns
     from flowloom.server.later import LATER, refusal
     from flowloom.server.local_storage import HomeOf, LocalArtifacts, LocalSessions
     from flowloom.server.models import override_of, plugins_of
@@ -40,7 +52,7 @@ except ImportError as error:
 Lifespan = Callable[[FastAPI], AbstractAsyncContextManager[Any]]
 """What is open while an application is served."""
 ROUTERS = (about.router, sessions.router, artifacts.router, memories.router, reference.router, run_routes.router)
-DEV_ROUTERS = (about.dev_router, static.router)
+DEV_ROUTERS = (about.dev_router, static.router, traces.router, inspecting.router, people.router)
 """What the development server has beside these."""
 RESOURCES: tuple[Lifespan, ...] = (ends_runs,)
 """What routes hold open: entered when the server starts, left when it stops, the last one first, before the services
@@ -63,6 +75,10 @@ def application(served: Served, *, lifespan: Lifespan | None = None) -> FastAPI:
     add_handlers(app)
     for router in (*ROUTERS, *DEV_ROUTERS) if served.settings.dev else ROUTERS:
         app.include_router(router)
+    if served.settings.dev:
+        app.state.development = development = Development()
+        served.observers += development.observers()
+        app.add_middleware(RecordedRuns, development=development)
     # the last one added is the first one asked; failures are answered below the guard, which adds what browsers need
     # to see, and above it, where those of an `auth` hook come up
     app.add_middleware(Failures)

@@ -21,6 +21,7 @@ from opentelemetry.util import types as otel
 from flowloom.context import InvocationContext, Observer, ProcessorCall
 from flowloom.errors import error_text
 from flowloom.events.response import LlmResponse
+from flowloom.inspection.assembly import Assembly, assembly_of
 from flowloom.models.base_llm import BaseLlm
 from flowloom.models.request import LlmRequest, snapshot
 from flowloom.server.weight import weight_of
@@ -31,6 +32,8 @@ MAX_RUNS = 1000
 MAX_BYTES = 64 * 1024 * 1024
 _SPAN_BYTES = 1500
 """About what a span takes without content."""
+_PIECE_BYTES = 300
+"""About what a section of a request takes, or a change of it, beside the content."""
 _KINDS = {"invoke_agent": "agent", "generate_content": "model", "execute_tool": "tool"}
 
 RunKey = tuple[str, str, str, str]
@@ -55,6 +58,8 @@ class SeenSpan:
     processor: bool = False
     request: LlmRequest | None = None
     """What the model was asked, in a call of one."""
+    assembly: Assembly | None = None
+    """How that came about."""
     response: LlmResponse | None = None
 
     @property
@@ -116,6 +121,8 @@ class SpanStore(Observer):
                 yield from (span for span in run.spans if span.end is not None)
 
     def processor_finished(self, ctx: InvocationContext, call: ProcessorCall) -> None:
+        if call.response is not None and call.response.partial:
+            return  # of each piece of an answer: too many to be looked at
         around = span_in(ctx.agent_span)
         if not isinstance(around, _Recorded):
             return
@@ -248,8 +255,9 @@ class _SeenMessages:
     def request(self, request: LlmRequest, provider: str | None, context: Context) -> None:
         span = span_in(context)
         if isinstance(span, _Recorded):
-            span.seen.request = snapshot(request)
-            self._store.grow(span.seen, weight_of(request.contents))
+            span.seen.assembly = assembly = assembly_of(request)
+            span.seen.request = snapshot(request) if assembly is None else assembly.request
+            self._store.grow(span.seen, weight_of(request.contents) + _weight_of_steps(assembly))
         if self._inner is not None:
             self._inner.request(request, provider, context)
 
@@ -260,6 +268,12 @@ class _SeenMessages:
             self._store.grow(span.seen, weight_of([response.content] if response.content is not None else ()))
         if self._inner is not None:
             self._inner.choice(response, provider, context)
+
+
+def _weight_of_steps(assembly: Assembly | None) -> int:
+    if assembly is None:
+        return 0
+    return _PIECE_BYTES * (len(assembly.sections) + sum(len(step.changes) for step in assembly.steps))
 
 
 def _new_id(bits: int) -> int:

@@ -1,0 +1,72 @@
+"""`Development`: what a development server keeps of its runs, beside their sessions (server spec §7, §12)."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, MutableMapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from fastapi import Request
+
+from flowloom.asgi.hosts import is_local
+from flowloom.context import InvocationContext, Observer
+from flowloom.inspection.assembly import Tracing
+from flowloom.models.base_llm import BaseLlm
+from flowloom.models.request import LlmRequest
+from flowloom.server.inbox import Inbox
+from flowloom.server.problems import ProblemError
+from flowloom.server.spans import SpanStore
+from flowloom.telemetry import recording_with
+
+_MAX_OPEN = 256
+"""How many unfinished requests are followed; those that never reach a model stay until others push them out."""
+
+
+class Following(Tracing):
+    """Follows how requests come about; each has its `Assembly` with it when its model is asked."""
+
+    def model_asked(self, ctx: InvocationContext, model: BaseLlm, request: LlmRequest) -> None:
+        super().model_asked(ctx, model, request)
+        self.assemblies.clear()
+        while len(self._traces) > _MAX_OPEN:
+            del self._traces[next(iter(self._traces))]
+
+
+@dataclass(slots=True)
+class Development:
+    """What a development server keeps of its runs."""
+
+    spans: SpanStore = field(default_factory=SpanStore)
+    inbox: Inbox = field(default_factory=Inbox)
+
+    def observers(self) -> list[Observer]:
+        """What has to see the runs for that."""
+        return [Following(), self.spans, self.inbox]
+
+
+def development_of(request: Request) -> Development:
+    """What the development server of a request keeps."""
+    return request.app.state.development
+
+
+class RecordedRuns:
+    """Has the runs that begin below `app` recorded by a development server."""
+
+    def __init__(self, app: Callable[..., Awaitable[None]], development: Development) -> None:
+        self._app, self._beside = app, development.spans.beside
+
+    async def __call__(self, scope: MutableMapping[str, Any], receive: Any, send: Any) -> None:
+        with recording_with(self._beside):
+            await self._app(scope, receive, send)
+
+
+async def local_writes(request: Request) -> None:
+    """Raise `ProblemError` (403) for a write that does not come straight from this machine (server spec §3)."""
+    if request.method not in ("GET", "HEAD"):
+        await local_only(request)
+
+
+async def local_only(request: Request) -> None:
+    """Raise `ProblemError` (403) for a request that does not come straight from this machine."""
+    if not is_local(request.scope):
+        raise ProblemError(403, "forbidden", "Only this machine may do that, and not through a proxy.")
