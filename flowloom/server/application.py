@@ -25,6 +25,7 @@ try:
     from flowloom.server import (
         about,
         artifacts,
+        graphs,
         inspecting,
         memories,
         people,
@@ -33,6 +34,7 @@ try:
         sessions,
         static,
         traces,
+        web_ui,
     )
     from flowloom.server.addressing import Addressing
     from flowloom.server.apps import AgentLoader, AppFolder, LoadedApps, OneApp
@@ -51,8 +53,14 @@ except ImportError as error:
 
 Lifespan = Callable[[FastAPI], AbstractAsyncContextManager[Any]]
 """What is open while an application is served."""
-ROUTERS = (about.router, sessions.router, artifacts.router, memories.router, reference.router, run_routes.router)
-DEV_ROUTERS = (about.dev_router, static.router, traces.router, inspecting.router, people.router)
+ROUTERS = (
+    *(about.router, sessions.router, artifacts.router, memories.router, reference.router, run_routes.router),
+    web_ui.later,
+)
+DEV_ROUTERS = (
+    *(about.dev_router, static.router, traces.router, inspecting.router, people.router),
+    *(graphs.router, web_ui.router, web_ui.below_dev),
+)
 """What the development server has beside these."""
 RESOURCES: tuple[Lifespan, ...] = (ends_runs,)
 """What routes hold open: entered when the server starts, left when it stops, the last one first, before the services
@@ -76,6 +84,8 @@ def application(served: Served, *, lifespan: Lifespan | None = None) -> FastAPI:
     for router in (*ROUTERS, *DEV_ROUTERS) if served.settings.dev else ROUTERS:
         app.include_router(router)
     if served.settings.dev:
+        if served.settings.dev_ui is not None:
+            web_ui.ui_folder(served.settings.dev_ui)  # what cannot be served is told before anything is
         app.state.development = development = Development()
         served.observers += development.observers()
         app.add_middleware(RecordedRuns, development=development)

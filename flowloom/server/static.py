@@ -70,7 +70,6 @@ def _file(path: str, body: bytes) -> _File:
 
 
 @router.get("/")
-@router.get("/dev-ui")
 @router.get("/ui")
 async def to_page(request: Request) -> Response:
     """Lead to the page."""

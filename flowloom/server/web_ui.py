@@ -60,6 +60,13 @@ async def set_telemetry(request: Request) -> dict[str, bool]:
 # -- the files of the UI ---------------------------------------------------------------------------
 
 
+@router.get("/dev-ui")
+async def to_ui(request: Request) -> Response:
+    """The way to the UI; without one, to our page."""
+    below = "/ui/" if served_of(request).settings.dev_ui is None else "/dev-ui/"
+    return RedirectResponse(f"{request.scope.get('root_path', '')}{below}", status_code=307)
+
+
 @router.get("/dev-ui/{path:path}")
 async def ui_file(request: Request, path: str) -> Response:
     """A file of the UI, or its first page; without a UI, the way to ours."""
@@ -67,11 +74,11 @@ async def ui_file(request: Request, path: str) -> Response:
     if given is None:
         if path:
             raise ProblemError(404, "not_found", "Not Found")
-        return RedirectResponse(f"{request.scope.get('root_path', '')}/ui/", status_code=307)
+        return await to_ui(request)
     folder = ui_folder(given)
-    file = (folder / (path or _INDEX)).resolve()
-    hidden = any(part.startswith(".") for part in Path(path).parts)
-    if hidden or not file.is_relative_to(folder) or not file.is_file():
+    hidden = "\0" in path or any(part.startswith(".") for part in Path(path).parts)
+    file = folder if hidden else (folder / (path or _INDEX)).resolve()
+    if not file.is_relative_to(folder) or not file.is_file():
         raise ProblemError(404, "not_found", "Not Found")
     kind = "text/javascript" if file.suffix in (".js", ".mjs") else mimetypes.guess_type(file.name)[0]
     headers = {"X-Content-Type-Options": "nosniff", "Cache-Control": "no-cache"}
@@ -86,7 +93,9 @@ def ui_folder(given: str) -> Path:
     folder = _folder_of_adk() if given == "auto" else Path(given)
     if folder is None or not (folder / _INDEX).is_file():
         where = "google-adk is not installed here" if given == "auto" else f"`{given}` has no `{_INDEX}`"
-        raise ConfigurationError(f"There is no web UI: {where}. Give `dev_ui` the folder of its files, or leave it out.")
+        raise ConfigurationError(
+            f"There is no web UI: {where}. Give `dev_ui` the folder of its files, or leave it out."
+        )
     return folder.resolve()
 
 
@@ -131,12 +140,12 @@ for _path in (
     "/deploy", "/deploy/{rest:path}",
 ):  # fmt: skip
     below_dev.add_api_route(_path, not_built, methods=_ALL, include_in_schema=False)
-for _path in ("/dev/deploy", "/dev/deploy/{rest:path}", "/agent-identity/finalize"):
+for _path in ("/dev/deploy", "/dev/deploy/{rest:path}"):
     router.add_api_route(_path, not_built, methods=_ALL, dependencies=[Depends(local_writes)])
 later = APIRouter(include_in_schema=False)
-"""What the other server has not, either."""
+"""What a server that is not for development has not, either."""
 for _path in (
     "/apps/{app_name}/trigger/{rest:path}", "/a2a/{rest:path}",
-    "/api/reasoning_engine", "/api/stream_reasoning_engine",
+    "/api/reasoning_engine", "/api/stream_reasoning_engine", "/agent-identity/finalize",
 ):  # fmt: skip
     later.add_api_route(_path, not_built, methods=_ALL)
