@@ -68,9 +68,6 @@ class Row:
     gap: str = ""
     ours: Callable[[list[Answer]], object] | None = None
 
-    def __str__(self) -> str:
-        return f"{self.line}: {self.what}"
-
 
 def run(method: str = "/run_sse", **more: Any) -> Callable[[str], Ask]:
     """A run of the words in the session `s` of the row's user."""

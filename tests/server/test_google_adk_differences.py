@@ -26,7 +26,7 @@ def clients(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[httpx.Cl
             yield one, other
 
 
-@pytest.mark.parametrize("row", ROWS, ids=str)
+@pytest.mark.parametrize("row", ROWS, ids=lambda row: f"{row.line[1:]} {row.what}")
 def test_the_answers_are_alike(row: Row, clients: tuple[httpx.Client, httpx.Client]) -> None:
     """Status, headers that matter and bodies are those of google-adk's server; a gap is one, and is ours."""
     who = f"user{ROWS.index(row)}"
