@@ -8,13 +8,13 @@ from typing import Any, cast
 
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
-from pydantic_core import to_jsonable_python
 from starlette.exceptions import HTTPException
-from starlette.responses import JSONResponse, Response
+from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from flowloom.errors import FlowloomError
 from flowloom.events.ids import new_id
+from flowloom.server.wire import json_bytes
 
 _log = logging.getLogger("flowloom.server")
 _CODES = {400: "bad_request", 401: "unauthorized", 403: "forbidden", 404: "not_found", 405: "method_not_allowed"}
@@ -65,8 +65,7 @@ async def _on_http(request: Request, error: Exception) -> Response:
 
 async def _on_invalid(request: Request, error: Exception) -> Response:
     problems = cast(RequestValidationError, error).errors()
-    detail: Any = to_jsonable_python(problems, fallback=repr, inf_nan_mode="strings")
-    return _answer(422, {"detail": detail, "code": "invalid_request"}, None)
+    return _answer(422, {"detail": problems, "code": "invalid_request"}, None)
 
 
 class Failures:
@@ -98,4 +97,4 @@ def _told(request: Request) -> str:
 
 
 def _answer(status: int, body: Mapping[str, Any], headers: Mapping[str, str] | None) -> Response:
-    return JSONResponse(body, status, headers)
+    return Response(json_bytes(body), status, headers, "application/json")

@@ -11,7 +11,7 @@ from typing import Any, cast
 
 from pydantic import BaseModel, ConfigDict
 from pydantic.alias_generators import to_camel
-from pydantic_core import from_json, to_json
+from pydantic_core import PydanticSerializationError, from_json, to_json
 from starlette.responses import Response
 
 from flowloom.auth.fields import is_secret_field
@@ -47,10 +47,21 @@ def answer(body: bytes, status: int = 200) -> Response:
     return Response(body, status, media_type="application/json")
 
 
+def json_bytes(value: Any) -> bytes:
+    """The JSON of any value: in UTF-8; escaped, if there are halves of characters in it."""
+    try:
+        return to_json(value, fallback=repr, inf_nan_mode="strings", bytes_mode="base64")
+    except PydanticSerializationError:
+        return json.dumps(value, default=repr, separators=(",", ":")).encode()
+
+
 def event_json(event: Event, places: Places = _EMPTY) -> bytes:
     """An event as it is answered and streamed: on one line, without spaces, in UTF-8."""
-    dumped = event.model_dump_json(by_alias=True, exclude_none=True, exclude=_OURS, fallback=repr)
-    data = public_json(dumped.encode("utf-8", "replace"))
+    try:
+        dumped = event.model_dump_json(by_alias=True, exclude_none=True, exclude=_OURS, fallback=repr).encode()
+    except PydanticSerializationError:
+        dumped = json_bytes(event.model_dump(mode="json", by_alias=True, exclude_none=True, exclude=_OURS))
+    data = public_json(dumped)
     if event.node_info is None:
         return b'%b,"nodeInfo":%b}' % (data[:-1], places.get(event.author, _NOWHERE))
     return data
@@ -67,7 +78,7 @@ def session_json(session: Session, events: Iterable[Event] = (), places: Places 
         "lastUpdateTime": session.last_update_time,
     }
     listed = b",".join(event_json(event, places) for event in events)
-    before, between, after = public_json(to_json(head, fallback=repr, inf_nan_mode="strings")).rpartition(b'"events":[')
+    before, between, after = public_json(json_bytes(head)).rpartition(b'"events":[')
     return b"".join((before, between, listed, after))
 
 
