@@ -31,6 +31,7 @@ class GuardRules:
     auth: Auth | None = None
     allow_unauthenticated: bool = False
     max_body_bytes: int = 32 * 1024 * 1024
+    """The largest body of a request; a larger one is refused while it is read."""
     open_paths: Sequence[str] = ()
     """Paths that need no `auth`; one that ends with `/` (but `/` itself) stands for all below it."""
     origins: Origins = field(init=False)

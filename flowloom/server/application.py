@@ -38,6 +38,7 @@ try:
     )
     from flowloom.server.addressing import Addressing
     from flowloom.server.apps import AgentLoader, AppFolder, LoadedApps, OneApp
+    from flowloom.server.auth_hook import auth_by_request
     from flowloom.server.development import Development, RecordedRuns
     from flowloom.server.later import LATER, refusal
     from flowloom.server.local_storage import HomeOf, LocalArtifacts, LocalSessions
@@ -231,6 +232,8 @@ def settings_of(given: dict[str, Any], others: Sequence[str] = ()) -> ServerSett
         raise TypeError(f"A server has no setting {quoted_list(unknown)}. There are: {quoted_list([*others, *known])}.")
     if not given.get("dev", True):
         given.setdefault("on_busy", "reject")
+    if given.get("auth") is not None:
+        given["auth"] = auth_by_request(given["auth"])
     given["url_prefix"] = given.get("url_prefix") or ""
     given["allow_origins"] = tuple(given.get("allow_origins") or ())
     return ServerSettings(**given)

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import Literal
 
 from flowloom.asgi import Auth, GuardRules
-from flowloom.server.auth_hook import auth_by_request
 
 OPEN_PATHS = ("/health", "/ready", "/", "/ui", "/ui/", "/dev-ui", "/dev-ui/")
 """What needs no `auth`: whether the server lives, and the files of the pages, which ask for the token."""
@@ -69,7 +68,7 @@ def rules_of(settings: ServerSettings) -> GuardRules:
     return GuardRules(
         settings.host,
         allow_origins=settings.allow_origins,
-        auth=None if settings.auth is None else auth_by_request(settings.auth),
+        auth=settings.auth,
         allow_unauthenticated=settings.allow_unauthenticated,
         max_body_bytes=settings.max_body_bytes,
         open_paths=OPEN_PATHS,
