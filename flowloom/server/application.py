@@ -27,6 +27,7 @@ try:
         artifacts,
         graphs,
         inspecting,
+        live,
         memories,
         people,
         reference,
@@ -56,7 +57,7 @@ Lifespan = Callable[[FastAPI], AbstractAsyncContextManager[Any]]
 """What is open while an application is served."""
 ROUTERS = (
     *(about.router, sessions.router, artifacts.router, memories.router, reference.router, run_routes.router),
-    web_ui.later,
+    *(live.router, web_ui.later),
 )
 DEV_ROUTERS = (
     *(about.dev_router, static.router, traces.router, inspecting.router, people.router),

@@ -22,8 +22,8 @@ D = `/dev/apps/{a}/users/{u}/sessions/{s}`, S = `/apps/{a}/users/{u}/sessions`. 
 | GET `S?limit=&after=&q=` | `[Session]`, the latest first, `events` empty, each with `lastWords` (text or absent);
   `after`: the id of the last one of the page before; a page shorter than `limit` (1 to 1,000; 50) is the last. `q` is
   looked for in ids, names and texts, by every word of it, without case |
-| GET `S/{id}?afterEventId=&beforeEventId=&limit=` | Session with the events after that one (the first `limit` of them),
-  or before it, or, without either, with the last `limit`. 404 `event_not_found` |
+| GET `S/{id}?afterEventId=&limit=` | Session with the first `limit` of the events behind that one, or of all. 404
+  `event_not_found` |
 | GET `/dev/models/requests` | `[WaitingRequest.to_dict()]` with `app_name`, `user_id`, `session_id` and
   `invocation_id`, the oldest first |
 | GET `/dev/models/requests/stream` | SSE: `event: came` with `data:` `WaitingRequest.to_dict()` (those that wait

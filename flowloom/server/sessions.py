@@ -7,24 +7,27 @@ import logging
 import re
 from typing import Annotated, Any, cast
 
-from fastapi import APIRouter, Request
+from fastapi import APIRouter, Query, Request
 from fastapi import Body as FromBody
 from fastapi.responses import Response
 from pydantic import Field
 
-from flowloom.errors import AlreadyExistsError, JsonDataError
+from flowloom.errors import AlreadyExistsError, HistoryError, JsonDataError, SessionNotFoundError
 from flowloom.events import Event, EventActions
 from flowloom.events.ids import new_id
 from flowloom.events.wire import make
 from flowloom.server.problems import ProblemError
 from flowloom.server.restored import restored_events
 from flowloom.server.served import Served, admit, served_of
+from flowloom.server.session_pages import event_not_found, events_behind, page_of
 from flowloom.server.wire import Body, answer, session_json
 from flowloom.sessions import Session
 
 _log = logging.getLogger("flowloom.server")
 _S = "/apps/{app_name}/users/{user_id}/sessions"
 _SESSION_ID = re.compile(r"[\w.:@~+-]{1,128}")
+_PAGE = 50
+"""How many sessions a page has that does not say."""
 _EVALUATIONS = ("adk-eval-session-", "___eval___session___")
 """How the ids of sessions begin that evaluations make."""
 
@@ -46,6 +49,13 @@ class StateChange(Body):
     """A change of a session's state, without a run."""
 
     state_delta: dict[str, Any] = Field()
+
+
+class Fork(Body):
+    """The last event that a fork of a session has (all of them without one), and the id of the fork."""
+
+    through_event_id: str | None = None
+    session_id: str | None = None
 
 
 @router.post(_S)
@@ -79,19 +89,38 @@ async def create_session_with_id(
 
 
 @router.get(_S)
-async def list_sessions(request: Request, app_name: str, user_id: str) -> Response:
-    """The sessions of a user, without their events."""
+async def list_sessions(
+    request: Request,
+    app_name: str,
+    user_id: str,
+    limit: Annotated[int | None, Query(ge=1, le=1000)] = None,
+    after: str | None = None,
+    q: str | None = None,
+) -> Response:
+    """The sessions of a user, without their events. With `limit`, `after` (a session) or `q` (words), those of a page,
+    the latest first."""
     admit(request, app_name, user_id)
-    found = await served_of(request).sessions.list_sessions(app_name=app_name, user_id=user_id)
-    shown = [session_json(each) for each in found.sessions if not each.id.startswith(_EVALUATIONS)]
-    return answer(b"[" + b",".join(shown) + b"]")
+    served = served_of(request)
+    found = await served.sessions.list_sessions(app_name=app_name, user_id=user_id)
+    sessions = [each for each in found.sessions if not each.id.startswith(_EVALUATIONS)]
+    if (limit, after, q) != (None, None, None):
+        return answer(await page_of(served, sessions, limit or _PAGE, after, q or ""))
+    return answer(b"[" + b",".join(map(session_json, sessions)) + b"]")
 
 
 @router.get(_S + "/{session_id}")
-async def get_session(request: Request, app_name: str, user_id: str, session_id: str) -> Response:
-    """A session with all its events."""
+async def get_session(
+    request: Request,
+    app_name: str,
+    user_id: str,
+    session_id: str,
+    after_event_id: Annotated[str | None, Query(alias="afterEventId")] = None,
+    limit: Annotated[int | None, Query(ge=0)] = None,
+) -> Response:
+    """A session with all its events, or the first `limit` behind the event `afterEventId`."""
     session = await session_of(request, app_name, user_id, session_id)
-    return answer(session_json(session, session.events, served_of(request).places_of(app_name)))
+    events = events_behind(session.events, after_event_id, limit)
+    return answer(session_json(session, events, served_of(request).places_of(app_name)))
 
 
 @router.patch(_S + "/{session_id}")
@@ -118,6 +147,31 @@ async def delete_session(request: Request, app_name: str, user_id: str, session_
     await served_of(request).runs.cancel((app_name, user_id, session_id), all_of_them=True)
     await served_of(request).sessions.delete_session(app_name=app_name, user_id=user_id, session_id=session_id)
     return answer(b"null")
+
+
+@router.post(_S + "/{session_id}/fork")
+async def fork_session(
+    request: Request, app_name: str, user_id: str, session_id: str, body: Annotated[Fork | None, FromBody()] = None
+) -> Response:
+    """A new session that begins like another one."""
+    await session_of(request, app_name, user_id, session_id)
+    served, given = served_of(request), body or Fork()
+    new_id = session_id_of(given.session_id)
+    try:
+        made = await served.sessions.fork(
+            app_name=app_name,
+            user_id=user_id,
+            session_id=session_id,
+            new_session_id=new_id,
+            up_to_event_id=given.through_event_id,
+        )
+    except SessionNotFoundError as error:
+        raise session_not_found() from error
+    except HistoryError as error:
+        raise event_not_found(given.through_event_id or "") from error
+    except AlreadyExistsError as error:
+        raise ProblemError(409, "session_exists", f"Session already exists: {new_id}") from error
+    return answer(session_json(made, made.events, served.places_of(app_name)))
 
 
 async def session_of(request: Request, app_name: str, user_id: str, session_id: str) -> Session:
@@ -150,13 +204,7 @@ async def make_session(
 
     Raises `ProblemError`: 400 for an id or a state that cannot be kept, 409 if there is such a session.
     """
-    session_id = (session_id or "").strip() or None
-    if session_id is not None and not _SESSION_ID.fullmatch(session_id):
-        raise ProblemError(
-            400,
-            "invalid_session_id",
-            "The id of a session has 1 to 128 letters, digits and the characters . : @ ~ + - _",
-        )
+    session_id = session_id_of(session_id)
     state = {**_initial_state(served, app_name), **(state or {})}
     try:
         return await served.sessions.create_session(
@@ -166,6 +214,19 @@ async def make_session(
         raise ProblemError(409, "session_exists", f"Session already exists: {session_id}") from error
     except JsonDataError as error:
         raise ProblemError(400, "invalid_state", str(error)) from error
+
+
+def session_id_of(given: str | None) -> str | None:
+    """The id that a session is to have, trimmed; None for one that is made. Raises `ProblemError` (400) for one that a
+    path cannot name."""
+    session_id = (given or "").strip() or None
+    if session_id is not None and not _SESSION_ID.fullmatch(session_id):
+        raise ProblemError(
+            400,
+            "invalid_session_id",
+            "The id of a session has 1 to 128 letters, digits and the characters . : @ ~ + - _",
+        )
+    return session_id
 
 
 def _initial_state(served: Served, app_name: str) -> dict[str, Any]:
