@@ -78,10 +78,17 @@ class Inbox(Observer):
 
     def answer(self, request_id: str, given: Answer, principal: Principal) -> None:
         """Answer a request. Raises what `HumanModel.answer` raises."""
+        self._tell_person(request_id, principal, lambda person: person.answer(request_id, given))
+
+    def say(self, request_id: str, piece: Answer, principal: Principal) -> None:
+        """Say a piece of the answer to a request. Raises what `HumanModel.say` raises."""
+        self._tell_person(request_id, principal, lambda person: person.say(request_id, piece))
+
+    def _tell_person(self, request_id: str, principal: Principal, tell: Callable[[HumanModel], None]) -> None:
         if self._may_see(request_id, principal):
             for person in self._people.values():
                 try:
-                    return person.answer(request_id, given)
+                    return tell(person)
                 except RequestNotFoundError:
                     continue
         raise RequestNotFoundError(f"No request `{request_id}` waits here.", request_id=request_id)

@@ -29,8 +29,10 @@ D = `/dev/apps/{a}/users/{u}/sessions/{s}`, S = `/apps/{a}/users/{u}/sessions`. 
 | GET `/dev/models/requests/stream` | SSE: `event: came` with `data:` `WaitingRequest.to_dict()` (those that wait
   first), `event: ended` with `{id, state: answered|cancelled|timed out}` |
 | POST `/dev/models/requests/{id}/answer` | `{"parts": [Part]}`, or `{"error": {code?, message, retryable?},
-  "parts"?: what was said before it}` → 200 `{id, state: "answered"}`. 404 `request_not_found`; 409 `request_over` with
-  `state`; 422 `unfit_answer` with `tool`, `field` (str or null) and `detail` as text: the request goes on waiting |
+  "parts"?: what was said before it}` → 200 `{id, state: "answered"}`; or `{"parts": [Part], "partial": true}`, a piece
+  of text or thoughts of an answer whose rest follows → 200 `{id, state: "waiting"}`. 404 `request_not_found`; 409
+  `request_over` with `state`; 422 `unfit_answer` with `tool`, `field` (str or null) and `detail` as text: the request
+  goes on waiting |
 """
 
 from __future__ import annotations

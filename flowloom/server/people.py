@@ -61,10 +61,12 @@ class ModelFailure(Body):
 
 
 class ModelAnswer(Body):
-    """What a person says in the place of a model: parts, or a failure, and what was said before it."""
+    """What a person says in the place of a model: parts, or a failure, and what was said before it. `partial` parts are
+    a piece of an answer that is still being written."""
 
     parts: list[types.Part] | None = None
     error: ModelFailure | None = None
+    partial: bool = False
 
 
 @router.get("")
@@ -83,8 +85,12 @@ async def request_stream(request: Request) -> Response:
 @router.post("/{request_id}/answer")
 async def answer_request(request: Request, request_id: str, body: ModelAnswer) -> Response:
     """Answer a request in the place of the model."""
+    inbox, principal = development_of(request).inbox, principal_of(request)
     try:
-        development_of(request).inbox.answer(request_id, _given(body), principal_of(request))
+        if body.partial and body.error is None:
+            inbox.say(request_id, body.parts or [], principal)
+        else:
+            inbox.answer(request_id, _given(body), principal)
     except RequestNotFoundError as error:
         raise ProblemError(404, "request_not_found", str(error)) from error
     except RequestOverError as error:
@@ -92,14 +98,14 @@ async def answer_request(request: Request, request_id: str, body: ModelAnswer) -
     except UnfitAnswerError as error:
         told = {**problem_body("unfit_answer", str(error)), "tool": error.tool, "field": error.field}
         return JSONResponse(told, 422)
-    return JSONResponse({"id": request_id, "state": "answered"})
+    return JSONResponse({"id": request_id, "state": "waiting" if body.partial and body.error is None else "answered"})
 
 
 def _given(body: ModelAnswer) -> Answer:
     """What a person gives. Raises `UnfitAnswerError` for nothing."""
     error = body.error
     if error is None:
-        if not body.parts:
+        if body.parts is None:
             raise UnfitAnswerError("The answer says nothing. Give `parts`, or an `error`.")
         return body.parts
     reason = _REASONS.get(error.code or "")

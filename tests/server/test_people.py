@@ -87,6 +87,20 @@ class TestAnswers:
         assert frames[-1]["content"]["parts"] == [{"text": "Done."}]
         assert any(frame.get("partial") for frame in frames)
 
+    def test_an_answer_that_is_said_piece_by_piece(self, human: Running) -> None:
+        """A streamed run gets each piece at once, as long as the request waits; the answer gives the rest."""
+        asked = Asked(human, streaming=True)
+        assert asked.request["streaming"]
+        said = [asked.reply(parts=[{"text": text}], partial=True) for text in ("It ", "is ")]
+        assert [each.json()["state"] for each in said] == ["waiting", "waiting"]
+        refused = asked.reply(parts=[{"functionCall": {"name": "clock"}}], partial=True)
+        assert (refused.status_code, refused.json()["code"]) == (422, "unfit_answer")
+        assert asked.reply(parts=[{"text": "noon."}]).json()["state"] == "answered"
+        frames = [json.loads(line[6:]) for line in asked.end().text.split("\n") if line.startswith("data: ")]
+        texts = [(frame.get("partial", False), frame["content"]["parts"][0]["text"]) for frame in frames]
+        assert texts == [(True, "It "), (True, "is "), (True, "noon."), (False, "It is noon.")]
+        assert asked.reply(parts=[{"text": "x"}], partial=True).json()["state"] == "answered"
+
     def test_what_does_not_fit_goes_on_waiting(self, human: Running) -> None:
         """422 names the tool and the field; 404 an unknown request, 409 one that is over."""
         asked = Asked(human)

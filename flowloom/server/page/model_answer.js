@@ -7,8 +7,8 @@ import { fieldOf, isRequired, memberNames } from "./model_schema.js";
 import { changeDraft, draftFor, partsOf, say, send, toolForm } from "./model_store.js";
 
 const ERRORS = [
-  { name: "Rate limit", code: "429", message: "Resource has been exhausted (e.g. check quota).", retryable: true },
-  { name: "Unavailable", code: "503", message: "The model is overloaded. Please try again later.", retryable: true },
+  { name: "Rate limit", code: "RATE_LIMIT", message: "Too many requests: the quota is used up.", retryable: true },
+  { name: "Unavailable", code: "UNAVAILABLE", message: "The model is overloaded. Try again later.", retryable: true },
   { name: "Safety", code: "SAFETY", message: "The answer was blocked for safety reasons." },
   { name: "Cut off after the text so far", code: "MAX_TOKENS", message: "The answer was cut off.", keeps: true },
   { name: "Another error", code: "", message: "" },
@@ -238,8 +238,10 @@ const Preview = ({ parts }) => html`
 
 /** The model fails: with one of the usual errors, or one of one's own. */
 function Failure({ error, onChange, onCancel, onSend, busy }) {
+  const form = useRef();
+  useEffect(() => form.current.querySelector("input:checked").focus(), []);
   return html`
-    <form class="failing" data-testid="answer-failure" onSubmit=${(submitted) => { submitted.preventDefault(); onSend(); }} onKeyDown=${(event) => {
+    <form class="failing" data-testid="answer-failure" ref=${form} onSubmit=${(submitted) => { submitted.preventDefault(); onSend(); }} onKeyDown=${(event) => {
       if (event.key !== "Escape") return;
       event.stopPropagation();
       onCancel();

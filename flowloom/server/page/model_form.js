@@ -69,17 +69,16 @@ function Field({ field, name, draft, path, required, top, problems, onChange, on
     ${problem && html`<p class="form-error" id=${`${id}-problem`} data-testid="field-error">${problem}</p>`}`;
   const inner = draft.given && draft.isNull ? html`<span class="null">null</span>` : html`<${CONTROLS[field.kind] ?? Words} ...${control} />`;
   if (top && field.kind === "object") return html`<div class="form-fields">${inner}${said}</div>`;
-  const head = html`<span class="form-name">${name ?? (field.title || "value")}</span>
-    ${required ? html`<span class="form-required" title="required">required</span>` : ""}
-    <span class="form-type">${typeText(field)}</span>`;
+  const label = html`<span class="form-name">${name ?? (field.title || "value")}</span>`;
+  const kind = html`<span class="form-kind" id=${`${id}-kind`}>${required && html`<span class="form-required">required</span> `}<span class="form-type">${typeText(field)}</span></span>`;
   const tools = html`
     ${field.nullable && html`<label class="check"><input type="checkbox" checked=${draft.given && draft.isNull}
       onChange=${(change) => onChange(change.target.checked ? { ...draft, given: true, isNull: true } : { ...blankAgain(field, required), isNull: false })} /> null</label>`}
     ${onRemove && html`<button type="button" class="quiet" aria-label=${`Remove ${name}`} onClick=${onRemove}>Remove</button>`}`;
   const attributes = { class: classes("form-field", `form-field-${field.kind}`, problem && "wrong"), "data-testid": "tool-field", "data-path": path || undefined };
   return grouped
-    ? html`<fieldset ...${attributes} aria-describedby=${problem ? `${id}-problem` : undefined}><legend>${head}</legend><div class="form-tools">${tools}</div>${inner}${said}</fieldset>`
-    : html`<div ...${attributes}><div class="form-head"><label for=${id}>${head}</label><div class="form-tools">${tools}</div></div>${inner}${said}</div>`;
+    ? html`<fieldset ...${attributes} aria-describedby=${describedBy(id, problem)}><legend>${label}</legend> ${kind}<div class="form-tools">${tools}</div>${inner}${said}</fieldset>`
+    : html`<div ...${attributes}><div class="form-head"><label for=${id}>${label}</label>${kind}<div class="form-tools">${tools}</div></div>${inner}${said}</div>`;
 }
 
 /** A draft of a field that was null until now: what must be there is, and nothing of it is null. */
@@ -88,7 +87,7 @@ function blankAgain(field, required) {
   return required ? opened(bare) : blank(bare, false);
 }
 
-const describedBy = (id, wrong) => `${id}-about${wrong ? ` ${id}-problem` : ""}`;
+const describedBy = (id, wrong) => `${id}-kind ${id}-about${wrong ? ` ${id}-problem` : ""}`;
 
 // -- controls -------------------------------------------------------------------------------------------------------
 

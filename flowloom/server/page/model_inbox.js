@@ -22,7 +22,7 @@ export function ModelPanel() {
         <header>
           <h3>Waiting <span class="badge">${all?.length ?? 0}</span></h3>
           <span class="wishes">
-            <${Wish} name="sound" label="sound" /><${Wish} name="badge" label="title" usual />
+            <${Wish} name="sound" label="sound" /><${Wish} name="badge" label="title" />
           </span>
         </header>
         ${!connected.value && (all || failure.value) && html`<p class="banner warn" role="status">The connection is lost; trying again.</p>`}
@@ -37,8 +37,8 @@ export function ModelPanel() {
     </div>`;
 }
 
-const Wish = ({ name, label, usual = false }) => html`
-  <label class="check"><input type="checkbox" checked=${prefs.value[name] ?? usual} onChange=${(change) => setPref(name, change.target.checked)} /> ${label}</label>`;
+const Wish = ({ name, label }) => html`
+  <label class="check"><input type="checkbox" checked=${prefs.value[name]} onChange=${(change) => setPref(name, change.target.checked)} /> ${label}</label>`;
 
 /** The time in seconds since 1970, anew each second. */
 function useNow() {

@@ -3,7 +3,7 @@
 import { ApiError, api } from "./api.js";
 import { backoff, frames, pause } from "./stream.js";
 import { prefs } from "./prefs.js";
-import { computed, effect, signal } from "./html.js";
+import { computed, signal } from "./html.js";
 import { fieldOf } from "./model_schema.js";
 import { formOf, read } from "./model_form.js";
 
@@ -152,13 +152,10 @@ export const say = (request, text) => api.post(`${REQUESTS}/${encodeURIComponent
 
 // -- badge and sound ------------------------------------------------------------------------------------------------
 
-const BADGE = /^\(\d+\) /;
-
-effect(() => {
-  const amount = prefs.value.badge === false ? 0 : (waiting.value?.length ?? 0);
-  if (typeof document === "undefined") return;
-  const title = document.title.replace(BADGE, "");
-  document.title = amount ? `(${amount}) ${title}` : title;
+/** What stands before the window's title: how many requests wait, if that is wished. */
+export const badge = computed(() => {
+  const amount = waiting.value?.length ?? 0;
+  return prefs.value.badge && amount ? `(${amount}) ` : "";
 });
 
 /** Two short tones; nothing where the browser allows none before a click. */

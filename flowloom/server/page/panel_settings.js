@@ -37,7 +37,7 @@ function Amount({ name, label, hint, least, most }) {
 
 /** Prices by model, in dollars for a million tokens. */
 function Prices() {
-  const prices = prefs.value.prices ?? {};
+  const { prices } = prefs.value;
   const [fresh, setFresh] = useState("");
   const put = (model, change) => setPref("prices", { ...prices, [model]: { input: 0, output: 0, ...prices[model], ...change } });
   const cell = (model, kind, label) => html`<td><input type="number" min="0" step="any" value=${prices[model][kind] ?? ""}

@@ -10,6 +10,8 @@ import { app, eventOf, running, select, sessionId, settled, user } from "./store
 
 const KIND_NAMES = { agent: "agent", model: "model", tool: "tool", processor: "processor", other: "span" };
 const FIRST_ROWS = 400;
+/** The share of a run from which on a span is marked as critical: a microsecond is nobody's concern. */
+const SEEN = 0.01;
 
 /** Milliseconds for people: `84 µs`, `4.2 ms`, `1.31 s`. */
 export function span(milliseconds) {
@@ -68,7 +70,7 @@ export function RunPanel() {
 
 /** What each agent used, and all of them together. */
 function Usage({ run }) {
-  const prices = prefs.value.prices ?? {};
+  const { prices } = prefs.value;
   const row = (usage, name, total) => {
     const cost = costOf(usage, prices);
     return html`<tr key=${name} data-testid=${total ? "usage-total" : undefined} class=${total ? "total" : ""}>
@@ -138,7 +140,8 @@ function Tree({ rows, length, wanted }) {
 }
 
 function Row({ row, length, chosen, reachable, closed, onFold, onChoose, onKey }) {
-  const { span: each, depth, agent, critical, from, to, parent } = row;
+  const { span: each, depth, agent, from, to, parent } = row;
+  const critical = row.critical && to - from >= length * SEEN;
   const share = (value) => `${(100 * value) / (length || 1)}%`;
   const said = [KIND_NAMES[each.kind], span(to - from), critical && "on the critical path", each.error && `failed: ${each.error.type}`];
   return html`

@@ -10,6 +10,8 @@ export const DEFAULTS = {
   retained: 1000, // events of a session that are kept in memory
   resumeGrace: 30, // seconds for which a run goes on when the connection is lost
   sound: false, // for what waits for a person
+  badge: true, // in the window's title, of requests that wait to be answered as the model
+  prices: {}, // {MODEL: {input, output, cached}}, dollars for a million tokens
   width: 0, // of the panel at the side, in px; 0 for the default
 };
 

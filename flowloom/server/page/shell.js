@@ -5,6 +5,7 @@ import { giveToken, online, tokenWanted } from "./api.js";
 import { Chat } from "./chat.js";
 import { Help, helpOpen } from "./keys.js";
 import { Live } from "./live.js";
+import { badge } from "./model_store.js";
 import { panelOf, panels } from "./panels.js";
 import { Icon, IconButton, Problem } from "./parts.js";
 import { prefs, setPref } from "./prefs.js";
@@ -20,7 +21,7 @@ effect(() => {
 
 effect(() => {
   const name = session.value ? nameOf(session.value) : "";
-  document.title = [name, app.value, "flowloom"].filter(Boolean).join(" · ");
+  document.title = badge.value + [name, app.value, "flowloom"].filter(Boolean).join(" · ");
 });
 
 effect(() => {
