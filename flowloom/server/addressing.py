@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Any
 
+from starlette.responses import JSONResponse
+
+from flowloom.server.problems import problem_body
 from flowloom.server.served import Served
 
 _Asgi = Callable[[MutableMapping[str, Any], Any, Any], Awaitable[None]]
@@ -21,6 +24,10 @@ class Addressing:
 
     async def __call__(self, scope: MutableMapping[str, Any], receive: Any, send: Any) -> None:
         if scope["type"] in ("http", "websocket"):
+            if "\0" in scope["path"] and scope["type"] == "http":  # no store could keep it, and some fail
+                told = problem_body("bad_request", "No name holds a NUL character.")
+                await JSONResponse(told, 400)(scope, receive, send)
+                return
             scope = {**scope, "root_path": self._prefix, "path": self._prefix + self._path_of(scope["path"])}
         await self._app(scope, receive, send)
 

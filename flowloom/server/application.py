@@ -216,7 +216,6 @@ def _application(
         *services,
         plugins=[*([] if override is None else [override]), *plugins_of(plugins or ())],
         observers=[HumanObserver()] if made.dev else [],
-        override=override,
     )
     return application(served, lifespan=lifespan)
 

@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
+from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
 from fastapi import Request
 
-from flowloom.agents import LlmAgent
 from flowloom.artifacts import BaseArtifactService
 from flowloom.asgi.principal import EVERYBODY, Principal
 from flowloom.context.observer import Observer
-from flowloom.human import HumanModel
-from flowloom.human.model import people_in
 from flowloom.memory import BaseMemoryService
-from flowloom.plugins import BasePlugin, ModelOverride
+from flowloom.plugins import BasePlugin
 from flowloom.runner.app import App
-from flowloom.runner.routing import agents_of
 from flowloom.runner.runner import Runner
 from flowloom.server.failures import RunEnds
 from flowloom.server.places import Places, places_in
@@ -70,8 +67,6 @@ class Served:
     plugins: list[BasePlugin] = field(default_factory=list[BasePlugin])
     observers: list[Observer] = field(default_factory=list[Observer])
     """What sees all runs."""
-    override: ModelOverride | None = None
-    """What lets another model answer than the agents' own."""
     runs: Runs = field(init=False)
     _replaced: list[Runner] = field(default_factory=list[Runner])
     _places: dict[str, tuple[App, Places]] = field(default_factory=dict[str, tuple[App, Places]])
@@ -112,20 +107,14 @@ class Served:
             known = self._places[app_name] = (app, places_in(app.root_agent))
         return known[1]
 
-    def people(self) -> list[HumanModel]:
-        """The persons that the agents in use may ask: those of `--models human` first."""
-        roots = [runner.agent for _, runner in self._runners.values()]
-        own = [agent.own_model for root in roots for agent in agents_of(root) if isinstance(agent, LlmAgent)]
-        models = [None if self.override is None else self.override.model, *own]
-        found = {id(person): person for model in models if model is not None for person in people_in(model)}
-        return list(found.values())
-
     async def close(self) -> None:
-        """Close the runners, and the services."""
-        for runner in (*self._replaced, *(runner for _, runner in self._runners.values())):
-            await runner.close()
-        for service in (self.sessions, self.artifacts, self.memory):
-            await service.close()
+        """Close the runners, then the services; all of them, whatever one of them raises."""
+        runners = [*self._replaced, *(runner for _, runner in self._runners.values())]
+        self._replaced.clear()
+        self._runners.clear()
+        async with AsyncExitStack() as stack:  # the last one first
+            for each in (self.memory, self.artifacts, self.sessions, *runners):
+                stack.push_async_callback(each.close)
 
 
 def served_of(request: Request) -> Served:

@@ -57,11 +57,6 @@ class ServerSettings:
     default_llm_model: str | None = None
     """The model of agents that have none."""
 
-    @property
-    def human(self) -> bool:
-        """Whether people answer in the place of all models."""
-        return self.models == "human"
-
 
 def rules_of(settings: ServerSettings) -> GuardRules:
     """Who may ask a server of these settings. Raises `ConfigurationError` if everybody could, and nobody said so."""

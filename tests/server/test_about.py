@@ -79,6 +79,13 @@ def test_what_is_not_there_is_told_in_one_form(server: Running, method: str, pat
     assert answer.json().keys() == {"detail", "code"}
 
 
+@pytest.mark.parametrize("path", ["/apps/a%00b/users/u/sessions", "/apps/desk/users/u%00/sessions/s"])
+def test_a_path_with_a_nul_names_nothing(server: Running, path: str) -> None:
+    """No store could keep it."""
+    answer = server.client.get(path)
+    assert (answer.status_code, answer.json()["code"]) == (400, "bad_request")
+
+
 @pytest.mark.parametrize("path", ["/docs", "/redoc"])
 def test_the_reference_loads_nothing_from_elsewhere(server: Running, path: str) -> None:
     """No script at all: it is made from the OpenAPI document."""
@@ -123,3 +130,22 @@ def test_the_package_does_not_load_the_server() -> None:
     """What is served without it costs nothing."""
     code = "import sys, flowloom; assert not {'fastapi', 'uvicorn', 'flowloom.server'} & sys.modules.keys()"
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        ({"models": "offline"}, {"offline"}),
+        ({"default_llm_model": "offline"}, {"function", "offline"}),
+    ],
+)
+def test_another_model_may_answer(settings: dict[str, str], said: set[str]) -> None:
+    """For all agents, or for those that have none."""
+    agents = {"own": desk("own"), "none": LlmAgent(name="none")}
+    found = set[str]()
+    for name, agent in agents.items():
+        with serving(app_of(agent, **settings)) as running:
+            body = {"userId": "ann", "sessionId": running.new_session(name), "newMessage": {"parts": [{"text": "Hi"}]}}
+            events = running.client.post("/run", json=body).json()
+            found.add("function" if "You said" in events[-1]["content"]["parts"][0]["text"] else "offline")
+    assert found == said
