@@ -363,9 +363,8 @@ class Run:
         places = {_place(made) for made in unanswered if made.id in around}  # agents that it delegated to wait
         self.leave_open(*(made.id for made in unanswered if _place(made) in places))
         for calls in self._open_calls_by_place():
-            event = self._refusal(ctx, calls, reason)
-            self.leave_open(*(made.id for made in calls))  # whatever the store says to it
-            stored = await service.append_buffered(session, event)
+            self.leave_open(*(made.id for made in calls))  # whatever the store says
+            stored = await service.append_buffered(session, self._refusal(ctx, calls, reason))
             if self.observers:
                 self._tell_observers(ctx, stored)
             events.append(stored)
@@ -407,6 +406,7 @@ class Run:
             author=author,
             branch=branch,
             isolation_scope=scope,
+            custom_metadata=self.config.custom_metadata,
             content=content_of("user", [response_part(made.id, made.name, {"error": reason}) for made in calls]),
             actions=no_actions(),
         )

@@ -67,7 +67,7 @@ def on_one_line(data: bytes) -> bytes:
 
 def frame_of(invocation_id: str, place: Place, data: bytes, event: Event | None = None) -> Frame:
     """The frame of JSON."""
-    head = b"id: %b:%d.%d\ndata: " % (invocation_id.encode(), *place)
+    head = b"id: %b:%d.%d\ndata: " % (invocation_id.encode("utf-8", "replace"), *place)
     return Frame(place, b"%b%b\n\n" % (head, on_one_line(data)), len(head), event)
 
 

@@ -9,6 +9,7 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Header, Query, Request
 from fastapi.responses import JSONResponse, Response
 from google.genai import types
+from pydantic import Field
 
 from flowloom.context import RunConfig, StreamingMode
 from flowloom.runner.pending import PendingCall, pending_calls
@@ -31,21 +32,24 @@ _READY_SECONDS = 5.0
 
 router = APIRouter(tags=["runs"])
 
+_Name = Annotated[str, Field(pattern=r"^[^\x00]*$")]
+"""What a store can be asked for: text without NUL, and without halves of characters."""
+
 
 class RunRequest(Body):
     """A message to an agent, or what resumes a run of it."""
 
     app_name: str | None = None
-    user_id: str
-    session_id: str
+    user_id: _Name
+    session_id: _Name
     new_message: types.Content | None = None
     streaming: bool = False
     """Whether the model's tokens are sent as they come."""
     state_delta: dict[str, Any] | None = None
     """What the user's event changes in the state."""
     function_call_event_id: str | None = None
-    invocation_id: str | None = None
-    """The invocation to be resumed."""
+    invocation_id: str | None = Field(default=None, max_length=256, pattern=r"^[^\s\x00-\x1f\x7f]*$")
+    """The invocation to be resumed. It stands in the id of each frame, which is a line."""
     custom_metadata: dict[str, Any] | None = None
     """What every event of the run carries."""
     service_tier: str | None = None
@@ -133,9 +137,10 @@ async def follow_run(
             if place is not None and at is None:
                 raise ProblemError(410, "gone", "What follows that event is not kept any more. Read the session.")
             return EventStream(served.runs, each.read(at), served.settings.keep_alive)
-    frames = _stored_frames(session, invocation_id, served.places_of(app_name))
-    if not frames and all(event.invocation_id != invocation_id for event in session.events):
+    on_one_line = invocation_id.split() == [invocation_id]  # as an id of a frame has to be
+    if not on_one_line or all(event.invocation_id != invocation_id for event in session.events):
         raise ProblemError(404, "run_not_found", f"The session has no run `{invocation_id}`.")
+    frames = _stored_frames(session, invocation_id, served.places_of(app_name))
     return EventStream(
         served.runs,
         StoredFrames([frame for frame in frames if place is None or frame.place > place]),

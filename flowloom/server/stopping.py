@@ -68,8 +68,9 @@ class _Stop:
             self._closing = self._loop.create_task(self._close(number), name="flowloom shutdown")
         else:
             self._runs.abort()
+            interrupt = self._before.get(signal.SIGINT, self._before[number])
             for _ in range(2):  # uvicorn waits for nothing when it is interrupted twice
-                self._before[signal.SIGINT](signal.SIGINT, None)
+                interrupt(signal.SIGINT, None)
 
     async def _close(self, number: int) -> None:
         try:

@@ -9,9 +9,11 @@ from typing import Any
 
 import pytest
 from server.serving import Running, serving
-from server.talker import body, data_of, run, stored, stream, talker
+from server.talker import body, data_of, run, settled, stored, stream, talker
 
-from flowloom.server import app_of
+from flowloom import Event
+from flowloom.server import app_of, frames
+from flowloom.server.wire import event_json
 
 
 @pytest.fixture(scope="module")
@@ -172,6 +174,10 @@ REFUSED: list[tuple[dict[str, Any], int, str]] = [
     ({"stateDelta": [1]}, 422, "invalid_request"),
     ({"streaming": "perhaps"}, 422, "invalid_request"),
     ({"userId": None}, 422, "invalid_request"),
+    ({"sessionId": "\ud800"}, 422, "invalid_request"),
+    ({"sessionId": "a\x00"}, 422, "invalid_request"),
+    ({"invocationId": "e-1\ndata: {}"}, 422, "invalid_request"),
+    ({"invocationId": "e-1\u2028"}, 422, "invalid_request"),
 ]
 
 
@@ -183,8 +189,36 @@ def test_what_cannot_run_is_told_before_the_stream(
     """As JSON, with a code that says what was wrong."""
     if "appName" in given and path.startswith("/apps"):
         path = "/apps/nobody/run"
-    answer = server.client.post(path, json=body(server.new_session()) | given)
+    asked = json.dumps(body(server.new_session()) | given)
+    answer = server.client.post(path, content=asked, headers={"content-type": "application/json"})
     assert (answer.status_code, answer.json()["code"]) == (status, code)
+
+
+def test_the_events_that_close_a_run_have_its_metadata(server: Running) -> None:
+    """The answers to calls that were cut off, and the end."""
+    session = server.new_session()
+    with stream(server, "/run_sse", body(session, "tool wait", customMetadata={"trace": 7})) as chunks:
+        next(chunks)
+    events = settled(server, session)
+    assert [event["customMetadata"]["trace"] for event in events] == [7] * 4
+
+
+def test_an_event_is_written_once_for_all_readers(server: Running, monkeypatch: pytest.MonkeyPatch) -> None:
+    """However many follow the run."""
+    written: list[str] = []
+
+    def counted(event: Event, places: Any) -> bytes:
+        written.append(event.id)
+        return event_json(event, places)
+
+    monkeypatch.setattr(frames, "event_json", counted)
+    session = server.new_session()
+    with stream(server, "/run_sse", body(session, "pace 20", streaming=True)) as chunks:
+        seen = data_of(next(chunks).decode())
+        path = f"{server.sessions()}/{session}/runs/{seen[0]['invocationId']}/events"
+        with stream(server, path) as second, stream(server, path) as third:
+            assert len(list(second)) == len(list(third)) == 21
+    assert len(written) == 21
 
 
 def test_the_app_may_be_left_out_when_there_is_one(server: Running) -> None:
