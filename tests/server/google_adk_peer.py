@@ -77,7 +77,8 @@ def google_adk_server(folder: Path, *options: str, command: str = "web", agents:
     url, log = f"http://127.0.0.1:{port}", folder / "google-adk.log"
     memory = ("--session_service_uri", "memory://", "--artifact_service_uri", "memory://")
     arguments = [python, "-m", "google.adk.cli", command, "--port", str(port), "--no-reload", *memory, *options]
-    environment = {"PYTHONPATH": "", "PYTHONWARNINGS": "ignore"}
+    # a home of its own: what a person has chosen about telemetry is kept there
+    environment = {"PYTHONPATH": "", "PYTHONWARNINGS": "ignore", "HOME": str(folder)}
     with process_at([*arguments, str(agents)], log, environment) as process:
         wait_until_it_answers(url, process, log)
         yield url

@@ -74,10 +74,10 @@ class Scripted(BaseLlm):
             yield said("It began ", partial=True)
             raise RuntimeError("model cracked")
         elif word == "slow":
-            for number in range(100):
+            for number in range(300):
                 yield said(f"word{number} ", partial=True)
-                await asyncio.sleep(0.1)
-            yield said("".join(f"word{number} " for number in range(100)))
+                await asyncio.sleep(0.2)
+            yield said("".join(f"word{number} " for number in range(300)))
         elif word == "lines":
             yield said("a\u2028b\u2029c\u0085d <é>")
         elif word == "limit":
