@@ -23,6 +23,8 @@ _FINISH = {"max_tokens": "length", "other": "error"}
 """What OpenTelemetry calls reasons to finish."""
 router = APIRouter(tags=["dev"])
 
+_OF_RUN = ("gen_ai.agent.name", "gen_ai.conversation.id", "gcp.vertex.agent.invocation_id")
+"""What the span around a run has of its first one."""
 _EVENT_ID = "gcp.vertex.agent.event_id"
 _ALWAYS: dict[str, Any] = {
     _EVENT_ID: "",
@@ -70,7 +72,32 @@ def _spans(request: Request, app_name: str | None, session_id: str | None = None
 def _listed(request: Request, app_name: str | None, session_id: str) -> Response:
     spans = list(_spans(request, app_name, session_id))
     known = {span.span_id for span in spans}
-    return answer(public_json(_json([_shown(span, known) for span in spans])))
+    return answer(public_json(_json([*(_shown(span, known) for span in spans), *_roots(spans)])))
+
+
+def _roots(spans: Sequence[SeenSpan]) -> Iterator[dict[str, Any]]:
+    """A span around each run: google-adk's web UI hides the outermost one, which is that of a request there."""
+    runs: dict[int, list[SeenSpan]] = {}
+    for span in spans:
+        runs.setdefault(span.trace_id, []).append(span)
+    for trace_id, run in runs.items():
+        yield {
+            "name": f"invoke_workflow {run[0].run[0]}",
+            "span_id": _root_id(trace_id),
+            "trace_id": trace_id,
+            "start_time": min(span.start for span in run),
+            "end_time": max(span.end or span.start for span in run),
+            "attributes": {
+                "gen_ai.operation.name": "invoke_workflow",
+                **{name: value for name, value in run[0].attributes.items() if name in _OF_RUN},
+            },
+            "logs": [],
+            "parent_span_id": None,
+        }
+
+
+def _root_id(trace_id: int) -> int:
+    return trace_id % (1 << 63)
 
 
 def _of_event(request: Request, app_name: str | None, event_id: str) -> Response:
@@ -94,7 +121,7 @@ def _shown(span: SeenSpan, known: set[int]) -> dict[str, Any]:
         "end_time": span.end,
         "attributes": _attributes(span),
         "logs": [] if span.request is None else [_messages(span.request, span.response)],
-        "parent_span_id": span.parent_id if span.parent_id in known else None,
+        "parent_span_id": span.parent_id if span.parent_id in known else _root_id(span.trace_id),
     }
 
 
