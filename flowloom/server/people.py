@@ -79,6 +79,7 @@ async def waiting_requests(request: Request) -> Response:
 @router.get("/stream")
 async def request_stream(request: Request) -> Response:
     """What waits, what comes and what ends, as server-sent events."""
+    served_of(request).runs.check_streams()
     return InboxStream(served_of(request), development_of(request).inbox, principal_of(request))
 
 
@@ -127,7 +128,6 @@ class InboxStream(Response):
         self._news: asyncio.Queue[bytes | None] = asyncio.Queue()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        self._served.runs.check_streams()
         stop = self._inbox.listen(self._told)
         try:
             for waiting in self._inbox.pending(self._principal):

@@ -16,6 +16,7 @@ from flowloom.errors import AlreadyExistsError, HistoryError, JsonDataError, Ses
 from flowloom.events import Event, EventActions
 from flowloom.events.ids import new_id
 from flowloom.events.wire import make
+from flowloom.server.development import development_of
 from flowloom.server.problems import ProblemError
 from flowloom.server.restored import restored_events
 from flowloom.server.served import Served, admit, served_of
@@ -146,6 +147,8 @@ async def delete_session(request: Request, app_name: str, user_id: str, session_
     admit(request, app_name, user_id)
     await served_of(request).runs.cancel((app_name, user_id, session_id), all_of_them=True)
     await served_of(request).sessions.delete_session(app_name=app_name, user_id=user_id, session_id=session_id)
+    if served_of(request).settings.dev:
+        development_of(request).spans.forget(app_name, user_id, session_id)
     return answer(b"null")
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import random
 import time
-from collections import OrderedDict
+from collections import OrderedDict, deque
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -56,6 +56,8 @@ class SeenSpan:
     error: dict[str, str] | None = None
     """Its `type` and `message`."""
     processor: bool = False
+    bytes: int = 0
+    """About what it takes."""
     request: LlmRequest | None = None
     """What the model was asked, in a call of one."""
     assembly: Assembly | None = None
@@ -74,7 +76,7 @@ class _Run:
     __slots__ = ("bytes", "spans")
 
     def __init__(self) -> None:
-        self.spans: list[SeenSpan] = []
+        self.spans: deque[SeenSpan] = deque()
         self.bytes = 0
 
 
@@ -106,11 +108,23 @@ class SpanStore(Observer):
         run = self._runs.get(span.run)
         if run is None:
             return
+        span.bytes += size
         run.bytes += size
         self._bytes += size
         while len(self._runs) > 1 and (self._bytes > MAX_BYTES or len(self._runs) > MAX_RUNS):
-            _, gone = self._runs.popitem(last=False)
+            self._drop(next(iter(self._runs)))
+        while self._bytes > MAX_BYTES and len(run.spans) > 1:  # one run that is too much alone keeps its latest
+            gone = run.spans.popleft()
+            run.bytes -= gone.bytes
             self._bytes -= gone.bytes
+
+    def _drop(self, key: RunKey) -> None:
+        self._bytes -= self._runs.pop(key).bytes
+
+    def forget(self, app: str, user: str, session: str) -> None:
+        """Drop the spans of a session that was deleted."""
+        for key in [key for key in self._runs if key[:3] == (app, user, session)]:
+            self._drop(key)
 
     def spans_of(
         self, *, app: str | None = None, user: str | None = None, session: str | None = None
@@ -174,7 +188,8 @@ class _Tracer:
         trace_id, span_id = _new_id(128) if above is None else above.trace_id, _new_id(64)
         if inner is not None and inner.get_span_context().is_valid:
             trace_id, span_id = inner.get_span_context().trace_id, inner.get_span_context().span_id
-        seen = SeenSpan(self._run, name, trace_id, span_id, None if above is None else above.span_id, time.time_ns())
+        run = self._run if above is None else above.run  # what runs within a tool belongs to the run around it
+        seen = SeenSpan(run, name, trace_id, span_id, None if above is None else above.span_id, time.time_ns())
         self._store.add(seen)
         return _Recorded(seen, inner)
 

@@ -7,13 +7,19 @@ from typing import Any
 import pytest
 from google.genai import types
 from opentelemetry import trace as otel
+from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from server.serving import Running, desk, serving
 
 from flowloom.asgi import Principal
 from flowloom.events.parts import content_of, text_part
+from flowloom.runner.runner import Runner
 from flowloom.server import app_of
 from flowloom.server.spans import SeenSpan, SpanStore
 from flowloom.server.weight import weight_of
+from flowloom.sessions import InMemorySessionService
+from flowloom.telemetry import Recorder, recording_with
 
 PARTS = {"text", "blob", "file_data", "tool_call", "tool_call_response"}
 
@@ -161,6 +167,15 @@ class TestWhoSeesThem:
             assert not hasattr(running.app.state, "development")
 
 
+def test_those_of_a_deleted_session_are_dropped(server: Running) -> None:
+    """What is deleted is not kept elsewhere."""
+    session = server.new_session()
+    send(server, session, {"text": "hello"})
+    assert len(spans_of(server, session)) == 2
+    server.client.delete(f"{server.sessions()}/{session}")
+    assert spans_of(server, session) == []
+
+
 class TestOurSpans:
     def test_ids_are_hexadecimal_and_processors_are_there(self, traced: tuple[Running, str]) -> None:
         """Our page can show all digits of an id, and what each processor took."""
@@ -208,6 +223,17 @@ class TestTheStore:
             store.grow(span, large)
         assert [span.span_id for span in store.spans_of()] == [2, 3]
 
+    def test_one_run_that_is_too_large_keeps_its_latest(self) -> None:
+        """What a single run keeps is bounded, too."""
+        store, spans = SpanStore(), [self.span(0) for _ in range(4)]
+        for number, span in enumerate(spans):
+            span.span_id = number
+            store.add(span)
+            store.grow(span, 30 * 1024 * 1024)
+        assert [span.span_id for span in store.spans_of()] == [2, 3]
+        store.forget("app", "user", "session")
+        assert (list(store.spans_of()), store._bytes) == ([], 0)
+
     def test_all_kinds_of_content_are_weighed(self) -> None:
         """Files and results of tools count as texts do."""
         parts = [
@@ -233,3 +259,22 @@ def test_what_a_tool_records_hangs_from_its_span() -> None:
         spans = spans_of(running, session, "/dev/apps/desk/users/ann/sessions/{}/trace")
     tool = next(span for span in spans if span["kind"] == "tool")
     assert events[2]["content"]["parts"][0]["functionResponse"]["response"] == {"span": tool["spanId"]}
+
+
+def test_a_programs_own_provider_gets_the_same_spans() -> None:
+    """A development server records beside it, with the same ids."""
+    exported = InMemorySpanExporter()
+    provider = TracerProvider()
+    provider.add_span_processor(SimpleSpanProcessor(exported))
+    store = SpanStore()
+    base = Recorder(provider.get_tracer("own"), None, None)
+    with recording_with(lambda _: store.beside(base)):
+        sessions = InMemorySessionService()
+        session = sessions.create_session_sync(app_name="desk", user_id="ann")
+        runner = Runner(agent=desk(), app_name="desk", session_service=sessions)
+        assert runner.run_to_result_sync(user_id="ann", session_id=session.id, new_message="time?").text
+    theirs = {(span.name, span.context.span_id, span.context.trace_id) for span in exported.get_finished_spans()}
+    assert theirs == {(span.name, span.span_id, span.trace_id) for span in store.spans_of()}
+    assert len(theirs) == 4
+    parents = {span.context.span_id: span.parent and span.parent.span_id for span in exported.get_finished_spans()}
+    assert parents == {span.span_id: span.parent_id for span in store.spans_of()}
