@@ -83,6 +83,8 @@ def answer_to(said: str) -> Any:
         return usage([thought("They want the weather. I should look it up."), call("get_weather", city="Rome")])
     if said.startswith("get_weather said"):
         return usage("It is **21 °C** in Rome, and dry.", 180, 14)
+    if " said " in said:
+        return usage(f"Done: {said}")
     if said.startswith("broken tool"):
         return usage([call("break_down")])
     if said.startswith("pay"):

@@ -94,7 +94,7 @@ def test_all_imports_of_the_page_are_its_own_files() -> None:
     for path, file in page_files().items():
         folder = path.rpartition("/")[0]
         for name in (
-            re.findall(r'^(?:.*\bfrom|import) "([^"]+)";$', file.body.decode(), re.MULTILINE)
+            re.findall(r'(?:\bfrom ?|^import )"([^"\s]+)"', file.body.decode(), re.MULTILINE)
             if path.endswith(".js")
             else ()
         ):
