@@ -12,12 +12,13 @@ from server.serving import Running
 
 class Driven:
     """A page of the server. `complaints` are the console's errors and requests to other hosts; a test that expects
-    some takes them out."""
+    some says which in `forgiven`."""
 
     def __init__(self, page: Page, server: Running) -> None:
         self.page = page
         self.server = server
         self.complaints: list[str] = []
+        self.forgiven = r"(?!)"
         self.requests: list[str] = []
         page.on("console", self._console)
         page.on("pageerror", lambda error: self.complaints.append(f"error: {error}"))
@@ -25,7 +26,7 @@ class Driven:
 
     def _console(self, message: ConsoleMessage) -> None:
         if message.type in ("error", "warning"):
-            self.complaints.append(f"console: {message.text}")
+            self.complaints.append(f"console: {message.text} ({message.location['url']})")
 
     def _request(self, request: Request) -> None:
         self.requests.append(request.url)

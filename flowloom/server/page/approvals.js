@@ -6,7 +6,7 @@ import { Icon, Json } from "./parts.js";
 import { Link, markdown } from "./markdown.js";
 import { prefs } from "./prefs.js";
 import { send } from "./runs.js";
-import { running, select } from "./store.js";
+import { reveal, running } from "./store.js";
 
 /** Answer a request: the run that asked goes on. */
 function answer({ call, event }, response) {
@@ -185,7 +185,7 @@ export function Waiting() {
       <${Icon} name="user" />
       <span>${list.length === 1 ? "One request waits for you:" : `${list.length} requests wait for you:`}</span>
       ${list.map(
-        ({ call, event, subject }) => html`<button type="button" class="quiet" key=${call.id} onClick=${() => { select(""); select(event.id); }}>${subject.name ?? (call.args?.message ?? "sign in").slice(0, 40)}</button>`,
+        ({ call, event, subject }) => html`<button type="button" class="quiet" key=${call.id} onClick=${() => reveal(event.id)}>${subject.name ?? (call.args?.message ?? "sign in").slice(0, 40)}</button>`,
       )}
     </div>
   `;

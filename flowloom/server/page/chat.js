@@ -1,22 +1,28 @@
 // The chat: the rows of the session, what waits for a person, and the composer.
 
-import { html, useMemo } from "./html.js";
+import { html, signal, useMemo } from "./html.js";
 import { Waiting } from "./approvals.js";
 import { chatRows } from "./chat_rows.js";
 import { Composer } from "./composer.js";
 import { ChatRow } from "./message.js";
 import { count, Empty, Problem } from "./parts.js";
 import { go } from "./router.js";
-import { app, appError, apps, appsError, hidden, loading, loadNewest, loadOlder, run, selected, session, sessionError, sessionId } from "./store.js";
+import { app, appError, apps, appsError, hidden, loading, loadNewest, loadOlder, revealed, run, selected, session, sessionError, sessionId } from "./store.js";
 import { Windowed } from "./windowed.js";
 
 let asking = false;
+const returned = signal(0); // how often one went back to the newest events: the list begins at its end again
 
 async function older() {
   if (asking || hidden.value.before === 0) return;
   asking = true;
   await loadOlder().catch(() => {});
   asking = false;
+}
+
+async function newest() {
+  await loadNewest();
+  returned.value += 1;
 }
 
 /** What stands where no message is yet. */
@@ -49,7 +55,7 @@ function Connection() {
 export function Chat() {
   const { rows, rowOf } = chatRows.value;
   const key = rowOf.get(selected.value) ?? "";
-  const goal = useMemo(() => (key ? { key, focus: true } : null), [key, selected.value]);
+  const goal = useMemo(() => (key ? { key, focus: () => true } : null), [key, selected.value, revealed.value]);
   const { before, atEnd } = hidden.value;
   const header = before > 0 && html`<button type="button" class="older quiet" onClick=${older}>Show earlier events (${count(before)})</button>`;
   return html`
@@ -57,8 +63,8 @@ export function Chat() {
       <h1 class="unseen" id="chat-title">Chat${session.value ? ` with ${app.value}` : ""}</h1>
       ${rows.length === 0
         ? html`<div class="nothing"><${Nothing} /></div>`
-        : html`<${Windowed} key=${sessionId.value} rows=${rows} draw=${(row) => html`<${ChatRow} row=${row} chosen=${row.key === key} />`} estimate=${96} follow ...${{ goal, header }} onStart=${older} label="Messages" testid="messages" />`}
-      ${!atEnd && html`<button type="button" class="newest quiet" onClick=${loadNewest}>Back to the newest events</button>`}
+        : html`<${Windowed} key=${`${sessionId.value}:${returned.value}`} rows=${rows} draw=${(row) => html`<${ChatRow} row=${row} chosen=${row.key === key} />`} estimate=${96} follow ...${{ goal, header }} onStart=${older} label="Messages" testid="messages" />`}
+      ${!atEnd && html`<button type="button" class="newest quiet" onClick=${newest}>Back to the newest events</button>`}
       <${Connection} />
       <${Waiting} />
       <${Composer} />

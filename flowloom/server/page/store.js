@@ -45,6 +45,15 @@ export const selected = computed(() => route.value.event);
 /** Select an event, by its id: the address says so. */
 export const select = (id, { replace = true } = {}) => go({ event: id }, { replace });
 
+/** Counts how often an event was asked to be shown, also one that is selected already. */
+export const revealed = signal(0);
+
+/** Select an event and bring it into view, in the chat if that has it. */
+export function reveal(id) {
+  go({ event: id, query: { tab: undefined } });
+  revealed.value += 1;
+}
+
 /** An event in memory by its id. */
 export const eventOf = (id) => events.value.find((event) => event.id === id);
 

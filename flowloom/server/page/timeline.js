@@ -4,8 +4,8 @@ import { classes, computed, html, signal, useMemo } from "./html.js";
 import { hasFailed } from "./chat_rows.js";
 import { textOf } from "./joined.js";
 import { Copy, count, duration, Empty, exact, hueOf, Icon, IconButton, Json, size, time } from "./parts.js";
-import { addressOf, go } from "./router.js";
-import { entries, hidden, loadOlder, select, selected, totals } from "./store.js";
+import { addressOf } from "./router.js";
+import { entries, hidden, loadOlder, reveal, select, selected, totals } from "./store.js";
 import { Windowed } from "./windowed.js";
 
 const kind = signal("");
@@ -116,7 +116,7 @@ function Row({ row, open, chosen }) {
         html`
           <div class="event-body">
             <div class="event-actions">
-              <button type="button" class="quiet" onClick=${() => { go({ event: "", query: { tab: undefined } }); select(event.id); }}><${Icon} name="link" />Show in chat</button>
+              <button type="button" class="quiet" onClick=${() => reveal(event.id)}><${Icon} name="link" />Show in chat</button>
               <${Copy} text=${() => JSON.stringify(event, null, 2)} label="Copy JSON" />
               <${Copy} text=${() => location.origin + addressOf({ event: event.id })} label="Copy link" />
             </div>
@@ -147,7 +147,7 @@ const Choice = ({ label, value, options }) => html`
 /** The panel. */
 export function Timeline() {
   const list = rows.value;
-  const goal = useMemo(() => (selected.value ? { key: selected.value, focus: !document.querySelector(".chat")?.offsetParent } : null), [selected.value]);
+  const goal = useMemo(() => (selected.value ? { key: selected.value, focus: () => !document.querySelector(".chat")?.checkVisibility() } : null), [selected.value]);
   const sums = totals.value;
   const filtered = Boolean(kind.value || author.value || text.value);
   const clear = () => (kind.value = author.value = text.value = "");

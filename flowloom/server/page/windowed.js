@@ -5,6 +5,7 @@ import { classes, html, useEffect, useLayoutEffect, useRef, useState } from "./h
 import { Icon } from "./parts.js";
 
 const BEYOND = 600; // px above and below the view in which rows are drawn
+const SEEKING = 5; // frames in which a row that is looked for settles
 const NEAR = 48; // px from the end within which the list follows it
 
 /** The index of the first row that ends after `y`. */
@@ -21,8 +22,9 @@ function rowAt(tops, y) {
 
 /**
  * `rows` are objects with a `key`; `draw(row, index)` gives what stands in a row; `estimate` its height in px before it was
- * drawn. `follow`: whether the end is kept in view. `goal` is the key of a row to scroll to (and `goalOnce` what makes
- * the same goal a new one). `onStart` is called when the first rows come into view. `children` stand above the rows.
+ * drawn. `follow`: whether the end is kept in view. `goal` is a row to scroll to: `{key, focus}`, where `focus()` says
+ * whether it gets the focus; a new object is a new goal. `onStart` is called when the first rows come into view. `header`
+ * stands above the rows.
  */
 export function Windowed({ rows, draw, estimate = 64, follow = false, goal, onStart, label, role = "list", itemRole = "listitem", testid, class: extra, header }) {
   const box = useRef();
@@ -115,24 +117,37 @@ export function Windowed({ rows, draw, estimate = 64, follow = false, goal, onSt
     const at = rows.findIndex((row) => row.key === goal.key);
     if (at < 0) return undefined;
     now.end = false;
+    now.seeking = true;
     let tries = 0;
+    let frame = 0;
     const seek = () => {
       const element = box.current;
-      const row = element?.querySelector(`[data-key="${CSS.escape(goal.key)}"]`);
-      if (!row && element) element.scrollTop = now.tops[at] - element.clientHeight / 3;
-      else row?.scrollIntoView({ block: "nearest" });
+      const row = element.querySelector(`[data-key="${CSS.escape(goal.key)}"]`);
+      if (row) row.scrollIntoView({ block: "nearest" });
+      else element.scrollTop = now.tops[at] - element.clientHeight / 3;
       place();
-      if (element && (tries += 1) < 4) now.seeking = requestAnimationFrame(seek);
-      if (row && tries > 1 && goal.focus) row.querySelector("[data-focus]")?.focus({ preventScroll: true });
+      tries += 1;
+      if (tries < SEEKING) {
+        frame = requestAnimationFrame(seek); // rows that were never drawn have other heights than was thought
+        if (row && tries === 2) focus(row);
+      } else {
+        now.seeking = false;
+        if (row) focus(row);
+      }
     };
-    now.seeking = requestAnimationFrame(seek);
-    return () => cancelAnimationFrame(now.seeking);
+    const focus = (row) => goal.focus() && !row.contains(document.activeElement) && row.querySelector("[data-focus]")?.focus({ preventScroll: true });
+    frame = requestAnimationFrame(seek);
+    return () => {
+      now.seeking = false;
+      cancelAnimationFrame(frame);
+    };
   }, [goal, goal && rows.some((row) => row.key === goal.key)]);
 
   const scrolled = () => {
     const element = box.current;
     const atEnd = element.scrollHeight - element.scrollTop - element.clientHeight < NEAR;
-    if (atEnd) now.end = follow;
+    if (now.seeking) now.end = false;
+    else if (atEnd) now.end = follow;
     else if (element.scrollTop < now.top - 1) now.end = false;
     now.top = element.scrollTop;
     if (now.end) now.seen = rows.length;
