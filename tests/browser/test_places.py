@@ -11,6 +11,12 @@ from playwright.sync_api import expect
 from server.serving import Running
 
 Open = Callable[..., Driven]
+VISIBLE = """() => {
+  const seen = getComputedStyle(document.activeElement);
+  const around = document.activeElement.closest(".writing");
+  return seen.outlineStyle !== "none" || (around && getComputedStyle(around).boxShadow !== "none");
+}"""
+"""Whether what has the focus shows it."""
 
 
 @pytest.fixture
@@ -134,9 +140,8 @@ def test_escape_stops_a_run_and_twice_where_text_is_selected(opened: Open) -> No
     page.find("composer").press("Enter")
     expect(page.messages.last).to_contain_text("w3")
     page.find("chat").focus()
-    page.page.evaluate(
-        "() => { document.activeElement.blur(); getSelection().selectAllChildren(document.querySelector('.message.own .message-text')) }"
-    )
+    page.page.evaluate("() => document.activeElement.blur()")
+    page.page.evaluate("() => getSelection().selectAllChildren(document.querySelector('.own .message-text'))")
     page.page.keyboard.press("Escape")
     expect(page.find("stop")).to_be_visible()
     page.page.keyboard.press("Escape")
@@ -172,8 +177,7 @@ def test_tab_reaches_every_control_in_reading_order(opened: Open) -> None:
     for _ in range(60):
         page.page.keyboard.press("Tab")
         reached.append(focused(page, "data-testid") or focused(page, "role") or "")
-        visible = "() => { const s = getComputedStyle(document.activeElement); const w = document.activeElement.closest('.writing'); return s.outlineStyle !== 'none' || (w && getComputedStyle(w).boxShadow !== 'none') }"
-        assert page.page.evaluate(visible), reached
+        assert page.page.evaluate(VISIBLE), reached
         if reached[-1] == "event-filter-text":
             break
     order = [
