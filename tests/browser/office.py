@@ -130,7 +130,7 @@ class OfficeModel(FunctionModel):
         for index, word in enumerate(["Let me think about it. ", *words] if kind == "think" else words):
             if kind == "breaks" and index == count // 2:
                 raise RuntimeError("the line went dead")
-            await asyncio.sleep(0.05 if kind != "ticks" else 0.01)
+            await asyncio.sleep(0.01 if kind == "ticks" else 0.8 if kind == "think" and index == 1 else 0.05)
             if stream:
                 part = thought(word) if kind == "think" and index == 0 else types.Part(text=word)
                 yield LlmResponse(content=types.Content(role="model", parts=[part]), partial=True)

@@ -6,13 +6,13 @@ import { waitingRequests } from "./chat_rows.js";
 import { textOf } from "./joined.js";
 import { ago, Empty, exact, Icon, IconButton, Problem } from "./parts.js";
 import { go } from "./router.js";
-import { app, createSession, events, hidden, loadSessions, reload, running, selected, session, sessionId, sessions, user } from "./store.js";
+import { app, createSession, events, hidden, loadSessions, moreSessions, reload, running, selected, session, sessionId, sessions, user } from "./store.js";
 
 const METADATA = "__session_metadata__";
 const UNDO = 6000; // milliseconds in which a deletion can be taken back
 
 const wanted = signal(""); // what is searched for
-const found = signal(null); // the ids of the sessions that the server found, null if it does not search
+const found = signal([]); // the sessions that the server found
 const problem = signal(null);
 const leaving = signal(null); // the session that is about to be deleted: {id, name, path, timer}
 const notes = signal({}); // what was seen of sessions while they were open: {id: {words, status}}
@@ -33,24 +33,26 @@ effect(() => {
 /** The sessions that are shown, newest first. */
 export const shown = computed(() => {
   const text = wanted.value.trim().toLowerCase();
-  return (sessions.value ?? []).filter((each) => {
-    if (each.id === leaving.value?.id) return false;
-    return !text || nameOf(each).toLowerCase().includes(text) || each.id.toLowerCase().includes(text) || found.value?.has(each.id);
-  });
+  const known = (sessions.value ?? []).filter((each) => each.id !== leaving.value?.id);
+  if (!text) return known;
+  const named = known.filter((each) => `${nameOf(each)}\n${each.id}`.toLowerCase().includes(text));
+  const others = found.value.filter((each) => each.id !== leaving.value?.id && named.every((one) => one.id !== each.id));
+  return [...named, ...others];
 });
 
 let asked = 0;
 
 async function search(text) {
   wanted.value = text;
-  found.value = null;
+  found.value = [];
   const now = (asked += 1);
   if (!text.trim()) return;
   await new Promise((resolve) => setTimeout(resolve, 200));
   if (now !== asked) return;
   try {
     const list = await api.get(sessionsPath(app.value, user.value), { params: { q: text.trim(), limit: 100 } });
-    if (now === asked && list.length < (sessions.value ?? []).length) found.value = new Set(list.map((each) => each.id));
+    const searches = list.length < (sessions.value ?? []).length || moreSessions.value; // google-adk gives all of them
+    if (now === asked && searches) found.value = list;
   } catch {
     // the names are searched all the same
   }
@@ -146,7 +148,7 @@ const STATUS = { running: "running", waiting: "waits for you", failed: "failed" 
 function Item({ each }) {
   const [naming, setNaming] = useState(false);
   const open = each.id === sessionId.value;
-  const { words, status } = notes.value[each.id] ?? {};
+  const { words = each.lastWords, status } = notes.value[each.id] ?? {};
   const named = (event) => {
     event.preventDefault();
     setNaming(false);
@@ -194,8 +196,8 @@ export function Sessions() {
         <input type="search" id="session-search" data-testid="session-search" aria-label="Search sessions" placeholder="Search sessions" value=${wanted.value} onInput=${(event) => search(event.target.value)} />
       </div>
       ${problem.value && html`<${Problem} error=${problem.value}><button type="button" onClick=${() => (problem.value = null)}>Close</button></${Problem}>`}
-      ${list.length > 0 && html`<ul class="session-list">${list.slice(0, 200).map((each) => html`<${Item} key=${each.id} each=${each} />`)}</ul>`}
-      ${list.length > 200 && html`<p class="muted more">${list.length - 200} more: search for them.</p>`}
+      ${list.length > 0 && html`<ul class="session-list">${list.map((each) => html`<${Item} key=${each.id} each=${each} />`)}</ul>`}
+      ${moreSessions.value && !wanted.value && html`<button type="button" class="quiet" onClick=${() => loadSessions({ after: list.at(-1).id })}>Show older sessions</button>`}
       ${list.length === 0 &&
       (wanted.value
         ? html`<${Empty} title="Nothing found">No session has “${wanted.value}” in its name or its messages.</${Empty}>`

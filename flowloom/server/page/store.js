@@ -111,14 +111,22 @@ export async function loadAppInfo(name) {
   }
 }
 
-/** Ask for the user's sessions anew. */
-export async function loadSessions() {
+const PAGE_OF_SESSIONS = 50;
+
+/** Whether the user has more sessions than those that are known. */
+export const moreSessions = signal(false);
+
+/** Ask for the user's latest sessions anew, or for those that come `after` the known ones. */
+export async function loadSessions({ after } = {}) {
   const where = [app.value, user.value];
   if (!where[0]) return;
   try {
-    const found = await api.get(sessionsPath(...where));
+    const found = await api.get(sessionsPath(...where), { params: { limit: PAGE_OF_SESSIONS, after } });
     if (app.value !== where[0] || user.value !== where[1]) return;
-    sessions.value = found.sort((a, b) => (b.lastUpdateTime ?? 0) - (a.lastUpdateTime ?? 0));
+    const fresh = new Set(found.map((each) => each.id));
+    const kept = after ? sessions.value.filter((each) => !fresh.has(each.id)) : [];
+    moreSessions.value = found.length === PAGE_OF_SESSIONS;
+    sessions.value = [...kept, ...found].sort((a, b) => (b.lastUpdateTime ?? 0) - (a.lastUpdateTime ?? 0));
   } catch (error) {
     if (error.status === 0 || error.status === 404) sessions.value ??= [];
   }
@@ -130,7 +138,14 @@ export async function reload({ quiet = false } = {}) {
   if (!where[2]) return;
   const of = log;
   const after = of.lastStored;
-  const found = await api.get(sessionPath(...where), { params: after ? { afterEventId: after } : {} });
+  const path = sessionPath(...where);
+  let found;
+  try {
+    found = await api.get(path, { params: after ? { afterEventId: after } : {} });
+  } catch (error) {
+    if (error.status !== 404 || !after) throw error;
+    found = await api.get(path); // that event is not there any more
+  }
   if (of !== log) return;
   const { events: came = [], ...rest } = found;
   const all = !after || came[0]?.id === of.ids[0]; // a server that does not know `afterEventId` gives all of them

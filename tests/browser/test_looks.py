@@ -1,0 +1,104 @@
+"""What the page looks like to everybody: themes, contrast, names, zoom, small windows (server spec §12)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import axe_playwright_python
+import pytest
+from browser.driving import Driven
+from playwright.sync_api import expect
+
+Open = Callable[..., Driven]
+AXE = Path(axe_playwright_python.__file__).with_name("axe.min.js").read_text()
+RULES = {"runOnly": ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"]}
+TABS = ["timeline", "trace", "request", "state", "artifacts", "agents", "model", "settings"]
+
+
+def findings(page: Driven) -> list[tuple[str, list[str]]]:
+    """What axe finds that is serious or critical: the rule, and where."""
+    page.page.evaluate(AXE)
+    found: Any = page.page.evaluate("async (options) => (await axe.run(document, options)).violations", RULES)
+    return [
+        (each["id"], [f"{node['target']}: {node['failureSummary'][:200]}" for node in each["nodes"][:3]])
+        for each in found
+        if each["impact"] in ("serious", "critical")
+    ]
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_axe_finds_nothing_serious(opened: Open, scheme: str) -> None:
+    """Names, roles, landmarks and contrast of a chat with everything in it, in both themes."""
+    page = opened(color_scheme=scheme, reduced_motion="reduce")
+    for text in ("weather in Rome", "broken tool", "sources please", "markdown", "fail now", "flights please"):
+        page.say(text)
+    page.say("pay the bill")
+    page.find("tool-call").last.get_by_role("button").first.click()
+    page.find("event-row").last.get_by_role("button").first.click()
+    assert findings(page) == []
+
+
+@pytest.mark.parametrize("tab", TABS[1:])
+def test_axe_finds_nothing_serious_in_a_panel(opened: Open, tab: str) -> None:
+    """Each panel with something in it."""
+    page = opened(f"/ui/desk/ann?tab={tab}", reduced_motion="reduce")
+    page.say("weather in Rome", answered="It is 21")
+    page.page.wait_for_timeout(300)
+    page.forgiven = "404"
+    assert findings(page) == []
+
+
+def test_a_chosen_theme_goes_before_the_system_s(opened: Open) -> None:
+    """And is remembered; `system` follows the system."""
+    page = opened(color_scheme="light")
+    scheme = "() => getComputedStyle(document.documentElement).colorScheme"
+    ground = "() => getComputedStyle(document.querySelector('.chat')).backgroundColor"
+    light = page.page.evaluate(ground)
+    page.find("theme").click()
+    assert page.page.evaluate(scheme) == "dark"
+    assert page.page.evaluate(ground) != light
+    page.page.reload()
+    assert page.page.evaluate(scheme) == "dark"
+    page.find("theme").click()
+    assert page.page.evaluate(ground) == light
+    page.find("theme").click()
+    assert page.page.evaluate(scheme) == "light dark"
+
+
+@pytest.mark.parametrize(("width", "height"), [(360, 740), (360, 225), (1024, 768)])
+def test_a_small_window_never_scrolls_sideways(opened: Open, width: int, height: int) -> None:
+    """A phone, and a window of 1440 by 900 at 400 %: the chat, the panels and the sessions are all there."""
+    page = opened(viewport={"width": width, "height": height})
+    page.say("markdown")
+    for place in ("", "?tab=timeline", "?tab=settings"):
+        page.page.goto(page.server.url + f"/ui/desk/ann/{page.opens_session()}{place}")
+        page.page.wait_for_timeout(200)
+        assert page.page.evaluate("() => document.documentElement.scrollWidth") <= width
+    if width < 700:
+        page.page.get_by_role("button", name="Sessions", exact=True).last.click()
+        expect(page.find("session-item").first).to_be_visible()
+
+
+def test_motion_stops_where_it_is_unwanted(opened: Open) -> None:
+    """No animation runs with `prefers-reduced-motion`."""
+    page = opened(reduced_motion="reduce")
+    page.find("composer").fill("slow 60")
+    page.find("composer").press("Enter")
+    expect(page.messages.last).to_contain_text("w3")
+    assert page.page.evaluate("() => document.getAnimations().length") == 0
+    page.find("stop").click()
+    page.rest()
+
+
+def test_the_first_paint_comes_at_once(opened: Open) -> None:
+    """Within half a second on loopback (the best of three: the machine does other things, too)."""
+    page = opened()
+    paints = []
+    for _ in range(3):
+        page.page.reload()
+        paints.append(
+            page.page.evaluate("() => performance.getEntriesByName('first-contentful-paint')[0]?.startTime ?? 9999")
+        )
+    assert min(paints) < 500
