@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, cast
 
 from fastapi import FastAPI, Request
@@ -12,12 +12,17 @@ from starlette.exceptions import HTTPException
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from flowloom.errors import FlowloomError
+from flowloom.errors import FlowloomError, SessionBusyError, SessionNotFoundError
 from flowloom.events.ids import new_id
 from flowloom.server.wire import json_bytes
 
 _log = logging.getLogger("flowloom.server")
 _CODES = {400: "bad_request", 401: "unauthorized", 403: "forbidden", 404: "not_found", 405: "method_not_allowed"}
+_ENGINE: tuple[tuple[type[FlowloomError], int, str], ...] = (
+    (SessionNotFoundError, 404, "session_not_found"),
+    (SessionBusyError, 409, "session_busy"),
+)
+"""What the engine raises when a session is deleted, or taken over, while a request is answered."""
 
 
 class ProblemError(FlowloomError):
@@ -48,6 +53,8 @@ def add_handlers(app: FastAPI) -> None:
     app.add_exception_handler(ProblemError, _on_problem)
     app.add_exception_handler(HTTPException, _on_http)
     app.add_exception_handler(RequestValidationError, _on_invalid)
+    for kind, status, code in _ENGINE:
+        app.add_exception_handler(kind, _by_engine(status, code))
 
 
 async def _on_problem(request: Request, error: Exception) -> Response:
@@ -55,6 +62,15 @@ async def _on_problem(request: Request, error: Exception) -> Response:
     failed = problem.status == 500 or (problem.status > 500 and problem.__cause__ is not None)
     error_id = log_failure(problem.__cause__ or problem, _told(request)) if failed else None
     return _answer(problem.status, problem_body(problem.code, problem.detail, error_id), problem.headers)
+
+
+def _by_engine(status: int, code: str) -> Callable[[Request, Exception], Awaitable[Response]]:
+    headers = {"Retry-After": "1"} if status == 409 else None
+
+    async def on_error(request: Request, error: Exception) -> Response:
+        return _answer(status, problem_body(code, str(error)), headers)
+
+    return on_error
 
 
 async def _on_http(request: Request, error: Exception) -> Response:

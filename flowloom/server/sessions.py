@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import re
+from collections.abc import Sequence
 from typing import Annotated, Any, cast
 
 from fastapi import APIRouter, Query, Request
@@ -22,7 +23,7 @@ from flowloom.server.restored import restored_events
 from flowloom.server.served import Served, admit, served_of
 from flowloom.server.session_pages import event_not_found, events_behind, page_of
 from flowloom.server.wire import Body, answer, session_json
-from flowloom.sessions import Session
+from flowloom.sessions import BaseSessionService, Session
 
 _log = logging.getLogger("flowloom.server")
 _S = "/apps/{app_name}/users/{user_id}/sessions"
@@ -70,9 +71,8 @@ async def create_session(
         raise ProblemError(400, "invalid_options", f"Sessions have no options here, and {names} were given.")
     events = restored_events(given.events or ())
     session = await _created(request, app_name, user_id, given.session_id, given.state)
-    sessions = served_of(request).sessions
-    for event in events:
-        await sessions.append_event(session, event)
+    if events:
+        await _append(served_of(request).sessions, session, events)
     return answer(session_json(session, session.events, served_of(request).places_of(app_name)))
 
 
@@ -189,6 +189,17 @@ async def session_of(request: Request, app_name: str, user_id: str, session_id: 
 def session_not_found() -> ProblemError:
     """What is told of a session that is not there."""
     return ProblemError(404, "session_not_found", "Session not found")
+
+
+async def _append(service: BaseSessionService, session: Session, events: Sequence[Event]) -> None:
+    """Store the events of a new session, or neither them nor the session. Raises `ProblemError` (400)."""
+    try:
+        for event in events:
+            await service.append_buffered(session, event)
+        await service.flush()
+    except JsonDataError as error:
+        await service.delete_session(app_name=session.app_name, user_id=session.user_id, session_id=session.id)
+        raise ProblemError(400, "invalid_event", str(error)) from error
 
 
 async def _created(

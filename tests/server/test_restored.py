@@ -95,6 +95,26 @@ def test_what_could_stand_for_a_decision_is_refused(server: Running, event: Any)
     assert server.client.get(f"{server.sessions()}/refused").status_code == 404
 
 
+def nested(depth: int) -> Any:
+    value: Any = 1
+    for _ in range(depth):
+        value = [value]
+    return value
+
+
+def test_what_no_log_can_hold_leaves_no_session(server: Running) -> None:
+    """State that is nested too deep, of an event, of a new session and of a change."""
+    deep = {"deep": nested(150)}
+    events = [said("x"), said("y", actions={"stateDelta": deep})]
+    made = server.client.post(server.sessions(), json={"sessionId": "deep", "events": events})
+    assert made.status_code == 400, made.text
+    assert server.client.post(server.sessions(), json={"sessionId": "deep", "state": deep}).status_code == 400
+    assert server.client.get(f"{server.sessions()}/deep").status_code == 404
+    path = f"{server.sessions()}/{server.new_session()}"
+    assert server.client.patch(path, json={"stateDelta": deep}).status_code == 400
+    assert server.client.get(path).json()["events"] == []
+
+
 def test_internal_metadata_is_neither_taken_nor_given(server: Running) -> None:
     """What an engine notes for itself is nobody's business."""
     event = said("x", customMetadata={"__adk_internal_a": 1, "mine": None})

@@ -7,6 +7,8 @@ from typing import Any
 import pytest
 from server.serving import Running
 
+from flowloom.errors import RunLostError, SessionNotFoundError
+
 
 def test_a_session_is_made_without_a_body(server: Running) -> None:
     """No body is no state, and an id of its own."""
@@ -151,3 +153,24 @@ def test_options_are_refused(server: Running) -> None:
     made = server.client.post(server.sessions(), json={"options": {"ttl": 5}})
     assert made.status_code == 400
     assert server.client.post(server.sessions(), json={"options": {}}).status_code == 200
+
+
+@pytest.mark.parametrize(
+    ("error", "status", "code"),
+    [
+        (SessionNotFoundError("It is gone."), 404, "session_not_found"),
+        (RunLostError("Another run has it.", session_id="s", retry_after=1.0), 409, "session_busy"),
+    ],
+)
+def test_a_session_that_goes_while_it_is_changed_is_told(
+    server: Running, monkeypatch: pytest.MonkeyPatch, error: Exception, status: int, code: str
+) -> None:
+    """Deleted, or taken over by another process."""
+
+    async def append_event(*_: Any) -> Any:
+        raise error
+
+    path = f"{server.sessions()}/{server.new_session()}"
+    monkeypatch.setattr(server.served.sessions, "append_event", append_event)
+    answer = server.client.patch(path, json={"stateDelta": {"a": 1}})
+    assert (answer.status_code, answer.json()["code"]) == (status, code)
