@@ -2,6 +2,7 @@
 
 import { classes, html, useState } from "./html.js";
 import { Empty, Problem, hueOf } from "./parts.js";
+import { LongText } from "./panel_pieces.js";
 import { app, appError, appInfo, events, running, sessionId } from "./store.js";
 
 /** The agent that has the conversation: who spoke last, or whom they handed over to. */
@@ -50,7 +51,7 @@ function Agent({ agent, active }) {
         ${tools.length > 0 && html`<span class="muted amount">${tools.length} ${tools.length === 1 ? "tool" : "tools"}</span>`}
       </summary>
       ${open && html`
-        ${agent.instruction && html`<h4>Instruction</h4><p class="instruction">${agent.instruction}</p>`}
+        ${agent.instruction && html`<h4>Instruction</h4><p class="instruction"><${LongText} text=${agent.instruction} /></p>`}
         ${tools.length > 0 && html`<h4>Tools</h4><dl class="arguments">${tools.map((tool) => html`
           <dt class="mono">${tool.name ?? Object.keys(tool)[0] ?? "tool"}</dt><dd>${tool.description}</dd>`)}</dl>`}
         ${!agent.instruction && !tools.length && html`<p class="muted">It has neither an instruction nor tools of its own.</p>`}`}
