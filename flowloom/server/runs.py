@@ -6,7 +6,6 @@ import asyncio
 from collections import deque
 from collections.abc import Generator
 from contextlib import contextmanager, suppress
-from weakref import WeakKeyDictionary
 
 from flowloom.events.ids import new_id
 from flowloom.runner.runner import RunArguments, Runner
@@ -30,7 +29,7 @@ class Runs:
         self._settings = settings
         self._lines: dict[Key, deque[ServedRun]] = {}
         """The run of each session, and behind it those that wait."""
-        self._services: WeakKeyDictionary[Runner, RunService] = WeakKeyDictionary()
+        self._services: dict[str, tuple[Runner, RunService]] = {}
         self._streams = 0
         """How many answers are being streamed."""
         self._no_stream = asyncio.Event()
@@ -39,10 +38,10 @@ class Runs:
 
     def service_of(self, runner: Runner) -> RunService:
         """What serves the runs of a runner."""
-        service = self._services.get(runner)
-        if service is None:
-            service = self._services[runner] = LocalRuns(runner)
-        return service
+        known = self._services.get(runner.app_name)
+        if known is None or known[0] is not runner:
+            known = self._services[runner.app_name] = (runner, LocalRuns(runner))
+        return known[1]
 
     def begin(
         self,
