@@ -1,7 +1,7 @@
 """What flowloom's server costs: beside google-adk's with the same agent, and beside a run in the same process.
 
-Each server has a process of its own, with its sessions and traces in memory; they take turns in rounds. Every turn is
-in a session of its own.
+Each server has a process of its own, as one that is deployed (`api_server`, which keeps no traces), with its sessions
+in memory; they take turns in rounds. Every turn is in a session of its own.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ def served(engine: Installed) -> Iterator[Served]:
         port = free.getsockname()[1]
     module = ["-m", "flowloom"] if engine.spec is FLOWLOOM else ["-m", "google.adk.cli"]
     memory = ["--session_service_uri", "memory://", "--artifact_service_uri", "memory://"]
-    command = [engine.python, *module, "web", "--no-reload", "--port", str(port), *memory, str(AGENTS)]
+    command = [engine.python, *module, "api_server", "--no-reload", "--port", str(port), *memory, str(AGENTS)]
     with tempfile.TemporaryFile() as log:
         process = subprocess.Popen(command, cwd=ROOT, stdout=log, stderr=log)
         try:
