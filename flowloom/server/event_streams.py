@@ -162,7 +162,7 @@ class RunList(Response):
                         await reader.news()
                     elif self._legacy:
                         listed += legacy_objects(frame)
-                    elif frame.event is not None:
+                    elif frame.is_event:
                         listed.append(frame.json)
                 if client.gone:
                     log_gone(scope)

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple, cast
 
 from flowloom.events import Event
+from flowloom.events.event_json import validated_event
 from flowloom.events.wire import replace
 from flowloom.interop.legacy import to_legacy
 from flowloom.server.places import Places
@@ -39,13 +40,25 @@ class Frame:
     chunk: bytes
     begin: int
     """Where the JSON begins in it."""
-    event: Event | None
-    """What it tells; None for the second half of an event, and for an error."""
+    is_event: bool = False
+    """Whether it tells an event; not the second half of one, nor an error."""
+    is_placed: bool = False
+    """Whether the server has added where the event was made."""
 
     @property
     def json(self) -> bytes:
         """The JSON alone."""
         return self.chunk[self.begin : -2]
+
+    @property
+    def event(self) -> Event | None:
+        """What it tells. It is read anew: an event takes many times the room of its JSON, and frames are kept."""
+        if not self.is_event:
+            return None
+        data = json.loads(self.json)
+        if self.is_placed:
+            del data["nodeInfo"]
+        return validated_event(data)
 
 
 def is_said_by_run(event: Event, asked: Collection[str | None]) -> bool:
@@ -68,7 +81,13 @@ def on_one_line(data: bytes) -> bytes:
 def frame_of(invocation_id: str, place: Place, data: bytes, event: Event | None = None) -> Frame:
     """The frame of JSON."""
     head = b"id: %b:%d.%d\ndata: " % (invocation_id.encode("utf-8", "replace"), *place)
-    return Frame(place, b"%b%b\n\n" % (head, on_one_line(data)), len(head), event)
+    return Frame(
+        place,
+        b"%b%b\n\n" % (head, on_one_line(data)),
+        len(head),
+        event is not None,
+        event is not None and event.node_info is None,
+    )
 
 
 def frames_of(event: Event, place: Place, places: Places, *, split: bool) -> Iterator[Frame]:
@@ -93,7 +112,8 @@ def error_frame(invocation_id: str, place: Place, error: dict[str, Any]) -> Fram
 
 def legacy_chunks(frame: Frame) -> list[bytes]:
     """A frame in the flat form: one for each thing that its event holds, the id with the last one."""
-    if frame.event is None:
+    event = frame.event
+    if event is None:
         said = json.loads(frame.json)
         if "error_details" not in said:
             return []
@@ -102,7 +122,7 @@ def legacy_chunks(frame: Frame) -> list[bytes]:
             {"type": "error", "data": {"code": details["error_type"], "message": details["error_message"]}}
         ]
     else:
-        objects = cast(list[Any], to_legacy(frame.event))
+        objects = cast(list[Any], to_legacy(event))
     head, _, _ = frame.chunk.partition(b"\n")
     chunks = [b"data: %b\n\n" % on_one_line(public_json(_compact(each))) for each in objects]
     chunks[-1] = b"%b\n%b" % (head, chunks[-1])
