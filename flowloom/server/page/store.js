@@ -1,7 +1,7 @@
 // What is shown: the app, the user, the session and its events. Panels read these signals; see panels.js.
 
 import { batch, computed, effect, signal, untracked } from "./vendor/signals.js";
-import { api, ApiError, appPath, sessionPath, sessionsPath } from "./api.js";
+import { api, ApiError, appPath, devPath, sessionPath, sessionsPath } from "./api.js";
 import { Joined } from "./joined.js";
 import { prefs } from "./prefs.js";
 import { go, route } from "./router.js";
@@ -107,6 +107,10 @@ export async function loadAppInfo(name) {
     const info = await api.get(`${appPath(name)}/app-info`);
     if (app.value === name) appInfo.value = info;
   } catch (error) {
+    if (error.code === "agent_broken") {
+      const told = await api.get(`${devPath(name)}/problem`).catch(() => null); // only a development server tells
+      error.body = { ...error.body, traceback: told?.traceback };
+    }
     if (app.value === name) appError.value = error;
   }
 }
