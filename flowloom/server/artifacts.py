@@ -7,14 +7,13 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Query, Request
 from fastapi.responses import Response
-from google.genai import types
 from pydantic_core import to_json
 
 from flowloom.artifacts.service import USER_PREFIX, ArtifactVersion
 from flowloom.errors import InputValidationError
 from flowloom.server.problems import ProblemError
 from flowloom.server.served import admit, served_of
-from flowloom.server.wire import Body, answer
+from flowloom.server.wire import Body, Part, answer
 
 _A = "/apps/{app_name}/users/{user_id}/sessions/{session_id}/artifacts"
 _ABSOLUTE = re.compile(r"[/\\]|[A-Za-z]:[/\\]")
@@ -27,7 +26,7 @@ class NewArtifact(Body):
     """A file, to be kept as its next version."""
 
     filename: str
-    artifact: types.Part
+    artifact: Part
     custom_metadata: dict[str, Any] | None = None
 
 

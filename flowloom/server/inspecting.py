@@ -41,7 +41,6 @@ from typing import Any, cast
 
 from fastapi import APIRouter, Request
 from fastapi.responses import Response
-from google.genai import types
 from pydantic_core import to_json
 
 from flowloom.context import RunConfig
@@ -53,7 +52,7 @@ from flowloom.server.problems import ProblemError
 from flowloom.server.served import served_of
 from flowloom.server.sessions import session_of
 from flowloom.server.spans import SeenSpan
-from flowloom.server.wire import Body, answer, public_json
+from flowloom.server.wire import Body, Content, answer, public_json
 
 router = APIRouter(tags=["dev"])
 _D = "/dev/apps/{app_name}/users/{user_id}/sessions/{session_id}"
@@ -63,7 +62,7 @@ _EVENT_ID = "gcp.vertex.agent.event_id"
 class ExplainRequest(Body):
     """A message that might be sent, and which agent of the app is meant (the one whose turn it is)."""
 
-    new_message: types.Content | None = None
+    new_message: Content | None = None
     agent: str | None = None
 
 

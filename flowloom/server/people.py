@@ -34,7 +34,7 @@ from flowloom.server.frames import KEEP_ALIVE
 from flowloom.server.inbox import Happened, Inbox
 from flowloom.server.problems import ProblemError, problem_body
 from flowloom.server.served import Served, principal_of, served_of
-from flowloom.server.wire import Body, answer, public_json
+from flowloom.server.wire import Body, Part, answer, public_json
 
 _LOOK_SECONDS = 1.0
 """How often a silent stream looks whether the server stops."""
@@ -64,7 +64,7 @@ class ModelAnswer(Body):
     """What a person says in the place of a model: parts, or a failure, and what was said before it. `partial` parts are
     a piece of an answer that is still being written."""
 
-    parts: list[types.Part] | None = None
+    parts: list[Part] | None = None
     error: ModelFailure | None = None
     partial: bool = False
 

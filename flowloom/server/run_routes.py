@@ -22,7 +22,7 @@ from flowloom.server.problems import ProblemError
 from flowloom.server.served import Served, admit, served_of
 from flowloom.server.served_run import Key, ServedRun, StoredFrames
 from flowloom.server.sessions import make_session, session_not_found, session_of
-from flowloom.server.wire import INTERNAL, Body, public_data
+from flowloom.server.wire import INTERNAL, Body, Content, public_data
 from flowloom.sessions import GetSessionConfig, Session
 
 _S = "/apps/{app_name}/users/{user_id}/sessions/{session_id}"
@@ -42,7 +42,7 @@ class RunRequest(Body):
     app_name: str | None = None
     user_id: _Name
     session_id: _Name
-    new_message: types.Content | None = None
+    new_message: Content | None = None
     streaming: bool = False
     """Whether the model's tokens are sent as they come."""
     state_delta: dict[str, Any] | None = None

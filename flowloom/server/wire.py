@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable
-from typing import Any, cast
+from typing import Annotated, Any, cast
 
-from pydantic import BaseModel, ConfigDict
+from google.genai import types
+from pydantic import BaseModel, ConfigDict, ValidatorFunctionWrapHandler, WrapValidator
 from pydantic.alias_generators import to_camel
 from pydantic_core import PydanticSerializationError, from_json, to_json
 from starlette.responses import Response
@@ -40,6 +41,19 @@ class Body(BaseModel):
     """The body of a request: camelCase or snake_case, and what is not known in it is passed over."""
 
     model_config = ConfigDict(alias_generator=to_camel, populate_by_name=True, extra="ignore")
+
+
+def _read(value: Any, read: ValidatorFunctionWrapHandler) -> Any:
+    try:
+        return read(value)
+    except (AttributeError, TypeError) as error:  # an enum of google-genai that is given a number, or a list
+        raise ValueError(f"what should be one of a few names is none: {error}") from error
+
+
+Content = Annotated[types.Content, WrapValidator(_read)]
+"""A message in a request."""
+Part = Annotated[types.Part, WrapValidator(_read)]
+"""A part in a request."""
 
 
 def answer(body: bytes, status: int = 200) -> Response:

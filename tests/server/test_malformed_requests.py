@@ -71,6 +71,16 @@ def test_what_is_no_text_or_no_number_is_answered_in_json(server: Running, body:
     assert answer.json()
 
 
+@pytest.mark.parametrize("wrong", [True, 1, [], {}])
+def test_an_enum_that_is_no_text_is_told(server: Running, wrong: object) -> None:
+    """The answer is 422, though google-genai fails in reading it."""
+    part = {"text": "x", "mediaResolution": {"level": wrong}}
+    body = {"appName": "desk", "userId": "ann", "sessionId": "s", "newMessage": {"role": "user", "parts": [part]}}
+    for path, json in (("/run", body), (f"{server.sessions()}/s/artifacts", {"filename": "a", "artifact": part})):
+        answer = server.client.post(path, json=json)
+        assert answer.status_code == 422, answer.text
+
+
 def _nothing_is_left(server: Running) -> None:
     """The server answers, and no run goes on."""
     assert server.client.get("/health").json() == {"status": "ok"}
