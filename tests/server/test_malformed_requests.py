@@ -31,6 +31,7 @@ def test_what_is_nearly_right_is_no_500(server: Running, count: int) -> None:
 
 @pytest.mark.soak
 @pytest.mark.timeout(900)
+@pytest.mark.filterwarnings("ignore::UserWarning")  # google-genai, of names that it does not know
 def test_what_the_document_allows_and_forbids_is_no_500(server: Running) -> None:
     """Requests made of the OpenAPI document, by its rules and against them."""
     schema = schemathesis.openapi.from_dict(server.client.get("/openapi.json").json())

@@ -171,7 +171,7 @@ def test_those_of_a_deleted_session_are_dropped(server: Running) -> None:
     """What is deleted is not kept elsewhere."""
     session = server.new_session()
     send(server, session, {"text": "hello"})
-    assert len(spans_of(server, session)) == 2
+    assert len(spans_of(server, session)) == 3
     server.client.delete(f"{server.sessions()}/{session}")
     assert spans_of(server, session) == []
 
