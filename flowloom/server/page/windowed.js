@@ -53,7 +53,12 @@ export function Windowed({ rows, draw, estimate = 64, follow = false, goal, onSt
     setRange((before) => (before[0] === first && before[1] === last ? before : [first, last]));
   };
 
+  /** Whether one has scrolled up since the list was last placed: a list that shrank stands at its end all the same. */
+  const hasLeft = (element) =>
+    element.scrollTop < now.top - 1 && element.scrollHeight - element.scrollTop - element.clientHeight > 2;
+
   const keepEnd = () => {
+    if (box.current && hasLeft(box.current)) now.end = false;
     if (follow && now.end && box.current) {
       box.current.scrollTop = box.current.scrollHeight;
       now.top = box.current.scrollTop;
@@ -94,8 +99,8 @@ export function Windowed({ rows, draw, estimate = 64, follow = false, goal, onSt
       element.scrollTop += now.shift;
     }
     now.shift = 0;
-    now.top = element.scrollTop;
     keepEnd();
+    now.top = element.scrollTop;
     place();
   });
 
@@ -146,12 +151,11 @@ export function Windowed({ rows, draw, estimate = 64, follow = false, goal, onSt
   const scrolled = () => {
     const element = box.current;
     const atEnd = element.scrollHeight - element.scrollTop - element.clientHeight < NEAR;
-    if (now.seeking) now.end = false;
+    if (now.seeking || hasLeft(element)) now.end = false;
     else if (atEnd) now.end = follow;
-    else if (element.scrollTop < now.top - 1) now.end = false;
     now.top = element.scrollTop;
     if (now.end) now.seen = rows.length;
-    setAway(follow && !atEnd && !now.end);
+    setAway(follow && !now.end);
     place();
     if (element.scrollTop < BEYOND && onStart) onStart();
   };
