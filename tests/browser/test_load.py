@@ -55,7 +55,7 @@ PAINTS = """() => {
     if (!String(address).includes("/run_sse")) return response;
     const noting = new TransformStream({
       transform(chunk, controller) {
-        const found = new TextDecoder().decode(chunk).match(/w\\\\d+ /g);
+        const found = new TextDecoder().decode(chunk).match(/w\\d+ /g);
         if (found) arrived.push([found.at(-1), performance.now()]);
         controller.enqueue(chunk);
       },
