@@ -36,6 +36,8 @@ FLOORS: list[set[str]] = [
     {"providers", "offline"},
     {"interop", "wrappers"},
     {"client", "human"},
+    {"protocols", "skills", "durable"},
+    {"config"},
     {"testing"},
     {"server"},
     {"cli", "adk"},
