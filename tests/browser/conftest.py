@@ -23,6 +23,8 @@ from server.serving import Running, serving
 from flowloom.server import app_of
 
 NAMES = ("chromium", "google-chrome", "chromium-browser", "google-chrome-stable")
+UNKNOWN = re.compile(r"/(undefined|null|NaN|\[object)|[^:]//|/\?")
+"""What stands in an address for a value that was not there."""
 
 
 @cache
@@ -62,7 +64,8 @@ def server() -> Iterator[Running]:
 
 @pytest.fixture
 def opened(browser: Browser, server: Running) -> Iterator[Callable[..., Driven]]:
-    """Opens pages; afterwards none may have asked another host, or written an error into the console."""
+    """Opens pages; afterwards none may have asked another host, written an error into the console, or asked for an
+    address that was made of what it did not know."""
     contexts: list[Any] = []
     pages: list[Driven] = []
 
@@ -85,3 +88,4 @@ def opened(browser: Browser, server: Running) -> Iterator[Callable[..., Driven]]
     for context in contexts:
         context.close()
     assert [said for page in pages for said in page.complaints if not re.search(page.forgiven, said)] == []
+    assert [url for page in pages for url in page.requests if UNKNOWN.search(url)] == []

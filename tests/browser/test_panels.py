@@ -239,6 +239,29 @@ def test_artifacts_are_uploaded_and_deleted(desk: Driven) -> None:
     expect(picture).to_have_count(0)
 
 
+def test_an_artifact_whose_versions_are_gone_is_not_asked_for(desk: Driven) -> None:
+    """It was deleted elsewhere while it is open here: the panel says so, and asks for no version of it."""
+    tab(desk, "artifacts")
+    note = panel(desk).get_by_test_id("artifact")
+    note.locator("summary").first.click()
+    expect(note).to_contain_text("Buy milk")
+    desk.page.route("**/artifacts", lambda route: route.fulfill(json=["note.txt"]))
+    assert desk.server.client.delete(f"{desk.server.sessions()}/{desk.session}/artifacts/note.txt").status_code == 200
+    desk.say("hello")
+    expect(note).to_contain_text("It is deleted.")
+    assert not [url for url in desk.requests if "undefined" in url]
+
+
+def test_another_session_is_not_asked_for_the_artifacts_of_the_one_before(desk: Driven) -> None:
+    """The names are those of the session that is open; until they are known, there are none."""
+    other = desk.server.new_session()
+    tab(desk, "artifacts")
+    expect(panel(desk).get_by_test_id("artifact")).to_contain_text("1 version")
+    desk.page.locator(f'[data-session="{other}"]').get_by_role("button").first.click()
+    expect(panel(desk)).to_contain_text("No artifacts yet")
+    assert not [url for url in desk.requests if f"{other}/artifacts/" in url]
+
+
 def test_the_active_agent_is_lit_in_the_tree(desk: Driven) -> None:
     """After a transfer it is the other one; each shows its instruction and tools."""
     tab(desk, "agents")

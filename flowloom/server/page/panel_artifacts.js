@@ -1,5 +1,6 @@
 // The artifacts of the session: their versions, a preview of each, and what can be done with them.
 
+import { useAnswer } from "./answer.js";
 import { api, sessionPath } from "./api.js";
 import { classes, html, useEffect, useRef, useState } from "./html.js";
 import { Empty, Icon, Problem, exact, size, time } from "./parts.js";
@@ -8,6 +9,8 @@ import { app, events, reload, select, sessionId, settled, user } from "./store.j
 
 const e = encodeURIComponent;
 const root = () => `${sessionPath(app.value, user.value, sessionId.value)}/artifacts`;
+/** The address of a version of an artifact; null for a version that there is not. */
+export const versionPath = (path, version) => (Number.isInteger(version) ? `${path}/${version}` : null);
 const SHOWN_AS_TEXT = /^text\/|[/+](json|xml|yaml|toml|csv|javascript)\b/;
 const MAX_TEXT = 2_000_000;
 
@@ -25,17 +28,11 @@ export function contentsOf(part) {
 }
 
 export function ArtifactsPanel() {
-  const [held, setHeld] = useState({});
   const [turn, setTurn] = useState(0);
   const [failure, setFailure] = useState(null);
   const picker = useRef();
   const again = () => setTurn((before) => before + 1);
-  useEffect(() => {
-    if (!sessionId.value) return undefined;
-    let left = false;
-    api.get(root()).then((names) => left || setHeld({ names }), (error) => left || setHeld({ error }));
-    return () => (left = true);
-  }, [app.value, user.value, sessionId.value, settled.value, turn]);
+  const { value: names, error } = useAnswer(sessionId.value && root(), [settled.value, turn]);
   if (!sessionId.value) return html`<${Empty} title="No session is open">Open a session: here stand the files that it made, in all their versions.</${Empty}>`;
   const act = async (what) => {
     setFailure(null);
@@ -62,27 +59,22 @@ export function ArtifactsPanel() {
         <input type="file" multiple hidden ref=${picker} aria-label="Files to upload" onChange=${upload} />
       </div>
       ${failure && html`<${Problem} error=${failure} />`}
-      ${held.error && html`<${Problem} error=${held.error} />`}
-      ${!held.names && !held.error && html`<p class="muted" role="status">Loading the artifacts…</p>`}
-      ${held.names?.map((name) => html`<${Artifact} key=${name} name=${name} turn=${`${settled.value}.${turn}`} onDelete=${() => act(() => api.delete(`${root()}/${e(name)}`))} />`)}
-      ${held.names?.length === 0 && html`<${Empty} title="No artifacts yet">Agents and tools save files here; or upload one.</${Empty}>`}
+      ${error && html`<${Problem} error=${error} />`}
+      ${!names && !error && html`<p class="muted" role="status">Loading the artifacts…</p>`}
+      ${names?.map((name) => html`<${Artifact} key=${`${root()}/${name}`} name=${name} turn=${`${settled.value}.${turn}`} onDelete=${() => act(() => api.delete(`${root()}/${e(name)}`))} />`)}
+      ${names?.length === 0 && html`<${Empty} title="No artifacts yet">Agents and tools save files here; or upload one.</${Empty}>`}
     </div>`;
 }
 
 /** An artifact: its versions, who saved them, and a preview of the chosen one. */
 function Artifact({ name, turn, onDelete }) {
-  const [versions, setVersions] = useState(null);
   const [chosen, setChosen] = useState(null);
   const [open, setOpen] = useState(false);
-  const [error, setError] = useState(null);
   const [sure, setSure] = useState(false);
   const path = `${root()}/${e(name)}/versions`;
-  useEffect(() => {
-    let left = false;
-    api.get(path).then((found) => left || setVersions(found), (failure) => left || setError(failure));
-    return () => (left = true);
-  }, [path, turn]);
-  const version = chosen ?? versions?.at(-1);
+  const { value: versions, error } = useAnswer(path, [turn]);
+  const version = versions?.includes(chosen) ? chosen : versions?.at(-1);
+  const shown = versionPath(path, version);
   const savedBy = (number) => events.value.findLast((event) => event.actions?.artifactDelta?.[name] === number);
   const writer = savedBy(version);
   return html`
@@ -90,7 +82,8 @@ function Artifact({ name, turn, onDelete }) {
       <summary><${Icon} name="file" /><b class="mono">${name}</b>
         <span class="muted">${versions ? `${versions.length} ${versions.length === 1 ? "version" : "versions"}` : ""}${name.startsWith("user:") ? " · of the user" : ""}</span></summary>
       ${error && html`<${Problem} error=${error} />`}
-      ${open && versions && html`
+      ${open && versions?.length === 0 && html`<p class="muted">It is deleted.</p>`}
+      ${open && shown && html`
         <div class="tools">
           <label>Version <select value=${version} onChange=${(change) => setChosen(Number(change.target.value))}>
             ${versions.toReversed().map((number) => html`<option key=${number} value=${number}>${number}${number === versions.at(-1) ? " (latest)" : ""}</option>`)}
@@ -100,36 +93,26 @@ function Artifact({ name, turn, onDelete }) {
             ? html`<span role="alertdialog" aria-label="Delete all versions?">Delete all versions? <button type="button" class="danger" onClick=${onDelete}>Delete</button> <button type="button" class="quiet" onClick=${() => setSure(false)}>Keep</button></span>`
             : html`<button type="button" class="icon-button" aria-label=${`Delete ${name}`} title="Delete" onClick=${() => setSure(true)}><${Icon} name="trash" /></button>`}
         </div>
-        <${Preview} key=${`${path}/${version}`} path=${`${path}/${version}`} name=${name} />`}
+        <${Preview} path=${shown} name=${name} />`}
     </details>`;
 }
 
 function Preview({ path, name }) {
-  const [held, setHeld] = useState({});
+  const { value: found, error } = useAnswer(path, [], contentsOf);
+  const [url, setUrl] = useState("");
   useEffect(() => {
-    let left = false;
-    let url = "";
-    api.get(path).then(
-      (part) => {
-        if (left) return;
-        const found = contentsOf(part);
-        // never as HTML from this origin: a preview is an image, a sound, a film or text
-        const type = /^(image|audio|video)\//.test(found.type) ? found.type : "application/octet-stream";
-        if (found.bytes) url = URL.createObjectURL(new Blob([found.bytes], { type }));
-        setHeld({ ...found, url });
-      },
-      (error) => left || setHeld({ error }),
-    );
-    return () => {
-      left = true;
-      if (url) URL.revokeObjectURL(url);
-    };
-  }, [path]);
-  if (held.error) return html`<${Problem} error=${held.error} />`;
-  if (held.type === undefined) return html`<p class="muted" role="status">Loading…</p>`;
-  if (!held.bytes) return html`<p>It is kept at <code>${held.uri}</code> <span class="muted">${held.type}</span></p>`;
-  const facts = html`<p class="muted">${held.type || "no type"} · ${size(held.bytes.length)} · <a href=${held.url} download=${name.split("/").at(-1)}>Download</a></p>`;
-  return html`<div class="shown-file">${facts}${shownAs(held, name)}</div>`;
+    if (!found?.bytes) return undefined;
+    // never as HTML from this origin: a preview is an image, a sound, a film or text
+    const type = /^(image|audio|video)\//.test(found.type) ? found.type : "application/octet-stream";
+    const made = URL.createObjectURL(new Blob([found.bytes], { type }));
+    setUrl(made);
+    return () => URL.revokeObjectURL(made);
+  }, [found]);
+  if (error) return html`<${Problem} error=${error} />`;
+  if (found && !found.bytes) return html`<p>It is kept at <code>${found.uri}</code> <span class="muted">${found.type}</span></p>`;
+  if (!found || !url) return html`<p class="muted" role="status">Loading…</p>`;
+  const facts = html`<p class="muted">${found.type || "no type"} · ${size(found.bytes.length)} · <a href=${url} download=${name.split("/").at(-1)}>Download</a></p>`;
+  return html`<div class="shown-file">${facts}${shownAs({ ...found, url }, name)}</div>`;
 }
 
 function shownAs({ type, url, bytes }, name) {

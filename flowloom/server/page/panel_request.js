@@ -27,9 +27,9 @@ const known = new Map();
 /** The assembly that led to an event: `{assembly}`, `{error}`, or `{}` while it is asked for. */
 function useRequest(id) {
   const [held, setHeld] = useState({});
-  const path = `${devSessionPath(app.value, user.value, sessionId.value)}/events/${encodeURIComponent(id ?? "")}/request`;
+  const path = id && sessionId.value && `${devSessionPath(app.value, user.value, sessionId.value)}/events/${encodeURIComponent(id)}/request`;
   useEffect(() => {
-    if (!id) return setHeld({});
+    if (!path) return setHeld({});
     if (known.has(path)) return setHeld({ assembly: known.get(path) });
     let left = false;
     setHeld({});

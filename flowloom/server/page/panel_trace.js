@@ -1,6 +1,7 @@
 // The run: its spans as a tree with bars, the critical path, and what each agent used.
 
-import { api, devSessionPath } from "./api.js";
+import { useAnswer } from "./answer.js";
+import { devSessionPath } from "./api.js";
 import { classes, html, useEffect, useRef, useState } from "./html.js";
 import { Empty, Json, Problem, count, hueOf } from "./parts.js";
 import { costOf, runsOf, totalOf, visibleRows } from "./panel_spans.js";
@@ -21,21 +22,9 @@ export function span(milliseconds) {
 }
 
 function useTrace() {
-  const [held, setHeld] = useState({});
-  const path = `${devSessionPath(app.value, user.value, sessionId.value)}/trace`;
-  const asked = useRef("");
-  useEffect(() => {
-    if (asked.current !== path) setHeld({});
-    asked.current = path;
-    if (!sessionId.value) return undefined;
-    const aborted = new AbortController();
-    api.get(path, { signal: aborted.signal }).then(
-      (found) => setHeld({ runs: runsOf(found) }),
-      (error) => error.name === "AbortError" || setHeld({ error }),
-    );
-    return () => aborted.abort();
-  }, [path, settled.value, running.value]);
-  return held;
+  const path = sessionId.value && `${devSessionPath(app.value, user.value, sessionId.value)}/trace`;
+  const { value: runs, error } = useAnswer(path, [settled.value, running.value], runsOf);
+  return { runs, error };
 }
 
 export function RunPanel() {

@@ -100,7 +100,7 @@ class Following {
   /** The stream again, from where it stopped; null if there is none any more. */
   async again() {
     if (!this.invocationId) {
-      const going = (await runsOf(this.where)).find((each) => each.status === "running");
+      const going = await goingOn(this.where);
       if (!going) return null;
       this.invocationId = going.invocationId;
     }
@@ -159,6 +159,9 @@ async function runsOf(where) {
   }
 }
 
+/** The run of a session that can be followed, if there is one: it goes on, and has an id. */
+const goingOn = async (where) => (await runsOf(where)).find((each) => each.status === "running" && each.invocationId);
+
 /** Run the app with a message's parts, or without any: the run goes on with what there is. `more`: fields of the body. */
 export async function send(parts, more = {}) {
   if (!sessionId.value) {
@@ -215,7 +218,7 @@ async function look() {
   const of = currentLog();
   try {
     const where = [app.value, user.value, sessionId.value];
-    const going = (await runsOf(where)).find((each) => each.status === "running");
+    const going = await goingOn(where);
     if (of !== currentLog() || run.value) return;
     asked += 1;
     if (going) await join(going.invocationId);
