@@ -322,6 +322,18 @@ class ProcessorError(FlowloomError):
     """A processor broke the pipeline's contract."""
 
 
+class Halt(FlowloomError):
+    """Raised by a processor to stop its agent's step, without a model call and without a failure.
+
+    `processor` is filled in by the flow: who halted.
+    """
+
+    def __init__(self, reason: str = "") -> None:
+        super().__init__(reason)
+        self.reason = reason
+        self.processor: str | None = None
+
+
 # -- tools -------------------------------------------------------------------------------------
 
 
@@ -343,6 +355,13 @@ class ToolResultError(ToolError, ValueError):
 
 class ToolTimeoutError(ToolError, TimeoutError):
     """A tool took longer than its `timeout`."""
+
+
+class ToolsetError(FlowloomError):
+    """A set of tools could not be started or listed: its class (`toolset`), its `address`, and the `reason`."""
+
+    toolset = address = reason = ""
+    skipped = False  # whether the run goes on without these tools
 
 
 class ConfirmationRequiredError(ToolError):
@@ -479,18 +498,3 @@ class UnfitAnswerError(AnswerError, ValueError):
         super().__init__(message, request_id=request_id)
         self.tool = tool
         self.field = field
-
-
-# -- the pipeline ------------------------------------------------------------------------------
-
-
-class Halt(FlowloomError):
-    """Raised by a processor to stop its agent's step, without a model call and without a failure.
-
-    `processor` is filled in by the flow: who halted.
-    """
-
-    def __init__(self, reason: str = "") -> None:
-        super().__init__(reason)
-        self.reason = reason
-        self.processor: str | None = None

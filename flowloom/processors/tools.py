@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Awaitable, Sequence
 from functools import cached_property
 from typing import Any, TypeGuard
 
 from flowloom.context import InvocationContext, ReadonlyContext
 from flowloom.context.protocols import RunnableTool, RunnableToolset
-from flowloom.errors import ConfigurationError, DuplicateToolError
+from flowloom.errors import ConfigurationError, DuplicateToolError, ToolsetError
+from flowloom.events.event import Event
 from flowloom.models.request import LlmRequest, ToolBlock
 from flowloom.tools.base_tool import BaseTool
 
+_log = logging.getLogger("flowloom.tools")
+UNAVAILABLE = "TOOLSET_UNAVAILABLE"
+"""The error code of the event that tells of a toolset without which the run goes on."""
 
-def tools(ctx: InvocationContext, request: LlmRequest) -> Awaitable[None] | None:
+
+def tools(ctx: InvocationContext, request: LlmRequest) -> Awaitable[list[Event]] | None:
     """Resolve the agent's tools, once per agent run: each toolset is listed once.
 
     Reads: tools of the agent.
@@ -54,8 +60,10 @@ def is_toolset(tool: Any) -> TypeGuard[RunnableToolset]:
     return hasattr(tool, "get_tools_with_prefix")
 
 
-async def _resolve(ctx: InvocationContext, own: Sequence[RunnableTool | RunnableToolset]) -> None:
+async def _resolve(ctx: InvocationContext, own: Sequence[RunnableTool | RunnableToolset]) -> list[Event]:
+    """List the toolsets. The events tell of those that are not there and may be left out (protocols spec §0)."""
     readonly = ReadonlyContext(ctx)
+    missing: list[Event] = []
     resolved: list[RunnableTool] = []
     seen: dict[str, RunnableTool] = {}
     for entry in own:
@@ -65,6 +73,10 @@ async def _resolve(ctx: InvocationContext, own: Sequence[RunnableTool | Runnable
             try:
                 found = await entry.get_tools_with_prefix(readonly)
             except Exception as error:
+                if isinstance(error, ToolsetError) and error.skipped:
+                    _log.warning("Agent `%s` runs without some of its tools: %s", ctx.agent.name, error)
+                    missing.append(ctx.new_event({"error_code": UNAVAILABLE, "error_message": str(error)}))
+                    continue
                 error.add_note(f"while listing toolset {type(entry).__name__} of agent `{ctx.agent.name}`")
                 raise
         for tool in found:
@@ -81,3 +93,4 @@ async def _resolve(ctx: InvocationContext, own: Sequence[RunnableTool | Runnable
             seen[tool.name] = tool
             resolved.append(tool)
     ctx.tools = resolved
+    return missing
