@@ -80,10 +80,12 @@ def tool_run(
     `delegates` says whether the agent has sub-agents that are called like functions.
     """
     agent, forwards = ctx.agent, ctx.run.config.forward_agent_tool_events
-    if not forwards and not (delegates and any(is_single_turn(agent, call) for call in calls)):
+    reports = any(getattr(tools.get(call.name or ""), "reports_progress", False) for call in calls)
+    if not forwards and not reports and not (delegates and any(is_single_turn(agent, call) for call in calls)):
         return ToolRun(run_calls(ctx, calls, tools, None, transfer_problem))
     single = SingleTurns(ctx)
-    inner = ctx.model_copy(update={"delegate": single.run, "outbox": single.outbox if forwards else None})
+    update = {"delegate": single.run, "progress_box": single.outbox, "outbox": single.outbox if forwards else None}
+    inner = ctx.model_copy(update=update)
     return ToolRun(*forwarding(run_calls(inner, calls, tools, None, transfer_problem), single.outbox), single)
 
 

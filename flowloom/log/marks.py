@@ -15,6 +15,8 @@ RUN_ENDED = "run_ended"
 """Says how its run has ended: `failed`, `limit` or `cancelled`."""
 AGENT_ENDED = "agent_ended"
 """Says that a `limit` of its agent has ended the agent's turn."""
+TOOL_PROGRESS = "tool_progress"
+"""Marks a partial event by which a call tells how far it is."""
 REPEATED = "repeated_calls"
 """The key of an event's `agent_state` that names calls which are about to be made a second time."""
 

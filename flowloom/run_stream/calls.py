@@ -151,6 +151,14 @@ class ToolCalls:
             return None
         return call, result, error
 
+    def take_progress(self, told: Any, out: Out) -> None:
+        """How far a call is that has no result yet."""
+        given = cast(dict[str, Any], told) if isinstance(told, dict) else {}
+        call = self._calls.get(given.get("call_id", ""))
+        if call is not None and not call.finished:
+            result = {name: given[name] for name in ("progress", "total", "message") if given.get(name) is not None}
+            out.append(ToolCallProgress(call.id, call.name, result))
+
     def finish_inner(self, call: Call, out: Out) -> None:
         """Finish the calls of the agent that ran for a call: nothing more will be told of them."""
         found = [call]

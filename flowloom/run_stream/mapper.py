@@ -43,6 +43,8 @@ PARENT_CALL = "agent_tool_call_id"
 counts as partial; what the log keeps, because the agent waits, does not, and is in the scope of the call."""
 PARENT_PARTIAL = "agent_tool_partial"
 """Beside it: whether the event was partial in the agent's own run."""
+TOOL_PROGRESS = "tool_progress"
+"""In `custom_metadata` of a partial event: how far a call is."""
 RUN_ENDED = "run_ended"
 """In `custom_metadata`: the event is the last of its run, which ended with that status."""
 
@@ -194,6 +196,9 @@ class RunStreamMapper:
             out.append(_reported(self._error, None))
             self._error = None
         self._plain = self._invocation
+        if event.partial and TOOL_PROGRESS in metadata:
+            self._calls.take_progress(metadata[TOOL_PROGRESS], out)
+            return
         if parent is not None:
             self._take_inner(event, parent, metadata, out)
             return

@@ -40,6 +40,8 @@ class BaseTool:
 
     defers_response: bool = False
     """Whether a result of None means that the call is answered later, by a client or a person."""
+    reports_progress: bool = False
+    """Whether calls may tell how far they are (`Context.report_progress`)."""
     # what the engine reads, by names that no subclass takes for something else
     __options__: CallOptions = CallOptions()
     __declared__: tuple[str, types.FunctionDeclaration | None] | None = None

@@ -81,6 +81,7 @@ class FunctionTool(BaseTool):
         self.func = func
         self._blocking = blocking
         self._schema = schema
+        self.reports_progress = schema.context_parameter is not None
         self._require_confirmation = require_confirmation
         self._predicate = None if isinstance(require_confirmation, bool) else describe_callable(require_confirmation)
         if self._predicate is not None:
