@@ -8,22 +8,25 @@ import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache
+from pathlib import Path
 
 import pytest
-from playwright.sync_api import Browser, sync_playwright
+from playwright.sync_api import Browser, Playwright, sync_playwright
 
-NAMES = ("chromium", "google-chrome", "chromium-browser")
+NAMES = ("chromium", "google-chrome", "chromium-browser", "google-chrome-stable")
 PACKAGE = "chromium"
 REQUIRED = "FLOWLOOM_BROWSER"
 """The variable that, with `required`, makes a test fail which would be skipped."""
 
 
+def _on_path() -> str | None:
+    """The browser of the system."""
+    return next(filter(None, map(shutil.which, NAMES)), None)
+
+
 @cache
-def _found() -> tuple[str | None, str]:
-    """The path of a browser, or the reason why there is none."""
-    for name in NAMES:
-        if path := shutil.which(name):
-            return path, ""
+def _installed() -> tuple[str | None, str]:
+    """The browser that the system's package manager brings, where it may, or the reason why there is none."""
     reason = f"Neither of {', '.join(NAMES)} is on PATH. Install the package `{PACKAGE}`."
     if os.geteuid() != 0 or shutil.which("apt-get") is None:
         return None, reason
@@ -31,12 +34,17 @@ def _found() -> tuple[str | None, str]:
         done = subprocess.run(["apt-get", "-qq", *command], capture_output=True, text=True, check=False)
         if done.returncode:
             return None, f"{reason} apt-get could not: {done.stderr[-300:]}"
-    return shutil.which(PACKAGE), reason
+    return _on_path(), reason
 
 
-def chromium_path() -> str:
-    """The browser to use; where there is none, the test is skipped, or fails if a browser is required."""
-    path, reason = _found()
+def chromium_path(playwright: Playwright) -> str:
+    """The browser to use: the system's, or playwright's own, or one that is installed now; where there is none, the
+    test is skipped, or fails if a browser is required."""
+    path, reason = _on_path(), ""
+    if path is None and Path(playwright.chromium.executable_path).exists():
+        path = playwright.chromium.executable_path
+    if path is None:
+        path, reason = _installed()
     if path is None:
         (pytest.fail if os.environ.get(REQUIRED) == "required" else pytest.skip)(reason)
     return path
@@ -44,11 +52,11 @@ def chromium_path() -> str:
 
 @contextmanager
 def chromium() -> Iterator[Browser]:
-    """A browser without a window."""
-    path = chromium_path()
+    """A browser without a window, that tells how much memory a page has."""
     with sync_playwright() as playwright:
         # the sandbox is refused to root
-        browser = playwright.chromium.launch(executable_path=path, args=["--no-sandbox"])
+        options = ["--no-sandbox", "--enable-precise-memory-info"]
+        browser = playwright.chromium.launch(executable_path=chromium_path(playwright), args=options)
         try:
             yield browser
         finally:

@@ -6,53 +6,28 @@ Where there is no Chromium the tests are skipped, with the name of the package t
 
 from __future__ import annotations
 
-import os
 import re
-import shutil
-import subprocess
 from collections.abc import Callable, Iterator
-from functools import cache
 from typing import Any
 
 import pytest
+from browser.chromium import chromium
 from browser.driving import Driven
 from browser.office import office
-from playwright.sync_api import Browser, Page, sync_playwright
+from playwright.sync_api import Browser, Page
 from server.serving import Running, serving
 
 from flowloom.server import app_of
 
-NAMES = ("chromium", "google-chrome", "chromium-browser", "google-chrome-stable")
 UNKNOWN = re.compile(r"/(undefined|null|NaN|\[object)|[^:]//|/\?")
 """What stands in an address for a value that was not there."""
-
-
-@cache
-def chromium() -> str | None:
-    """Where Chromium is; installed by the system's package manager if it is not there, and that is allowed."""
-    found = next(filter(None, map(shutil.which, NAMES)), None)
-    if found is None and os.geteuid() == 0 and shutil.which("apt-get"):
-        install = ["apt-get", "install", "-y", "-qq", "--no-install-recommends", "chromium"]
-        subprocess.run(install, capture_output=True, timeout=300, check=False)
-        found = shutil.which("chromium")
-    return found
 
 
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
     """One browser for the tests of a module."""
-    path = chromium()
-    if path is None:
-        why = "There is no Chromium: install the package `chromium` (or google-chrome)."
-        if os.environ.get("FLOWLOOM_BROWSER") == "required":
-            pytest.fail(why)
-        pytest.skip(why)
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(
-            executable_path=path, args=["--no-sandbox", "--enable-precise-memory-info"]
-        )
-        yield browser
-        browser.close()
+    with chromium() as found:
+        yield found
 
 
 @pytest.fixture(scope="module")

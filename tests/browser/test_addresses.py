@@ -41,6 +41,7 @@ def test_the_link_of_an_event_scrolls_to_it_and_focuses_it(opened: Open, importe
     expect(message).to_be_focused()
 
 
+@pytest.mark.soak
 def test_back_and_forward_work(opened: Open, imported: Callable[..., str]) -> None:
     """Each session and each tab is a step."""
     one, two = imported(2, "First {}"), imported(2, "Second {}")
@@ -53,6 +54,7 @@ def test_back_and_forward_work(opened: Open, imported: Callable[..., str]) -> No
     expect(page.find("chat")).to_contain_text("Second 1")
 
 
+@pytest.mark.soak
 def test_a_tab_is_a_part_of_the_address(opened: Open) -> None:
     """The tab that the address names is open; a name that there is not opens the first one."""
     page = opened("/ui/desk/ann?tab=timeline&span=abc")
@@ -61,6 +63,7 @@ def test_a_tab_is_a_part_of_the_address(opened: Open) -> None:
     expect(page.page.get_by_role("tab").first).to_have_attribute("aria-selected", "true")
 
 
+@pytest.mark.soak
 def test_a_session_that_is_gone_says_so(opened: Open) -> None:
     """The address of a session that there is not offers a new one."""
     page = opened("/ui/desk/ann/nowhere")
@@ -73,6 +76,7 @@ def test_a_session_that_is_gone_says_so(opened: Open) -> None:
 # -- 2. keys -----------------------------------------------------------------------------------------
 
 
+@pytest.mark.soak
 def test_enter_sends_and_shift_enter_makes_a_line(opened: Open) -> None:
     """And nothing is sent while a line is made."""
     page = opened()
@@ -115,6 +119,7 @@ def test_keys_lead_through_events_and_sessions(opened: Open, imported: Callable[
     assert page.session == "eve"
 
 
+@pytest.mark.soak
 def test_g_and_a_letter_go_to_a_place(opened: Open) -> None:
     """Chat, timeline, run, inspector; `?` lists the keys, Escape closes the list."""
     page = opened()
@@ -133,6 +138,7 @@ def test_g_and_a_letter_go_to_a_place(opened: Open) -> None:
     expect(page.find("composer")).to_have_value("?")
 
 
+@pytest.mark.soak
 def test_escape_stops_a_run_and_twice_where_text_is_selected(opened: Open) -> None:
     """What is selected is let go first."""
     page = opened()
@@ -149,6 +155,7 @@ def test_escape_stops_a_run_and_twice_where_text_is_selected(opened: Open) -> No
     expect(page.find("cut-off")).to_have_count(1)
 
 
+@pytest.mark.soak
 def test_a_and_r_answer_the_card_that_has_the_focus(opened: Open) -> None:
     """They do nothing elsewhere."""
     page = opened()
@@ -199,6 +206,7 @@ def test_tab_reaches_every_control_in_reading_order(opened: Open) -> None:
 # -- 5. bounded --------------------------------------------------------------------------------------
 
 
+@pytest.mark.soak
 def test_a_bounded_number_of_events_is_kept_and_older_ones_are_loaded(
     opened: Open, imported: Callable[..., str]
 ) -> None:
@@ -223,6 +231,7 @@ def test_a_bounded_number_of_events_is_kept_and_older_ones_are_loaded(
 # -- sessions ----------------------------------------------------------------------------------------
 
 
+@pytest.mark.soak
 def test_a_session_is_renamed_forked_and_deleted_with_undo(opened: Open) -> None:
     """A deletion can be taken back for some seconds."""
     page = opened("/ui/desk/bea")
@@ -251,6 +260,7 @@ def test_a_session_is_renamed_forked_and_deleted_with_undo(opened: Open) -> None
     assert page.server.client.get(f"{page.server.sessions(user_id='bea')}/{session}").status_code == 404
 
 
+@pytest.mark.soak
 def test_a_session_is_exported_and_imported(opened: Open) -> None:
     """What was exported comes in again with its messages; what is no session is refused in words."""
     page = opened("/ui/desk/cat")
@@ -271,6 +281,7 @@ def test_a_session_is_exported_and_imported(opened: Open) -> None:
     expect(page.page.get_by_role("navigation").get_by_role("alert")).to_contain_text("t.json is no session")
 
 
+@pytest.mark.soak
 def test_sessions_are_searched(opened: Open) -> None:
     """By their name, or by what was said in them."""
     page = opened("/ui/desk/dan")
@@ -289,6 +300,7 @@ def test_sessions_are_searched(opened: Open) -> None:
 # -- the timeline ------------------------------------------------------------------------------------
 
 
+@pytest.mark.soak
 def test_every_event_has_a_row_that_opens_to_its_json(opened: Open) -> None:
     """Rows tell time, author, kind and size; filters choose among them; a row leads to the chat."""
     page = opened()
@@ -308,6 +320,7 @@ def test_every_event_has_a_row_that_opens_to_its_json(opened: Open) -> None:
     expect(page.find("timeline")).to_contain_text("Nothing fits the filter")
 
 
+@pytest.mark.soak
 def test_an_event_of_an_unknown_form_has_a_row(opened: Open, server: Running) -> None:
     """It is never dropped: its JSON is there."""
     event = {

@@ -140,6 +140,7 @@ def call(page: Driven, tool: str) -> None:
     expect(page.find("tool-form")).to_be_visible()
 
 
+@pytest.mark.soak
 def test_a_request_comes_into_the_inbox(model: Driven, asking: Callable[..., Asking]) -> None:
     """It says who asks, with what, and for how long; the window's title counts."""
     expect(model.find("model-inbox")).to_contain_text("No agent asks")
@@ -150,6 +151,7 @@ def test_a_request_comes_into_the_inbox(model: Driven, asking: Callable[..., Ask
     model.page.wait_for_function("document.title.startsWith('(1) ')")
 
 
+@pytest.mark.soak
 def test_the_request_stands_in_blocks_with_their_authors(model: Driven, asking: Callable[..., Asking]) -> None:
     """The system instruction is folded; each block says who wrote it; older contents are folded."""
     run = asking()
@@ -167,6 +169,7 @@ def test_the_request_stands_in_blocks_with_their_authors(model: Driven, asking: 
     expect(model.find("model-content")).to_have_count(3)
 
 
+@pytest.mark.soak
 def test_an_answer_is_thoughts_text_and_calls_in_order(model: Driven, asking: Callable[..., Asking]) -> None:
     """They reach the run as they stood in the preview."""
     run = asking()
@@ -192,6 +195,7 @@ def test_an_answer_is_thoughts_text_and_calls_in_order(model: Driven, asking: Ca
     ]
 
 
+@pytest.mark.soak
 def test_a_form_has_a_control_for_each_kind_of_schema(model: Driven, asking: Callable[..., Asking]) -> None:
     """Text, choice, number, truth, list, nested object, null and union; defaults are filled in."""
     run = asking()
@@ -220,6 +224,7 @@ def test_a_form_has_a_control_for_each_kind_of_schema(model: Driven, asking: Cal
     }
 
 
+@pytest.mark.soak
 def test_errors_stand_beside_their_fields(model: Driven, asking: Callable[..., Asking]) -> None:
     """Nothing is sent before they are mended."""
     asking()
@@ -232,6 +237,7 @@ def test_errors_stand_beside_their_fields(model: Driven, asking: Callable[..., A
     assert len(model.server.client.get("/dev/models/requests").json()) == 1
 
 
+@pytest.mark.soak
 def test_form_and_json_view_show_the_same(model: Driven, asking: Callable[..., Asking]) -> None:
     """What is typed in one stands in the other; what the form cannot hold stays in the JSON view."""
     asking()
@@ -249,6 +255,7 @@ def test_form_and_json_view_show_the_same(model: Driven, asking: Callable[..., A
     expect(field(model, "city").get_by_role("textbox")).to_have_value("Oslo")
 
 
+@pytest.mark.soak
 def test_what_the_server_refuses_stands_beside_its_field(model: Driven, asking: Callable[..., Asking]) -> None:
     """A value that only the server can judge leads back to its form."""
     asking()
@@ -270,6 +277,7 @@ def test_what_the_server_refuses_stands_beside_its_field(model: Driven, asking: 
     model.complaints.clear()  # the browser notes the 422
 
 
+@pytest.mark.soak
 def test_keys_open_tools_and_send(model: Driven, asking: Callable[..., Asking]) -> None:
     """`1` to `9` open tools unless one types; `Ctrl+Enter` sends; `Alt+E` opens the errors."""
     run = asking()
@@ -290,6 +298,7 @@ def test_keys_open_tools_and_send(model: Driven, asking: Callable[..., Asking]) 
     assert run.ended()[-1]["content"]["parts"][0]["text"] == "Done."
 
 
+@pytest.mark.soak
 def test_tools_are_found_by_their_words(model: Driven, asking: Callable[..., Asking]) -> None:
     """The search looks into names and descriptions."""
     asking()
@@ -299,12 +308,13 @@ def test_tools_are_found_by_their_words(model: Driven, asking: Callable[..., Ask
     expect(model.find("tool-form")).to_have_attribute("data-tool", "get_weather")
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize(
     ("kind", "code"),
     [
         ("Rate limit", "ModelRateLimitError"),
-        pytest.param("Unavailable", "ModelUnavailableError", marks=pytest.mark.soak),
-        pytest.param("Safety", "SAFETY", marks=pytest.mark.soak),
+        ("Unavailable", "ModelUnavailableError"),
+        ("Safety", "SAFETY"),
     ],
 )
 def test_a_model_fails_as_models_do(model: Driven, asking: Callable[..., Asking], kind: str, code: str) -> None:
@@ -321,6 +331,7 @@ def test_a_model_fails_as_models_do(model: Driven, asking: Callable[..., Asking]
     expect(model.find("model-sent")).to_contain_text("failed")
 
 
+@pytest.mark.soak
 def test_a_model_is_cut_off_after_its_words(model: Driven, asking: Callable[..., Asking]) -> None:
     """The words stay, beside the reason."""
     run = asking()
@@ -333,6 +344,7 @@ def test_a_model_is_cut_off_after_its_words(model: Driven, asking: Callable[...,
     assert last["content"]["parts"][0]["text"] == "The flight leaves at"
 
 
+@pytest.mark.soak
 def test_a_response_schema_is_a_form(model: Driven, asking: Callable[..., Asking]) -> None:
     """The answer is the JSON that it makes."""
     run = asking("Is that good?")
@@ -349,6 +361,7 @@ def test_a_response_schema_is_a_form(model: Driven, asking: Callable[..., Asking
     assert json.loads(run.ended()[-1]["content"]["parts"][0]["text"]) == {"good": True, "reason": "It is short."}
 
 
+@pytest.mark.soak
 def test_a_request_whose_run_ends_is_withdrawn(model: Driven, asking: Callable[..., Asking]) -> None:
     """It leaves the inbox; the list says what became of it."""
     run = asking()
@@ -358,6 +371,7 @@ def test_a_request_whose_run_ends_is_withdrawn(model: Driven, asking: Callable[.
     expect(model.find("model-sent")).to_contain_text("withdrawn")
 
 
+@pytest.mark.soak
 def test_config_and_safety_stand_in_the_debug_panel(model: Driven, asking: Callable[..., Asking]) -> None:
     """With all pieces and their authors."""
     asking()

@@ -22,6 +22,7 @@ def test_a_message_makes_a_session_and_is_answered(opened: Open) -> None:
     assert [event["author"] for event in page.stored(session)] == ["user", "desk"]
 
 
+@pytest.mark.soak
 def test_a_call_is_one_chip_with_its_result(opened: Open) -> None:
     """Thoughts are folded; the call's chip opens to the arguments and the result."""
     page = opened()
@@ -37,6 +38,7 @@ def test_a_call_is_one_chip_with_its_result(opened: Open) -> None:
     expect(page.find("tool-result")).to_contain_text('"celsius": 21')
 
 
+@pytest.mark.soak
 def test_a_call_that_fails_says_so(opened: Open) -> None:
     """The chip of a tool that raised is marked in words, not by colour alone."""
     page = opened()
@@ -45,6 +47,7 @@ def test_a_call_that_fails_says_so(opened: Open) -> None:
     expect(page.find("tool-call")).to_contain_text("failed")
 
 
+@pytest.mark.soak
 def test_sources_are_numbered_and_mark_their_words(opened: Open) -> None:
     """The cited words are marked, with the numbers of the sources that stand below."""
     page = opened()
@@ -59,6 +62,7 @@ def test_sources_are_numbered_and_mark_their_words(opened: Open) -> None:
     )
 
 
+@pytest.mark.soak
 def test_a_transfer_divides_the_conversation(opened: Open) -> None:
     """The next agent answers below a divider that names both."""
     page = opened()
@@ -67,6 +71,7 @@ def test_a_transfer_divides_the_conversation(opened: Open) -> None:
     expect(page.messages.last).to_have_attribute("data-author", "flights")
 
 
+@pytest.mark.soak
 def test_an_artifact_is_a_chip_that_loads_it(opened: Open) -> None:
     """A file that an event saved is shown when one asks for it."""
     page = opened()
@@ -75,6 +80,7 @@ def test_an_artifact_is_a_chip_that_loads_it(opened: Open) -> None:
     expect(page.find("chat")).to_contain_text("Buy milk")
 
 
+@pytest.mark.soak
 def test_a_file_goes_with_the_message(opened: Open) -> None:
     """An attached file is listed, can be taken away, and is sent as data with its name."""
     page = opened()
@@ -107,6 +113,7 @@ def test_an_approval_is_given_with_other_arguments(opened: Open) -> None:
     expect(page.find("waiting")).to_have_count(0)
 
 
+@pytest.mark.soak
 def test_an_approval_is_refused_with_a_reason(opened: Open) -> None:
     """The agent hears the reason; the chip of the call says that it failed."""
     page = opened()
@@ -118,6 +125,7 @@ def test_an_approval_is_refused_with_a_reason(opened: Open) -> None:
     assert "Too much" in str(page.stored())
 
 
+@pytest.mark.soak
 def test_several_approvals_are_listed(opened: Open) -> None:
     """Each call that waits has a card, and a link to it above the composer."""
     page = opened()
@@ -132,6 +140,7 @@ def test_several_approvals_are_listed(opened: Open) -> None:
     page.rest()
 
 
+@pytest.mark.soak
 def test_a_question_is_answered_by_its_schema(opened: Open) -> None:
     """A tool asks for a number: a word is refused where it is typed, a number goes on."""
     page = opened()
@@ -146,6 +155,7 @@ def test_a_question_is_answered_by_its_schema(opened: Open) -> None:
     page.rest()
 
 
+@pytest.mark.soak
 def test_an_error_stands_where_it_happened(opened: Open) -> None:
     """With its code and message; the same message can be sent again."""
     page = opened()
@@ -158,6 +168,7 @@ def test_an_error_stands_where_it_happened(opened: Open) -> None:
     assert [event["author"] for event in page.stored()] == ["user", "desk", "user", "desk"]
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize("mode", ["canonical", "legacy"])
 def test_both_endpoints_show_the_same_messages(opened: Open, mode: str) -> None:
     """The flag is in the address, and remembered: the chat is the same over either endpoint."""

@@ -12,6 +12,7 @@ from browser.driving import Driven
 from playwright.sync_api import expect
 
 Open = Callable[..., Driven]
+pytestmark = pytest.mark.soak
 AXE = Path(axe_playwright_python.__file__).with_name("axe.min.js").read_text()
 RULES = {"runOnly": ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"]}
 TABS = ["timeline", "trace", "request", "state", "artifacts", "agents", "model", "settings"]

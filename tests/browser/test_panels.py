@@ -58,6 +58,7 @@ def test_the_inspector_names_who_wrote_each_piece(desk: Driven) -> None:
     assert edges[0] != edges[1]
 
 
+@pytest.mark.soak
 def test_a_click_on_a_processor_shows_only_its_pieces(desk: Driven) -> None:
     """A second click shows all of them again."""
     tab(desk, "request")
@@ -71,6 +72,7 @@ def test_a_click_on_a_processor_shows_only_its_pieces(desk: Driven) -> None:
     expect(every).to_have_count(before)
 
 
+@pytest.mark.soak
 def test_the_inspector_shows_the_difference_from_the_call_before(desk: Driven) -> None:
     """What the second call of a run adds to the first stands line by line, with its author."""
     tab(desk, "request")
@@ -81,6 +83,7 @@ def test_the_inspector_shows_the_difference_from_the_call_before(desk: Driven) -
     expect(difference.locator(".line-added").first).to_be_visible()
 
 
+@pytest.mark.soak
 def test_an_event_that_is_selected_is_the_one_inspected(desk: Driven) -> None:
     """The address says which; the buttons go from call to call."""
     first, *_ = [event for event in desk.stored() if event["author"] == "desk"]
@@ -91,6 +94,7 @@ def test_an_event_that_is_selected_is_the_one_inspected(desk: Driven) -> None:
     expect(calls).not_to_have_value(first["id"])
 
 
+@pytest.mark.soak
 def test_a_request_is_copied_as_json_and_as_curl(desk: Driven) -> None:
     """The JSON is the request; the command has neither a key nor the server's token in it."""
     tab(desk, "request")
@@ -103,6 +107,7 @@ def test_a_request_is_copied_as_json_and_as_curl(desk: Driven) -> None:
     assert "$GEMINI_API_KEY" in desk.page.evaluate("navigator.clipboard.readText()")
 
 
+@pytest.mark.soak
 def test_a_dry_run_shows_what_the_next_message_would_send(desk: Driven) -> None:
     """Nothing is sent or stored by it."""
     stored = desk.stored()
@@ -116,6 +121,7 @@ def test_a_dry_run_shows_what_the_next_message_would_send(desk: Driven) -> None:
     assert desk.stored() == stored
 
 
+@pytest.mark.soak
 def test_a_run_is_a_tree_of_spans_with_bars(desk: Driven) -> None:
     """Agents, processors, models and tools stand below each other, what took long is marked as critical."""
     tab(desk, "trace")
@@ -130,6 +136,7 @@ def test_a_run_is_a_tree_of_spans_with_bars(desk: Driven) -> None:
     assert rows.count() < every
 
 
+@pytest.mark.soak
 def test_the_tree_of_spans_is_walked_by_keyboard(desk: Driven) -> None:
     """Arrows go and fold, Enter chooses; the address names the span."""
     tab(desk, "trace")
@@ -146,6 +153,7 @@ def test_the_tree_of_spans_is_walked_by_keyboard(desk: Driven) -> None:
     expect(rows).to_have_count(1)
 
 
+@pytest.mark.soak
 def test_a_span_is_reached_by_its_address(desk: Driven) -> None:
     """A link to a span opens the run that it belongs to."""
     path = f"/dev/apps/desk/users/ann/sessions/{desk.session}/trace"
@@ -154,6 +162,7 @@ def test_a_span_is_reached_by_its_address(desk: Driven) -> None:
     expect(desk.page.locator('[aria-selected="true"][data-testid="span-row"]')).to_contain_text("get_weather")
 
 
+@pytest.mark.soak
 def test_tokens_and_costs_are_summed_by_agent(desk: Driven) -> None:
     """A cost is shown once the price of the model is known."""
     tab(desk, "trace")
@@ -169,6 +178,7 @@ def test_tokens_and_costs_are_summed_by_agent(desk: Driven) -> None:
     expect(total).to_contain_text("$")
 
 
+@pytest.mark.soak
 def test_state_stands_by_scope_with_the_event_that_wrote_it(desk: Driven) -> None:
     """A link leads to that event."""
     tab(desk, "state")
@@ -178,6 +188,7 @@ def test_state_stands_by_scope_with_the_event_that_wrote_it(desk: Driven) -> Non
     desk.page.wait_for_url("**#e=*")
 
 
+@pytest.mark.soak
 def test_state_is_edited_and_added(desk: Driven) -> None:
     """What is no JSON is refused beside the field; what is saved is on the server."""
     tab(desk, "state")
@@ -199,6 +210,7 @@ def test_state_is_edited_and_added(desk: Driven) -> None:
     assert stored["user:city"] == "Oslo"
 
 
+@pytest.mark.soak
 def test_artifacts_have_versions_and_a_preview(desk: Driven) -> None:
     """Text is shown as text, an image as an image; the event that saved it is linked."""
     run(desk.server, desk.session, "file it again")
@@ -217,6 +229,7 @@ PIXEL = base64.b64decode(
 )
 
 
+@pytest.mark.soak
 def test_artifacts_are_uploaded_and_deleted(desk: Driven) -> None:
     """A page is never shown as HTML; an image is drawn."""
     tab(desk, "artifacts")
@@ -239,6 +252,7 @@ def test_artifacts_are_uploaded_and_deleted(desk: Driven) -> None:
     expect(picture).to_have_count(0)
 
 
+@pytest.mark.soak
 def test_an_artifact_whose_versions_are_gone_is_not_asked_for(desk: Driven) -> None:
     """It was deleted elsewhere while it is open here: the panel says so, and asks for no version of it."""
     tab(desk, "artifacts")
@@ -252,6 +266,7 @@ def test_an_artifact_whose_versions_are_gone_is_not_asked_for(desk: Driven) -> N
     assert not [url for url in desk.requests if "undefined" in url]
 
 
+@pytest.mark.soak
 def test_another_session_is_not_asked_for_the_artifacts_of_the_one_before(desk: Driven) -> None:
     """The names are those of the session that is open; until they are known, there are none."""
     other = desk.server.new_session()
@@ -262,6 +277,7 @@ def test_another_session_is_not_asked_for_the_artifacts_of_the_one_before(desk: 
     assert not [url for url in desk.requests if f"{other}/artifacts/" in url]
 
 
+@pytest.mark.soak
 def test_the_active_agent_is_lit_in_the_tree(desk: Driven) -> None:
     """After a transfer it is the other one; each shows its instruction and tools."""
     tab(desk, "agents")
@@ -274,6 +290,7 @@ def test_the_active_agent_is_lit_in_the_tree(desk: Driven) -> None:
     expect(tree).to_contain_text("get_weather")
 
 
+@pytest.mark.soak
 def test_settings_hold_in_this_browser(desk: Driven) -> None:
     """The theme changes at once, and is there after a reload; a number out of range is refused beside its field."""
     tab(desk, "settings")
@@ -287,6 +304,7 @@ def test_settings_hold_in_this_browser(desk: Driven) -> None:
     assert desk.page.evaluate("document.documentElement.dataset.theme") == "dark"
 
 
+@pytest.mark.soak
 def test_a_panel_says_what_it_would_show_when_there_is_nothing(opened: Open) -> None:
     """No panel is empty, and none fails, without a session."""
     page = opened("/ui/desk/ann")
@@ -296,6 +314,7 @@ def test_a_panel_says_what_it_would_show_when_there_is_nothing(opened: Open) -> 
         expect(panel(page)).to_contain_text(re.compile(r"\w{3,}"))
 
 
+@pytest.mark.soak
 def test_panels_fit_a_phone(desk: Driven) -> None:
     """At 360 px nothing is wider than the window."""
     desk.page.set_viewport_size({"width": 360, "height": 740})

@@ -45,7 +45,9 @@ def test_partial_text_is_kept_when_a_run_fails(opened: Open) -> None:
     """It is marked as cut off, the error stands below it; also after a reload."""
     page = opened()
     page.say("breaks 20")
-    for _ in range(2):
+    for reload in (False, True):
+        if reload:
+            page.page.reload()
         expect(page.messages).to_have_count(2)
         expect(page.messages.last).to_contain_text("w9")
         expect(page.find("cut-off")).to_have_count(1)
@@ -53,9 +55,9 @@ def test_partial_text_is_kept_when_a_run_fails(opened: Open) -> None:
         expect(page.find("error")).to_contain_text("the line went dead")
         expect(page.find("try-again")).to_be_visible()
         expect(page.find("continue")).to_be_visible()
-        page.page.reload()
 
 
+@pytest.mark.soak
 def test_partial_text_is_kept_when_a_run_is_stopped(opened: Open) -> None:
     """And the run has ended on the server."""
     page = opened()
@@ -70,6 +72,7 @@ def test_partial_text_is_kept_when_a_run_is_stopped(opened: Open) -> None:
     expect(page.messages.last).to_contain_text("w5")
 
 
+@pytest.mark.soak
 def test_a_stopped_answer_is_continued(opened: Open) -> None:
     """The run goes on with the history, without another message."""
     page = opened()
@@ -85,6 +88,7 @@ def test_a_stopped_answer_is_continued(opened: Open) -> None:
     page.rest()
 
 
+@pytest.mark.soak
 def test_thoughts_open_while_they_stream_and_close_at_the_answer(opened: Open) -> None:
     """What one thinks is seen as it comes, and out of the way of the answer."""
     page = opened()
@@ -100,6 +104,7 @@ def test_thoughts_open_while_they_stream_and_close_at_the_answer(opened: Open) -
 # -- 7. a lost connection ----------------------------------------------------------------------------
 
 
+@pytest.mark.soak
 def test_a_lost_connection_is_found_again_without_an_event_twice(opened: Open) -> None:
     """The page says so, asks for the rest of the stream, and shows every word once."""
     page = opened()
@@ -162,6 +167,7 @@ window.fetch = async (address, options) => {
 # -- 11., 12. tabs and reloads -----------------------------------------------------------------------
 
 
+@pytest.mark.soak
 def test_two_tabs_show_the_same_run(opened: Open) -> None:
     """A run that another page begins appears, streams, and is there once."""
     first = opened()
@@ -177,6 +183,7 @@ def test_two_tabs_show_the_same_run(opened: Open) -> None:
     assert first.texts() == second.texts()
 
 
+@pytest.mark.soak
 def test_nothing_is_lost_when_the_page_is_reloaded_in_a_run(opened: Open) -> None:
     """The run goes on meanwhile, and the page finds it; the draft is there, too."""
     page = opened()
@@ -193,6 +200,7 @@ def test_nothing_is_lost_when_the_page_is_reloaded_in_a_run(opened: Open) -> Non
 # -- 9. what is announced ----------------------------------------------------------------------------
 
 
+@pytest.mark.soak
 def test_finished_messages_are_announced_and_not_their_pieces(opened: Open) -> None:
     """One polite region; errors and what waits for a person in the assertive one."""
     page = opened()
@@ -223,6 +231,7 @@ def test_hostile_text_is_shown_as_text(opened: Open) -> None:
     expect(text).to_contain_text("[" * 100)
 
 
+@pytest.mark.soak
 def test_a_line_without_end_does_not_stall(opened: Open) -> None:
     """A million characters in one line are cut to what one can look at."""
     page = opened()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -79,7 +80,9 @@ def google_adk_server(folder: Path, *options: str, command: str = "web", agents:
     arguments = [python, "-m", "google.adk.cli", command, "--port", str(port), "--no-reload", *memory, *options]
     # a home of its own: what a person has chosen about telemetry is kept there
     environment = {"PYTHONPATH": "", "PYTHONWARNINGS": "ignore", "HOME": str(folder)}
-    with process_at([*arguments, str(agents)], log, environment) as process:
+    # a copy: its builder writes into the folder that it serves
+    copy = shutil.copytree(agents, folder / "google-adk-agents", dirs_exist_ok=True)
+    with process_at([*arguments, str(copy)], log, environment) as process:
         wait_until_it_answers(url, process, log)
         yield url
 
