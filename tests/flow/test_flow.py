@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
+from contextlib import aclosing
 from functools import lru_cache, partial
 from typing import Any
 
@@ -19,6 +20,7 @@ from kit import (
     declared_names,
     event,
     hand_to,
+    model,
     no_op,
     requests_of,
     said,
@@ -30,6 +32,7 @@ from kit import (
 
 from flowloom import Context, Event, Flow, InvocationContext, LlmAgent, LlmRequest, LlmResponse, RunConfig
 from flowloom.context import DirectEffects, EffectKey
+from flowloom.context.hooks import FlowCallbacks
 from flowloom.errors import Halt, PipelineError, ProcessorError
 from flowloom.processors import REQUEST_PROCESSORS, PlanReActPlanner
 from flowloom.testing import frozen
@@ -101,6 +104,12 @@ def test_a_flow_prints_as_a_numbered_list() -> None:
 
 def test_a_flow_prints_what_each_processor_says_of_itself() -> None:
     assert "Says hello." in str(Flow().with_processor(hello))
+
+
+def test_a_flow_prints_how_many_callbacks_it_asks() -> None:
+    hook = FlowCallbacks(before_model=(hello, hello), after_tool=(hello,))
+    assert str(Flow().with_callbacks(hook)).endswith("\n      callbacks: before_model × 2, after_tool × 1")
+    assert "callbacks" not in str(Flow())
 
 
 def test_an_agent_shows_the_flow_in_use() -> None:
@@ -189,6 +198,28 @@ def test_what_is_no_processor_is_refused_when_the_flow_is_built(bad: Any) -> Non
         Flow([bad])
 
 
+class Wrong:
+    """Processors that cannot be called with a context and a request."""
+
+    def __call__(self, ctx: InvocationContext) -> None: ...
+
+    def method(self, ctx: InvocationContext) -> None: ...
+
+    @staticmethod
+    def keyword(ctx: InvocationContext, request: LlmRequest, *, more: int) -> None: ...
+
+
+@pytest.mark.parametrize(
+    "wrong", [Wrong(), Wrong().method, Wrong.keyword, lambda ctx: None, lambda ctx, request, response: None]
+)
+def test_a_processor_that_cannot_be_called_so_is_refused_when_the_flow_is_built(wrong: Any) -> None:
+    """The error says what it takes, and what it is called with."""
+    with pytest.raises(PipelineError, match=r"`\S+` takes `\(.*ctx.*` but is called with `\(ctx, request\)`"):
+        Flow([wrong])
+    with pytest.raises(PipelineError, match=r"`no_op` .* is called with `\(ctx, request, response\)`"):
+        Flow().with_response_processor(no_op)
+
+
 def test_two_processors_of_one_name_are_refused() -> None:
     with pytest.raises(PipelineError, match="`hello`"):
         Flow([hello, hello])
@@ -271,12 +302,56 @@ def test_a_processor_of_any_signature_that_takes_both_is_taken(processor: Any) -
 
 
 @pytest.mark.parametrize("bad", ["text", {"an": "object"}, 3, [1]])
-async def test_a_processor_that_gives_anything_else_is_a_typed_error_that_names_it(bad: Any) -> None:
+@pytest.mark.parametrize("kind", ["sync", "generator"])
+async def test_a_processor_that_gives_anything_else_is_a_typed_error_that_names_it(bad: Any, kind: str) -> None:
     def wrong(ctx: InvocationContext, request: LlmRequest) -> Any:
         return bad
 
-    with pytest.raises(ProcessorError, match="`wrong`"):
-        await Chat(agent("root", "done", flow=Flow().with_processor(wrong))).say("go")
+    async def wrongly(ctx: InvocationContext, request: LlmRequest) -> AsyncIterator[Any]:
+        yield bad
+
+    flow = Flow().with_processor(wrong if kind == "sync" else wrongly)
+    what = "int" if bad == [1] and kind == "sync" else type(bad).__name__
+    with pytest.raises(ProcessorError, match=f"`wrong(ly)?` produced {what}, but"):
+        await Chat(agent("root", "done", flow=flow)).say("go")
+
+
+async def test_a_processor_that_is_left_while_it_emits_is_closed_before_the_run_is() -> None:
+    """Its own code at its end has run then."""
+    closed: list[bool] = []
+
+    async def emitting(ctx: InvocationContext, request: LlmRequest) -> AsyncIterator[Event]:
+        try:
+            yield one_event(ctx, request)
+        finally:
+            closed.append(True)
+
+    root = agent("root", "done", flow=Flow().with_processor(emitting))
+    async with aclosing(root.flow.run(context(root))) as events:
+        async for _ in events:
+            break
+    assert closed == [True]
+
+
+async def test_response_processors_that_emit_run_once_each_and_in_order() -> None:
+    """Those between them, too."""
+    ran: list[str] = []
+
+    def emits(name: str) -> Any:
+        def emitting(ctx: InvocationContext, request: LlmRequest, response: LlmResponse) -> Event | None:
+            ran.append(name)
+            assert ctx.agent.name == "root"
+            return None if name == "b" else ctx.new_event({"custom_metadata": {"by": name}})
+
+        emitting.__name__ = name
+        return emitting
+
+    flow = Flow()
+    for name in "abcd":
+        flow = flow.with_response_processor(emits(name))
+    events = await Chat(agent("root", "done", flow=flow)).say("go")
+    assert ran == ["a", "b", "c", "d"]
+    assert [(each.custom_metadata or {}).get("by", each.text) for each in events] == ["a", "c", "d", "done"]
 
 
 @pytest.mark.parametrize("kind", ["sync", "async"])
@@ -463,12 +538,33 @@ async def test_one_step_is_one_model_call_with_its_tool_results() -> None:
     assert story(await collect(root.flow.run_one_step(ctx))) == ["root: done"]
 
 
+async def test_assembling_stores_what_processors_emit_once() -> None:
+    """In a run that stores its events, and without one."""
+    flow = Flow().with_processor(one_event)
+    assembled: list[str] = []
+
+    async def look(tool_context: Context) -> str:
+        assembly = await flow.assemble(tool_context.get_invocation_context())
+        assembled.append(assembly.agent)
+        return "seen"
+
+    chat = Chat(agent("root", call("look"), "done", tools=[look]))
+    await chat.say("go")
+    assert [bool(each.custom_metadata) for each in await chat.stored()].count(True) == 1
+    assert assembled == ["root"]
+    ctx = context(agent("root"))
+    await flow.assemble(ctx)
+    assert [each.custom_metadata for each in ctx.session.events] == [{"n": 1}]
+
+
 async def test_a_flow_runs_an_agents_turn_without_its_agent_callbacks() -> None:
     called: list[str] = []
     root = agent(
-        "root", call("add", a=1, b=2), "done", tools=[add], before_agent_callback=lambda **_: called.append("x")
+        "root", call("add", a=1, b=2), "done", "done", tools=[add], before_agent_callback=lambda **_: called.append("x")
     )
     ctx = context(root, event("user", "go"))
+    assert await collect(root.flow.run_one_step(context(root))) != []
+    root.model = model(call("add", a=1, b=2), "done")
     events = await collect(root.flow.run(ctx))
     assert [e.text for e in events][-1] == "done"
     assert called == []

@@ -1,0 +1,66 @@
+"""The current turn: a late answer brings back the turn that opened its call (spec §9.9)."""
+
+from __future__ import annotations
+
+import pytest
+from kit import event, named_call, result, said
+
+from flowloom import Event, EventActions
+from flowloom.events import EventCompaction
+from flowloom.log import Viewer
+from flowloom.log.history import project
+
+CURRENT = Viewer("root", current_turn_only=True, keeps_call_ids=True)
+
+
+def lines(log: list[Event]) -> list[str]:
+    """What an agent with `include_contents="none"` is shown, a line for each part: its text, its call, its answer."""
+    shown: list[str] = []
+    for number, each in enumerate(log):
+        each.timestamp = float(number)
+    for content in project(log, CURRENT).contents:
+        for part in content.parts or ():
+            call, answer = part.function_call, part.function_response
+            shown.append(f"{call.id}()" if call else f"-> {answer.id}" if answer else part.text or "")
+    return shown
+
+
+def orders(call_id: str) -> Event:
+    return event("root", named_call(call_id, "order"), long_running_tool_ids=[call_id])
+
+
+def summary(first: int, last: int) -> Event:
+    """A summary that was made elsewhere, of what was said from one time to another."""
+    compaction = EventCompaction(start_timestamp=first, end_timestamp=last, compacted_content=said("<in short>"))
+    return Event(author="user", actions=EventActions(compaction=compaction))
+
+
+FIRST = [event("user", "one"), orders("c1"), event("root", "ordered one")]
+SECOND = [event("user", "two"), orders("c2"), event("root", "ordered two")]
+THIRD = [event("user", "three"), event("root", "done three")]
+
+
+def test_an_answer_to_calls_of_two_turns_brings_back_both_in_their_order() -> None:
+    """Whatever the order of the answers, and without the turn between."""
+    answers = event("user", result("c2", "order", {}), result("c1", "order", {}))
+    shown = lines([*FIRST, *SECOND, *THIRD, answers, event("root", "both came")])
+    assert shown == ["one", "c1()", "-> c1", "ordered one", "two", "c2()", "-> c2", "ordered two", "both came"]
+
+
+def test_an_answer_to_the_current_turn_and_to_an_earlier_one_shows_nothing_twice() -> None:
+    """What was said since the message stands in the current turn already."""
+    answers = event("root", result("c2", "order", {}), result("c1", "order", {}))
+    shown = lines([*FIRST, *SECOND, event("user"), event("root", "on it"), answers, event("root", "both came")])
+    assert shown == ["one", "c1()", "-> c1", "ordered one", "two", "c2()", "-> c2", "ordered two", "on it", "both came"]
+
+
+@pytest.mark.parametrize(("first", "shown"), [(0, "<in short>"), (4, "one")], ids=["the turn", "a later one"])
+def test_a_summary_counts_in_a_turn_that_was_brought_back_if_it_tells_of_nothing_before(first: int, shown: str) -> None:
+    """The turn begins where it began at first."""
+    log = [*FIRST, event("root", "more"), *THIRD, summary(first, first + 1), event("user", result("c1", "order", {}))]
+    assert lines(log)[0] == shown
+
+
+def test_a_summary_of_all_that_was_said_is_shown_if_no_turn_has_begun() -> None:
+    """Without any input, the current turn is the whole log."""
+    assert lines([event("root", "one"), event("root", "two"), summary(0, 1)]) == ["<in short>"]
