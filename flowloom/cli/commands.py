@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import sys
 from importlib.metadata import version
+from json import dumps
 from pathlib import Path
 from typing import Annotated
 
@@ -16,7 +17,7 @@ from flowloom.cli.display import Display
 from flowloom.cli.explain import Pages, Question, told
 from flowloom.cli.loading import Loaded, load_app
 from flowloom.cli.model_choice import ModelChoice
-from flowloom.cli.options import USER_ID, AsJson, StoreName, User
+from flowloom.cli.options import USER_ID, AllowImports, AllowStdio, AsJson, StoreName, User
 from flowloom.cli.reading import open_reader
 from flowloom.cli.sessions import sessions
 from flowloom.cli.usage_error import UsageError
@@ -26,7 +27,9 @@ from flowloom.errors import FlowloomError
 AgentPath = Annotated[
     Path,
     typer.Argument(
-        metavar="PATH", help="A .py file or a package folder with `root_agent` or `app`.", show_default=False
+        metavar="PATH",
+        help="A .py file or a package folder with `root_agent` or `app`, or a root_agent.yaml.",
+        show_default=False,
     ),
 ]
 AgentName = Annotated[
@@ -58,9 +61,9 @@ app.command("web", cls=ServerCommand)(web)
 app.command("api_server", cls=ServerCommand)(api_server)
 
 
-def _loaded(path: Path, display: Display) -> Loaded:
+def _loaded(path: Path, display: Display, allow_imports: list[str] | None, allow_stdio: bool) -> Loaded:
     """What is at a path; what else is there is told on stderr."""
-    loaded = load_app(path)
+    loaded = load_app(path, allow_imports=allow_imports or (), allow_stdio=allow_stdio)
     if loaded.notice is not None:
         display.notice(loaded.notice)
     return loaded
@@ -79,6 +82,14 @@ def flowloom(
     ] = False,
 ) -> None:
     """A fast, small, transparent flow engine for LLM agents."""
+
+
+@app.command()
+def schema() -> None:
+    """Print the JSON schema of root_agent.yaml files, for editors."""
+    from flowloom.config import agent_config_schema
+
+    typer.echo(dumps(agent_config_schema(), indent=2))
 
 
 @app.command()
@@ -112,6 +123,8 @@ def run(
     ] = None,
     store: StoreName = None,
     user: User = USER_ID,
+    allow_imports: AllowImports = None,
+    allow_stdio: AllowStdio = False,
     debug: Annotated[bool, typer.Option("--debug", help="Log each step on stderr.")] = False,
 ) -> None:
     """Chat with an agent in the terminal.
@@ -129,7 +142,7 @@ def run(
         logging.basicConfig(format="%(asctime)s %(levelname)s %(name)s: %(message)s")
         logging.getLogger("flowloom").setLevel(logging.DEBUG)
     try:
-        loaded = _loaded(path, display)
+        loaded = _loaded(path, display, allow_imports, allow_stdio)
         choice = ModelChoice(loaded.agent, model, watched=display.is_terminal)
         display.notice(choice.notice)
         with (
@@ -159,6 +172,8 @@ def explain(
     session: Conversation = None,
     store: StoreName = None,
     user: User = USER_ID,
+    allow_imports: AllowImports = None,
+    allow_stdio: AllowStdio = False,
     state: State = None,
     model: Annotated[
         str | None, typer.Option(help="The model of all agents; none is asked.", show_default=False)
@@ -179,7 +194,7 @@ def explain(
     pages = Pages(json, html, output)
     try:
         pages.check()
-        loaded = _loaded(path, display)
+        loaded = _loaded(path, display, allow_imports, allow_stdio)
         assembly = Question(message, agent, session, state or (), model, store, user).assembly(loaded)
         for file in pages.write(assembly):
             display.notice(f"Wrote {file}.")
@@ -202,6 +217,8 @@ def bench(
     session: Conversation = None,
     store: StoreName = None,
     user: User = USER_ID,
+    allow_imports: AllowImports = None,
+    allow_stdio: AllowStdio = False,
     state: State = None,
     turns: Annotated[int, typer.Option(min=0, help="Exchanges of words to begin with.")] = 0,
     repeat: Annotated[int, typer.Option(min=1, help="How many turns are measured.")] = 200,
@@ -235,7 +252,7 @@ def bench(
             Budget.parse("--max-us", max_us or ()), Budget.parse("--max-ratio", max_ratio or ()), baseline
         )
         stored = verdict.read_baseline()
-        loaded = _loaded(path, display)
+        loaded = _loaded(path, display, allow_imports, allow_stdio)
         profile = Bench(message, agent, session, state or (), turns, repeat, store, user).profile(loaded)
         broken = list(verdict.broken(profile, stored))
         if save is not None:

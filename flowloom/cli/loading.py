@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 import sys
 import traceback
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
@@ -16,6 +16,8 @@ from flowloom.cli.usage_error import UsageError
 from flowloom.errors import FlowloomError, quoted_list
 from flowloom.plugins import BasePlugin
 from flowloom.runner.app import App
+
+_DESCRIPTIONS = (".yaml", ".yml", ".json")
 
 
 @dataclass(slots=True)
@@ -42,8 +44,10 @@ class Loaded:
         return self.app.model_copy(update={"plugins": list(plugins)}), {}
 
 
-def load_app(path: Path) -> Loaded:
-    """The `app` or `root_agent` of a .py file, a package folder, or its `agent.py`. Raises `UsageError`.
+def load_app(path: Path, *, allow_imports: Collection[str] = (), allow_stdio: bool = False) -> Loaded:
+    """The `app` or `root_agent` of a .py file, a package folder, its `agent.py`; or what a `root_agent.yaml` describes.
+
+    Such a file may import the packages `allow_imports` and, with `allow_stdio`, start MCP servers. Raises `UsageError`.
 
     An `app` wins over a `root_agent`, also if it is in an `agent.py` from which the package itself takes the agent
     alone: the plugins and settings of the app are not lost.
@@ -51,15 +55,18 @@ def load_app(path: Path) -> Loaded:
     target = path.resolve()
     if not target.exists():
         raise UsageError(f"There is no file or folder `{path}`. Give the path of a .py file or of a package folder.")
+    described = next((file for file in _descriptions(target) if file.is_file()), None)
+    if described is not None:
+        return _described(described, path, allow_imports, allow_stdio)
     if target.is_dir():
         names = [name for name in ("__init__.py", "agent.py") if (target / name).is_file()]
         if not names:
             raise UsageError(
-                f"The folder `{path}` has neither `__init__.py` nor `agent.py`. Give a folder with an agent in it, "
-                f"or a .py file."
+                f"The folder `{path}` has neither `__init__.py` nor `agent.py` nor `root_agent.yaml`. Give a folder "
+                f"with an agent in it, or a .py file."
             )
     elif target.suffix != ".py":
-        raise UsageError(f"`{path}` is no .py file and no folder.")
+        raise UsageError(f"`{path}` is no .py file, no .yaml file, and no folder.")
     name = target.stem if target.stem not in ("agent", "__init__") else target.parent.name
     modules: list[ModuleType] = []
     for module_name in _module_names(target):
@@ -71,6 +78,28 @@ def load_app(path: Path) -> Loaded:
         if isinstance(getattr(module, "app", None), App):
             break
     return _found_in(modules, name, path)
+
+
+def _descriptions(target: Path) -> list[Path]:
+    """The files that may describe the agent of a path: itself, or those of a folder without an `agent.py`."""
+    if target.suffix in _DESCRIPTIONS:
+        return [target]
+    if (target / "agent.py").is_file():
+        return []
+    return [target / f"root_agent{suffix}" for suffix in _DESCRIPTIONS]
+
+
+def _described(file: Path, path: Path, allow_imports: Collection[str], allow_stdio: bool) -> Loaded:
+    from flowloom.config import agent_from_config
+
+    if str(file.parent.parent) not in sys.path:
+        sys.path.insert(0, str(file.parent.parent))
+    shown = path / file.name if path.is_dir() else path
+    try:
+        agent = agent_from_config(shown, allow_imports=allow_imports, allow_stdio=allow_stdio)
+    except FlowloomError as error:
+        raise UsageError(f"`{shown}` describes no agent.\n{error}") from error
+    return Loaded(file.parent.name, agent)
 
 
 def _module_names(target: Path) -> list[str]:

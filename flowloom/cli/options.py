@@ -8,7 +8,7 @@ import typer
 
 from flowloom.cli.stores import USER_ID
 
-__all__ = ["USER_ID", "AsJson", "StoreName", "User"]
+__all__ = ["USER_ID", "AllowImports", "AllowStdio", "AsJson", "StoreName", "User"]
 
 StoreName = Annotated[
     str | None,
@@ -21,3 +21,15 @@ StoreName = Annotated[
 ]
 User = Annotated[str, typer.Option(metavar="ID", help="Whose session it is.")]
 AsJson = Annotated[bool, typer.Option("--json", help="As data.")]
+AllowImports = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--allow_import",
+        metavar="PACKAGE",
+        help="A package that a root_agent.yaml may import; may be repeated.",
+        show_default=False,
+    ),
+]
+AllowStdio = Annotated[
+    bool, typer.Option("--allow_stdio", help="A root_agent.yaml may start the MCP servers that it names.")
+]

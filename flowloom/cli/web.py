@@ -16,6 +16,7 @@ from typer.core import TyperCommand
 
 from flowloom.asgi import token_auth
 from flowloom.cli.display import Display
+from flowloom.cli.options import AllowImports, AllowStdio
 from flowloom.cli.usage_error import UsageError
 from flowloom.errors import FlowloomError
 from flowloom.server.later import LATER, refusal
@@ -78,6 +79,8 @@ class ServeOptions:
         list[str] | None,
         _text("extra_plugins", "Full names of plugins, with commas between.", "NAMES"),
     ] = None
+    allow_imports: AllowImports = None
+    allow_stdio: AllowStdio = False
     logo_text: Annotated[str | None, _text("logo-text", "What the web UI shows as its name.")] = None
     logo_image_url: Annotated[str | None, _text("logo-image-url", "The picture beside that text.", "URL")] = None
     max_body_bytes: Annotated[int, typer.Option("--max_body_bytes", min=1, help="The largest body of a request.")] = (
@@ -204,6 +207,7 @@ def _run(agents_dir: Path, options: ServeOptions, more: dict[str, Any]) -> int |
     for name in ("reload", "token", "log_level", "verbose"):
         del settings[name]
     settings["use_local_storage"] = options.use_local_storage is not False
+    settings["allow_imports"] = options.allow_imports or ()
     settings["on_busy"] = options.on_busy or "queue"
     settings["auth"] = None if options.token is None else token_auth(options.token)
     app = get_fast_api_app(agents_dir=agents_dir, **settings, **more)

@@ -1,11 +1,11 @@
-"""An app out of the modules of its folder: `app` before `root_agent`, the package before its `agent` module."""
+"""An app out of its folder: `app` before `root_agent`, the package before its `agent` module, at last its YAML."""
 
 from __future__ import annotations
 
 import importlib
 import importlib.util
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import suppress
 from pathlib import Path
 from types import ModuleType
@@ -28,11 +28,28 @@ def put_on_path(*folders: Path) -> None:
             sys.path.insert(0, folder)
 
 
-def import_app(base: Path, name: str, *, again: bool = False) -> App | BaseAgent:
+AgentFile = Callable[[Path], BaseAgent]
+"""Reads the agent that a file describes."""
+
+
+def agent_files(allow_imports: Collection[str], allow_stdio: bool) -> AgentFile:
+    """What reads files that describe agents.
+
+    They may import the packages `allow_imports` and, with `allow_stdio`, start MCP servers.
+    """
+
+    def read(file: Path) -> BaseAgent:
+        config = importlib.import_module("flowloom.config")  # loads PyYAML
+        return config.agent_from_config(file, allow_imports=allow_imports, allow_stdio=allow_stdio)
+
+    return read
+
+
+def import_app(base: Path, name: str, read: AgentFile, *, again: bool = False) -> App | BaseAgent:
     """The `app` or `root_agent` of the folder or module `name` in `base`, which is on `sys.path`.
 
-    `again` forgets what was imported of it. Raises whatever the import raises, and `ConfigurationError` if there is no
-    agent in it.
+    `read` reads a folder's `root_agent.yaml`. `again` forgets what was imported of it. Raises whatever the import
+    raises, and `ConfigurationError` if there is no agent in it.
     """
     put_on_path(base)
     importlib.invalidate_caches()
@@ -52,6 +69,9 @@ def import_app(base: Path, name: str, *, again: bool = False) -> App | BaseAgent
         if isinstance(found, App):
             return cast(App, found)
     agent = _value(modules, "root_agent")
+    described = base.joinpath(*name.split("."), "root_agent.yaml")
+    if agent is None and described.is_file():
+        return read(described)
     if isinstance(agent, BaseAgent):
         return cast(BaseAgent, agent)
     raise ConfigurationError(
@@ -68,8 +88,6 @@ def _module_names(base: Path, name: str) -> Iterator[str]:
         yield name
     if (folder / "agent.py").is_file():
         yield f"{name}.agent"
-    if (folder / "root_agent.yaml").is_file():
-        raise ConfigurationError(f"`{name}` is described in YAML, which cannot be loaded yet. Write an `agent.py`.")
 
 
 def _value(modules: list[ModuleType], name: str) -> object:

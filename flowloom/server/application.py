@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import AsyncGenerator, Callable, Sequence
+from collections.abc import AsyncGenerator, Callable, Collection, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from dataclasses import fields
 from typing import Any
@@ -38,6 +38,7 @@ try:
         web_ui,
     )
     from flowloom.server.addressing import Addressing
+    from flowloom.server.agent_modules import agent_files
     from flowloom.server.apps import AgentLoader, AppFolder, LoadedApps, OneApp
     from flowloom.server.auth_hook import auth_by_request
     from flowloom.server.development import Development, RecordedRuns
@@ -112,6 +113,8 @@ def get_fast_api_app(
     reload_agents: bool = False,
     agent_loader: AgentLoader | None = None,
     extra_plugins: Sequence[str | BasePlugin] | None = None,
+    allow_imports: Collection[str] = (),
+    allow_stdio: bool = False,
     lifespan: Lifespan | None = None,
     **settings: Any,
 ) -> FastAPI:
@@ -123,14 +126,18 @@ def get_fast_api_app(
     hidden folder of each app, or in memory without `use_local_storage`; memories in memory. `bind_host` is the address
     that it listens on, `host` without one.
     `reload_agents` has apps whose files have changed loaded anew. `agent_loader` gives the apps in the place of the
-    folder, `extra_plugins` are given to all of them, by their full names or as they are. `lifespan` is entered when the
-    server starts. The other `settings` are those of `ServerSettings`, and those of google-adk's that are refused.
+    folder, `extra_plugins` are given to all of them, by their full names or as they are. `allow_imports` are the
+    packages that agents in `root_agent.yaml` files may import, and with `allow_stdio` they may start MCP servers.
+    `lifespan` is entered when the server starts. The other `settings` are those of `ServerSettings`, and those of
+    google-adk's that are refused.
 
     Raises `TypeError` for a setting that there is not, `ConfigurationError` for one that cannot be used.
     """
     if bind_host is not None:
         settings["host"] = bind_host
-    apps: AppSource = AppFolder(agents_dir, nested=web, reload=reload_agents)
+    apps: AppSource = AppFolder(
+        agents_dir, nested=web, reload=reload_agents, read=agent_files(allow_imports, allow_stdio)
+    )
     home = apps
     if agent_loader is not None:
         apps = LoadedApps(agent_loader)
@@ -177,7 +184,7 @@ def serve(agent_or_app: BaseAgent | App, **settings: Any) -> None:
 _KEYWORDS = ("session_service_uri", "artifact_service_uri", "memory_service_uri", "extra_plugins", "lifespan")
 _FOLDER_KEYWORDS = (
     *("agents_dir", "web", *_KEYWORDS),
-    *("use_local_storage", "bind_host", "reload_agents", "agent_loader"),
+    *("use_local_storage", "bind_host", "reload_agents", "agent_loader", "allow_imports", "allow_stdio"),
 )
 _Services = tuple[BaseSessionService, BaseArtifactService, BaseMemoryService]
 

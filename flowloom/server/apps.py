@@ -13,7 +13,7 @@ from typing import Protocol
 from flowloom.agents import BaseAgent
 from flowloom.errors import ConfigurationError
 from flowloom.runner.app import App
-from flowloom.server.agent_modules import import_app, put_on_path
+from flowloom.server.agent_modules import AgentFile, agent_files, import_app, put_on_path
 from flowloom.server.dotenv import load_dotenv
 from flowloom.server.problems import ProblemError
 from flowloom.server.sources import stamp_of
@@ -124,18 +124,28 @@ class _Loaded:
 
 
 class AppFolder:
-    """The apps of AGENTS_DIR: `NAME/agent.py`, `NAME/__init__.py`, `NAME.py`, each with `app` or `root_agent`.
+    """The apps of AGENTS_DIR: `NAME/agent.py`, `NAME/__init__.py`, `NAME.py`, each with `app` or `root_agent`, and
+    `NAME/root_agent.yaml`.
 
     A `folder` that has an `agent.py` itself is the only app. With `nested`, apps are found up to five folders deep,
     with dots in their names. With `reload`, an app whose files have changed is loaded anew at its next use; one that
-    could not be loaded is tried again then in any case. Raises `ConfigurationError` for a folder that is none.
+    could not be loaded is tried again then in any case. `read` reads each `root_agent.yaml`; by default, as one
+    that may import nothing. Raises `ConfigurationError` for a folder that is none.
     """
 
-    def __init__(self, folder: str | os.PathLike[str], *, nested: bool = True, reload: bool = False) -> None:
+    def __init__(
+        self,
+        folder: str | os.PathLike[str],
+        *,
+        nested: bool = True,
+        reload: bool = False,
+        read: AgentFile | None = None,
+    ) -> None:
         path = Path(folder).resolve()
         if not path.is_dir():
             raise ConfigurationError(f"`{folder}` is no folder. Give the folder that your agents' folders are in.")
         self._nested, self._reload = nested, reload
+        self._read = read or agent_files((), False)
         self.only = path.name if any((path / name).is_file() for name in _MARKS) else None
         """The name of the only app, where the folder is an app itself."""
         self.base = path if self.only is None else path.parent
@@ -194,7 +204,7 @@ class AppFolder:
         folder = self.folder_of(name)
         load_dotenv(folder or self.base)
         try:
-            found = import_app(self.base, name, again=again)
+            found = import_app(self.base, name, self._read, again=again)
             loaded.app = app_with(found)
         except (Exception, SystemExit) as error:
             loaded.error = error

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -117,3 +118,32 @@ def test_the_command_says_which_agent_it_leaves_out(tmp_path: Path) -> None:
     done = flowloom("explain", tmp_path / "office_m.py", "--model", "gemini-2.5-flash")
     assert "The app `bureau` is used" in " ".join(done.stderr.split())
     assert "chief asks" in done.stdout
+
+
+DESCRIBED = "{name: clerk, instruction: Help., tools: [office_n.words.count]}"
+
+
+def test_an_agent_that_a_file_describes(tmp_path: Path) -> None:
+    """The folder, or the file; what it imports needs leave, and an `agent.py` beside it wins."""
+    folder = write(tmp_path / "office_n", words="def count(text: str) -> int:\n    return len(text)\n")
+    (folder / "root_agent.yaml").write_text(DESCRIBED)
+    with pytest.raises(UsageError, match=r"root_agent.yaml:1: `tools\[0\]`: .*--allow_import office_n"):
+        load_app(folder)
+    for path in (folder, folder / "root_agent.yaml"):
+        loaded = load_app(path, allow_imports=["office_n"])
+        assert (loaded.name, loaded.agent.name) == ("office_n", "clerk")
+    write(folder, agent=AGENT.replace("clerk", "chief"))
+    assert load_app(folder).agent.name == "chief"
+
+
+def test_the_commands_take_described_agents(tmp_path: Path) -> None:
+    """`run` with leave answers; `schema` prints what editors need."""
+    folder = write(tmp_path / "office_o", words="def count(text: str) -> int:\n    return len(text)\n")
+    (folder / "root_agent.yaml").write_text(DESCRIBED.replace("office_n", "office_o"))
+    refused = flowloom("run", folder, "-m", "Hello", "--model", "offline", "--store", "memory")
+    assert (refused.returncode, "--allow_import office_o" in " ".join(refused.stderr.split())) == (2, True)
+    done = flowloom(
+        "run", folder, "-m", "Hello", "--model", "offline", "--store", "memory", "--allow_import", "office_o"
+    )
+    assert (done.returncode, "clerk:" in done.stdout) == (0, True), done.stderr
+    assert json.loads(flowloom("schema").stdout)["$schema"].endswith("2020-12/schema")

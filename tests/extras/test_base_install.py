@@ -67,6 +67,7 @@ USES = {
     "from flowloom.interop.protobuf import request_to_proto; from flowloom.models import LlmRequest; "
     "request_to_proto(LlmRequest())": "protobuf",
     "from flowloom.interop.protobuf import response_from_proto; response_from_proto(b'')": "protobuf",
+    "from flowloom.config import agent_from_config; agent_from_config('a.yaml')": "config",
     "from flowloom.server import app_of; app_of(None)": "server",
     "from flowloom.testing import ModelSuite\nclass Suite(ModelSuite): ...": "test",
     "from flowloom.testing import ToolsetSuite; ToolsetSuite().toolset": "test",

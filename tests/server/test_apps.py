@@ -253,3 +253,18 @@ def test_loading_a_folder_takes_no_time(agents_dir: Path) -> None:
     begin = time.process_time()
     apps.names()
     assert time.process_time() - begin < 0.05
+
+
+def test_an_app_that_a_file_describes_is_served(tmp_path: Path) -> None:
+    """`root_agent.yaml` is loaded as `agent.py` is, behind it; one that is wrong tells why."""
+    for name, text in (("told", "{name: told, instruction: Help.}"), ("wrong", "{name: wrong}")):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "root_agent.yaml").write_text(text)
+    write(tmp_path / "both", "from_python")
+    (tmp_path / "both" / "root_agent.yaml").write_text("{name: from_yaml, instruction: Help.}")
+    apps = AppFolder(tmp_path)
+    assert apps.names() == ["both", "told", "wrong"]
+    assert (apps.load("told").root_agent.name, apps.load("both").root_agent.name) == ("told", "from_python")
+    assert "`instruction` is missing" in str(apps.problem_of("wrong"))
+    (tmp_path / "told" / "root_agent.yaml").write_text("{name: told, instruction: Help., tools: [told.tool]}")
+    assert "--allow_import told" in str(AppFolder(tmp_path).problem_of("told"))
