@@ -29,6 +29,7 @@ _HOMES = {
     "sessions": "BaseSessionService InMemorySessionService PostgresSessionService Session SqliteSessionService State",
     "artifacts": "BaseArtifactService FileArtifactService InMemoryArtifactService",
     "memory": "BaseMemoryService InMemoryMemoryService PostgresMemoryService SqliteMemoryService",
+    "protocols.a2a": "RemoteA2aAgent",
     "flow": "Flow",
     "processors": "BuiltInCodeExecutor BuiltInPlanner LocalCodeExecutor PlanReActPlanner Template",
     "plugins": "BasePlugin LoggingPlugin",

@@ -5,6 +5,9 @@
 # agents
 from flowloom.agents import Agent, BaseAgent, LlmAgent, LoopAgent, ParallelAgent, SequentialAgent, WorkflowAgent
 
+# agents of other services
+from flowloom.protocols.a2a import RemoteA2aAgent
+
 # running them
 from flowloom.runner import (
     App,
@@ -145,6 +148,7 @@ __all__ = [
     "PostgresMemoryService",
     "PostgresSessionService",
     "ReadonlyContext",
+    "RemoteA2aAgent",
     "ResumabilityConfig",
     "RetryModel",
     "RetryOptions",

@@ -61,6 +61,8 @@ class BaseAgent(TypedByOutput[OutputT]):
     """
 
     is_llm_agent: ClassVar[bool] = False
+    takes_words: ClassVar[bool] = False
+    """Whether the user's words answer what an agent of this kind has asked last, as a function response would."""
 
     name: str
     description: str = ""

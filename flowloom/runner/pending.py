@@ -143,6 +143,8 @@ def _pending(made: CallRecord) -> PendingCall:
     elif pending.kind == "input":
         pending.message, pending.payload = str(args.get("message") or ""), args.get("payload")
         pending.response_schema = args.get("response_schema")
+    elif pending.kind == "credential":
+        pending.message = str(args.get("message") or "")
     return pending
 
 

@@ -23,7 +23,7 @@ from flowloom.runner.message import Message, content_of_message
 from flowloom.runner.pending import PendingCall, decisions_of, pending_in
 from flowloom.runner.result import RunResult, RunStatus
 from flowloom.runner.round import Host, Round
-from flowloom.runner.routing import answered_calls, messages_of
+from flowloom.runner.routing import answered_calls, as_reply, messages_of
 from flowloom.sessions import Session
 from flowloom.sessions.leases import SessionLease
 
@@ -161,6 +161,9 @@ class Rounds:
         """Open the session, take secrets out of the message, and begin the first round."""
         self.session = await self._open_session()
         self.session.guard(None if lease is None else lease.fence)
+        if not self._answers_calls and self._message is not None:
+            self._message = as_reply(self._host.agent, self.session, self._message)
+            self._answers_calls = answers_calls(self._message)
         if self._answers_calls:
             await self._take_secrets()
         return self._begin(lease)

@@ -10,6 +10,7 @@ from flowloom.agents import BaseAgent, LlmAgent
 from flowloom.context.progress import path_of
 from flowloom.errors import ConfigurationError, DuplicateAgentError
 from flowloom.events import Event
+from flowloom.events.parts import response_part
 from flowloom.events.requests import RESERVED_CALLS
 from flowloom.events.wire import replace
 from flowloom.flow.delegation import delegates_of
@@ -91,6 +92,18 @@ def messages_of(root: BaseAgent, session: Session, message: types.Content) -> li
     if len(groups) < 2:
         return [message]
     return [types.Content(role=message.role, parts=each) for each in groups.values()]
+
+
+def as_reply(root: BaseAgent, session: Session, message: types.Content) -> types.Content:
+    """A message of words as the answer to the latest question of an agent that takes words; itself if none waits."""
+    waiting = session.history.ledger(session.events).pending()
+    for made in reversed(waiting):
+        place = place_of(root, made.author) if made.is_request and not made.inner else None
+        if place is not None and place[0].takes_words:
+            words = "\n".join(part.text for part in message.parts or () if part.text and not part.thought)
+            answer = response_part(made.id, made.name, {"result": words})
+            return types.Content(role=message.role, parts=[answer, *(message.parts or ())])
+    return message
 
 
 class _Destinations:

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import AsyncGenerator, Generator, Sequence
 from contextlib import suppress
 from copy import copy
+from inspect import iscoroutinefunction
 from typing import TYPE_CHECKING, Any, Generic, Literal, Required, Self, TypedDict, Unpack
 
 from google.genai import types
@@ -153,11 +154,13 @@ class Runner(Generic[OutputT]):
         await self.close()
 
     async def close(self) -> None:
-        """Close the plugins, and the toolsets of all agents."""
+        """Close the plugins, the toolsets of all agents, and the connections of those of other services."""
         toolsets: dict[int, Any] = {}
         todo = agents_of(self.agent)
         while todo:
             agent = todo.pop()
+            if iscoroutinefunction(getattr(agent, "close", None)):
+                toolsets[id(agent)] = agent
             for tool in agent.own_tools if isinstance(agent, LlmAgent) else ():
                 if callable(getattr(tool, "close", None)):
                     toolsets[id(tool)] = tool

@@ -69,6 +69,7 @@ USES = {
     "from flowloom.interop.protobuf import response_from_proto; response_from_proto(b'')": "protobuf",
     "from flowloom.config import agent_from_config; agent_from_config('a.yaml')": "config",
     "from flowloom.server import app_of; app_of(None)": "server",
+    "from flowloom.protocols.a2a import to_a2a; to_a2a(None)": "a2a",
     "from flowloom.testing import ModelSuite\nclass Suite(ModelSuite): ...": "test",
     "from flowloom.testing import ToolsetSuite; ToolsetSuite().toolset": "test",
     "import flowloom.testing.suites": "test",

@@ -1,0 +1,146 @@
+"""`Remote`: the connection to a remote agent, in one event loop. This is what loads the SDK (protocols spec §4)."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from flowloom.errors import error_text
+from flowloom.protocols.a2a.cards import BINDINGS, Known, fetched_card, given_card, usable_card
+from flowloom.protocols.a2a.failures import RemoteAgentError
+from flowloom.protocols.a2a.links import is_address
+from flowloom.protocols.a2a.sdk import (
+    AgentCard,
+    CancelTaskRequest,
+    Client,
+    ClientCallContext,
+    ClientConfig,
+    ClientFactory,
+    GetTaskRequest,
+    SubscribeToTaskRequest,
+    httpx,
+)
+
+CONNECT_SECONDS = 10.0
+_EXTENSIONS = "A2A-Extensions"
+
+
+@dataclass(frozen=True, slots=True)
+class RemoteSettings:
+    """What an agent says of its connection; see `RemoteA2aAgent`."""
+
+    name: str
+    card: Any
+    httpx_client: Any
+    client_factory: Any
+    timeout: float
+    streaming: bool
+    allow_origins: Sequence[str]
+    extensions: Sequence[str]
+    card_check: Any
+
+
+class Remote:
+    """The connection to one agent. It belongs to the event loop that it was made in; `close` ends it."""
+
+    def __init__(self, settings: RemoteSettings) -> None:
+        self._settings = settings
+        self._http: httpx.AsyncClient = settings.httpx_client or httpx.AsyncClient(
+            timeout=httpx.Timeout(settings.timeout, connect=min(CONNECT_SECONDS, settings.timeout))
+        )
+        self._known: Known | None = None
+        self._looking = asyncio.Lock()
+        self._client: Client | None = None
+        self._served_by: AgentCard | None = None
+        """The card that the client was made for."""
+
+    async def card(self, headers: Mapping[str, str]) -> AgentCard:
+        """The agent's card as it is published, not older than an hour. Raises `RemoteAgentError`,
+        `ConfigurationError`."""
+        return (await self._known_card(headers)).card
+
+    async def client(self, headers: Mapping[str, str]) -> tuple[Client, AgentCard]:
+        """What calls the agent, and the card with the services of it that may be called. Raises `RemoteAgentError`."""
+        known = await self._known_card(headers)
+        if self._client is None or self._served_by is not known.card:
+            settings = self._settings
+            usable = usable_card(settings.name, known, settings.allow_origins, settings.extensions)
+            self._client, self._served_by, self._usable = self._made(usable), known.card, usable
+        return self._client, self._usable
+
+    def _made(self, card: AgentCard) -> Client:
+        settings = self._settings
+        if settings.client_factory is not None:
+            return settings.client_factory.create(card)
+        streams = settings.streaming and card.capabilities.streaming
+        config = ClientConfig(
+            streaming=streams,
+            polling=not streams,
+            httpx_client=_Wire(self._http),  # pyright: ignore[reportArgumentType] - as far as the SDK uses one
+            supported_protocol_bindings=[*BINDINGS],
+        )
+        try:
+            return ClientFactory(config).create(card)
+        except Exception as error:  # what the SDK makes of a stranger's card
+            raise RemoteAgentError(f"Agent `{settings.name}` cannot be called: {error_text(error)}.") from error
+
+    async def _known_card(self, headers: Mapping[str, str]) -> Known:
+        async with self._looking:
+            known, settings = self._known, self._settings
+            if known is None:
+                known = given_card(settings.name, settings.card)
+            if known is None or not known.fresh:
+                known = await fetched_card(settings.name, str(settings.card), self._http, headers, known)
+            if known is not self._known and settings.card_check is not None:
+                settings.card_check(known.card)
+            self._known = known
+            return known
+
+    @property
+    def address(self) -> str:
+        """Where the agent is, for error texts."""
+        if self._client is not None and self._usable.supported_interfaces:
+            return self._usable.supported_interfaces[0].url
+        card = self._settings.card
+        return card if isinstance(card, str) and is_address(card) else "its card's address"
+
+    async def close(self) -> None:
+        """End the connection; a client that was given stays open."""
+        self._client = self._known = None
+        if self._settings.httpx_client is None:
+            await self._http.aclose()
+
+    def call(self, headers: Mapping[str, str]) -> ClientCallContext:
+        """The context of one call to the agent, which carries `headers`."""
+        sent = dict(headers)
+        if self._settings.extensions:
+            sent[_EXTENSIONS] = ",".join(sorted(set(self._settings.extensions)))
+        return ClientCallContext(service_parameters=sent, timeout=self._settings.timeout)
+
+
+class _Wire:
+    """The HTTP client as the SDK uses it: it follows no redirect, and a client that was given keeps its headers."""
+
+    def __init__(self, inner: httpx.AsyncClient) -> None:
+        self._inner = inner
+        self.headers = httpx.Headers()
+
+    @property
+    def is_closed(self) -> bool:
+        return self._inner.is_closed
+
+    def build_request(self, method: str, url: Any, *, headers: Any = None, **options: Any) -> httpx.Request:
+        merged = httpx.Headers(self.headers)
+        merged.update(headers)
+        return self._inner.build_request(method, url, headers=merged, **options)
+
+    async def send(self, request: httpx.Request, *, stream: bool = False, **options: Any) -> httpx.Response:
+        options["follow_redirects"] = False
+        return await self._inner.send(request, stream=stream, **options)
+
+
+def task_named(task_id: str) -> tuple[GetTaskRequest, SubscribeToTaskRequest, CancelTaskRequest]:
+    """The requests about a task: for its state, for what comes of it, and for its end."""
+    return GetTaskRequest(id=task_id), SubscribeToTaskRequest(id=task_id), CancelTaskRequest(id=task_id)
