@@ -129,6 +129,14 @@ class Context(ReadonlyContext):
         return self._invocation_context
 
     @property
+    def idempotency_key(self) -> str:
+        """What to pass to a service that is called, so that it does once what this call asks for, however often a fault
+        has the call made again: the same in every attempt, in every process. Empty outside a tool.
+        """
+        call_id = self.function_call_id
+        return f"{self.invocation_id}/{call_id}" if call_id else ""
+
+    @property
     def state(self) -> State:
         """The session's state, to be read and written."""
         if self._state is None:

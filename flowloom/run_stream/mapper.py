@@ -148,6 +148,13 @@ class RunStreamMapper:
             self._end(status, None, None, out)
         return out
 
+    def break_off(self) -> list[RunStreamEvent]:
+        """What is being said comes to no end: whoever goes on with the run says it anew, under other ids."""
+        out: Out = []
+        for message in list(self._open.values()):
+            self._break_off(message, out)
+        return out
+
     # -- runs ----------------------------------------------------------------------------------------
 
     def _begin(self, invocation_id: str, out: Out) -> None:

@@ -59,8 +59,11 @@ class Rounds:
         run_config: RunConfig | None = None,
         yield_user_message: bool = False,
         abort_signal: asyncio.Event | None = None,
+        lease: SessionLease | None = None,
     ) -> None:
         self._host = host
+        self._lease = lease
+        """Of a session that the caller holds already."""
         self._user_id = user_id
         self._session_id = session_id
         self._invocation_id = invocation_id
@@ -113,7 +116,7 @@ class Rounds:
 
     async def events(self) -> AsyncGenerator[Event, None]:
         """Run it; yields events as they happen, each stored before it is seen."""
-        lease = None if self._host.concurrency == "allow" else await self._acquire_lease()
+        lease = self._lease or await self._acquire_lease()
         try:
             current = await self._open(lease)
             while current is not None:
@@ -145,8 +148,10 @@ class Rounds:
             if lease is not None:
                 await lease.release()
 
-    def _acquire_lease(self) -> Awaitable[SessionLease]:
-        return self._host.session_service.acquire_lease(
+    async def _acquire_lease(self) -> SessionLease | None:
+        if self._host.concurrency == "allow":
+            return None
+        return await self._host.session_service.acquire_lease(
             app_name=self._host.app_name,
             user_id=self._user_id,
             session_id=self._session_id,

@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable
 from contextvars import ContextVar
 from functools import partial
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
 from flowloom.errors import RunLostError, SessionBusyError
 
@@ -34,7 +34,19 @@ class Fence:
     for a session behind a fence that is `lost`.
     """
 
-    __slots__ = ("confirm", "held", "lost", "over", "owner", "refused", "renewed", "seconds", "session_id")
+    __slots__ = (
+        "abandoned",
+        "along",
+        "confirm",
+        "held",
+        "lost",
+        "over",
+        "owner",
+        "refused",
+        "renewed",
+        "seconds",
+        "session_id",
+    )
 
     def __init__(self, session_id: str, owner: str, seconds: float, renewed: float) -> None:
         self.session_id = session_id
@@ -53,6 +65,12 @@ class Fence:
         """Whether the lease was given back: what is appended then is no run's."""
         self.confirm: Callable[[], Awaitable[None]] | None = None
         """Renews the lease in the store. Raises `RunLostError`."""
+        self.abandoned: bool | None = None
+        """Whether the run is left as it is, because the store has failed it, for another one to go on with: nothing
+        more is stored then. None for a run that says in its log that it has failed."""
+        self.along: Callable[[Any], object] | None = None
+        """What a SQL store does on the connection on which it appends the next events, until they are stored; it may
+        be done again."""
 
     async def check(self) -> None:
         """Make sure that the session is still the run's; asks the store only if it was not renewed for half its time.
@@ -65,6 +83,11 @@ class Fence:
             raise self.error()
         if self.confirm is not None and uptime() - self.renewed > self.seconds / 2:
             await self.confirm()
+
+    def abandon(self) -> None:
+        """The store has failed the run: leave it to whoever goes on with it, if that is how the run is held."""
+        if self.abandoned is not None and not self.lost:
+            self.lost = self.abandoned = True
 
     def lose(self) -> None:
         """Note, and log once, that another run has taken the session over."""

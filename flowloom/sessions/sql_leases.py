@@ -27,6 +27,7 @@ from flowloom.events.ids import new_id
 from flowloom.sessions.leases import Fence, Key, LeaseQueue, Place, SessionLease, busy, uptime
 from flowloom.sessions.sql_holders import is_gone, this_process
 from flowloom.sessions.sql_log import WHERE, Head, find, find_held, is_held, take_over
+from flowloom.sessions.sql_workers import held_for, let_go
 from flowloom.sql import Connection, Database
 from flowloom.sql.database import Job
 
@@ -45,10 +46,22 @@ class SqlLeases:
         self._database = database
         self._queue = LeaseQueue()
         self._left: dict[Key, _Left] = {}
+        self._held: dict[Key, Fence] = {}  # by a worker's beats, and not by a ticket
 
     def fence_of(self, key: Key) -> Fence | None:
         """The fence of the run of this process that has a session, if one has."""
-        return self._queue.fence_of(key)
+        return self._held.get(key) or self._queue.fence_of(key)
+
+    def hold(self, key: Key, fence: Fence) -> SessionLease:
+        """The lease of a session that the database says to be held already."""
+        self._held[key] = fence
+
+        def give_back() -> None:
+            fence.over = not fence.lost
+            if self._held.get(key) is fence:
+                del self._held[key]
+
+        return SessionLease(key[2], give_back, fence)
 
     async def acquire(
         self, key: Key, *, wait: bool, seconds: float, also: Callable[[Connection, Head | None], T]
@@ -108,7 +121,12 @@ class SqlLeases:
         def take(connection: Connection) -> tuple[int, float, Ticket | None]:
             ahead, rest, left = _take(connection, database, key, fence, wait)
             if not ahead:
-                head = take_over(connection, key)
+                head, worker = take_over(connection, key)
+                if worker is not None:
+                    rest = let_go(connection, database.dialect, key, worker)
+                    if rest > 0:
+                        return 1, rest, left
+                    head, _ = take_over(connection, key)
                 fence.held = None if head is None else (head.log, head.epoch)
                 given[:] = (also(connection, head),)
             return ahead, rest, left
@@ -302,6 +320,8 @@ def _look(connection: Connection, database: Database, key: Key, owner: str) -> t
         now = connection.execute("SELECT extract(epoch FROM clock_timestamp())::float8").fetchone()[0]
     alive = [each for each in _line(connection, key) if each.owner == owner or each.counts(now)]
     ahead = next((place for place, each in enumerate(alive) if each.owner == owner), 0)
+    if not ahead and alive and (rest := held_for(connection, database.dialect, key)) > 0:
+        return 1, rest
     return ahead, alive[0].expires - now if alive else 0.0
 
 

@@ -23,8 +23,9 @@ _HEAD_AND_LINE = (
     f"t.app_name = s.app_name AND t.user_id = s.user_id AND t.session_id = s.session_id) {_FROM}"
 )
 _TAKE_OVER = (
-    f"UPDATE flowloom_sessions SET epoch = epoch + 1 WHERE {WHERE} RETURNING log, last_seq, updated, "
-    "(SELECT parent FROM flowloom_logs WHERE flowloom_logs.log = flowloom_sessions.log), epoch"
+    f"UPDATE flowloom_sessions SET epoch = epoch + CASE WHEN worker IS NULL THEN 1 ELSE 0 END WHERE {WHERE} "
+    "RETURNING log, last_seq, updated, "
+    "(SELECT parent FROM flowloom_logs WHERE flowloom_logs.log = flowloom_sessions.log), epoch, worker"
 )
 _STATE = (
     "SELECT NULL, key, value FROM flowloom_state WHERE log = ? UNION ALL "
@@ -139,10 +140,13 @@ def find_held(connection: Connection, key: Key, owner: str) -> Head | None:
     return None if row is None or row[-1] != owner else Head(*row[:-1])
 
 
-def take_over(connection: Connection, key: Key) -> Head | None:
-    """The row of a session, whose epoch is raised: those who had it before append nothing any more."""
+def take_over(connection: Connection, key: Key) -> tuple[Head | None, str | None]:
+    """The row of a session, whose epoch is raised: those who had it before append nothing any more.
+
+    And the worker that has it; its epoch is as it was then.
+    """
     row = connection.execute(_TAKE_OVER, key).fetchone()
-    return None if row is None else Head(*row)
+    return (None, None) if row is None else (Head(*row[:-1]), row[-1])
 
 
 def is_held(connection: Connection, key: Key, head: Head | None, fence: Fence) -> bool:
@@ -314,8 +318,11 @@ def append(
     succeeded, and its answer was lost.
     """
     head = found(connection, key, dialect)
-    if fence is not None and not is_held(connection, key, head, fence):
-        raise fence.error()
+    if fence is not None:
+        if not is_held(connection, key, head, fence):
+            raise fence.error()
+        if fence.along is not None:
+            fence.along(connection)
     done: list[Appended] = []
     added: list[str] = []
     for row in rows:

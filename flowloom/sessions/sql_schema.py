@@ -5,7 +5,8 @@ log lies together and is read in order; `seq` runs from 1 without gaps. A fork's
 its parent's and shares what is before, in the parent's rows; a log without session stays as long as forks need it.
 
 A log's `made` is the id of the write that made it, by which a write that is repeated knows its own. A session's
-`epoch` counts those who took it over (see `sql_leases`); a lease's `holder` says which process has it, if known.
+`epoch` counts those who took it over (see `sql_leases`), its `worker` is the one of a fleet that has it for as long as
+that is heard of (see `sql_workers`); a lease's `holder` says which process has it, if known.
 
 Of the state, `flowloom_state` has the current values of a session, `flowloom_base` those that its log began with,
 `flowloom_changes` which event set which key, and `flowloom_shared_state` what belongs to a user, or with an empty
@@ -60,16 +61,20 @@ def _second(integer: str) -> Sequence[str]:
     )
 
 
+_THIRD = ("ALTER TABLE flowloom_sessions ADD COLUMN worker TEXT",)
+
 SESSIONS = Schema(
     "sessions",
     {
         "sqlite": [
             _first("INTEGER", "REAL", "INTEGER PRIMARY KEY AUTOINCREMENT", " WITHOUT ROWID"),
             _second("INTEGER"),
+            _THIRD,
         ],
         "postgres": [
             _first("BIGINT", "DOUBLE PRECISION", "BIGINT GENERATED ALWAYS AS IDENTITY PRIMARY KEY", ""),
             _second("BIGINT"),
+            _THIRD,
         ],
     },
 )

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from flowloom.errors import InputValidationError, RunLostError
+from flowloom.errors import InputValidationError, RunLostError, StorageError
 from flowloom.events.clock import now
 from flowloom.events.event import Event
 from flowloom.events.ids import new_id
@@ -201,7 +201,11 @@ class SqlSessionService(BaseSessionService):
             self._cache.forget(key)
             if not isinstance(error, RunLostError):
                 self._in_doubt[event.id] = None
+            if fence is not None and isinstance(error, StorageError):
+                fence.abandon()
             raise
+        if fence is not None:
+            fence.along = None
         self._outdate(key, row.state)
         for each, found in zip(mine, before, strict=True):
             each.done = found
@@ -277,6 +281,10 @@ class SqlSessionService(BaseSessionService):
         except BaseException as error:
             self._cache.clear()
             self._still_on_the_way(earlier, error)
+            if isinstance(error, StorageError):
+                for each in [each for buffered in earlier.values() for each in buffered]:
+                    if each.fence is not None and each.done is None:
+                        each.fence.abandon()
             raise
         for key, appended in earlier.items():
             self._remember(key, appended)
@@ -347,6 +355,12 @@ class SqlSessionService(BaseSessionService):
         if fresh is not None:
             self._fresh[key] = (time.monotonic(), fresh)
         return lease
+
+    def hold_lease(self, *, app_name: str, user_id: str, session_id: str, fence: Fence) -> SessionLease:
+        """The lease of a session that is held without one: the row of the session names the worker that has it, for as
+        long as its beats come. The `fence` says which epoch it was given.
+        """
+        return self._lines.hold((app_name, user_id, session_id), fence)
 
     def _take_fresh(self, key: Key) -> Session | None:
         """The session as it was read with its lease, if that was just now and nothing was written here since."""

@@ -1,0 +1,47 @@
+"""Fleets: runs that outlive their worker, on one machine or many.
+
+It imports `client`, `runner`, `run_stream` and the rooms below. Begin with `worker.py` and `client.py`; `schema.py` has
+the tables, `sql_runs.py` what becomes of a run in them, and `courier.py` what brings runs to workers.
+"""
+
+from __future__ import annotations
+
+from flowloom.durable.client import RunClient
+from flowloom.durable.courier import Courier
+from flowloom.durable.errors import (
+    PoisonRunError,
+    QueueFullError,
+    RunExpiredError,
+    RunFailedError,
+    RunNotFoundError,
+    RunStateError,
+)
+from flowloom.durable.limits import ConcurrencyLimit, ModelLimit
+from flowloom.durable.records import Outcome, RunInfo, WorkerInfo
+from flowloom.durable.retrying import RetryPolicy, default_retryable
+from flowloom.durable.store_courier import StoreCourier
+from flowloom.durable.submitted import SubmittedRun
+from flowloom.durable.worker import Worker
+from flowloom.errors import RunLostError
+
+__all__ = [
+    "ConcurrencyLimit",
+    "Courier",
+    "ModelLimit",
+    "Outcome",
+    "PoisonRunError",
+    "QueueFullError",
+    "RetryPolicy",
+    "RunClient",
+    "RunExpiredError",
+    "RunFailedError",
+    "RunInfo",
+    "RunLostError",
+    "RunNotFoundError",
+    "RunStateError",
+    "StoreCourier",
+    "SubmittedRun",
+    "Worker",
+    "WorkerInfo",
+    "default_retryable",
+]

@@ -1,0 +1,118 @@
+"""Which runs are ready, decided when a run is submitted and when one ends (durable design, sections 2 and 8).
+
+Within a transaction that has locked the user's shard. Of a session one run at a time is ready or running, in the order
+of submission; one that is tried again keeps its session. Each limit has as many places as it says; who frees one wakes
+those that wait for it.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Sequence
+
+from flowloom.durable.limits import ConcurrencyLimit
+from flowloom.durable.records import COLUMNS, Row, RunInfo
+from flowloom.sessions.leases import Key
+from flowloom.sql import Connection, Dialect
+
+SHARDS = {"sqlite": 1, "postgres": 16}
+_SHARD_LOCKS, _PLACE_LOCKS = 1_801_543, 1_801_544  # classes of PostgreSQL's advisory locks; any numbers will do
+_SESSION = "app_name = ? AND user_id = ? AND session_id = ?"
+_ACTIVE = f"SELECT 1 FROM flowloom_runs WHERE {_SESSION} AND status IN ('ready', 'running') LIMIT 1"
+_KEPT = f"SELECT run_id FROM flowloom_runs WHERE {_SESSION} AND status = 'waiting' AND attempts > 0 LIMIT 1"
+_FIRST = (
+    f"SELECT {COLUMNS} FROM flowloom_runs WHERE {_SESSION} AND status = 'waiting' AND attempts = 0 AND wakes IS NULL "
+    "ORDER BY seq LIMIT 1"
+)
+_READY = "UPDATE flowloom_runs SET status = 'ready', wakes = NULL, awaits = NULL WHERE run_id = ?"
+_WAITS = "UPDATE flowloom_runs SET wakes = NULL, awaits = ? WHERE run_id = ?"
+_WAKE = (
+    "UPDATE flowloom_runs SET wakes = ?, awaits = NULL WHERE status = 'waiting' AND run_id IN (SELECT run_id FROM "
+    "flowloom_runs WHERE status = 'waiting' AND awaits = ? AND awaits <> 'session' ORDER BY rank, seq LIMIT ?)"
+)
+_AWAKE_AT_ONCE = 4  # of those that wait for one place: the first may wait for something else, too
+
+
+def shard_of(user_id: str, dialect: Dialect) -> int:
+    """The shard of a user: what is admitted in one is admitted one after the other."""
+    return zlib.crc32(user_id.encode("utf-8", "surrogatepass")) % SHARDS[dialect]
+
+
+def lock_shard(connection: Connection, dialect: Dialect, shard: int) -> None:
+    """Keep others from admitting runs of a shard until the transaction ends."""
+    if dialect == "postgres":
+        connection.execute("SELECT pg_advisory_xact_lock(?, ?)", (_SHARD_LOCKS, shard))
+
+
+class Admission:
+    """Admits runs on a connection; `limits` are those of the app."""
+
+    def __init__(self, connection: Connection, dialect: Dialect, limits: Sequence[ConcurrencyLimit]) -> None:
+        self._connection = connection
+        self._dialect: Dialect = dialect
+        self._limits = limits
+
+    def held_up_by(self, row: Row) -> str | None:
+        """What a run waits for whose time has come; None if it may go on. Then it has its places."""
+        run = self._connection.execute
+        if run(_ACTIVE, row.key).fetchone() is not None:
+            return "session"
+        kept = run(_KEPT, row.key).fetchone()
+        if kept is not None:
+            return None if kept[0] == row.run_id else "session"
+        first = run(_FIRST, row.key).fetchone()
+        if first is not None and first[0] < row.seq:
+            return "session"
+        return self._take_places(row)
+
+    def _take_places(self, row: Row) -> str | None:
+        if not self._limits:
+            return None
+        info = RunInfo.of(row)
+        wanted = [(place, each.most) for each in self._limits if (place := each.place_of(info)) is not None]
+        run = self._connection.execute
+        free: list[tuple[str, int]] = []
+        for place, most in sorted(wanted):
+            if self._dialect == "postgres":
+                run("SELECT pg_advisory_xact_lock(?, ?)", (_PLACE_LOCKS, zlib.crc32(place.encode()) - (1 << 31)))
+            rows = run("SELECT number, run_id FROM flowloom_slots WHERE place = ?", (place,)).fetchall()
+            if any(each[1] == row.run_id for each in rows):
+                continue
+            taken = {each[0] for each in rows}
+            number = next((each for each in range(most) if each not in taken), None)
+            if number is None or len(taken) >= most:
+                return place
+            free.append((place, number))
+        for place, number in free:
+            run("INSERT INTO flowloom_slots (place, number, run_id) VALUES (?, ?, ?)", (place, number, row.run_id))
+        return None
+
+    def admit(self, row: Row) -> bool:
+        """Make a waiting run ready if it may be; otherwise note what it waits for."""
+        held_up = self.held_up_by(row)
+        if held_up is None:
+            self._connection.execute(_READY, (row.run_id,))
+        else:
+            self._connection.execute(_WAITS, (held_up, row.run_id))
+        return held_up is None
+
+    def next_of_session(self, key: Key) -> tuple[str, ...]:
+        """The run of a session that is ready now that another one is over, or is out of its way."""
+        row = self._connection.execute(_FIRST, key).fetchone()
+        if row is None:
+            return ()
+        first = Row(*row)
+        if first.awaits not in (None, "session"):  # it waits for a place, and is woken when there is one
+            return ()
+        return (first.run_id,) if self.admit(first) else ()
+
+    def free_places(self, run_id: str, now: float) -> bool:
+        """Give back the places of a run that is over, or waits for a person; whether others are to be admitted."""
+        if not self._limits:
+            return False
+        run = self._connection.execute
+        places = run("DELETE FROM flowloom_slots WHERE run_id = ? AND worker IS NULL RETURNING place", (run_id,))
+        woken = 0
+        for (place,) in places.fetchall():
+            woken += run(_WAKE, (now, place, _AWAKE_AT_ONCE)).rowcount
+        return woken > 0

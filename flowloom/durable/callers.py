@@ -1,0 +1,97 @@
+"""The callers' end of the direct channel: ringing at workers, and following a run."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import time
+from collections.abc import AsyncGenerator
+from typing import Any, Literal
+
+from flowloom.durable.channel import MAX_LINE, path_of
+from flowloom.durable.records import WorkerRow
+from flowloom.durable.registry import Registry
+from flowloom.events import Event
+
+_KNOWN_FOR = 2.0
+"""Seconds for which the workers are known that were read."""
+_MOST_RUNG = 8
+"""How many workers are rung at most: one has room, or the next that has finished looks by itself."""
+
+
+class Callers:
+    """Calls the workers of an app that are on this machine. The others look by themselves, or a courier tells them."""
+
+    def __init__(self, registry: Registry, app_name: str) -> None:
+        self._registry = registry
+        self._app_name = app_name
+        self._workers: list[WorkerRow] = []
+        self._read = 0.0
+        self._lines: dict[str, asyncio.StreamWriter] = {}
+
+    async def ring(self) -> None:
+        """Say to the workers that a run is ready."""
+        if not self._workers or time.monotonic() - self._read > _KNOWN_FOR:
+            self._read = time.monotonic()
+            rows, moment = await self._registry.workers(self._app_name)
+            self._workers = [row for row in rows if not row.draining and row.beat + row.patience > moment]
+        for row in self._workers[:_MOST_RUNG]:
+            await self._say(row, "ring")
+
+    async def look(self, worker: str | None) -> None:
+        """Say to a worker that something is asked of a run of its."""
+        rows, _ = await self._registry.workers(self._app_name)
+        for row in rows:
+            if row.worker == worker:
+                await self._say(row, "look")
+
+    async def _say(self, row: WorkerRow, what: Literal["ring", "look"]) -> None:
+        path = path_of(row.address)
+        if path is None:
+            return
+        line = self._lines.get(row.worker)
+        try:
+            if line is None or line.is_closing():
+                _, line = await asyncio.open_unix_connection(path, limit=MAX_LINE)
+                self._lines[row.worker] = line
+            line.write(json.dumps({"token": row.token, "do": what}).encode() + b"\n")
+            await line.drain()
+        except OSError:
+            self._hang_up(row.worker)
+
+    def _hang_up(self, worker: str) -> None:
+        line = self._lines.pop(worker, None)
+        if line is not None:
+            line.close()
+        self._workers = [row for row in self._workers if row.worker != worker]
+
+    async def follow(self, row: WorkerRow, run_id: str, *, deltas: bool) -> AsyncGenerator[Event | None, None]:
+        """What a worker tells of a run while it has it: partial events, and None when the log has more. It ends when
+        the worker has done with the run, or is gone."""
+        path = path_of(row.address)
+        if path is None:
+            return
+        try:
+            reader, writer = await asyncio.open_unix_connection(path, limit=MAX_LINE)
+        except OSError:
+            return
+        try:
+            said = {"token": row.token, "do": "follow", "run": run_id, "deltas": deltas}
+            writer.write(json.dumps(said).encode() + b"\n")
+            with contextlib.suppress(OSError, ValueError):
+                while line := await reader.readline():
+                    told: dict[str, Any] = json.loads(line)
+                    if "part" in told:
+                        yield Event.model_validate(told["part"])
+                    elif "stored" in told:
+                        yield None
+                    else:
+                        return
+        finally:
+            writer.close()
+
+    async def close(self) -> None:
+        """Hang up everywhere."""
+        for worker in list(self._lines):
+            self._hang_up(worker)

@@ -1,0 +1,193 @@
+"""The direct channel: what a worker tells followers of its runs at once, over a socket of its machine.
+
+Lines of JSON. A caller says first who it is (the `token` of the worker's row) and what it wants: to `follow` a run, or
+to `ring` (a run is ready) or `look` (something is asked of a run). Nothing that is told here is only told here: the log
+and the registry have it all, but for parts of messages, which complete events follow (durable design, section 7).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import hashlib
+import json
+import os
+import secrets
+import socket
+import sys
+import tempfile
+from collections import deque
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from flowloom.events import Event
+from flowloom.sessions.sql_holders import this_process
+
+MAX_LINE = 64 * 1024 * 1024
+_MOST_WAITING = 10_000
+"""Lines that a follower may be behind; one that is further is cut off, and reads the log."""
+
+
+def this_machine() -> str:
+    """What processes have in common that can reach each other's sockets."""
+    known = this_process()
+    told = " ".join(known.split(" ")[:2]) if known is not None else socket.gethostname()
+    return hashlib.sha256(told.encode()).hexdigest()[:16]
+
+
+def path_of(address: str | None) -> str | None:
+    """The path of a worker's socket, if it can be reached from here."""
+    machine, _, path = (address or "").partition(":unix:")
+    return path if path and machine == this_machine() else None
+
+
+class _Follower:
+    """Someone who follows a run: the lines that it has not been sent yet."""
+
+    def __init__(self, deltas: bool) -> None:
+        self.deltas = deltas
+        self.lines: deque[bytes] = deque()
+        self.more = asyncio.Event()
+        self.over = False
+
+    def tell(self, line: bytes) -> None:
+        if len(self.lines) > _MOST_WAITING:
+            self.over = True
+        else:
+            self.lines.append(line)
+        self.more.set()
+
+
+class _Topic:
+    """A run that is under way here: who follows it, and the parts of the message at hand."""
+
+    def __init__(self) -> None:
+        self.followers: set[_Follower] = set()
+        self.parts: list[bytes] = []
+
+
+class Channel:
+    """The worker's end. `rung` is called when a run is said to be ready, `looked` when something is asked of one."""
+
+    def __init__(self, rung: Callable[[], None], looked: Callable[[], None]) -> None:
+        self._rung = rung
+        self._looked = looked
+        self._topics: dict[str, _Topic] = {}
+        self._server: asyncio.AbstractServer | None = None
+        self._path: Path | None = None
+        self._callers: set[asyncio.Task[None]] = set()
+        self.token = secrets.token_hex(16)
+        self.address: str | None = None
+
+    async def open(self) -> None:
+        """Listen, where the system has such sockets; without, followers read the log from time to time."""
+        if sys.platform == "win32":
+            return
+        folder = Path(tempfile.gettempdir()) / f"flowloom-{os.getuid()}"
+        try:
+            folder.mkdir(mode=0o700, exist_ok=True)
+            if folder.stat().st_uid != os.getuid() or folder.is_symlink():
+                return
+            self._path = folder / f"{secrets.token_hex(8)}.sock"
+            self._server = await asyncio.start_unix_server(self._serve, str(self._path), limit=MAX_LINE)
+        except OSError:
+            return
+        self.address = f"{this_machine()}:unix:{self._path}"
+
+    async def close(self) -> None:
+        """Listen no more, and hang up."""
+        if self._server is not None:
+            self._server.close()
+        for caller in self._callers:
+            caller.cancel()
+        if self._callers:
+            await asyncio.wait(self._callers)
+        if self._path is not None:
+            self._path.unlink(missing_ok=True)
+
+    # -- what the worker tells -----------------------------------------------------------------------
+
+    def begin(self, run_id: str) -> None:
+        """A run is under way here from now on."""
+        self._topics[run_id] = _Topic()
+
+    def tell(self, run_id: str, event: Event) -> None:
+        """An event of it was yielded, and is in the log unless it is partial."""
+        topic = self._topics.get(run_id)
+        if topic is None:
+            return
+        if event.partial:
+            line = _line({"part": event.to_wire()})
+            topic.parts.append(line)
+            for follower in topic.followers:
+                if follower.deltas:
+                    follower.tell(line)
+            return
+        topic.parts.clear()
+        for follower in topic.followers:
+            follower.tell(_STORED)
+
+    def end(self, run_id: str) -> None:
+        """It is not under way here any more, and the registry says what has become of it."""
+        topic = self._topics.pop(run_id, None)
+        for follower in () if topic is None else topic.followers:
+            follower.over = True
+            follower.more.set()
+
+    # -- callers ---------------------------------------------------------------------------------------
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        self._callers.add(task)
+        try:
+            while line := await reader.readline():
+                said: Any = json.loads(line)
+                if not secrets.compare_digest(str(said.get("token")), self.token):
+                    return
+                if said.get("do") == "ring":
+                    self._rung()
+                elif said.get("do") == "look":
+                    self._looked()
+                elif said.get("do") == "follow":
+                    await self._follow(str(said.get("run")), bool(said.get("deltas")), writer)
+        except (OSError, ValueError, AttributeError, asyncio.CancelledError):
+            pass  # a caller that went, or that is none of ours; the server is closed
+        finally:
+            self._callers.discard(task)
+            writer.close()
+            with contextlib.suppress(OSError, asyncio.CancelledError):
+                await writer.wait_closed()
+
+    async def _follow(self, run_id: str, deltas: bool, writer: asyncio.StreamWriter) -> None:
+        topic = self._topics.get(run_id)
+        if topic is None:
+            writer.write(_GONE)
+            return
+        follower = _Follower(deltas)
+        follower.tell(_STORED)  # it reads the log first
+        for line in topic.parts if deltas else ():
+            follower.tell(line)
+        topic.followers.add(follower)
+        try:
+            while True:
+                while follower.lines:
+                    writer.write(follower.lines.popleft())
+                await writer.drain()
+                if follower.lines:
+                    continue
+                if follower.over:
+                    writer.write(_GONE)
+                    return
+                follower.more.clear()
+                await follower.more.wait()
+        finally:
+            topic.followers.discard(follower)
+
+
+def _line(said: dict[str, Any]) -> bytes:
+    return json.dumps(said, ensure_ascii=False, separators=(",", ":"), default=repr).encode() + b"\n"
+
+
+_STORED, _GONE = _line({"stored": True}), _line({"gone": True})

@@ -1,0 +1,269 @@
+"""`RunClient`: submits runs to the fleet, and finds them again (durable design, section 4)."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Sequence
+from typing import TYPE_CHECKING, Any, Literal, Self, Unpack
+
+from google.genai import types
+
+from flowloom.context import RunConfig
+from flowloom.durable.callers import Callers
+from flowloom.durable.courier import Courier
+from flowloom.durable.limits import Limit, concurrency_limits
+from flowloom.durable.records import RunInfo, Status, WorkerInfo
+from flowloom.durable.registry import Registry, not_found
+from flowloom.durable.retrying import RetryPolicy
+from flowloom.durable.specs import Spec, message_data
+from flowloom.durable.sql_submit import Submission
+from flowloom.durable.store_courier import StoreCourier
+from flowloom.durable.submitted import SubmittedRun
+from flowloom.errors import ConfigurationError, InputValidationError
+from flowloom.events import Event
+from flowloom.events.ids import new_id
+from flowloom.events.parts import answers_calls
+from flowloom.runner import RunArguments, RunResult
+from flowloom.runner.message import Message, content_of_message
+from flowloom.sessions import BaseSessionService
+
+if TYPE_CHECKING:
+    from flowloom.run_stream import RunStreamEvent
+
+
+class RunClient:
+    """Submits runs of the app `app_name` to the workers that share the store `session_service`, in SQLite or
+    PostgreSQL.
+
+    `courier` is to be of the workers' kind; without one, the workers of this machine are rung, and others look by
+    themselves. With `auto_create_session`, a session that is not there is made. `submit` raises `QueueFullError` when
+    `max_waiting` runs of the app wait, or `max_waiting_per_user` of the user; None for no bound. `limits` may be those
+    of the workers, which spares them the admission of runs.
+
+    It trusts its caller: who may see whose runs is decided by the program that has it. Close it (`async with`, or
+    `close`); the store is closed by whoever made it. Raises `ConfigurationError` for a store in memory.
+    """
+
+    def __init__(
+        self,
+        app_name: str,
+        session_service: BaseSessionService,
+        *,
+        courier: Courier | None = None,
+        auto_create_session: bool = True,
+        max_waiting: int | None = None,
+        max_waiting_per_user: int | None = None,
+        limits: Sequence[Limit] = (),
+    ) -> None:
+        if not app_name:
+            raise ConfigurationError("A client needs the name of the app whose runs it submits.")
+        self.app_name = app_name
+        self.session_service = session_service
+        self.registry = Registry(session_service, concurrency_limits(limits))
+        self.callers = Callers(self.registry, app_name)
+        self._courier: Courier = courier or StoreCourier(session_service, app_name)
+        self._makes_session = auto_create_session
+        self._most = max_waiting, max_waiting_per_user
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *exc_info: object) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """Hang up. Runs go on; closing twice is fine."""
+        await self.callers.close()
+        await self._courier.close()
+
+    async def offer(self, run_ids: Sequence[str]) -> None:
+        """Have the runs of `run_ids`, which are ready, brought to workers."""
+        if run_ids:
+            await self._courier.offer(run_ids)
+
+    async def withdraw(self, run_id: str) -> None:
+        """The run `run_id` was cancelled and need not be brought."""
+        await self._courier.withdraw(run_id)
+
+    # -- runs ----------------------------------------------------------------------------------------------
+
+    async def submit(
+        self,
+        message: Message,
+        *,
+        user_id: str,
+        session_id: str,
+        run_id: str | None = None,
+        priority: int = 0,
+        delay: float | None = None,
+        at: float | None = None,
+        retry: RetryPolicy | None = None,
+        expires: float | None = None,
+        run_config: RunConfig | None = None,
+        state_delta: dict[str, Any] | None = None,
+        labels: Sequence[str] = (),
+    ) -> SubmittedRun:
+        """Have the fleet answer `message` in the session `session_id` of the user `user_id`; the run is durable when
+        this returns.
+
+        `run_id`: by default a new one; if there is a run of that id in the session, it is returned, and nothing is
+        submitted. Runs of higher `priority` come first; each minute of waiting counts as one step. It begins `delay`
+        seconds from now, or `at` a time (seconds since the epoch), and is cancelled if it has not begun `expires`
+        seconds from now. `retry` says whether it goes on after a failure. `labels`: what a worker must have to be given
+        it. `run_config` and `state_delta` are those of `Runner.run_async`.
+
+        Raises `InputValidationError` for a message that is none, and for answers (see `answer`), `QueueFullError`,
+        `AlreadyExistsError` for the id of another session's run, `SessionNotFoundError` unless sessions are made,
+        `JsonDataError`, `ConfigurationError`, `StorageError`.
+        """
+        content = content_of_message(message)
+        if answers_calls(content):
+            raise InputValidationError("This answers requests of a run. Give it to the run: `answer(run_id, message)`.")
+        if not user_id or not session_id:
+            raise InputValidationError("A run needs a user id and a session id; one of them is empty.")
+        if delay is not None and at is not None:
+            raise InputValidationError("A run begins after a `delay` or `at` a time. Give one of them.")
+        if (delay or 0) < 0 or (expires is not None and expires <= 0):
+            raise InputValidationError("A `delay` is no less than 0 seconds, and a run `expires` in more than 0.")
+        given = Submission(
+            run_id=run_id or "e-" + new_id(),
+            key=(self.app_name, user_id, session_id),
+            message=message_data(content),
+            spec=Spec(run_config, state_delta, retry).to_dict(),
+            priority=priority,
+            delay=delay or 0.0,
+            at=at,
+            expires=expires,
+            labels=tuple(labels),
+            makes_session=self._makes_session,
+            max_waiting=self._most[0],
+            max_waiting_of_user=self._most[1],
+        )
+        changed = await self.registry.submit(given)
+        await self.offer(changed.ready)
+        if changed.row.wakes is not None:
+            await self.callers.ring()
+        return SubmittedRun(self, changed.row.key, changed.row.run_id)
+
+    async def attach(self, run_id: str) -> SubmittedRun:
+        """The run `run_id`, whoever has submitted it. Raises `RunNotFoundError`."""
+        row = await self.registry.find(run_id)
+        if row is None or row.app_name != self.app_name:
+            raise not_found(run_id)
+        return SubmittedRun(self, row.key, run_id)
+
+    async def list(
+        self,
+        status: Status | Sequence[Status] = (),
+        user_id: str | None = None,
+        session_id: str | None = None,
+        since: float | None = None,
+        limit: int = 1000,
+    ) -> list[RunInfo]:
+        """The runs of the app, the latest first, at most `limit`: those in a `status` or one of several, of a
+        `user_id`, of a `session_id`, submitted `since` a time (seconds since the epoch).
+        """
+        states: Sequence[str] = (status,) if isinstance(status, str) else status
+        rows = await self.registry.list(self.app_name, states, user_id, session_id, since, limit)
+        return [RunInfo.of(row) for row in rows]
+
+    async def retry(self, run_id: str) -> SubmittedRun:
+        """Go on with the run `run_id`, which failed or reached a limit. Raises `RunStateError`, `RunNotFoundError`."""
+        run = await self.attach(run_id)
+        await run.retry()
+        return run
+
+    async def cancel(self, run_id: str, mode: Literal["now", "after_step"] = "now") -> Status:
+        """Stop the run `run_id` (see `SubmittedRun.cancel`, also for `mode`)."""
+        return await (await self.attach(run_id)).cancel(mode)
+
+    async def answer(self, run_id: str, *answers: types.Part | Message) -> SubmittedRun:
+        """Give the run `run_id` what it waits for: `answers` as `SubmittedRun.answer` takes them."""
+        run = await self.attach(run_id)
+        await run.answer(*answers)
+        return run
+
+    async def workers(self) -> list[WorkerInfo]:
+        """The workers of the app that the registry knows."""
+        rows, moment = await self.registry.workers(self.app_name)
+        return [WorkerInfo.of(row, moment) for row in rows]
+
+    # -- as a runner -----------------------------------------------------------------------------------------
+
+    async def run_async(
+        self, *, yield_user_message: bool = False, **arguments: Unpack[RunArguments]
+    ) -> AsyncGenerator[Event, None]:
+        """`Runner.run_async` by the fleet: submits a run, or answers one, and yields its events, partial ones too.
+
+        `arguments` are those of `RunArguments`: a message of function responses answers the run that called;
+        `invocation_id` without a message goes on with a run. With `yield_user_message` the message's event comes first.
+        Closing the generator leaves the run going on. Raises what `submit` and `answer` raise, and `RunFailedError` for
+        what ended the run.
+        """
+        run, after = await self._begun(arguments)
+        follower = run.follow(after)
+        first = not yield_user_message
+        try:
+            async for event in follower:
+                skipped, first = first and event.author == "user" and not event.partial, False
+                if not skipped:
+                    yield event
+        finally:
+            await follower.aclose()
+        await run.raise_for_status()
+
+    async def run_stream(self, **arguments: Unpack[RunArguments]) -> AsyncGenerator[RunStreamEvent, None]:
+        """The same as typed events (see `Runner.run_stream`); what ends the run is told, and not raised. `arguments`
+        are those of `RunArguments`."""
+        run, _ = await self._begun(arguments)
+        stream = run.stream()
+        try:
+            async for event in stream:
+                yield event
+        finally:
+            await stream.aclose()
+
+    async def run_to_result(self, **arguments: Unpack[RunArguments]) -> RunResult[Any]:
+        """The same, and what came of it (see `Runner.run_to_result`); it raises what ended the run. `arguments` are
+        those of `RunArguments`."""
+        run, _ = await self._begun(arguments)
+        return (await run.result()).raise_for_status()
+
+    async def _begun(self, arguments: RunArguments) -> tuple[SubmittedRun, int]:
+        """The run that these arguments begin or go on with, and how many events it had."""
+        message, run_id = arguments.get("new_message"), arguments.get("invocation_id")
+        user_id, session_id = arguments["user_id"], arguments["session_id"]
+        content = None if message is None else content_of_message(message)
+        if content is not None and not answers_calls(content):
+            config, delta = arguments.get("run_config"), arguments.get("state_delta")
+            where: dict[str, Any] = {"user_id": user_id, "session_id": session_id, "run_id": run_id}
+            return await self.submit(content, **where, run_config=config, state_delta=delta), 0
+        if content is None and run_id is None:
+            raise InputValidationError("A run of the fleet begins with a message, or goes on by its `invocation_id`.")
+        run = await self._run_of(user_id, session_id, run_id, content)
+        if content is not None:
+            await run.answer(content)
+        elif await run.status() == "paused":
+            await run.resume()
+        elif await run.status() in ("failed", "limit"):
+            await run.retry()
+        return run, run.begins
+
+    async def _run_of(
+        self, user_id: str, session_id: str, run_id: str | None, content: types.Content | None
+    ) -> SubmittedRun:
+        """The run of that id, or the one that has asked what a message answers."""
+        if run_id is None:
+            session = await self.session_service.get_session(
+                app_name=self.app_name, user_id=user_id, session_id=session_id
+            )
+            ledger = None if session is None else session.history.ledger(session.events)
+            for part in (content.parts if content is not None else None) or ():
+                answer = part.function_response
+                made = None if ledger is None or answer is None else ledger.ever(answer.id)
+                if made is not None:
+                    run_id = made.event.invocation_id
+                    break
+        run = await self.attach(run_id or "")
+        if (run.user_id, run.session_id) != (user_id, session_id):
+            raise not_found(run_id or "")
+        return run

@@ -1,0 +1,78 @@
+"""`ConcurrencyLimit` and `ModelLimit`: what a whole fleet does at once (durable design, section 8)."""
+
+from __future__ import annotations
+
+import fnmatch
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from flowloom.durable.records import RunInfo
+from flowloom.errors import ConfigurationError
+
+
+@dataclass(frozen=True, slots=True)
+class ConcurrencyLimit:
+    """How many runs the fleet has ready or running at once, by what they have in common.
+
+    `key`: `user` (each user's runs), `app` (all runs of the app), or a function of a `RunInfo` that gives a text, or
+    None for runs that the limit is not about. `most`: how many, at least one. `name` tells limits apart; by default it
+    is the key, or the function's name. Raises `ConfigurationError` for fewer than one, and for another key.
+    """
+
+    key: Literal["user", "app"] | Callable[[RunInfo], str | None]
+    most: int
+    name: str = ""
+
+    def __post_init__(self) -> None:
+        if self.most < 1:
+            raise ConfigurationError(f"A `ConcurrencyLimit` lets at least one run go on, not {self.most}.")
+        if not callable(self.key) and self.key not in ("user", "app"):
+            raise ConfigurationError(f"A `ConcurrencyLimit` is by `user`, `app` or a function, not by {self.key!r}.")
+        if not self.name:
+            name = getattr(self.key, "__qualname__", type(self.key).__name__) if callable(self.key) else self.key
+            object.__setattr__(self, "name", name)
+
+    def place_of(self, run: RunInfo) -> str | None:
+        """What the run takes a place of; None if the limit is not about it."""
+        own = run.user_id if self.key == "user" else ""
+        value = self.key(run) if callable(self.key) else own
+        return None if value is None else "\x1f".join((self.name, run.app_name, value))
+
+
+@dataclass(frozen=True, slots=True)
+class ModelLimit:
+    """How many calls of a model the fleet makes: `concurrent` at once, `per_minute`, and with how many
+    `tokens_per_minute`; None for no limit.
+
+    `model` is the model's name, or a pattern of names as `gemini-*`. Raises `ConfigurationError` without a limit, and
+    for one below one.
+    """
+
+    model: str
+    concurrent: int | None = None
+    per_minute: float | None = None
+    tokens_per_minute: float | None = None
+
+    def __post_init__(self) -> None:
+        given = [each for each in (self.concurrent, self.per_minute, self.tokens_per_minute) if each is not None]
+        if not given or min(given) < 1:
+            raise ConfigurationError(
+                f"The `ModelLimit` of `{self.model}` needs `concurrent`, `per_minute` or `tokens_per_minute`, of at "
+                f"least 1."
+            )
+
+    def is_about(self, model: str) -> bool:
+        """Whether a model is limited by this."""
+        return fnmatch.fnmatchcase(model, self.model)
+
+
+Limit = ConcurrencyLimit | ModelLimit
+
+
+def concurrency_limits(limits: Sequence[Limit]) -> tuple[ConcurrencyLimit, ...]:
+    """Those of them that are about runs. Raises `ConfigurationError` for two of one name."""
+    found = tuple(each for each in limits if isinstance(each, ConcurrencyLimit))
+    if len({each.name for each in found}) < len(found):
+        raise ConfigurationError("Two `ConcurrencyLimit`s have the same name. Give one of them another `name`.")
+    return found

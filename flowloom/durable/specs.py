@@ -1,0 +1,69 @@
+"""What a run is to be run with, as the registry keeps it: JSON, which any worker reads."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from google.genai import types
+from pydantic import ValidationError
+
+from flowloom.context import RunConfig
+from flowloom.durable.retrying import RetryPolicy
+from flowloom.errors import ConfigurationError
+from flowloom.events.json_data import as_json
+from flowloom.events.parts import content_of
+
+
+@dataclass(frozen=True, slots=True)
+class Spec:
+    """The `run_config`, the `state_delta` that comes with the message, and when to try again."""
+
+    run_config: RunConfig | None = None
+    state_delta: dict[str, Any] | None = None
+    retry: RetryPolicy | None = None
+    schedule: str | None = None
+    """The name of the schedule that has submitted the run."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """As plain data. Raises `JsonDataError` for state that JSON cannot hold, `ConfigurationError` for a config."""
+        said: dict[str, Any] = {}
+        if self.run_config is not None:
+            try:
+                said["run_config"] = self.run_config.model_dump(mode="json", exclude_unset=True, exclude_none=True)
+            except ValueError as error:
+                raise ConfigurationError(f"The `run_config` cannot be kept for another process: {error}.") from error
+        if self.state_delta:
+            said["state_delta"] = as_json(self.state_delta)
+        if self.retry is not None:
+            said["retry"] = self.retry.to_dict()
+        if self.schedule is not None:
+            said["schedule"] = self.schedule
+        return said
+
+    @classmethod
+    def loads(cls, text: str) -> Spec:
+        """What was kept. Raises `ConfigurationError` for a config that this release does not read."""
+        said: dict[str, Any] = json.loads(text)
+        config, retry = said.get("run_config"), said.get("retry")
+        try:
+            read = None if config is None else RunConfig.model_validate(config)
+        except ValidationError as error:
+            raise ConfigurationError(f"The run's `run_config` cannot be read here: {error}.") from error
+        again = None if retry is None else RetryPolicy.from_dict(retry)
+        return cls(read, said.get("state_delta"), again, said.get("schedule"))
+
+
+def message_data(content: types.Content) -> dict[str, Any]:
+    """A message as plain data."""
+    return content.model_dump(mode="json", by_alias=True, exclude_none=True)
+
+
+def message_of(text: str) -> types.Content:
+    """The message that a leg begins with: one, or answers that came one by one."""
+    contents: Sequence[types.Content] = [types.Content.model_validate(each) for each in json.loads(text)]
+    if len(contents) == 1:
+        return contents[0]
+    return content_of("user", [part for content in contents for part in content.parts or ()])

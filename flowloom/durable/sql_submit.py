@@ -1,0 +1,215 @@
+"""How runs come into the registry, and when their time has come; on a connection, within a transaction."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from flowloom.durable.admission import Admission, lock_shard, shard_of
+from flowloom.durable.errors import QueueFullError
+from flowloom.durable.records import COLUMNS, OVER, Changed, Outcome, Row
+from flowloom.durable.sql_runs import STEP, Setting, find, locked
+from flowloom.errors import AlreadyExistsError
+from flowloom.sessions.leases import Key
+from flowloom.sessions.service import session_not_found
+from flowloom.sessions.sql_log import StateRows, create
+from flowloom.sessions.sql_workers import now
+from flowloom.sql import Connection
+
+RETRY_AFTER = 5.0
+"""Seconds after which another try may find room in the queue."""
+_ADD = (
+    "INSERT INTO flowloom_runs (run_id, app_name, user_id, session_id, shard, status, priority, due, rank, wakes, "
+    "awaits, expires, labels, leg, attempts, takeovers, spec, message, created) "
+    "VALUES (?, ?, ?, ?, ?, 'waiting', ?, ?, ?, ?, ?, ?, ?, 1, 0, 0, ?, ?, ?) RETURNING seq"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Submission:
+    """A run as it is submitted: times are seconds, `delay` from now and `at` since the epoch."""
+
+    run_id: str
+    key: Key
+    message: dict[str, Any]
+    spec: dict[str, Any]
+    priority: int = 0
+    delay: float = 0.0
+    at: float | None = None
+    expires: float | None = None
+    labels: tuple[str, ...] = ()
+    makes_session: bool = True
+    max_waiting: int | None = None
+    max_waiting_of_user: int | None = None
+
+
+def submit(connection: Connection, setting: Setting, given: Submission) -> Changed:
+    """Put a run into the registry, unless it is there. Raises `QueueFullError`, `SessionNotFoundError`,
+    `AlreadyExistsError` for an id that is another run's."""
+    dialect = setting.dialect
+    shard = shard_of(given.key[1], dialect)
+    lock_shard(connection, dialect, shard)
+    found = find(connection, given.run_id, dialect)
+    if found is not None:
+        if found.key != given.key:
+            raise AlreadyExistsError(f"There is another run `{given.run_id}`, of another session. Give another id.")
+        return Changed(found)
+    _check_room(connection, given)
+    moment = now(connection, dialect)
+    _find_session(connection, setting, given, moment)
+    due = moment + given.delay if given.at is None else given.at
+    timed = due > moment
+    published = _limits_of(connection, given.key[0]) if not setting.limits else False
+    rank = max(due, moment) - given.priority * STEP
+    expires = None if given.expires is None else moment + given.expires
+    wakes = due if timed else moment if published else None
+    labels = ",".join(sorted(set(given.labels)))
+    spec, message = json.dumps(given.spec, ensure_ascii=False), json.dumps([given.message], ensure_ascii=False)
+    values = (given.run_id, *given.key, shard, given.priority, due, rank, wakes, "session", expires, labels)
+    seq = connection.execute(_ADD, (*values, spec, message, moment)).fetchone()[0]
+    row = find(connection, given.run_id, dialect)
+    assert row is not None
+    assert row.seq == seq
+    if wakes is not None:
+        return Changed(row)
+    if Admission(connection, dialect, setting.limits).admit(row):
+        return Changed(row._replace(status="ready", awaits=None), (row.run_id,))
+    return Changed(row)
+
+
+def _check_room(connection: Connection, given: Submission) -> None:
+    app, user = given.key[:2]
+    for most, whose, where, values in (
+        (given.max_waiting, f"of app `{app}`", "app_name = ?", (app,)),
+        (given.max_waiting_of_user, f"of user `{user}`", "app_name = ? AND user_id = ?", (app, user)),
+    ):
+        if most is None:
+            continue
+        sql = f"SELECT COUNT(*) FROM (SELECT 1 FROM flowloom_runs WHERE {where} AND status = 'waiting' LIMIT ?) w"
+        ready = f"SELECT COUNT(*) FROM (SELECT 1 FROM flowloom_runs WHERE {where} AND status = 'ready' LIMIT ?) r"
+        count = sum(connection.execute(each, (*values, most)).fetchone()[0] for each in (sql, ready))
+        if count >= most:
+            raise QueueFullError(
+                f"{most} runs {whose} wait already, which is as many as may. Nothing was submitted: try again later, "
+                f"or have more workers.",
+                retry_after=RETRY_AFTER,
+            )
+
+
+def _find_session(connection: Connection, setting: Setting, given: Submission, moment: float) -> None:
+    sql = "SELECT 1 FROM flowloom_sessions WHERE app_name = ? AND user_id = ? AND session_id = ?"
+    if connection.execute(sql, given.key).fetchone() is None:
+        if not given.makes_session:
+            raise session_not_found(*given.key)
+        create(connection, given.key, setting.dialect, moment, StateRows.of({}), given.run_id)
+
+
+def _limits_of(connection: Connection, app_name: str) -> bool:
+    """Whether the app has limits that the submitter does not know: its workers admit the run."""
+    sql = "SELECT 1 FROM flowloom_limits WHERE app_name = ? LIMIT 1"
+    return connection.execute(sql, (app_name,)).fetchone() is not None
+
+
+# -- runs whose time has come --------------------------------------------------------------------------------
+
+
+def due_runs(connection: Connection, setting: Setting, app_name: str, most: int) -> tuple[list[str], float | None]:
+    """The waiting runs whose time has come, and in how many seconds that of the next one comes."""
+    sql = (
+        "SELECT run_id, wakes FROM flowloom_runs WHERE app_name = ? AND status = 'waiting' AND wakes IS NOT NULL "
+        "ORDER BY wakes LIMIT ?"
+    )
+    rows = connection.execute(sql, (app_name, most + 1)).fetchall()
+    if not rows:
+        return [], None
+    moment = now(connection, setting.dialect)
+    due = [row[0] for row in rows[:most] if row[1] <= moment]
+    rest = rows[len(due) :]
+    return due, max(rest[0][1] - moment, 0.0) if rest else None
+
+
+def promote(connection: Connection, setting: Setting, run_id: str) -> tuple[str, ...]:
+    """Admit a run whose time has come; those that are ready then."""
+    row = locked(connection, run_id, setting)
+    moment = now(connection, setting.dialect)
+    if row is None or row.status != "waiting" or row.wakes is None or row.wakes > moment:
+        return ()
+    admission = Admission(connection, setting.dialect, setting.limits)
+    if row.expires is not None and row.expires <= moment and row.started is None:
+        return expire(connection, setting, row)
+    return (run_id,) if admission.admit(row._replace(wakes=None)) else ()
+
+
+def expired(connection: Connection, setting: Setting, app_name: str, most: int) -> list[str]:
+    """Runs that have not begun by their time."""
+    moment = now(connection, setting.dialect)
+    sql = (
+        "SELECT run_id FROM flowloom_runs WHERE app_name = ? AND status IN ('waiting', 'ready') AND expires <= ? AND "
+        "started IS NULL LIMIT ?"
+    )
+    return [row[0] for row in connection.execute(sql, (app_name, moment, most)).fetchall()]
+
+
+def expire_one(connection: Connection, setting: Setting, run_id: str) -> tuple[str, ...]:
+    """End a run that has not begun by its time; those that are ready then."""
+    row = locked(connection, run_id, setting)
+    if row is None or row.status not in ("waiting", "ready") or row.started is not None:
+        return ()
+    return expire(connection, setting, row)
+
+
+def expire(connection: Connection, setting: Setting, row: Row) -> tuple[str, ...]:
+    """The same for its row."""
+    moment, admission = now(connection, setting.dialect), Admission(connection, setting.dialect, setting.limits)
+    message = "The run had not begun by the time that was set when it was submitted."
+    outcome = Outcome("cancelled", error_code="RunExpiredError", error_message=message)
+    sql = (
+        "UPDATE flowloom_runs SET status = 'cancelled', outcome = ?, ended = ?, message = NULL, wakes = NULL, "
+        "awaits = NULL WHERE run_id = ?"
+    )
+    connection.execute(sql, (outcome.dumps(), moment, row.run_id))
+    admission.free_places(row.run_id, moment)
+    return admission.next_of_session(row.key)
+
+
+def left_ready(connection: Connection, app_name: str, most: int) -> list[str]:
+    """The first ready runs of an app."""
+    sql = "SELECT run_id FROM flowloom_runs WHERE app_name = ? AND status = 'ready' ORDER BY labels, rank LIMIT ?"
+    return [row[0] for row in connection.execute(sql, (app_name, most)).fetchall()]
+
+
+def listed(
+    connection: Connection,
+    app_name: str,
+    status: Sequence[str],
+    user_id: str | None,
+    session_id: str | None,
+    since: float | None,
+    most: int,
+) -> list[Row]:
+    """Runs of an app, the latest first."""
+    where, values = ["app_name = ?"], [app_name]
+    marks: list[Any] = []
+    for name, value in (("user_id = ?", user_id), ("session_id = ?", session_id), ("created >= ?", since)):
+        if value is not None:
+            where.append(name)
+            marks.append(value)
+    if status:
+        where.append(f"status IN ({', '.join('?' * len(status))})")
+        marks.extend(status)
+    sql = f"SELECT {COLUMNS} FROM flowloom_runs WHERE {' AND '.join(where)} ORDER BY seq DESC LIMIT ?"
+    rows = connection.execute(sql, (*values, *marks, most)).fetchall()
+    return [Row(*row) for row in rows]
+
+
+def forget_ended(connection: Connection, setting: Setting, seconds: float, most: int) -> int:
+    """Drop the rows of runs that ended so long ago; their logs stay."""
+    moment = now(connection, setting.dialect)
+    states = ", ".join(f"'{each}'" for each in sorted(OVER))
+    sql = (
+        "DELETE FROM flowloom_runs WHERE seq IN (SELECT seq FROM flowloom_runs WHERE ended IS NOT NULL AND ended < ? "
+        f"AND status IN ({states}) LIMIT ?)"
+    )
+    return connection.execute(sql, (moment - seconds, most)).rowcount

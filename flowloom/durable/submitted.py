@@ -1,0 +1,346 @@
+"""`SubmittedRun`: a run of the fleet, from any process (durable design, section 4)."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncGenerator, Sequence
+from typing import TYPE_CHECKING, Any, Literal, Protocol
+
+from google.genai import types
+
+from flowloom.context import Usage
+from flowloom.durable import sql_runs
+from flowloom.durable.callers import Callers
+from flowloom.durable.errors import PoisonRunError, RunExpiredError, RunFailedError, RunStateError
+from flowloom.durable.follow import Follower
+from flowloom.durable.records import OVER, Changed, Outcome, Row, RunInfo, Status
+from flowloom.durable.registry import Registry, not_found
+from flowloom.durable.specs import message_data
+from flowloom.errors import InputValidationError, RequestNotFoundError
+from flowloom.events import Event
+from flowloom.events.parts import answers_calls
+from flowloom.log.answers import check_answers
+from flowloom.log.claims import without_repeated
+from flowloom.log.marks import RUN_ENDED
+from flowloom.run_stream import RunStreamMapper
+from flowloom.runner import PendingCall, RunResult
+from flowloom.runner.message import Message, content_of_message
+from flowloom.runner.pending import pending_in
+from flowloom.sessions import Session
+from flowloom.sessions.leases import Key
+
+if TYPE_CHECKING:
+    from flowloom.run_stream import RunStreamEvent
+
+_ERRORS = {"PoisonRunError": PoisonRunError, "RunExpiredError": RunExpiredError}
+
+
+class Office(Protocol):
+    """What a run's handle needs of its client."""
+
+    registry: Registry
+    callers: Callers
+
+    async def offer(self, run_ids: Sequence[str]) -> None: ...
+    async def withdraw(self, run_id: str) -> None: ...
+
+
+class SubmittedRun:
+    """A run of the fleet: what it says, how it ends, and what may be asked of it, from any process, at any time.
+
+    `RunClient.submit` and `RunClient.attach` give them (`office` is the client, `key` names app, user and session,
+    `run_id` the run). `id` is the run's id, which is that of its invocation in the
+    log; `user_id` and `session_id` say where that is. Dropping the object, or its process, does nothing to the run.
+    """
+
+    def __init__(self, office: Office, key: Key, run_id: str) -> None:
+        self.id = run_id
+        _, self.user_id, self.session_id = key
+        self._office = office
+        self._registry = office.registry
+        self._key = key
+        self._begins = 0
+        """How many events the run had before the leg that was begun through this object."""
+
+    def __repr__(self) -> str:
+        return f"<SubmittedRun {self.id} of session {self.session_id}>"
+
+    # -- looking ---------------------------------------------------------------------------------------------
+
+    async def info(self) -> RunInfo:
+        """What the registry says of it: its status, its worker, what it waits for. Raises `RunNotFoundError`."""
+        return RunInfo.of(await self._row())
+
+    async def status(self) -> Status:
+        """In what state it is."""
+        return (await self._row()).status
+
+    async def _row(self) -> Row:
+        row = await self._registry.find(self.id)
+        if row is None:
+            raise not_found(self.id)
+        return row
+
+    async def _session(self) -> Session | None:
+        app, user, session = self._key
+        return await self._registry.service.get_session(app_name=app, user_id=user, session_id=session)
+
+    def _follower(self, *, deltas: bool = False, after: int = 0) -> Follower:
+        return Follower(self._registry, self._office.callers, self._key, self.id, deltas=deltas, after=after)
+
+    async def events(self, after: int = 0) -> AsyncGenerator[Event, None]:
+        """The complete events of the run as its log has them, the user's message first; those behind the first `after`.
+
+        Each comes once, in order, from whichever worker; they end when the run is over, or waits for a person. Raises
+        `RunNotFoundError`.
+        """
+        follower = self._follower(after=after).events()
+        try:
+            async for event in follower:
+                if event is not None:
+                    yield event
+        finally:
+            await follower.aclose()
+
+    async def follow(self, after: int = 0) -> AsyncGenerator[Event, None]:
+        """The events behind the first `after` as they come, with the partial ones between (see `events`)."""
+        follower = self._follower(deltas=True, after=after).events()
+        try:
+            async for event in follower:
+                if event is not None:
+                    yield event
+        finally:
+            await follower.aclose()
+
+    @property
+    def begins(self) -> int:
+        """How many events the run had before the leg that was begun through this object."""
+        return self._begins
+
+    async def raise_for_status(self) -> None:
+        """Raise a `RunFailedError` if the run has failed, or reached a limit that raises."""
+        info = await self.info()
+        error = _error_of(self.id, info.outcome) if info.over and info.outcome is not None else None
+        if error is not None:
+            raise error
+
+    async def stream(self, after: int | None = None) -> AsyncGenerator[RunStreamEvent, None]:
+        """The run as typed events with deltas, to its end or its next pause: what `Runner.run_stream` yields.
+
+        It begins with the leg that was begun through this object (`submit`, `answer`, `resume`), or behind the first
+        `after` events of the run. What ends the run is told, and not raised. After a take-over, a message that was
+        broken off is completed as `interrupted`, and said anew under another id.
+        """
+        mapper, begins = RunStreamMapper(), self._begins if after is None else after
+        follower = self._follower(deltas=True, after=begins).events()
+        ended: Event | None = None
+        first = True
+        try:
+            async for event in follower:
+                if event is None:
+                    for shown in mapper.break_off():
+                        yield shown
+                    continue
+                if ended is not None:  # it was tried again
+                    for shown in mapper.feed(_without_end(ended)):
+                        yield shown
+                    ended = None
+                if not event.partial:
+                    message, first = first and event.author == "user", False
+                    if message:
+                        continue
+                    if RUN_ENDED in (event.custom_metadata or ()):
+                        ended = event
+                        continue
+                for shown in mapper.feed(event):
+                    yield shown
+        finally:
+            await follower.aclose()
+        info = await self.info()
+        outcome = info.outcome or Outcome(info.status)
+        if ended is not None:
+            for shown in mapper.feed(ended):
+                yield shown
+        status = outcome.status if outcome.status in OVER else "paused"
+        for shown in mapper.finish(status=status, error=None if ended is not None else _error_of(self.id, outcome)):  # pyright: ignore[reportArgumentType]
+            yield shown
+
+    async def result(self) -> RunResult[Any]:
+        """What came of the run, when it is over, or waits for a person. It does not raise what ended the run (see
+        `RunResult.raise_for_status`): that is a `RunFailedError` with the name of the error in the other process.
+
+        Answers of an agent with an `output_schema` are plain data. Raises `RunNotFoundError`.
+        """
+        events = [event async for event in self.events(after=self._begins)]
+        info, session = await self.info(), await self._session()
+        outcome = info.outcome or Outcome("paused")
+        result: RunResult[Any] = RunResult(self.id, outcome.status if info.over else "paused")  # pyright: ignore[reportArgumentType]
+        if events and events[0].author == "user":
+            del events[0]
+        outputs: dict[str, Any] = {}
+        if outcome.output_event is not None:
+            said = next((event.text for event in events if event.id == outcome.output_event), "null")
+            outputs[outcome.output_event] = lambda: _data(said)
+        result.take(events, outputs)
+        result.usage, result.model_calls, result.tool_calls = (
+            Usage(**outcome.usage),
+            outcome.model_calls,
+            outcome.tool_calls,
+        )
+        result.error = _error_of(self.id, outcome) if info.over else None
+        if session is not None and info.status != "cancelled":
+            result.pending = pending_in(session.history.ledger(session.events), self.id)
+        return result
+
+    async def pending(self) -> list[PendingCall]:
+        """What the run waits for: requests to people, calls that a client makes."""
+        session = await self._session()
+        return [] if session is None else pending_in(session.history.ledger(session.events), self.id)
+
+    # -- asking ------------------------------------------------------------------------------------------------
+
+    async def cancel(self, mode: Literal["now", "after_step"] = "now") -> Status:
+        """Stop the run: at once, or with `mode="after_step"` when the model's answer and its tool calls are complete.
+
+        One that no worker has is cancelled when this returns, and the log has no event of it; a worker is told at once,
+        or with its next beat. One that is over stays as it is. Returns the state in which the run is then: `running` if
+        a worker is about to stop it. Raises `RunNotFoundError`.
+        """
+        changed = await self._asked(sql_runs.cancel, "cancel" if mode == "now" else "cancel_after_step")
+        if changed.row.status == "cancelled":
+            await self._office.withdraw(self.id)
+        return changed.row.status
+
+    async def pause(self) -> Status:
+        """Let the run go on no further than to its next model call, until `resume`. Returns its state, as `cancel`
+        does."""
+        return (await self._asked(sql_runs.pause)).row.status
+
+    async def _asked(self, change: Any, *what: Any) -> Changed:
+        changed = await self._registry.change(change, self.id, *what)
+        await self._office.offer(changed.ready)
+        if changed.row.status == "running" and changed.row.wish is not None:
+            await self._office.callers.look(changed.row.worker)
+        return changed
+
+    async def resume(self) -> None:
+        """Go on with a run that was paused. Raises `RunStateError` for one that is in another state."""
+        await self._next_leg("resume", "paused")
+
+    async def retry(self) -> None:
+        """Go on with a run that failed, or reached a limit, from its log. Raises `RunStateError` for another state."""
+        await self._next_leg("retry", "failed", "limit")
+
+    async def _next_leg(self, what: str, *states: str) -> None:
+        begins = await self._count()
+        row = await self._row()
+        if row.status not in states:
+            raise _wrong_state(row, what, states)
+        changed = await self._registry.change(sql_runs.resume, self.id, states)
+        if changed.row.status in (*states, *OVER):  # another process was quicker
+            raise _wrong_state(changed.row, what, states)
+        self._begins = begins
+        await self._office.offer(changed.ready)
+
+    async def _count(self) -> int:
+        session = await self._session()
+        return 0 if session is None else sum(event.invocation_id == self.id for event in session.events)
+
+    async def answer(self, *answers: types.Part | Message) -> None:
+        """Answer what the run waits for: `answers` are the parts that the methods of `PendingCall` make. It goes on then.
+
+        The same answer again changes nothing. Raises `AlreadyAnsweredError` for another one, `RequestNotFoundError` for
+        a request that the run has not made, `RunStateError` for a run that is over, `UnreadableAnswerError`.
+        """
+        given = [part for each in answers for part in content_of_message(each).parts or ()]
+        message = types.Content(role="user", parts=given)
+        if not answers_calls(message):
+            raise InputValidationError(
+                "This answers nothing. Give what `approve`, `reject` or `reply` of a `PendingCall` makes; a message is "
+                "submitted as a run of its own."
+            )
+        check_answers(message)
+        await self._give(message)
+
+    async def _give(self, message: types.Content) -> None:
+        while True:
+            session = await self._session()
+            if session is None:
+                raise not_found(self.id)
+            ledger = session.history.ledger(session.events)
+            news, _ = without_repeated(ledger, message)
+            if news is None:
+                return
+            row = await self._row()
+            if row.status in OVER:
+                raise _wrong_state(row, "answer", ("paused", "waiting", "ready", "running"))
+            for part in news.parts or ():
+                answered = part.function_response
+                made = None if answered is None else ledger.call(answered.id or "")
+                if answered is not None and (made is None or made.event.invocation_id != self.id):
+                    raise RequestNotFoundError(
+                        f"Run `{self.id}` has made no request `{answered.id}`. `pending()` says what it waits for.",
+                        request_id=answered.id or "",
+                    )
+            begins = sum(event.invocation_id == self.id for event in session.events)
+            given = Answering(message_data(news), len(session.events), self._key)
+            changed = await self._registry.change(given.give, self.id)
+            if not given.outdated:
+                self._begins = begins
+                await self._office.offer(changed.ready)
+                return
+            await asyncio.sleep(0)
+
+
+class Answering:
+    """An answer on its way into the registry: it is given only if the log has not changed since it was looked at, and
+    no other answer to the same waits there."""
+
+    def __init__(self, message: dict[str, Any], seen: int, key: Key) -> None:
+        self._message = message
+        self._seen = seen
+        self._key = key
+        self.outdated = False
+
+    def give(self, connection: Any, setting: sql_runs.Setting, run_id: str) -> Changed | None:
+        """See `sql_runs.answer`. Raises `AlreadyAnsweredError`."""
+        self.outdated = False
+        row = sql_runs.locked(connection, run_id, setting)
+        if row is None:
+            return None
+        sql = "SELECT last_seq FROM flowloom_sessions WHERE app_name = ? AND user_id = ? AND session_id = ?"
+        found = connection.execute(sql, self._key).fetchone()
+        if found is None or found[0] != self._seen or row.status in OVER:
+            self.outdated = True
+            return Changed(row)
+        left = sql_runs.without_waiting(row, self._message)
+        return Changed(row) if left is None else sql_runs.answer(connection, setting, run_id, left)
+
+
+def _without_end(event: Event) -> Event:
+    metadata = {name: value for name, value in (event.custom_metadata or {}).items() if name != RUN_ENDED}
+    return event.model_copy(update={"custom_metadata": metadata or None})
+
+
+def _data(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except ValueError:
+        return text
+
+
+def _error_of(run_id: str, outcome: Outcome) -> RunFailedError | None:
+    code = outcome.error_code
+    if code is None:
+        return None
+    return _ERRORS.get(code, RunFailedError)(outcome.error_message or code, run_id=run_id, code=code)
+
+
+def _wrong_state(row: Row, what: str, states: Sequence[str]) -> RunStateError:
+    wanted = " or ".join(f"`{each}`" for each in states)
+    return RunStateError(
+        f"Run `{row.run_id}` is `{row.status}`: to {what} it, it has to be {wanted}.",
+        run_id=row.run_id,
+        status=row.status,
+    )

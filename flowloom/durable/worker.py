@@ -1,0 +1,354 @@
+"""`Worker`: takes runs of the fleet and runs them (durable design, sections 4 to 6)."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import os
+import signal
+import socket
+import sys
+import threading
+from collections.abc import Awaitable, Sequence
+from functools import partial
+from itertools import combinations
+from typing import Any, Self
+
+from flowloom import __version__
+from flowloom.durable.beats import Beats
+from flowloom.durable.channel import Channel
+from flowloom.durable.courier import Courier
+from flowloom.durable.leg import Leg, failure
+from flowloom.durable.limits import Limit, concurrency_limits
+from flowloom.durable.records import Row, WorkerRow
+from flowloom.durable.registry import Registry
+from flowloom.durable.sql_runs import Claimed, Ended
+from flowloom.durable.store_courier import BLOCKED, StoreCourier
+from flowloom.errors import ConfigurationError, FlowloomError, RunLostError, StorageError
+from flowloom.events.ids import new_id
+from flowloom.runner import Runner
+from flowloom.sessions.leases import Fence
+from flowloom.sessions.sql_holders import this_process
+
+_log = logging.getLogger("flowloom.durable")
+DAY = 24 * 3600.0
+_MOST_LABELS = 6
+
+
+class Worker:
+    """Takes runs from the fleet's queue, up to `concurrency` at a time, and runs them with `runner`.
+
+    Its store of sessions has to be in SQLite or PostgreSQL. `run` works until the process is told to end; `async with`
+    embeds a worker in a program. `courier` brings the runs, a `StoreCourier` without one. `labels` are what this worker
+    can do: it takes runs that ask for none but these. `limits` hold for the fleet, so all workers of an app are given
+    the same.
+
+    It is heard of every `heartbeat` seconds; one that is not for `dead_after` seconds is dead, and others go on with
+    its runs. When it ends, it waits `drain` seconds for the runs that it has; what is left is handed over after the
+    step that is under way. Runs that stay ready for `sweep` seconds are offered again. A run that `max_takeovers`
+    workers have died of is given to no further one. `keep_runs`: for how many seconds the registry remembers runs that
+    are over.
+
+    Raises `ConfigurationError` for a `dead_after` of fewer than three beats, for numbers out of range, for a store in
+    memory.
+    """
+
+    def __init__(
+        self,
+        runner: Runner[Any],
+        *,
+        courier: Courier | None = None,
+        concurrency: int = 32,
+        labels: Sequence[str] = (),
+        limits: Sequence[Limit] = (),
+        heartbeat: float = 2.0,
+        dead_after: float = 10.0,
+        drain: float = 30.0,
+        sweep: float = 5.0,
+        max_takeovers: int = 5,
+        keep_runs: float = 7 * DAY,
+    ) -> None:
+        if heartbeat <= 0 or dead_after < 3 * heartbeat:
+            raise ConfigurationError(
+                f"`dead_after` is at least three beats, so that one that is late does not count as the last: with a "
+                f"`heartbeat` of {heartbeat:g} seconds, give {max(3 * heartbeat, 0.03):g} or more, not {dead_after:g}."
+            )
+        if concurrency < 1 or drain < 0 or sweep <= 0 or max_takeovers < 0 or len(set(labels)) > _MOST_LABELS:
+            raise ConfigurationError(
+                f"A worker has a `concurrency` of at least 1, a `drain` of no less than 0 seconds, a `sweep` above 0, "
+                f"`max_takeovers` of at least 0, and at most {_MOST_LABELS} `labels`."
+            )
+        if any(not label or "," in label for label in labels):
+            raise ConfigurationError("A label of a worker is a word without a comma.")
+        self.runner = runner
+        self.registry = Registry(runner.session_service, concurrency_limits(limits))
+        self.max_takeovers = max_takeovers
+        self.concurrency = concurrency
+        self.labels = tuple(sorted(set(labels)))
+        self.courier: Courier = courier or StoreCourier(runner.session_service, runner.app_name)
+        self.channel = Channel(self._ring, self._look)
+        self._takes = [
+            ",".join(some) for count in range(len(self.labels) + 1) for some in combinations(self.labels, count)
+        ]
+        self._drain, self._sweep, self._keep_runs = drain, sweep, keep_runs
+        self._legs: dict[str, Leg] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._own: list[asyncio.Task[None]] = []
+        self._room = asyncio.Event()
+        self._room.set()
+        self._changed = asyncio.Event()
+        """Whether a run is to be admitted whose time has come."""
+        self._claiming = asyncio.Lock()
+        self._ending = asyncio.Event()
+        self._gives_up = False
+        self.beats = Beats(self, heartbeat, dead_after)
+
+    # -- from outside ------------------------------------------------------------------------------------
+
+    async def run(self) -> None:
+        """Work until the process is told to end (SIGTERM, SIGINT), or the task is cancelled; then drain.
+
+        Raises `StorageError` if the store cannot be used at the start.
+        """
+        loop, numbers = asyncio.get_running_loop(), (signal.SIGTERM, signal.SIGINT)
+        heard: list[signal.Signals] = []
+        if threading.current_thread() is threading.main_thread() and sys.platform != "win32":
+            for number in numbers:
+                loop.add_signal_handler(number, self.stop)
+                heard.append(number)
+        try:
+            async with self:
+                await self._ending.wait()
+        finally:
+            for number in heard:
+                loop.remove_signal_handler(number)
+
+    def stop(self) -> None:
+        """Have `run` return, once the runs that the worker has are over or handed on."""
+        self._ending.set()
+
+    @property
+    def name(self) -> str:
+        """What the registry knows the worker by."""
+        return self.beats.name
+
+    @property
+    def running(self) -> int:
+        """How many runs it has."""
+        return len(self._legs)
+
+    async def __aenter__(self) -> Self:
+        await self.registry.prepare()
+        await self.courier.check()
+        await self.channel.open()
+        await self.beats.start()
+        self._own = [
+            asyncio.create_task(self._serve(), name="flowloom worker"),
+            asyncio.create_task(self._keep_house(), name="flowloom worker's house"),
+        ]
+        return self
+
+    async def __aexit__(self, *exc_info: object) -> None:
+        try:
+            await self._drained()
+        finally:
+            await self._close()
+
+    async def _drained(self) -> None:
+        """Take no more runs; wait for those that are under way, and have those that last handed over."""
+        self.beats.draining = True
+        serving = self._own[0]
+        serving.cancel()
+        await asyncio.wait({serving})
+        self.beats.at_once()
+        if self._tasks and self._drain:
+            await asyncio.wait(self._tasks, timeout=self._drain)
+        for leg in list(self._legs.values()):
+            leg.hand_over()
+        if self._tasks:
+            await asyncio.wait(self._tasks, timeout=max(self._drain, 1.0))
+        self._gives_up = True
+
+    async def _close(self) -> None:
+        """End what is left: what a run does then is another worker's."""
+        for leg in list(self._legs.values()):
+            leg.drop()
+        for task in self._own:
+            task.cancel()
+        await asyncio.wait({*self._own, *self._tasks})
+        await self.beats.stop()
+        with contextlib.suppress(StorageError):  # others bury it
+            ready = await self.registry.leave(self.name)
+            await self._offer(ready)
+        await self.channel.close()
+        await self.courier.close()
+
+    # -- what legs and beats need --------------------------------------------------------------------------
+
+    @property
+    def gives_up(self) -> bool:
+        """Whether the worker has no time left to wait for the registry."""
+        return self._gives_up
+
+    def row(self, name: str) -> WorkerRow:
+        """What the registry is told of the worker, by its `name`."""
+        return WorkerRow(
+            worker=name,
+            app_name=self.runner.app_name,
+            beat=0.0,
+            patience=self.beats.dead_after,
+            holder=this_process(),
+            started=0.0,
+            version=__version__,
+            labels=",".join(self.labels),
+            capacity=self.concurrency,
+            running=len(self._legs),
+            draining=int(self.beats.draining),
+            address=self.channel.address,
+            token=self.channel.token,
+        )
+
+    def new_name(self) -> str:
+        """A name that no worker had."""
+        return f"{socket.gethostname()}-{os.getpid()}-{new_id()[:8]}"
+
+    def fence_of(self, claimed: Claimed) -> Fence:
+        """The fence of a run that was claimed: it holds for as long as the beats come."""
+        row = claimed.row
+        fence = Fence(row.session_id, self.name, self.beats.dead_after, self.beats.renewed)
+        fence.held, fence.abandoned = claimed.held, False
+        fence.confirm = partial(self._confirm, fence, row)
+        return fence
+
+    async def _confirm(self, fence: Fence, row: Row) -> None:
+        """Ask the registry whether a run is still this worker's, as soon as it can be reached."""
+        while not fence.lost:
+            try:
+                await self.beats.beat()
+                if not fence.lost and await self.registry.epoch_of(row.key) == fence.held:
+                    return
+                fence.lose()
+            except StorageError:
+                await asyncio.sleep(self.beats.heartbeat / 4)
+        raise fence.error()
+
+    @property
+    def legs(self) -> dict[str, Leg]:
+        """The runs that it has, by their ids."""
+        return self._legs
+
+    def lost(self) -> None:
+        """The worker was buried: its runs are others' now."""
+        for leg in list(self._legs.values()):
+            leg.drop()
+        self._legs.clear()
+
+    async def took_over(self, worker: str, run_ids: Sequence[str]) -> None:
+        """The runs of `worker`, which was buried, are ready: those of `run_ids`."""
+        _log.warning(
+            "Worker `%s` takes over for `%s`, which is dead: %d runs are ready again.", self.name, worker, len(run_ids)
+        )
+        await self._offer(run_ids)
+
+    # -- taking runs ---------------------------------------------------------------------------------------
+
+    def _ring(self) -> None:
+        ring = getattr(self.courier, "ring", None)
+        if ring is not None:
+            ring()
+        self._changed.set()
+
+    def _look(self) -> None:
+        self.beats.at_once()
+
+    async def _offer(self, run_ids: Sequence[str]) -> None:
+        if run_ids:
+            try:
+                await self.courier.offer(run_ids)
+            except FlowloomError as error:
+                _log.warning("%d ready runs could not be offered; they are again, in a while: %s", len(run_ids), error)
+
+    async def _serve(self) -> None:
+        """Have the courier bring runs; one that fails is asked again."""
+        while True:
+            try:
+                await self.courier.serve(self._deliver, self._free)
+            except StorageError as error:
+                _log.warning("Worker `%s` takes no runs until its store is back: %s", self.name, error)
+                await asyncio.sleep(self.beats.heartbeat / 2)
+
+    async def _free(self) -> int:
+        while (room := self.concurrency - len(self._legs)) < 1:
+            self._room.clear()
+            await self._room.wait()
+        return room
+
+    async def _deliver(self, run_ids: Sequence[str] | None = None) -> Sequence[Awaitable[None]]:
+        """See `Deliver`."""
+        app = self.runner.app_name
+        if run_ids is None and not await self.registry.has_ready(app, self._takes):
+            return ()
+        async with self._claiming:  # the beats do not take what was just claimed for what was forgotten
+            room = self.concurrency - len(self._legs)
+            if room < 1:
+                return ()
+            claimed, blocked = await self.registry.claim(app, self.name, self._takes, room, run_ids)
+            begun = [self._begin(each) for each in claimed]
+        if blocked:
+            asyncio.get_running_loop().call_later(BLOCKED, self._ring)
+        return begun
+
+    def _begin(self, claimed: Claimed) -> Awaitable[None]:
+        leg = self._legs[claimed.row.run_id] = Leg(self, claimed)
+        self.channel.begin(claimed.row.run_id)
+        task = asyncio.create_task(self._run(leg), name=f"flowloom run {claimed.row.run_id}")
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return task
+
+    async def _run(self, leg: Leg) -> None:
+        ended: Ended | None = None
+        run_id = leg.row.run_id
+        try:
+            ended = await leg.run()
+        except RunLostError:
+            pass
+        except Exception as error:
+            _log.exception("Run `%s` could not be run by worker `%s`.", run_id, self.name)
+            with contextlib.suppress(StorageError):
+                ended = await self.registry.finish(leg.row, failure(error))
+        finally:
+            if self._legs.get(run_id) is leg:
+                del self._legs[run_id]
+            self._room.set()
+            self.channel.end(run_id)
+        if ended is None:
+            _log.warning("Worker `%s` has lost run `%s`: another one has it.", self.name, run_id)
+            return
+        if ended.woken or ended.status == "waiting":
+            self._changed.set()
+        await self._offer(ended.ready)
+
+    # -- what is to be done from time to time ------------------------------------------------------------
+
+    async def _keep_house(self) -> None:
+        """Admit runs whose time has come, offer again what stays ready, forget what is long over."""
+        loop = asyncio.get_running_loop()
+        swept, app = loop.time(), self.runner.app_name
+        while True:
+            pause = self._sweep
+            try:
+                ready, rest = await self.registry.promote(app)
+                await self._offer(ready)
+                pause = min(pause, self._sweep if rest is None else rest)
+                if loop.time() - swept >= self._sweep:
+                    swept = loop.time()
+                    await self._offer(await self.registry.expire(app))
+                    await self._offer(await self.registry.left_ready(app))
+                    await self.registry.forget_ended(self._keep_runs)
+            except StorageError:
+                pause = self.beats.heartbeat
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._changed.wait(), pause)
+            self._changed.clear()

@@ -1,0 +1,184 @@
+"""Runs that are submitted to a fleet: what comes back, and what is refused."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from durable.fleet import APP, WHO, client_of, opened, runner_of, steps, where, worker_of
+from flowloom import InMemorySessionService, RunConfig
+from flowloom.durable import (
+    QueueFullError,
+    RetryPolicy,
+    RunClient,
+    RunNotFoundError,
+    RunStateError,
+    Worker,
+)
+from flowloom.errors import (
+    AlreadyExistsError,
+    ConfigurationError,
+    InputValidationError,
+    SessionNotFoundError,
+)
+
+__all__ = ["where"]
+
+
+async def test_a_submitted_run_is_run_by_a_worker(where: str) -> None:
+    """Submit, worker, result: in two services of one store, as in two processes."""
+    mine, theirs = opened(where), opened(where)
+    async with worker_of(theirs, steps(2)), client_of(mine) as client:
+        run = await client.submit("Plan a trip.", **WHO)
+        result = await asyncio.wait_for(run.result(), 20)
+        assert (result.status, result.text, result.model_calls, result.tool_calls) == ("final", "Done.", 3, 2)
+        assert result.invocation_id == run.id
+        assert [event.author async for event in run.events()] == ["user", *["agent"] * 5]
+        info = await run.info()
+        assert (info.status, info.leg, info.attempts, info.worker) == ("final", 1, 1, None)
+    await mine.close()
+    await theirs.close()
+
+
+async def test_what_a_run_leaves_is_what_it_leaves_in_process(where: str) -> None:
+    """The log of a run by the fleet is that of the same run by a runner, but for ids and times."""
+    service = opened(where)
+    runner = runner_of(service, steps(2), auto_create_session=True)
+    await runner.run_to_result(user_id="ann", session_id="here", new_message="Go.")
+    async with worker_of(service, steps(2)), client_of(service) as client:
+        run = await client.submit("Go.", user_id="ann", session_id="there")
+        await asyncio.wait_for(run.result(), 20)
+    logs: list[Any] = []
+    for name in ("here", "there"):
+        session = await service.get_session(app_name=APP, user_id="ann", session_id=name)
+        assert session is not None
+        known: dict[str, str] = {}
+        logs.append([plain(event.to_wire(), known) for event in session.events])
+    assert logs[0] == logs[1]
+    await service.close()
+
+
+def plain(data: Any, known: dict[str, str]) -> Any:
+    """Event data with numbers in the place of ids, and without times."""
+    if isinstance(data, dict):
+        return {
+            name: known.setdefault(value, str(len(known)))
+            if name in ("id", "invocationId") and isinstance(value, str)
+            else plain(value, known)
+            for name, value in data.items()
+            if name != "timestamp"
+        }
+    return [plain(each, known) for each in data] if isinstance(data, list) else data
+
+
+async def test_the_message_leaves_the_registry_when_the_log_has_it(where: str) -> None:
+    """No line of content is kept twice."""
+    service = opened(where)
+    async with client_of(service) as client:
+        run = await client.submit("A secret plan.", **WHO)
+        row = await client.registry.find(run.id)
+        assert row is not None
+        assert "A secret plan." in (row.message or "")
+        async with worker_of(service, steps(1)):
+            await asyncio.wait_for(run.result(), 20)
+        row = await client.registry.find(run.id)
+        assert row is not None
+        assert "secret" not in repr(row)
+        assert "Done." not in repr(row)
+    await service.close()
+
+
+async def test_an_id_that_is_there_already_submits_nothing(where: str) -> None:
+    """Submitting is repeated safely; the id of another session's run is refused."""
+    service = opened(where)
+    async with client_of(service) as client:
+        runs = [await client.submit("Go.", **WHO, run_id="order-7") for _ in range(2)]
+        assert {run.id for run in runs} == {"order-7"}
+        assert len(await client.list()) == 1
+        with pytest.raises(AlreadyExistsError, match="order-7"):
+            await client.submit("Go.", user_id="ann", session_id="s2", run_id="order-7")
+        assert (await (await client.attach("order-7")).info()).status == "ready"
+    await service.close()
+
+
+async def test_what_cannot_be_submitted_is_refused(where: str) -> None:
+    """Each with an error that names the remedy, and nothing is in the registry then."""
+    service = opened(where)
+    async with client_of(service, auto_create_session=False) as client:
+        with pytest.raises(SessionNotFoundError):
+            await client.submit("Go.", **WHO)
+        with pytest.raises(InputValidationError, match="one of them"):
+            await client.submit("Go.", **WHO, delay=1, at=1)
+        with pytest.raises(InputValidationError, match="empty"):
+            await client.submit("Go.", user_id="", session_id="s")
+        with pytest.raises(RunNotFoundError) as missing:
+            await client.attach("e-nothing")
+        assert missing.value.run_id == "e-nothing"
+        assert await client.list() == []
+    await service.close()
+
+
+async def test_a_full_queue_says_when_to_try_again(where: str) -> None:
+    """The bound is that of the app, or of the user."""
+    service = opened(where)
+    async with client_of(service, max_waiting_per_user=2) as client:
+        for number in range(2):
+            await client.submit("Go.", user_id="ann", session_id=f"s{number}")
+        with pytest.raises(QueueFullError) as full:
+            await client.submit("Go.", user_id="ann", session_id="s9")
+        assert full.value.retry_after > 0
+        await client.submit("Go.", user_id="bob", session_id="s1")
+    await service.close()
+
+
+def test_a_fleet_needs_a_store_that_lasts() -> None:
+    """Runs in memory die with their process."""
+    with pytest.raises(ConfigurationError, match="SqliteSessionService"):
+        RunClient(APP, InMemorySessionService())
+
+
+def test_a_worker_is_dead_after_three_beats_at_the_least(tmp_path: Any) -> None:
+    """One that is late is no sign of death."""
+    service = opened(str(tmp_path / "a.db"))
+    with pytest.raises(ConfigurationError, match="three beats"):
+        Worker(runner_of(service, ["Hi."]), heartbeat=2, dead_after=5)
+
+
+def test_what_workers_cannot_import_is_no_retry_policy() -> None:
+    """The worker that needs it is another process."""
+    with pytest.raises(ConfigurationError, match="imported"):
+        RetryPolicy(retry_on=lambda error: True)
+    with pytest.raises(ConfigurationError):
+        RetryPolicy(attempts=0)
+
+
+async def test_a_waiting_run_is_cancelled_without_an_event(where: str) -> None:
+    """And one that is over stays as it is."""
+    service = opened(where)
+    async with client_of(service) as client:
+        run = await client.submit("Go.", **WHO)
+        assert await run.cancel() == "cancelled"
+        assert await run.cancel() == "cancelled"
+        result = await run.result()
+        assert (result.status, result.events) == ("cancelled", [])
+        with pytest.raises(RunStateError) as state:
+            await run.resume()
+        assert state.value.status == "cancelled"
+    await service.close()
+
+
+async def test_the_settings_of_a_run_reach_its_worker(where: str) -> None:
+    """The config and the state that come with the message."""
+    service = opened(where)
+    async with worker_of(service, steps(1)), client_of(service) as client:
+        config = RunConfig(custom_metadata={"from": "afar"}, max_llm_calls=1)
+        run = await client.submit("Go.", **WHO, run_config=config, state_delta={"mood": "calm"})
+        result = await asyncio.wait_for(run.result(), 20)
+        assert result.status == "limit"
+        assert {(event.custom_metadata or {}).get("from") for event in result.events} == {"afar"}
+    session = await service.get_session(app_name=APP, **WHO)
+    assert session is not None
+    assert session.state == {"mood": "calm"}
+    await service.close()
