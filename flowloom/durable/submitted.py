@@ -248,7 +248,7 @@ class SubmittedRun:
         return 0 if session is None else sum(event.invocation_id == self.id for event in session.events)
 
     async def answer(self, *answers: types.Part | Message) -> None:
-        """Answer what the run waits for: `answers` are the parts that the methods of `PendingCall` make. It goes on then.
+        """Answer what the run waits for: `answers` are the parts that methods of `PendingCall` make. It goes on then.
 
         The same answer again changes nothing. Raises `AlreadyAnsweredError` for another one, `RequestNotFoundError` for
         a request that the run has not made, `RunStateError` for a run that is over, `UnreadableAnswerError`.
