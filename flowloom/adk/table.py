@@ -26,13 +26,15 @@ _HOMES = {
     "ListSessionsResponse Session SqliteSessionService State",
     "tools": "AgentTool AuthenticatedFunctionTool BaseTool BaseToolset FunctionTool LoadArtifactsTool LoadMemoryTool "
     "LongRunningFunctionTool PreloadMemoryTool TransferToAgentTool exit_loop load_artifacts load_memory preload_memory "
-    "request_input transfer_to_agent",
+    "request_input transfer_to_agent GoogleSearchTool GoogleSearchAgentTool UrlContextTool EnterpriseWebSearchTool "
+    "GoogleMapsGroundingTool google_search url_context enterprise_web_search google_maps_grounding",
     "tools.base_toolset": "ToolPredicate",
     "wrappers": "FallbackModel",
 }
 HOMES = {name: (f"flowloom.{module}", name) for module, names in _HOMES.items() for name in names.split()} | {
     "LlmEventSummarizer": ("flowloom.compaction", "LlmEventsSummarizer"),
     "UnsafeLocalCodeExecutor": ("flowloom.processors", "LocalCodeExecutor"),
+    "enterprise_web_search_tool": ("flowloom.tools", "enterprise_web_search"),
     "load_artifacts_tool": ("flowloom.tools", "load_artifacts"),
     "load_memory_tool": ("flowloom.tools", "load_memory"),
     "preload_memory_tool": ("flowloom.tools", "preload_memory"),
@@ -119,13 +121,18 @@ _PATHS = {
     "sessions.state": "State",
     "tools": "AgentTool AuthenticatedFunctionTool BaseTool FunctionTool LoadArtifactsTool LoadMemoryTool "
     "LongRunningFunctionTool PreloadMemoryTool ToolContext TransferToAgentTool exit_loop load_artifacts load_memory "
-    "preload_memory request_input transfer_to_agent",
+    "preload_memory request_input transfer_to_agent google_search url_context enterprise_web_search "
+    "google_maps_grounding",
     "tools.agent_tool": "AgentTool",
     "tools.authenticated_function_tool": "AuthenticatedFunctionTool",
     "tools.base_tool": "BaseTool",
     "tools.base_toolset": "BaseToolset ToolPredicate",
+    "tools.enterprise_search_tool": "EnterpriseWebSearchTool enterprise_web_search_tool",
     "tools.exit_loop_tool": "exit_loop",
     "tools.function_tool": "FunctionTool",
+    "tools.google_maps_grounding_tool": "GoogleMapsGroundingTool google_maps_grounding",
+    "tools.google_search_agent_tool": "GoogleSearchAgentTool",
+    "tools.google_search_tool": "GoogleSearchTool google_search",
     "tools.load_artifacts_tool": "LoadArtifactsTool load_artifacts_tool",
     "tools.load_memory_tool": "LoadMemoryTool load_memory load_memory_tool",
     "tools.long_running_tool": "LongRunningFunctionTool",
@@ -134,6 +141,7 @@ _PATHS = {
     "tools.tool_confirmation": "ToolConfirmation",
     "tools.tool_context": "ToolContext",
     "tools.transfer_to_agent_tool": "TransferToAgentTool transfer_to_agent",
+    "tools.url_context_tool": "UrlContextTool url_context",
     "utils": "",
     "utils.instructions_utils": "inject_session_state",
 }
@@ -203,7 +211,5 @@ INSTEAD = {
     "VertexAiSessionService": _STORE,
     "Workflow": _WORKFLOW,
     "get_user_choice": "`flowloom.adk.tools.request_input`",
-    "google_search": "a `BaseTool` whose `process_llm_request` puts it into the request's config",
-    "url_context": "a `BaseTool` whose `process_llm_request` puts it into the request's config",
 }
 """What to use in place of what flowloom does not have, by path (with all that is below it) or by name."""

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 from google.genai import types
 from pydantic import Field, PrivateAttr
 
+from flowloom import tools as tool_kinds
 from flowloom.agents.base_agent import AgentCallbacks, BaseAgent, OutputT, callbacks_of
 from flowloom.context import InvocationContext, Limits, ReadonlyContext
 from flowloom.context.hooks import FlowCallbacks, as_callbacks
@@ -38,7 +39,7 @@ from flowloom.tools.function_tool import FunctionTool
 InstructionProvider = Callable[[ReadonlyContext], Any]
 """Gives an instruction from a read-only context; sync or async; what it returns is used verbatim."""
 
-Tool = Annotated[Callable[..., Any] | BaseTool | BaseToolset | BaseAgent, ReadBy()]
+Tool = Annotated[Callable[..., Any] | BaseTool | BaseToolset | BaseAgent | types.Tool, ReadBy()]
 """What an agent can be given as a tool; looked at when the tools are made, with words of our own."""
 
 
@@ -67,7 +68,8 @@ class LlmAgent(BaseAgent[OutputT]):
     """An agent that a model speaks for.
 
     `model` is a model's name, or a `BaseLlm`; without one it is that of the nearest agent above. `instruction` may
-    be a text in the brace dialect, a `Template`, or a provider. `tools` takes functions, tools and toolsets.
+    be a text in the brace dialect, a `Template`, or a provider. `tools` takes functions, tools and toolsets,
+    and `types.Tool`s that the model's provider runs.
     `sub_agents` can be handed over to; those in mode `task` or `single_turn` are called like functions.
     `output_key` names the state key that takes the final answer, as JSON data if there is an `output_schema`. An answer
     that does not fit the schema goes back to the model, `output_retries` times; then the run ends with a
@@ -97,7 +99,7 @@ class LlmAgent(BaseAgent[OutputT]):
         _tools: Sequence[Tool] = Field(default=(), alias="tools")
     else:
         tools: list[Tool] = Field(default_factory=nothing)
-        """Functions, tools, toolsets, and agents that are called like functions."""
+        """Functions, tools, toolsets, agents that are called like functions, and `types.Tool`s of the provider."""
     generate_content_config: Annotated[types.GenerateContentConfig | None, ReadBy(_read_config)] = None
     """Settings of the model's calls; those that an agent has fields for are refused."""
     mode: Literal["chat", "task", "single_turn"] | None = None
@@ -219,6 +221,10 @@ class LlmAgent(BaseAgent[OutputT]):
             agent = agent.parent_agent
         raise ModelNotConfiguredError(f"Agent `{self.name}` has no model, and no agent above it has one.")
 
+    def companion(self, **fields: Any) -> LlmAgent[Any]:
+        """Another agent, of these `fields`, for a tool of this one that needs an agent to do its work."""
+        return LlmAgent(**fields)
+
     @property
     def own_tools(self) -> OwnTools:
         """`tools` with functions made tools, and the tools that delegation adds. Made again when they change."""
@@ -246,6 +252,8 @@ class LlmAgent(BaseAgent[OutputT]):
             return tool
         if isinstance(tool, BaseAgent):
             return AgentTool(tool)  # pyright: ignore[reportUnknownArgumentType]
+        if isinstance(tool, types.Tool):
+            return tool_kinds.GoogleTool(tool)
         if callable(tool):
             return FunctionTool(tool)
         raise ConfigurationError(

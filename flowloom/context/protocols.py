@@ -128,6 +128,10 @@ class AnyLlmAgent(AnyAgent, Protocol):
     def on_missing(self) -> Literal["error", "empty", "keep"]: ...
     @property
     def tools(self) -> Sequence[Any]: ...
+    def companion(self, **fields: Any) -> AnyLlmAgent:
+        """Another agent, of these fields, for a tool that needs one to do its work."""
+        ...
+
     @property
     def own_tools(self) -> Sequence[RunnableTool | RunnableToolset]:
         """`tools` with plain functions made tools, and the tools that delegation adds."""

@@ -29,11 +29,14 @@ class Usage:
     """Results of tools that the provider itself has run."""
     total_tokens: int = 0
     """All together, as the providers count."""
+    searches: int = 0
+    """How often tools that the provider itself has run searched."""
 
-    def add(self, usage: types.GenerateContentResponseUsageMetadata) -> None:
-        """Count `usage`, the tokens of one response. Reasoning is part of the output, cached tokens are part of the
-        input.
+    def add(self, usage: types.GenerateContentResponseUsageMetadata, searches: int = 0) -> None:
+        """Count `usage`, the tokens of one response, and its `searches`. Reasoning is part of the output, cached tokens
+        are part of the input.
         """
+        self.searches += searches
         reasoning = usage.thoughts_token_count or 0
         self.input_tokens += usage.prompt_token_count or 0
         self.output_tokens += (usage.candidates_token_count or 0) + reasoning
@@ -98,11 +101,16 @@ class Totals(Used):
         for _, used, _ in budgets:
             used.model_calls += 1
 
-    def count_tokens(self, usage: types.GenerateContentResponseUsageMetadata, agent: AnyLlmAgent | None = None) -> None:
-        """Count the tokens of one response."""
-        self.usage.add(usage)
+    def count_tokens(
+        self,
+        usage: types.GenerateContentResponseUsageMetadata,
+        agent: AnyLlmAgent | None = None,
+        searches: int = 0,
+    ) -> None:
+        """Count the tokens of one response, and the searches that its provider made for it."""
+        self.usage.add(usage, searches)
         if agent is not None and limits_of(agent, self.config.limits) is not None:
-            self._of(agent.name).usage.add(usage)
+            self._of(agent.name).usage.add(usage, searches)
 
     def count_tool_calls(self, names: Sequence[str], ctx: AnyContext) -> list[str | None]:
         """Count tool calls that are about to be made. Raises `LimitExceededError` when a limit forbids them.

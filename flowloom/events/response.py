@@ -100,3 +100,8 @@ class LlmResponse(WireModel):
         if self.content is None or not self.content.parts:
             return ""
         return "".join(part.text for part in self.content.parts if part.text and not part.thought)
+
+    @property
+    def searches(self) -> int:
+        """How often a tool of the provider's searched for the answer."""
+        return 0 if self.grounding_metadata is None else len(self.grounding_metadata.web_search_queries or ())

@@ -14,7 +14,7 @@ def ask_to_summarise(ctx: InvocationContext, request: LlmRequest, limit: LimitEx
     What would have been answered by a tool, because of an output schema, is answered as text of that form.
     """
     request.tools_dict.clear()
-    request.config.tools = request.config.tool_config = None
+    request.config.tools = request.config.tool_config = request.server_tools = None
     agent = ctx.llm_agent
     if agent is not None and needs_response_tool(ctx, agent):
         request.set_output_schema(agent.output_schema)

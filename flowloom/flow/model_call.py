@@ -299,7 +299,7 @@ class ModelCall:
     def count(self, response: LlmResponse) -> None:
         """Count the tokens of a complete response."""
         if response.usage_metadata is not None and not response.partial:
-            self._ctx.run.totals.count_tokens(response.usage_metadata, self._ctx.llm_agent)
+            self._ctx.run.totals.count_tokens(response.usage_metadata, self._ctx.llm_agent, response.searches)
 
     def _is_long_running(self, name: str | None) -> bool:
         """Whether a call goes on after the turn. By a name that asks people, a model makes no request to a person."""

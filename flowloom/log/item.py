@@ -13,6 +13,7 @@ from flowloom.events.ids import CLIENT_CALL_PREFIX, INPUT_ID_PREFIX
 from flowloom.events.parts import content_of, text_part
 from flowloom.events.requests import CONFIRMATION_CALL, CREDENTIAL_CALL, looks_like_request
 from flowloom.events.wire import fields_of, replace
+from flowloom.models.server_parts import without_server_runs
 
 HIDDEN_CALLS = frozenset({CONFIRMATION_CALL, CREDENTIAL_CALL})
 """Calls between the engine and the client, which no model is shown (spec §9.2d)."""
@@ -93,7 +94,7 @@ _LEAD_IN = text_part(FOREIGN_LEAD_IN)  # one for all: history is never changed
 def foreign_content(author: str, content: types.Content, thoughts: bool = False) -> types.Content | None:
     """Another agent's content as user content that tells about it (spec §9.4); None if nothing is left to tell."""
     parts: list[types.Part] = []
-    for part in content.parts or ():
+    for part in without_server_runs(content.parts or ()):
         if part.thought and not thoughts:
             continue
         if part.text:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import logging
 from abc import abstractmethod
-from collections.abc import AsyncGenerator
-from typing import Any, ClassVar, Literal, Self
+from collections.abc import AsyncGenerator, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 from urllib.parse import urlsplit
 
 from pydantic import PrivateAttr
@@ -14,6 +14,9 @@ from flowloom.errors import NotSupportedError
 from flowloom.events.response import LlmResponse
 from flowloom.models.request import LlmRequest
 from flowloom.objects.settings import Settings
+
+if TYPE_CHECKING:
+    from flowloom.models.server_tools import Asked
 
 _log = logging.getLogger("flowloom.models")
 _LOOPBACK = ("localhost", "127.0.0.1", "::1")
@@ -65,6 +68,13 @@ class BaseLlm(Settings):
     def output_schema_and_tools(self) -> bool:
         """Whether the model itself can combine a response schema with tools (spec §10.1)."""
         return False
+
+    def server_tool_refusal(self, asked: Asked, functions: Sequence[str], model: str | None = None) -> str | None:
+        """Why the provider cannot run the tool that is `asked` for beside these `functions`, and what to do.
+
+        None if it can, or if nothing is known of it. `model` is the name in the request, if that has one of its own.
+        """
+        return None
 
     def _leave_out(self, field: str) -> None:
         """Say once that the provider does not get something of a request."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import os
 import platform
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from typing import Any, cast
 
 from google import genai
@@ -31,10 +31,13 @@ from flowloom.models.gemini_call import GeminiCall
 from flowloom.models.gemini_contents import contents_to_json
 from flowloom.models.gemini_errors import CREDENTIALS
 from flowloom.models.gemini_http import AnswerTakingClient
+from flowloom.models.gemini_tools import gemini_refusal, with_server_tools
+from flowloom.models.grounding import aligned
 from flowloom.models.http import SILENCE_SECONDS, default_tls, httpx, load_transport
 from flowloom.models.model_names import model_name, needs_schema_tool
 from flowloom.models.request import LlmRequest, http_options_of
 from flowloom.models.retry import RetryOptions
+from flowloom.models.server_tools import Asked
 from flowloom.models.turns import legal_contents, spoken_contents
 
 _LABEL = f"flowloom/{__version__} gl-python/{platform.python_version()}"
@@ -118,6 +121,9 @@ class Gemini(BaseLlm):
         """Whether a response schema may be set beside tools (spec §10.1); tuned models and others get it as well."""
         return not needs_schema_tool(self.model, self.backend)
 
+    def server_tool_refusal(self, asked: Asked, functions: Sequence[str], model: str | None = None) -> str | None:
+        return gemini_refusal(asked, functions, model_name(model or self.model), self.backend)
+
     async def generate_content_async(
         self, llm_request: LlmRequest, stream: bool = False
     ) -> AsyncGenerator[LlmResponse, None]:
@@ -158,6 +164,8 @@ class Gemini(BaseLlm):
         if complete is not None:
             if plan is not None:
                 plan.answered(complete)
+            if complete.grounding_metadata is not None:
+                complete.grounding_metadata = aligned(complete.grounding_metadata, complete.content)
             yield complete
 
     async def aclose(self) -> None:
@@ -259,6 +267,8 @@ class Gemini(BaseLlm):
             config.labels = None
         if request.service_tier and config.service_tier is None:
             config.service_tier = types.ServiceTier(request.service_tier)
+        if config.tools or request.server_tools:  # pyright: ignore[reportUnknownMemberType]
+            with_server_tools(config, request, model, self.backend)
         options = http_options_of(request)
         options.retry_options = None
         if options.headers:

@@ -111,6 +111,9 @@ class LlmRequest(BaseModel):
     cacheable_contents_token_count: int | None = None
     previous_interaction_id: str | None = None
     service_tier: str | None = None
+    server_tools: list[dict[str, Any]] | None = None
+    """Tools that the model's provider runs, beside those in `config.tools` for which google-genai has a type: each with
+    its `kind` and its `options`, or as the provider has it (`raw`)."""
     dynamic_instructions: list[str] = Field(default_factory=list[str], exclude=True)
     """Instructions that belong with the contents, because the agent's static instruction is the system's."""
     _origin: Origin | None = PrivateAttr(default=None)
@@ -251,6 +254,7 @@ def snapshot(request: LlmRequest) -> LlmRequest:
         contents=list(request.contents),
         config=replace(request.config),
         tools_dict=dict(request.tools_dict),
+        server_tools=request.server_tools and list(request.server_tools),
     )
 
 

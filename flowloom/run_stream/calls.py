@@ -12,6 +12,7 @@ from flowloom.auth.fields import is_secret_field
 from flowloom.events.event import Event
 from flowloom.events.requests import RESERVED_CALLS, RequestKind
 from flowloom.log.answers import answers_request
+from flowloom.models.server_parts import ServerRun
 from flowloom.run_stream.agents import Out, Speaker, UniqueIds
 from flowloom.run_stream.records import (
     ConfirmationRequested,
@@ -35,7 +36,7 @@ UNFINISHED = "The run ended before this call gave a result."
 class Call:
     """A tool call that was shown."""
 
-    __slots__ = ("args", "finished", "id", "long_running", "name", "parent", "ready", "run", "waiting")
+    __slots__ = ("args", "finished", "id", "long_running", "name", "parent", "provider", "ready", "run", "waiting")
 
     def __init__(self, call_id: str, name: str, parent: str | None, long_running: bool, run: int) -> None:
         self.id = call_id
@@ -45,6 +46,8 @@ class Call:
         self.long_running = long_running
         self.run = run
         """The run that it was made in."""
+        self.provider = False
+        """Whether the provider of the model runs it."""
         self.args: dict[str, Any] | None = None
         """The arguments, if they came as a whole."""
         self.ready = False
@@ -103,6 +106,22 @@ class ToolCalls:
         known.long_running = known.long_running or _is_long_running(event, call_id)
         return known
 
+    def take_server_run(self, run: ServerRun, speaker: Speaker, event: Event, out: Out) -> None:
+        """A call that the provider makes, or what came of it. One without an id is shown when it is complete."""
+        known = self._calls.get(run.id) if run.id else self._oldest(run.name)
+        if known is None:
+            if event.partial and not run.id:
+                return
+            call_id = run.id or self._ids.give(f"{event.id}:call")
+            known = self._start(call_id, run.name, speaker, event, out, provider=True)
+        if known.finished or not known.provider:
+            return
+        if run.args is not None:
+            known.args = run.args
+            self.complete(known, out)
+        if run.result is not None:
+            self._finish(known, run.result, _error_in(run.result), out)
+
     def complete(self, call: Call, out: Out) -> None:
         """The arguments of a call are known."""
         if not call.ready and call.args is not None:
@@ -144,8 +163,7 @@ class ToolCalls:
         elif call.finished:
             return None
         result = answer.response or {}
-        told = result.get("error")
-        error = (told if isinstance(told, str) else repr(told)) if told else None
+        error = _error_in(result)
         if answer.will_continue or (call.long_running and speaker[0] != "user" and error is None):
             out.append(ToolCallProgress(call.id, call.name, result))
             return None
@@ -186,21 +204,24 @@ class ToolCalls:
         """Whether something of the current run waits for a result or an answer."""
         run = self.run
         return any(run == asked for asked in self._asked.values()) or any(
-            call.ready and call.run == run for call in self._open.values()
+            call.ready and not call.provider and call.run == run for call in self._open.values()
         )
 
-    def _start(self, call_id: str, name: str, speaker: Speaker, event: Event, out: Out) -> Call:
+    def _start(
+        self, call_id: str, name: str, speaker: Speaker, event: Event, out: Out, *, provider: bool = False
+    ) -> Call:
         agent, branch, _, parent = speaker
         call = Call(call_id, name, parent, _is_long_running(event, call_id), self.run)
+        call.provider = provider
         self._calls[call_id] = self._open[call_id] = call
-        out.append(ToolCallStarted(call_id, name, agent, call.long_running, branch, parent))
+        out.append(ToolCallStarted(call_id, name, agent, call.long_running, branch, parent, provider))
         return call
 
     def _finish(self, call: Call, result: dict[str, Any] | None, error: str | None, out: Out) -> None:
         call.finished = True
         call.args = None
         self._open.pop(call.id, None)
-        out.append(ToolCallFinished(call.id, call.name, result, error))
+        out.append(ToolCallFinished(call.id, call.name, result, error, call.provider))
 
     def _oldest(self, name: str | None) -> Call | None:
         """The call that an answer without an id is for."""
@@ -257,6 +278,11 @@ class ToolCalls:
 def _is_long_running(event: Event, call_id: str) -> bool:
     ids = event.long_running_tool_ids
     return bool(ids) and call_id in ids
+
+
+def _error_in(result: Mapping[str, Any]) -> str | None:
+    told = result.get("error")
+    return (told if isinstance(told, str) else repr(told)) if told else None
 
 
 def _text(value: Any) -> str:

@@ -20,6 +20,7 @@ from google.genai import types
 from flowloom.events.event import Event, asks_again
 from flowloom.events.requests import is_request, looks_like_request
 from flowloom.events.wire import fields_of
+from flowloom.models.server_parts import code_run, server_run
 from flowloom.run_stream.agents import AgentTurns, Out, Speaker, UniqueIds
 from flowloom.run_stream.calls import HIDDEN_CALLS, Call, ToolCalls
 from flowloom.run_stream.records import (
@@ -259,6 +260,8 @@ class RunStreamMapper:
         for part in _parts_of(event):
             text, call = part.text, part.function_call
             if not text and call is None:
+                if (run := server_run(part)) is not None:
+                    self._calls.take_server_run(run, speaker, event, out)
                 continue
             if message is None:
                 message = self._open[speaker] = self._new_message(event, speaker)
@@ -288,7 +291,7 @@ class RunStreamMapper:
             self._take_parts(event, speaker, parts, out)
         usage = event.usage_metadata
         if usage is not None:
-            tokens = _tokens_of(usage)
+            tokens = _tokens_of(usage, event.searches)
             self._total += tokens
             out.append(UsageReported(tokens, self._total, speaker[0], event.model_version, speaker[3]))
         actions = event.actions
@@ -325,6 +328,7 @@ class RunStreamMapper:
         others: list[dict[str, Any]] = []
         made: list[Call] = []
         asked: list[types.FunctionCall] = []
+        code: types.ExecutableCode | None = None
         for part in parts:
             call = part.function_call
             if part.text:
@@ -348,8 +352,14 @@ class RunStreamMapper:
                         made.append(known)
             elif part.function_response is not None:
                 self._take_answer(part.function_response, speaker, event, out)
+            elif (run := server_run(part)) is not None:
+                self._calls.take_server_run(run, speaker, event, out)
             elif _holds_more(part):
                 others.append(_plain_part(part))
+                code = part.executable_code or code
+                if code is not None and part.code_execution_result is not None:
+                    self._calls.take_server_run(code_run(code, part.code_execution_result), speaker, event, out)
+                    code = None
         if text or thoughts or others or (message is not None and (message.texts or message.thoughts)):
             message = message or self._new_message(event, speaker)
             interrupted, kept = bool(event.interrupted), others or None
@@ -423,7 +433,7 @@ def _plain_part(part: types.Part) -> dict[str, Any]:
     return part.model_dump(mode="json", by_alias=True, exclude_none=True, fallback=repr)
 
 
-def _tokens_of(usage: types.GenerateContentResponseUsageMetadata) -> TokenUsage:
+def _tokens_of(usage: types.GenerateContentResponseUsageMetadata, searches: int) -> TokenUsage:
     given, output = usage.prompt_token_count or 0, usage.candidates_token_count or 0
     reasoning = usage.thoughts_token_count or 0
     return TokenUsage(
@@ -433,6 +443,7 @@ def _tokens_of(usage: types.GenerateContentResponseUsageMetadata) -> TokenUsage:
         reasoning,
         usage.tool_use_prompt_token_count or 0,
         usage.total_token_count or given + output + reasoning,
+        searches,
     )
 
 

@@ -76,7 +76,7 @@ class TokenUsage(RunStreamRecord):
     """Tokens of one model call, or of several: `input_tokens`, `output_tokens` and `total_tokens`.
 
     Reasoning (`reasoning_tokens`) is part of the output, cached tokens (`cached_tokens`) are part of the input;
-    `tool_tokens` are those of what the provider's own tools gave.
+    `tool_tokens` are those of what the provider's own tools gave; `searches` is how often one of them searched.
     """
 
     input_tokens: int = 0
@@ -85,6 +85,7 @@ class TokenUsage(RunStreamRecord):
     reasoning_tokens: int = 0
     tool_tokens: int = 0
     total_tokens: int = 0
+    searches: int = 0
 
     def __add__(self, other: TokenUsage) -> TokenUsage:
         return TokenUsage(
@@ -94,6 +95,7 @@ class TokenUsage(RunStreamRecord):
             self.reasoning_tokens + other.reasoning_tokens,
             self.tool_tokens + other.tool_tokens,
             self.total_tokens + other.total_tokens,
+            self.searches + other.searches,
         )
 
 
@@ -230,7 +232,8 @@ class MessageCompleted(RunStreamEvent):
 
 @dataclass(frozen=True, slots=True)
 class ToolCallStarted(RunStreamEvent):
-    """A tool is called. `long_running` says that the result may come after the run."""
+    """A tool is called. `long_running` says that the result may come after the run, `provider` that the provider of the
+    model runs the tool, as a part of its answer."""
 
     type: ClassVar[str] = "tool_call_started"
     call_id: str
@@ -239,6 +242,7 @@ class ToolCallStarted(RunStreamEvent):
     long_running: bool = False
     branch: str | None = None
     parent_call_id: str | None = None
+    provider: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -277,9 +281,10 @@ class ToolCallProgress(RunStreamEvent):
 
 @dataclass(frozen=True, slots=True)
 class ToolCallFinished(RunStreamEvent):
-    """A call is over. `error` is set if it failed, or never ran.
+    """A call is over. `error` is set if it failed, or never ran; `provider` is that of its beginning.
 
-    Both are None for a call of an agent behind another call that has finished without telling what came of it.
+    Result and error are None for a call of an agent behind another call that has finished without telling what came of
+    it.
     """
 
     type: ClassVar[str] = "tool_call_finished"
@@ -287,6 +292,7 @@ class ToolCallFinished(RunStreamEvent):
     name: str
     result: dict[str, Any] | None = None
     error: str | None = None
+    provider: bool = False
 
 
 # -- a person in the loop --------------------------------------------------------------------------

@@ -24,12 +24,30 @@ if TYPE_CHECKING:
     from flowloom.tools.input_request import RequestInputTool, request_input
     from flowloom.tools.memory_tools import LoadMemoryTool, PreloadMemoryTool, load_memory, preload_memory
     from flowloom.tools.placeholder import PlaceholderTool
+    from flowloom.tools.server_tools import (
+        EnterpriseWebSearchTool,
+        GoogleMapsGroundingTool,
+        GoogleSearchAgentTool,
+        GoogleSearchTool,
+        GoogleTool,
+        NativeOrTool,
+        ServerTool,
+        UrlContextTool,
+        code_execution,
+        enterprise_web_search,
+        google_maps_grounding,
+        google_search,
+        url_context,
+    )
 
 _HOMES = {
     "memory_tools": "LoadMemoryTool PreloadMemoryTool load_memory preload_memory",
     "authenticated": "AuthenticatedFunctionTool",
     "input_request": "RequestInputTool request_input",
     "placeholder": "PlaceholderTool",
+    "server_tools": "EnterpriseWebSearchTool GoogleMapsGroundingTool GoogleSearchAgentTool "
+    "GoogleSearchTool GoogleTool NativeOrTool ServerTool UrlContextTool code_execution "
+    "enterprise_web_search google_maps_grounding google_search url_context",
 }
 
 __all__ = [
@@ -37,22 +55,35 @@ __all__ = [
     "AuthenticatedFunctionTool",
     "BaseTool",
     "BaseToolset",
+    "EnterpriseWebSearchTool",
     "FunctionTool",
+    "GoogleMapsGroundingTool",
+    "GoogleSearchAgentTool",
+    "GoogleSearchTool",
+    "GoogleTool",
     "LoadArtifactsTool",
     "LoadMemoryTool",
     "LongRunningFunctionTool",
+    "NativeOrTool",
     "PlaceholderTool",
     "PreloadMemoryTool",
     "RequestInputTool",
+    "ServerTool",
     "ToolConfirmation",
     "ToolContext",
     "TransferToAgentTool",
+    "UrlContextTool",
+    "code_execution",
+    "enterprise_web_search",
     "exit_loop",
+    "google_maps_grounding",
+    "google_search",
     "load_artifacts",
     "load_memory",
     "preload_memory",
     "request_input",
     "transfer_to_agent",
+    "url_context",
 ]
 
 __getattr__, __dir__ = loaded_on_use(__name__, homes_of(__name__, _HOMES))

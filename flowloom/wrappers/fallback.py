@@ -24,6 +24,7 @@ from flowloom.events.wire import replace
 from flowloom.models.base_llm import Backend, BaseLlm
 from flowloom.models.failures import empty_stream, named
 from flowloom.models.request import LlmRequest, note_dropped
+from flowloom.models.server_tools import Asked
 from flowloom.wrappers.wrapper import close, provider_name_of, resolved
 
 _log = logging.getLogger("flowloom.wrappers")
@@ -105,6 +106,9 @@ class FallbackModel(BaseLlm):
     @property
     def output_schema_and_tools(self) -> bool:
         return all(model.output_schema_and_tools for model in self.models)
+
+    def server_tool_refusal(self, asked: Asked, functions: Sequence[str], model: str | None = None) -> str | None:
+        return next(filter(None, (each.server_tool_refusal(asked, functions) for each in self.models)), None)
 
     @property
     def keeps_call_ids(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride] - a class does not know it

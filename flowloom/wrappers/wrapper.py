@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from flowloom.errors import ConfigurationError
 from flowloom.models.base_llm import Backend, BaseLlm
 from flowloom.models.registry import LLMRegistry
 from flowloom.models.request import LlmRequest
+from flowloom.models.server_tools import Asked
 
 
 class WrapperModel(BaseLlm):
@@ -34,6 +36,9 @@ class WrapperModel(BaseLlm):
     @property
     def output_schema_and_tools(self) -> bool:
         return self.inner.output_schema_and_tools
+
+    def server_tool_refusal(self, asked: Asked, functions: Sequence[str], model: str | None = None) -> str | None:
+        return self.inner.server_tool_refusal(asked, functions, model)
 
     @property
     def keeps_call_ids(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride] - a class does not know it

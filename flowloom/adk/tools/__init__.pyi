@@ -10,12 +10,16 @@ from flowloom.tools import LoadMemoryTool
 from flowloom.tools import LongRunningFunctionTool
 from flowloom.tools import PreloadMemoryTool
 from flowloom.tools import TransferToAgentTool
+from flowloom.tools import enterprise_web_search
 from flowloom.tools import exit_loop
+from flowloom.tools import google_maps_grounding
+from flowloom.tools import google_search
 from flowloom.tools import load_artifacts
 from flowloom.tools import load_memory
 from flowloom.tools import preload_memory
 from flowloom.tools import request_input
 from flowloom.tools import transfer_to_agent
+from flowloom.tools import url_context
 
 __all__ = [
     "AgentTool",
@@ -34,4 +38,8 @@ __all__ = [
     "preload_memory",
     "request_input",
     "transfer_to_agent",
+    "google_search",
+    "url_context",
+    "enterprise_web_search",
+    "google_maps_grounding",
 ]
