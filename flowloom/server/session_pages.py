@@ -72,4 +72,4 @@ def _text_of(event: Event) -> str:
 
 def _with_last_words(data: bytes, events: Sequence[Event]) -> bytes:
     words = next((text for event in reversed(events) if (text := _text_of(event).strip())), None)
-    return data if words is None else data[:-1] + b',"lastWords":' + to_json(words[-_MOST_WORDS:]) + b"}"
+    return data if words is None else data[:-1] + b',"lastWords":' + to_json(words[:_MOST_WORDS]) + b"}"

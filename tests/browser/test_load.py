@@ -62,14 +62,23 @@ PAINTS = """() => {
     });
     return new Response(response.body.pipeThrough(noting), { status: response.status, headers: response.headers });
   };
-  const look = () => {
+  window.frames = 0;
+  window.painted = new Map();
+  const frame = () => { frames += 1; requestAnimationFrame(frame); };
+  requestAnimationFrame(frame);
+  window.long = 0;
+  new PerformanceObserver((list) => list.getEntries().forEach((each) => (long += each.duration)))
+    .observe({ type: "longtask" });
+  const look = (changes) => {
+    const drawn = changes.some(({ target }) => target.nodeType === Node.TEXT_NODE);
+    if (drawn) painted.set(frames, (painted.get(frames) ?? 0) + 1);
     const text = [...document.querySelectorAll("[data-testid=message-text]")].at(-1)?.textContent ?? "";
     while (arrived.length && (text + " ").includes(arrived[0][0])) lags.push(performance.now() - arrived.shift()[1]);
   };
   const seen = { childList: true, subtree: true, characterData: true };
   new MutationObserver(look).observe(document.querySelector(".chat"), seen);
 }"""
-"""Notes when words arrive, and when they stand in the chat."""
+"""Notes when words arrive, when they stand in the chat, and how often the text changes in a frame."""
 
 
 def nodes(page: Driven) -> int:
@@ -127,3 +136,7 @@ def test_a_hundred_events_a_second_for_thirty_seconds(opened: Open) -> None:
     lags = sorted(page.page.evaluate("lags"))
     assert len(lags) > 1000
     assert lags[int(len(lags) * 0.95)] < 100
+    changes = page.page.evaluate("[...painted.values()]")
+    assert len(changes) > 500
+    assert sum(each > 1 for each in changes) <= 0.02 * len(changes)  # one paint for a frame
+    assert page.page.evaluate("long") < 0.2 * 30_000  # milliseconds

@@ -197,6 +197,41 @@ def test_nothing_is_lost_when_the_page_is_reloaded_in_a_run(opened: Open) -> Non
     assert page.texts()[-1].split() == [f"w{index}" for index in range(60)]
 
 
+@pytest.mark.soak
+def test_a_run_that_was_begun_elsewhere_appears(opened: Open) -> None:
+    """By another client, of which no tab tells: the page finds it and follows it."""
+    page = opened()
+    page.say("hello", answered="You said")
+    message = {"role": "user", "parts": [{"text": "slow 80"}]}
+    body = {"appName": "desk", "userId": "ann", "sessionId": page.opens_session(), "newMessage": message}
+    with page.server.client.stream("POST", "/run_sse", json={**body, "streaming": True}) as stream:
+        expect(page.find("stop")).to_be_visible()
+        expect(page.messages.last).to_contain_text("w20")
+        stream.read()
+    page.rest()
+    assert page.texts()[-2] == "slow 80"
+    assert page.texts()[-1].split() == [f"w{index}" for index in range(80)]
+
+
+@pytest.mark.soak
+def test_the_list_says_what_a_session_is_at(opened: Open) -> None:
+    """It runs, waits for a person, or has failed; its last words are what was said, not what went wrong."""
+    page = opened("/ui/desk/fay")
+    item = page.find("session-item")
+    begin(page, "slow 100")
+    expect(item).to_contain_text("running")
+    page.find("stop").click()
+    page.rest()
+    page.say("pay the bill")
+    expect(item).to_contain_text("waits for you")
+    page.find("reject").click()
+    page.rest()
+    page.say("fail now")
+    expect(item).to_contain_text("failed")
+    expect(item).to_contain_text("fail now")
+    expect(item).not_to_contain_text("exploded")
+
+
 # -- 9. what is announced ----------------------------------------------------------------------------
 
 
@@ -211,6 +246,18 @@ def test_finished_messages_are_announced_and_not_their_pieces(opened: Open) -> N
     page.say("pay the bill")
     expect(page.find("live-urgent")).to_contain_text("waits for you")
     assert page.page.locator("[aria-live=polite]").count() == 1
+
+
+@pytest.mark.soak
+def test_errors_are_announced_at_once(opened: Open) -> None:
+    """In the assertive region, once, with what went wrong; the polite one says nothing of it."""
+    page = opened()
+    page.say("fail now")
+    expect(page.find("live-urgent")).to_have_text("Error: model exploded")
+    page.say("breaks 6")
+    expect(page.find("live-urgent")).to_contain_text("the line went dead")
+    assert "Error" not in (page.find("live").text_content() or "")
+    assert page.page.locator("[aria-live=assertive]").count() == 1
 
 
 # -- 10. hostile text --------------------------------------------------------------------------------
@@ -237,7 +284,7 @@ def test_a_line_without_end_does_not_stall(opened: Open) -> None:
     page = opened()
     page.find("stream-toggle").click()
     page.say("endless line")
-    expect(page.page.get_by_role("button", name="Show the 975.0 kB between")).to_be_visible()
+    expect(page.page.get_by_role("button", name="Show the 985.0 kB between")).to_be_visible()
     assert page.page.evaluate(NEXT_FRAME) < 500
 
 

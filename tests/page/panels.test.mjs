@@ -3,6 +3,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 
+import { blocksOf } from "../../flowloom/server/page/parts.js";
 import { linesOf, textsOf } from "../../flowloom/server/page/panel_diff.js";
 import { keyProblem, readValue, scopesOf } from "../../flowloom/server/page/panel_scopes.js";
 import { authorsOf, curlOf, groupsOf, partLines, speakerOf, warningsOf, wireBody } from "../../flowloom/server/page/panel_sections.js";
@@ -47,6 +48,17 @@ test("parts are shown by what they are, and nothing of them is lost", () => {
   assert.deepEqual(partLines({ unknown: 1 }), [{ kind: "data", text: "unknown = 1" }]);
   assert.equal(speakerOf({ role: "user", parts: [{ function_response: {} }] }), "tools");
   assert.equal(speakerOf(said("model", "x")), "model");
+});
+
+test("a long text is laid out in blocks that end with a line, and nothing of it is lost", () => {
+  const lines = Array.from({ length: 300 }, (_, index) => `line ${index}`).join("\n");
+  const blocks = blocksOf(lines, 100);
+  assert.equal(blocks.join(""), lines);
+  assert.ok(blocks.slice(0, -1).every((block) => block.endsWith("\n") && block.length <= 101));
+  const faces = "😀".repeat(200);
+  assert.equal(blocksOf(faces, 101).join(""), faces);
+  assert.ok(blocksOf(faces, 101).every((block) => block.isWellFormed()));
+  assert.deepEqual(blocksOf("short"), ["short"]);
 });
 
 test("the curl command quotes what a shell would take for its own, and holds no key", () => {

@@ -24,7 +24,7 @@ export function giveToken(token) {
   for (const go of calls) go();
 }
 
-/** A request that was not answered as it should be: HTTP `status` (0: nobody answered), `code`, `detail`. */
+/** A request that was not answered as it should be: HTTP `status` (0: no server answered), `code`, `detail`. */
 export class ApiError extends Error {
   constructor(status, code, detail, { errorId = "", retryAfter = 0, body = null } = {}) {
     super(detail);
@@ -55,7 +55,7 @@ function query(params) {
   return given.length ? `?${new URLSearchParams(given)}` : "";
 }
 
-/** The `Response` to a call of `path` (from `/`); raises `ApiError`, also when nobody answers. */
+/** The `Response` to a call of `path` (from `/`); raises `ApiError`, also when no server answers. */
 export async function call(method, path, { body, params, headers, signal: aborted, keepalive } = {}) {
   const sent = { ...headers };
   const token = sessionStorage.getItem(TOKEN);

@@ -2,7 +2,7 @@
 
 import { classes, html, useState } from "./html.js";
 import { CONFIRMATION, CREDENTIAL, waitingRequests } from "./chat_rows.js";
-import { Icon, Json } from "./parts.js";
+import { Icon, Json, LONG, Long, short } from "./parts.js";
 import { Link, markdown } from "./markdown.js";
 import { prefs } from "./prefs.js";
 import { send } from "./runs.js";
@@ -13,6 +13,8 @@ function answer({ call, event }, response) {
   const part = { functionResponse: { id: call.id, name: call.name, response } };
   return send([part], { functionCallEventId: event.id });
 }
+
+const MOST = 2000; // characters of a question, and of what was answered
 
 const isPlain = (value) => ["string", "number", "boolean"].includes(typeof value);
 
@@ -39,6 +41,7 @@ function Field({ id, name, value, edit, disabled }) {
   if (typeof value === "boolean") {
     return html`<label class="field check"><input type="checkbox" data-arg=${name} checked=${value} disabled=${disabled} onChange=${(event) => edit(event.target.checked, "")} /> ${name}</label>`;
   }
+  if (text.length > LONG) return html`<div class="field"><span class="field-name">${name}, too long to be changed here</span><div class="json" dir="auto"><${Long} text=${text} most=${MOST} /></div></div>`;
   const rows = Math.min(12, text.split("\n").length + Math.floor(text.length / 60));
   return html`
     <div class="field">
@@ -69,8 +72,8 @@ function Confirmation({ request, disabled }) {
     setProblems((now) => ({ ...now, [name]: problem }));
   };
   return html`
-    <h3 class="card-title"><${Icon} name="warn" /><span><bdi>${event.author}</bdi> wants to run <code>${subject.name}</code></span></h3>
-    ${asked.hint && html`<div class="card-hint" dir="auto">${markdown(asked.hint)}</div>`}
+    <h3 class="card-title"><${Icon} name="warn" /><span><bdi>${event.author}</bdi> wants to run <code>${short(subject.name ?? "", 80)}</code></span></h3>
+    ${asked.hint && html`<div class="card-hint" dir="auto">${markdown(short(asked.hint, LONG))}</div>`}
     <div class="fields">
       ${Object.entries(subject.args ?? {}).map(([name, value]) => html`<${Field} key=${name} id=${`arg-${call.id}-${name}`} ...${{ name, value, disabled }} edit=${edit(name)} />`)}
       ${Object.keys(subject.args ?? {}).length === 0 && html`<p class="muted">It takes no arguments.</p>`}
@@ -114,7 +117,7 @@ function Question({ request, disabled }) {
   const type = (change) => { setText(change.target.value); setProblem(""); };
   return html`
     <form onSubmit=${reply}>
-      <h3 class="card-title"><${Icon} name="user" /><label for=${id}><bdi>${event.author}</bdi> asks: <span dir="auto">${call.args?.message || "What shall it be?"}</span></label></h3>
+      <h3 class="card-title"><${Icon} name="user" /><label for=${id}><bdi>${event.author}</bdi> asks: <span dir="auto">${short(call.args?.message || "What shall it be?", MOST)}</span></label></h3>
       ${call.args?.payload && html`<${Json} value=${call.args.payload} />`}
       <div class="fields">
         ${kind === "enum"
@@ -130,29 +133,45 @@ function Question({ request, disabled }) {
   `;
 }
 
-/** A credential that a tool needs: one signs in elsewhere, and brings back the address one was led to; or a key. */
+/** What one gives for a credential: `{label, name, type}` for each field, and the credential that they make. */
+function fieldsOf(config) {
+  const scheme = config.authScheme ?? config.auth_scheme ?? {};
+  const known = config.exchangedAuthCredential ?? config.rawAuthCredential ?? {};
+  if (known.oauth2?.authUri) {
+    const fields = [{ label: "The address that you were led to", name: "address", type: "url" }];
+    return { fields, made: ({ address }) => ({ ...known, oauth2: { ...known.oauth2, authResponseUri: address } }) };
+  }
+  if (scheme.type === "http") {
+    const name = (scheme.scheme ?? "bearer").toLowerCase();
+    const made = (credentials) => ({ ...known, authType: "http", http: { scheme: name, credentials } });
+    if (name !== "basic") return { fields: [{ label: "The token", name: "token", type: "password" }], made };
+    return { fields: [{ label: "User name", name: "username", type: "text" }, { label: "Password", name: "password", type: "password" }], made };
+  }
+  const made = ({ key }) => ({ ...known, authType: known.authType ?? "apiKey", apiKey: key });
+  return { fields: [{ label: scheme.name ? `The key (${scheme.name})` : "The key", name: "key", type: "password" }], made };
+}
+
+/** A credential that a tool needs: one signs in elsewhere, and brings back the address one was led to; or a key, or a password. */
 function Credential({ request, disabled }) {
   const { call, event } = request;
   const config = call.args?.authConfig ?? call.args?.auth_config ?? {};
-  const exchanged = config.exchangedAuthCredential ?? config.rawAuthCredential ?? {};
-  const address = exchanged.oauth2?.authUri ?? "";
-  const [text, setText] = useState("");
+  const address = config.exchangedAuthCredential?.oauth2?.authUri ?? "";
+  const { fields, made } = fieldsOf(config);
+  const [given, setGiven] = useState({});
   const reply = (submit) => {
     submit.preventDefault();
-    const given = address
-      ? { ...exchanged, oauth2: { ...exchanged.oauth2, authResponseUri: text.trim() } }
-      : { ...exchanged, authType: exchanged.authType ?? "apiKey", apiKey: text.trim() };
-    answer(request, { ...config, exchangedAuthCredential: given });
+    const credential = made(Object.fromEntries(fields.map(({ name }) => [name, (given[name] ?? "").trim()])));
+    answer(request, { ...config, exchangedAuthCredential: credential });
   };
-  const id = `auth-${call.id}`;
   return html`
     <form onSubmit=${reply}>
       <h3 class="card-title"><${Icon} name="user" /><span><bdi>${event.author}</bdi> needs you to sign in</span></h3>
       ${address && html`<p><${Link} href=${address}>Sign in (opens beside this page)</${Link}></p>`}
-      <div class="field">
-        <label for=${id}>${address ? "The address that you were led to" : "The key"}</label>
-        <input id=${id} type=${address ? "url" : "password"} autocomplete="off" required disabled=${disabled} value=${text} onInput=${(change) => setText(change.target.value)} />
-      </div>
+      ${fields.map(({ label, name, type }) => html`
+        <div class="field" key=${name}>
+          <label for=${`auth-${call.id}-${name}`}>${label}</label>
+          <input id=${`auth-${call.id}-${name}`} type=${type} autocomplete="off" required disabled=${disabled} value=${given[name] ?? ""} onInput=${(typing) => setGiven((now) => ({ ...now, [name]: typing.target.value }))} />
+        </div>`)}
       <div class="card-actions"><button type="submit" class="primary" data-testid="consent" disabled=${disabled}>Go on</button></div>
     </form>
   `;
@@ -170,7 +189,7 @@ export function Approval({ request }) {
   const { call, answer: given, subject } = request;
   const [testid, Card] = { [CONFIRMATION]: ["approval", Confirmation], [CREDENTIAL]: ["auth-request", Credential] }[call.name] ?? ["input-request", Question];
   if (given) {
-    return html`<p class="answered" data-testid=${`${testid}-answered`}><${Icon} name="check" /><span>${subject.name && html`<code>${subject.name}</code> `}<span dir="auto">${said(given)}</span></span></p>`;
+    return html`<p class="answered" data-testid=${`${testid}-answered`}><${Icon} name="check" /><span>${subject.name && html`<code>${short(subject.name, 80)}</code> `}<span dir="auto">${short(said(given), MOST)}</span></span></p>`;
   }
   const readOnly = prefs.value.events === "legacy" && !call.id;
   return html`<section class=${classes("card", testid)} data-testid=${testid} data-request=${call.id} tabindex="-1" aria-label="Waits for you"><${Card} request=${request} disabled=${running.value || readOnly} /></section>`;
@@ -185,7 +204,7 @@ export function Waiting() {
       <${Icon} name="user" />
       <span>${list.length === 1 ? "One request waits for you:" : `${list.length} requests wait for you:`}</span>
       ${list.map(
-        ({ call, event, subject }) => html`<button type="button" class="quiet" key=${call.id} onClick=${() => reveal(event.id)}>${subject.name ?? (call.args?.message ?? "sign in").slice(0, 40)}</button>`,
+        ({ call, event, subject }) => html`<button type="button" class="quiet" key=${call.id} onClick=${() => reveal(event.id)}>${short(subject.name ?? call.args?.message ?? "sign in", 40)}</button>`,
       )}
     </div>
   `;

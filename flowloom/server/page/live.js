@@ -4,12 +4,19 @@ import { html, signal } from "./html.js";
 
 const polite = signal("");
 const assertive = signal("");
+const said = new Map(); // what a region is about to say, with the next frame
 
-/** Say something to whoever does not see the page. */
+/** Say something to whoever does not see the page; what comes in the same frame is said together. */
 export function announce(text, urgent = false) {
   const region = urgent ? assertive : polite;
-  region.value = "";
-  requestAnimationFrame(() => (region.value = text));
+  const texts = said.get(region);
+  if (texts) return texts.push(text);
+  said.set(region, [text]);
+  region.value = ""; // so that a text is heard again that was said last
+  return requestAnimationFrame(() => {
+    region.value = [...new Set(said.get(region))].join("\n");
+    said.delete(region);
+  });
 }
 
 export const Live = () => html`

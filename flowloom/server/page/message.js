@@ -6,18 +6,18 @@ import { Approval } from "./approvals.js";
 import { isRequest } from "./chat_rows.js";
 import { sourcesOf, withCitations } from "./chat_sources.js";
 import { Link, markdown } from "./markdown.js";
-import { Copy, duration, exact, hueOf, Icon, IconButton, Json, size, time } from "./parts.js";
+import { Blocks, Copy, duration, exact, hueOf, Icon, IconButton, Json, LONG, Long, short, size, time } from "./parts.js";
 import { addressOf, openTab } from "./router.js";
 import { send } from "./runs.js";
 import { app, change, running, select, sessionId, user } from "./store.js";
 
-const HEAD = 20000; // characters of a long text that are shown at once, and of its end
+const HEAD = LONG; // characters of a long text that are shown at once, and of its end
 const TAIL = 5000;
 
 /** A text of a model, or of the user: Markdown, or as it is. */
 function Text({ text, plain, at }) {
   const [all, setAll] = useState(false);
-  const draw = (piece, styled) => (styled ? markdown(piece, at) : html`<p class="plain">${piece}</p>`);
+  const draw = (piece, styled) => (styled ? markdown(piece, at) : html`<p class="plain"><${Blocks} text=${piece} /></p>`);
   if (text.length <= HEAD + TAIL || all) return html`<div class="message-text" dir="auto" data-testid="message-text">${draw(text, !plain && text.length <= HEAD + TAIL)}</div>`;
   return html`
     <div class="message-text" dir="auto" data-testid="message-text">
@@ -37,7 +37,7 @@ function Thought({ text, streaming }) {
       <button type="button" class="fold" aria-expanded=${String(open)} onClick=${() => setChosen(!open)}>
         <${Icon} name="chevron" />${streaming ? "Thinking…" : "Thoughts"}
       </button>
-      ${open && html`<div class="thought-text" dir="auto">${text.length > HEAD ? `${text.slice(0, HEAD)}…` : text}</div>`}
+      ${open && html`<div class="thought-text" dir="auto"><${Long} text=${text} /></div>`}
     </div>
   `;
 }
@@ -56,13 +56,13 @@ function ToolCall({ call, status, result, event }) {
   const [icon, word] = STATUS[status];
   const took = result && status !== "waiting" ? duration(Math.max(0, result.event.timestamp - event.timestamp)) : "";
   const args = Object.entries(call.args ?? {})
-    .map(([name, value]) => `${name}: ${typeof value === "string" ? value : JSON.stringify(value)}`)
+    .map(([name, value]) => `${short(name)}: ${short(typeof value === "string" ? value : JSON.stringify(value))}`)
     .join(", ");
   return html`
     <div class=${classes("tool", status, open && "open")} data-testid="tool-call" data-status=${status}>
       <button type="button" class="chip" aria-expanded=${String(open)} onClick=${() => setOpen(!open)}>
         <span class="chip-status"><${Icon} name=${icon} /></span>
-        <span class="chip-name">${call.name}</span>
+        <span class="chip-name">${short(call.name ?? "", 80)}</span>
         <span class="chip-args" dir="auto">${args.slice(0, 120)}</span>
         <span class="chip-word">${word}${took && ` · ${took}`}</span>
         <${Icon} name="chevron" />
@@ -118,7 +118,7 @@ function Sources({ sources, id }) {
   return html`
     <ol class="sources" aria-label="Sources">
       ${sources.map(
-        ({ url, title }, index) => html`<li id=${`source-${id}-${index + 1}`} data-testid="source"><${Link} href=${url}><bdi>${title}</bdi></${Link}></li>`,
+        ({ url, title }, index) => html`<li id=${`source-${id}-${index + 1}`} data-testid="source"><${Link} href=${url}><bdi>${short(title)}</bdi></${Link}></li>`,
       )}
     </ol>
   `;
@@ -136,7 +136,7 @@ function Failure({ entry, asked, last }) {
     <div class=${classes("problem", stopped && "stopped")} data-testid="error">
       <${Icon} name=${stopped ? "stop" : "warn"} />
       <div class="problem-text">
-        ${event.errorCode && html`<code>${event.errorCode}</code> `}<span dir="auto">${event.errorMessage || (stopped ? "The run was stopped." : "")}</span>
+        ${event.errorCode && html`<code>${short(event.errorCode)}</code> `}<span dir="auto"><${Long} text=${event.errorMessage || (stopped ? "The run was stopped." : "")} most=${2000} /></span>
         ${last &&
         !running.value &&
         html`
@@ -176,8 +176,8 @@ function Piece({ piece, row, at, cited, streaming, isLast }) {
   }
   if (part.inlineData) return html`<${File} blob=${part.inlineData} />`;
   if (part.fileData) return html`<p class="file"><${Icon} name="file" /><${Link} href=${part.fileData.fileUri}>${part.fileData.displayName || part.fileData.fileUri}</${Link}></p>`;
-  if (part.executableCode) return html`<pre class="code" tabindex="0" dir="ltr"><code>${part.executableCode.code}</code></pre>`;
-  if (part.codeExecutionResult) return html`<pre class="code output" tabindex="0" dir="ltr">${part.codeExecutionResult.output}</pre>`;
+  if (part.executableCode) return html`<pre class="code" tabindex="0" dir="ltr"><code><${Long} text=${part.executableCode.code ?? ""} /></code></pre>`;
+  if (part.codeExecutionResult) return html`<pre class="code output" tabindex="0" dir="ltr"><${Long} text=${part.codeExecutionResult.output ?? ""} /></pre>`;
   return null;
 }
 
@@ -189,7 +189,7 @@ function Message({ row }) {
   const { sources, cited } = sourcesOf(event);
   const texts = list.filter((each) => each.kind === "text");
   const at = {
-    note: (number) => html`<sup><a class="note" href=${sources[number - 1]?.url} target="_blank" rel="noopener noreferrer nofollow" title=${sources[number - 1]?.title} aria-label=${`Source ${number}: ${sources[number - 1]?.title}`}>${number}</a></sup>`,
+    note: (number) => html`<sup><a class="note" href=${sources[number - 1]?.url} target="_blank" rel="noopener noreferrer nofollow" title=${short(sources[number - 1]?.title ?? "")} aria-label=${`Source ${number}: ${short(sources[number - 1]?.title ?? "")}`}>${number}</a></sup>`,
   };
   const author = own ? "You" : event.author || "Server";
   const failed = Boolean(event.errorCode || event.errorMessage);

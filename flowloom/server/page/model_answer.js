@@ -54,7 +54,8 @@ export function Answer({ request }) {
     const parts = keeps ? partsOf(request, draftFor(request)).parts : [];
     submit({ error: said.code ? said : { message: said.message }, ...(parts.length ? { parts } : {}) });
   };
-  useKeys({ request, open, answer: error ? fail : answer, onError: () => setError(error ? null : ERRORS[0]) });
+  useKeys({ request, open, answer: error ? fail : answer, onError: () => setError(error ? null : ERRORS[0]),
+    onEscape: error ? () => setError(null) : draftFor(request).tool ? () => change({ tool: null }) : null });
   const wrong = at(problems, "answer");
   const amount = draft.calls.length + (draft.tool ? 1 : 0);
   return html`
@@ -102,11 +103,12 @@ function refused(request, error, open, setProblems, setFailed) {
 }
 
 /** Keys of the whole panel: they act wherever one is, but the numbers not while one types. */
-function useKeys({ request, open, answer, onError }) {
+function useKeys({ request, open, answer, onError, onEscape }) {
   const acts = useRef();
   acts.current = (event) => {
     if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) return answer;
     if (event.altKey && event.code === "KeyE") return onError;
+    if (event.key === "Escape") return onEscape;
     const typing = event.target.closest?.("input, textarea, select, [contenteditable]");
     if (typing || event.ctrlKey || event.altKey || event.metaKey || !/^[1-9]$/.test(event.key)) return null;
     const tool = request.tools[Number(event.key) - 1];
@@ -184,11 +186,7 @@ function ToolForm({ request, draft, change, problems, onProblems }) {
     return change({ calls: [...draft.calls, { name: tool.name, args: value ?? {} }], tool: null });
   };
   return html`
-    <form class="tool-form" data-testid="tool-form" data-tool=${tool.name} novalidate onSubmit=${add} onKeyDown=${(event) => {
-      if (event.key !== "Escape") return;
-      event.stopPropagation();
-      change({ tool: null });
-    }}>
+    <form class="tool-form" data-testid="tool-form" data-tool=${tool.name} novalidate onSubmit=${add}>
       <header><h4 class="mono">${tool.name}</h4><button type="button" class="icon-button" aria-label="Close the form" title="Close (Esc)" onClick=${() => change({ tool: null })}><${Icon} name="close" /></button></header>
       ${tool.description && html`<p class="form-about">${tool.description}</p>`}
       <${SchemaForm} field=${field} form=${draft.tool.form} problems=${problems} onChange=${(form) => change({ tool: { ...draft.tool, form } })} />
@@ -241,11 +239,7 @@ function Failure({ error, onChange, onCancel, onSend, busy }) {
   const form = useRef();
   useEffect(() => form.current.querySelector("input:checked").focus(), []);
   return html`
-    <form class="failing" data-testid="answer-failure" ref=${form} onSubmit=${(submitted) => { submitted.preventDefault(); onSend(); }} onKeyDown=${(event) => {
-      if (event.key !== "Escape") return;
-      event.stopPropagation();
-      onCancel();
-    }}>
+    <form class="failing" data-testid="answer-failure" ref=${form} onSubmit=${(submitted) => { submitted.preventDefault(); onSend(); }}>
       <h4>Let the model fail</h4>
       <div class="segments wrap" role="radiogroup" aria-label="Kind of error">${ERRORS.map((each) => html`
         <label key=${each.name}><input type="radio" name="failure" checked=${each.name === error.name} onChange=${() => onChange(each)} /><span>${each.name}</span></label>`)}</div>

@@ -1,4 +1,4 @@
-// What somebody has typed into a form so far (a draft), and the JSON value that it makes.
+// What a person has typed into a form so far (a draft), and the JSON value that it makes.
 //
 // A draft is data that is never changed in place. `given` says whether it is part of the value, `isNull` that it is
 // null; the rest goes by the kind of its field: `text`, `choice` (an index), `items`, `members` and `others`, `which`

@@ -21,7 +21,7 @@ export function read(field, form) {
 
 /**
  * A form, or its JSON view. `problems` are shown beside their fields: all that are given here, so a caller gives none
- * before somebody has tried to send it.
+ * before a person has tried to send it.
  */
 export function SchemaForm({ field, form, onChange, problems, testid }) {
   const [refused, setRefused] = useState("");

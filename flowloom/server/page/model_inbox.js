@@ -13,7 +13,7 @@ export function ModelPanel() {
   useEffect(listen, []);
   const all = waiting.value;
   if (failure.value?.status === 404) {
-    return html`<${Empty} title="Nobody is asked here">This server has no requests for people. Give an agent the model <code>human</code>, or start the server with <code>--models human</code>.</${Empty}>`;
+    return html`<${Empty} title="No person is asked here">This server has no requests for people. Give an agent the model <code>human</code>, or start the server with <code>--models human</code>.</${Empty}>`;
   }
   const request = current.value;
   return html`

@@ -1,7 +1,7 @@
 // The agents of the app as a tree, the active one lit.
 
 import { classes, html, useState } from "./html.js";
-import { Empty, Problem, hueOf } from "./parts.js";
+import { Empty, Problem, hueOf, short } from "./parts.js";
 import { LongText } from "./panel_pieces.js";
 import { app, appError, appInfo, events, running, sessionId } from "./store.js";
 
@@ -34,7 +34,7 @@ export function AgentsPanel() {
   const rest = [...names].filter((name) => !shown.has(name));
   return html`
     <div class="agents pad" data-testid="agent-tree">
-      <p class="muted" role="status">${active ? html`${running.value ? "Works now" : "Has the conversation"}: <b>${active}</b>` : "Nobody has spoken yet."}</p>
+      <p class="muted" role="status">${active ? html`${running.value ? "Works now" : "Has the conversation"}: <b>${active}</b>` : "No agent has spoken yet."}</p>
       <ul class="tree">${tree}${rest.map(branch)}</ul>
     </div>`;
 }
@@ -47,13 +47,14 @@ function Agent({ agent, active }) {
       <summary aria-current=${active ? "true" : undefined}>
         <i class="dot" aria-hidden="true"></i><b>${agent.name}</b>
         ${active && html`<span class="now">${running.value ? "working" : "active"}</span>`}
-        ${agent.description && html`<span class="muted about">${agent.description}</span>`}
+        ${agent.description && html`<span class="muted about">${short(agent.description)}</span>`}
         ${tools.length > 0 && html`<span class="muted amount">${tools.length} ${tools.length === 1 ? "tool" : "tools"}</span>`}
       </summary>
       ${open && html`
+        ${agent.description?.length > 200 && html`<h4>Description</h4><p class="instruction"><${LongText} text=${agent.description} /></p>`}
         ${agent.instruction && html`<h4>Instruction</h4><p class="instruction"><${LongText} text=${agent.instruction} /></p>`}
         ${tools.length > 0 && html`<h4>Tools</h4><dl class="arguments">${tools.map((tool) => html`
-          <dt class="mono">${tool.name ?? Object.keys(tool)[0] ?? "tool"}</dt><dd>${tool.description}</dd>`)}</dl>`}
+          <dt class="mono">${tool.name ?? Object.keys(tool)[0] ?? "tool"}</dt><dd><${LongText} text=${tool.description ?? ""} /></dd>`)}</dl>`}
         ${!agent.instruction && !tools.length && html`<p class="muted">It has neither an instruction nor tools of its own.</p>`}`}
     </details>`;
 }

@@ -1,7 +1,7 @@
 // The pieces of a request, coloured and named by the processor that wrote them; the inspector and the inbox share them.
 
 import { classes, html, useState } from "./html.js";
-import { count } from "./parts.js";
+import { Long } from "./parts.js";
 import { authorsOf, contentOf, declarationOf, groupsOf, partLines, pretty, speakerOf } from "./panel_sections.js";
 import { fieldOf, isRequired, memberNames, memberOf, typeText } from "./model_schema.js";
 
@@ -19,17 +19,9 @@ export const visible = (text) =>
 /** The class of a hue, 1 to 8; 0 for none. */
 export const hueClass = (hue) => (hue ? `hue-${hue}` : "hue-none");
 
-/** A text of any length: the beginning of a long one, until all is asked for. */
-export function LongText({ text, mono }) {
-  const [all, setAll] = useState(false);
-  const shown = visible(text);
-  const long = shown.length > 2 * LONG_TEXT || shown.split("\n", 2 * LONG_LINES + 1).length > 2 * LONG_LINES;
-  const start = long && !all ? shown.slice(0, LONG_TEXT).split("\n").slice(0, LONG_LINES).join("\n") : shown;
-  return html`<span class=${classes("says-words", mono && "mono")} dir="auto">${start}${start !== shown && "…"}</span>
-    ${long && html`<button type="button" class="link" aria-expanded=${String(all)} onClick=${() => setAll(!all)}>
-      ${all ? "Show less" : `Show all ${count(shown.length)} characters`}
-    </button>`}`;
-}
+/** A text of any length in which nothing is hidden. */
+export const LongText = ({ text, mono }) =>
+  html`<span class=${classes("says-words", mono && "mono")} dir="auto"><${Long} text=${visible(text)} most=${LONG_TEXT} lines=${LONG_LINES} /></span>`;
 
 /** What the parts of a content say. */
 export const Parts = ({ parts }) => parts.flatMap(partLines).map((line) => html`
@@ -56,9 +48,9 @@ function Declaration({ declared }) {
     ${names.length > 0 && html`<dl class="arguments">${names.map((name) => {
       const member = memberOf(field, name);
       return html`<dt class="mono">${name}${isRequired(field, name) ? "" : "?"}: ${typeText(member)}</dt>
-        <dd>${member.description}</dd>`;
+        <dd><${LongText} text=${member.description} /></dd>`;
     })}</dl>`}
-    <details class="raw"><summary>Declaration</summary><pre class="mono">${visible(pretty(declared))}</pre></details>
+    <details class="raw"><summary>Declaration</summary><pre class="mono" tabindex="0"><${LongText} text=${pretty(declared)} /></pre></details>
   `;
 }
 

@@ -2,7 +2,7 @@
 
 import { api, devSessionPath } from "./api.js";
 import { classes, html, useEffect, useState } from "./html.js";
-import { Copy, Empty, Problem, exact, time } from "./parts.js";
+import { Copy, Empty, Long, Problem, exact, time } from "./parts.js";
 import { linesOf, textsOf } from "./panel_diff.js";
 import { Legend, Pieces, hueClass, huesOf, visible } from "./panel_pieces.js";
 import { curlOf, pretty, warningsOf } from "./panel_sections.js";
@@ -137,7 +137,7 @@ function Lines({ difference }) {
   const lines = linesOf(...textsOf(difference));
   const near = lines.map((_, index) => lines.slice(Math.max(0, index - 2), index + 3).some(({ kind }) => kind !== "same"));
   return html`<pre class="lines mono" tabindex="0">${lines.map(({ kind, text }, index) => near[index]
-    ? html`<span class=${`line line-${kind}`}><span class="sign">${SIGNS[kind]}</span>${visible(text)}${"\n"}</span>`
+    ? html`<span class=${`line line-${kind}`}><span class="sign">${SIGNS[kind]}</span><${Long} text=${visible(text)} most=${2000} />${"\n"}</span>`
     : near[index - 1] && html`<span class="line muted">…${"\n"}</span>`)}</pre>`;
 }
 

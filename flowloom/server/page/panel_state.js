@@ -2,7 +2,7 @@
 
 import { api, sessionPath } from "./api.js";
 import { classes, html, useState } from "./html.js";
-import { Empty, Icon, Problem, exact, time } from "./parts.js";
+import { Empty, Icon, Problem, exact, short, time } from "./parts.js";
 import { LongText } from "./panel_pieces.js";
 import { keyProblem, readValue, scopesOf } from "./panel_scopes.js";
 import { app, events, reload, select, session, sessionId, totals, user } from "./store.js";
@@ -45,15 +45,15 @@ function Key({ entry, complete }) {
   const [editing, setEditing] = useState(false);
   const { key, name, value, writer, earlier } = entry;
   const text = pretty(value) ?? "null";
-  const short = !text.includes("\n") && text.length <= 80;
+  const inLine = !text.includes("\n") && text.length <= 80;
   return html`
     <article class="key" data-testid="state-key" data-key=${key}>
       <header>
-        <h4 class="mono">${name}</h4>
-        ${short && !editing && html`<code class=${`value value-${value === null ? "null" : typeof value}`}>${text}</code>`}
+        <h4 class="mono">${short(name)}</h4>
+        ${inLine && !editing && html`<code class=${`value value-${value === null ? "null" : typeof value}`}>${text}</code>`}
         <button type="button" class="icon-button" aria-label=${`Edit ${key}`} title="Edit" onClick=${() => setEditing(!editing)}><${Icon} name="edit" /></button>
       </header>
-      ${!short && !editing && html`<details open=${text.length < 400}><summary class="muted">${Array.isArray(value) ? `list of ${value.length}` : typeof value}</summary><div class="says says-data"><${LongText} text=${text} mono /></div></details>`}
+      ${!inLine && !editing && html`<details open=${text.length < 400}><summary class="muted">${Array.isArray(value) ? `list of ${value.length}` : typeof value}</summary><div class="says says-data"><${LongText} text=${text} mono /></div></details>`}
       ${editing && html`<${Editor} keyName=${key} value=${value} onDone=${() => setEditing(false)} />`}
       <p class="writer muted">${writer
         ? html`written by <${Writer} event=${writer} />${earlier.length > 0 && html`, ${earlier.length === 1 ? "once" : `${earlier.length} times`} before`}`

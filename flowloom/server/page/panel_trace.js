@@ -11,7 +11,7 @@ import { app, eventOf, running, select, sessionId, settled, user } from "./store
 
 const KIND_NAMES = { agent: "agent", model: "model", tool: "tool", processor: "processor", other: "span" };
 const FIRST_ROWS = 400;
-/** The share of a run from which on a span is marked as critical: a microsecond is nobody's concern. */
+/** The share of a run from which on a span is marked as critical: a microsecond is of no concern. */
 const SEEN = 0.01;
 
 /** Milliseconds for people: `84 µs`, `4.2 ms`, `1.31 s`. */

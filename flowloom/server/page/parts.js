@@ -58,7 +58,7 @@ export const Problem = ({ error, children }) => html`
   <div class="problem" role="alert" data-testid="error">
     <${Icon} name="warn" />
     <div class="problem-text">
-      ${error.code && html`<code>${error.code}</code> `}<span>${error.detail ?? error.message ?? String(error)}</span>
+      ${error.code && html`<code>${short(String(error.code))}</code> `}<span><${Long} text=${error.detail ?? error.message ?? String(error)} most=${2000} /></span>
       ${error.errorId && html` <span class="muted">(in the log: ${error.errorId})</span>`}
       ${children && html`<div class="problem-actions">${children}</div>`}
     </div>
@@ -81,19 +81,47 @@ export function Copy({ text, label = "Copy" }) {
 }
 
 /** Longest text that is shown before one asks for the rest, in characters. */
-export const LONG = 20000;
+export const LONG = 10000;
+
+/** The beginning of a name or a title that goes on without end. */
+export const short = (text, most = 200) => (text.length > most ? `${text.slice(0, most)}…` : text);
+
+const BLOCK = 2000;
+
+/**
+ * A text in blocks, each ended by a line where there is one: a browser lays out many short ones in no time, and one of
+ * a million characters in half a minute.
+ */
+export function blocksOf(text, most = BLOCK) {
+  const blocks = [];
+  let from = 0;
+  while (text.length - from > most) {
+    const line = text.lastIndexOf("\n", from + most);
+    const end = line > from ? line + 1 : from + most - (/[\ud800-\udbff]/.test(text[from + most - 1]) ? 1 : 0);
+    blocks.push(text.slice(from, end));
+    from = end;
+  }
+  return [...blocks, text.slice(from)];
+}
+
+/** A text as it is, of which only the blocks near the view are laid out. */
+export function Blocks({ text }) {
+  const blocks = blocksOf(text);
+  return blocks.length === 1 ? text : blocks.map((block, index) => html`<span class="block" key=${index}>${block}</span>`);
+}
+
+/** A text of any length as it is: the beginning of a long one, until all is asked for. `lines`: how many may be shown. */
+export function Long({ text, most = LONG, lines = Infinity }) {
+  const [all, setAll] = useState(false);
+  const long = text.length > 2 * most || (lines < Infinity && text.split("\n", 2 * lines + 1).length > 2 * lines);
+  if (!long) return text;
+  const start = text.slice(0, most).split("\n").slice(0, lines).join("\n");
+  return html`<${Blocks} text=${all ? text : `${start}…`} /> <button type="button" class="link" aria-expanded=${String(all)} onClick=${() => setAll(!all)}>${all ? "Show less" : `Show all ${size(text.length)}`}</button>`;
+}
 
 /** JSON as text, in full width of its place; long ones are shown on demand. */
-export function Json({ value, testid }) {
-  const [all, setAll] = useState(false);
-  const text = JSON.stringify(value, null, 2) ?? "";
-  const shown = all || text.length <= LONG ? text : text.slice(0, LONG);
-  return html`
-    <pre class="json" data-testid=${testid} tabindex="0" dir="ltr">${shown}${shown.length < text.length && "…"}</pre>
-    ${shown.length < text.length &&
-    html`<button type="button" class="quiet" onClick=${() => setAll(true)}>Show all ${size(text.length)}</button>`}
-  `;
-}
+export const Json = ({ value, testid }) =>
+  html`<pre class="json" data-testid=${testid} tabindex="0" dir="ltr"><${Long} text=${JSON.stringify(value, null, 2) ?? ""} /></pre>`;
 
 const clock = new Intl.DateTimeFormat(undefined, { hour: "2-digit", minute: "2-digit", second: "2-digit" });
 const day = new Intl.DateTimeFormat(undefined, { day: "numeric", month: "short" });

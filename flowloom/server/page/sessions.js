@@ -4,7 +4,7 @@ import { classes, computed, effect, html, signal, useRef, useState } from "./htm
 import { api, ApiError, call, sessionPath, sessionsPath } from "./api.js";
 import { waitingRequests } from "./chat_rows.js";
 import { textOf } from "./joined.js";
-import { ago, Empty, exact, Icon, IconButton, Problem } from "./parts.js";
+import { ago, Empty, exact, Icon, IconButton, Problem, short } from "./parts.js";
 import { go } from "./router.js";
 import { app, createSession, events, hidden, loadSessions, moreSessions, reload, running, selected, session, sessionId, sessions, user } from "./store.js";
 
@@ -17,15 +17,16 @@ const problem = signal(null);
 const leaving = signal(null); // the session that is about to be deleted: {id, name, path, timer}
 const notes = signal({}); // what was seen of sessions while they were open: {id: {words, status}}
 
-export const nameOf = (each) => each.state?.[METADATA]?.displayName || each.id;
+export const nameOf = (each) => short(String(each.state?.[METADATA]?.displayName || each.id));
 
 effect(() => {
   const id = session.value?.id;
   if (!id || !hidden.value.atEnd) return;
   const last = events.value.findLast((event) => textOf(event) || event.errorMessage);
   const failed = Boolean(last?.errorCode && last.errorCode !== "INVOCATION_ABORTED");
+  const told = events.value.findLast((event) => textOf(event).trim());
   const status = running.value ? "running" : waitingRequests.value.length ? "waiting" : failed ? "failed" : "";
-  const words = last ? (textOf(last) || last.errorMessage).slice(-120).trim() : "";
+  const words = told ? textOf(told).trim().slice(0, 120) : "";
   const known = notes.peek()[id];
   if (known?.words !== words || known?.status !== status) notes.value = { ...notes.peek(), [id]: { words, status } };
 });

@@ -3,7 +3,7 @@
 import { classes, computed, html, signal, useMemo } from "./html.js";
 import { hasFailed } from "./chat_rows.js";
 import { textOf } from "./joined.js";
-import { Copy, count, duration, Empty, exact, hueOf, Icon, IconButton, Json, size, time } from "./parts.js";
+import { Copy, count, duration, Empty, exact, hueOf, Icon, IconButton, Json, short, size, time } from "./parts.js";
 import { addressOf } from "./router.js";
 import { entries, hidden, loadOlder, reveal, select, selected, totals } from "./store.js";
 import { Windowed } from "./windowed.js";
@@ -35,8 +35,8 @@ function wordsOf(event) {
   const parts = event.content?.parts ?? [];
   const call = parts.find((part) => part.functionCall)?.functionCall;
   const response = parts.find((part) => part.functionResponse)?.functionResponse;
-  if (event.errorCode || event.errorMessage) return `${event.errorCode ?? ""} ${event.errorMessage ?? ""}`.trim();
-  if (call) return `${call.name}(${JSON.stringify(call.args ?? {}).slice(1, 120).replace(/}$/, "")})`;
+  if (event.errorCode || event.errorMessage) return `${event.errorCode ?? ""} ${event.errorMessage ?? ""}`.trim().slice(0, 200);
+  if (call) return `${short(call.name, 80)}(${JSON.stringify(call.args ?? {}).slice(1, 120).replace(/}$/, "")})`;
   if (response) return `${response.name} → ${hasFailed(response) ? "failed: " : ""}${JSON.stringify(response.response ?? null)}`.slice(0, 160);
   const words = textOf(event) || parts.map((part) => part.text ?? "").join("");
   if (words) return words.slice(0, 200);
