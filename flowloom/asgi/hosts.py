@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ipaddress
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -13,6 +14,7 @@ _PORTS = {"http": 80, "https": 443}
 _BROWSER_SCHEMES = {"ws": "http", "wss": "https"}
 
 
+@lru_cache(maxsize=32)
 def is_loopback(host: str | None) -> bool:
     """Whether a host, without a port, is this machine and nothing else."""
     if host is None:
@@ -26,6 +28,7 @@ def is_loopback(host: str | None) -> bool:
         return False
 
 
+@lru_cache(maxsize=32)
 def host_of(authority: str) -> str | None:
     """The host of `host:port`, in lower case and without the dot of the root; None if it is no such thing."""
     found = _split(f"//{authority}")

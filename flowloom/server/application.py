@@ -57,9 +57,10 @@ except ImportError as error:
 Lifespan = Callable[[FastAPI], AbstractAsyncContextManager[Any]]
 """What is open while an application is served."""
 ROUTERS = (
-    *(about.router, sessions.router, artifacts.router, memories.router, reference.router, run_routes.router),
-    *(live.router, web_ui.later),
+    *(run_routes.plain_router, run_routes.router, sessions.router, about.router, artifacts.router, memories.router),
+    *(reference.router, live.router, web_ui.later),
 )
+"""Asked one after the other: what is asked for most stands first."""
 DEV_ROUTERS = (
     *(about.dev_router, static.router, traces.router, inspecting.router, people.router),
     *(graphs.router, web_ui.router, web_ui.below_dev),

@@ -168,8 +168,13 @@ class AppFolder:
         """Raise `ProblemError` if there is no such app (404), or the name is one of google-adk's own agents (403)."""
         if name.startswith("__"):
             raise forbidden(name)
-        if self._path_of(name) is None:
+        if not self._is_kept(name) and self._path_of(name) is None:
             raise not_found(name)
+
+    def _is_kept(self, name: str) -> bool:
+        """Whether an app is used as it was loaded, whatever becomes of its files."""
+        known = self._loaded.get(name)
+        return known is not None and known.app is not None and not self._reload
 
     def load(self, name: str) -> App:
         """The app of that name, loaded at its first use. Raises `ProblemError`: `app_not_found` (404), `forbidden`

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Collection, Iterator
-from dataclasses import dataclass
+from collections.abc import Collection
 from typing import Any, NamedTuple, cast
 
 from flowloom.events import Event
@@ -31,9 +30,13 @@ class Place(NamedTuple):
     since: int
     """How many frames came since that are none of a stored event."""
 
+    @property
+    def next(self) -> Place:
+        """The place of the next frame that is none of a stored event."""
+        return Place(self.stored, self.since + 1)
 
-@dataclass(frozen=True, slots=True)
-class Frame:
+
+class Frame(NamedTuple):
     """What is sent as one piece, so that no reader gets half of it or two at once."""
 
     place: Place
@@ -80,29 +83,25 @@ def on_one_line(data: bytes) -> bytes:
 
 def frame_of(invocation_id: str, place: Place, data: bytes, event: Event | None = None) -> Frame:
     """The frame of JSON."""
-    head = b"id: %b:%d.%d\ndata: " % (invocation_id.encode("utf-8", "replace"), *place)
-    return Frame(
-        place,
-        b"%b%b\n\n" % (head, on_one_line(data)),
-        len(head),
-        event is not None,
-        event is not None and event.node_info is None,
-    )
+    head = f"id: {invocation_id}:{place.stored}.{place.since}\ndata: ".encode("utf-8", "replace")
+    chunk = b"%b%b\n\n" % (head, on_one_line(data))
+    return Frame(place, chunk, len(head), event is not None, event is not None and event.node_info is None)
 
 
-def frames_of(event: Event, place: Place, places: Places, *, split: bool) -> Iterator[Frame]:
+def frames_of(event: Event, place: Place, places: Places, *, split: bool) -> list[Frame]:
     """The frames of an event by one of the agents at `places`.
 
     With `split`, one with content and artifacts is two: what it says, and what it has saved.
     """
     delta = event.actions.artifact_delta
     if not (split and delta and event.content is not None and event.content.parts):
-        yield frame_of(event.invocation_id, place, event_json(event, places), event)
-        return
+        return [frame_of(event.invocation_id, place, event_json(event, places), event)]
     said = replace(event, actions=replace(event.actions, artifact_delta={}))
-    yield frame_of(event.invocation_id, place, event_json(said, places), event)
-    place = place._replace(since=place.since + 1)
-    yield frame_of(event.invocation_id, place, event_json(replace(event, content=None), places))
+    saved = replace(event, content=None)
+    return [
+        frame_of(event.invocation_id, place, event_json(said, places), event),
+        frame_of(event.invocation_id, place.next, event_json(saved, places)),
+    ]
 
 
 def error_frame(invocation_id: str, place: Place, error: dict[str, Any]) -> Frame:

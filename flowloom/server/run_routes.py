@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Header, Query, Request
 from fastapi.responses import JSONResponse, Response
+from fastapi.routing import APIRoute
 from google.genai import types
 from pydantic import Field
+from pydantic_core import from_json
+from starlette.requests import ClientDisconnect
 
 from flowloom.context import RunConfig, StreamingMode
 from flowloom.runner.pending import PendingCall, pending_calls
@@ -29,8 +33,6 @@ _S = "/apps/{app_name}/users/{user_id}/sessions/{session_id}"
 _BEGINNING_SECONDS = 1.0
 """How long a stream waits for its run to begin, so that a refusal is an answer of its own."""
 _READY_SECONDS = 5.0
-
-router = APIRouter(tags=["runs"])
 
 _Name = Annotated[str, Field(pattern=r"^[^\x00]*$")]
 """What a store can be asked for: text without NUL, and without halves of characters."""
@@ -58,7 +60,34 @@ class RunRequest(Body):
 Grace = Annotated[float | None, Query(ge=0, le=60)]
 
 
-@router.post("/run")
+class _PlainRoute(APIRoute):
+    """An operation `(request, RunRequest)` for which a body that fits is read here. All else goes the way of FastAPI,
+    which says what is wrong, and takes a third of the time of a short run."""
+
+    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
+        careful = super().get_route_handler()
+
+        async def handle(request: Request) -> Response:
+            body = await _plain_body(request)
+            return await careful(request) if body is None else await self.endpoint(request, body)
+
+        return handle
+
+
+async def _plain_body(request: Request) -> RunRequest | None:
+    if request.headers.get("content-type") != "application/json" or request.scope["query_string"]:
+        return None
+    try:
+        return RunRequest.model_validate(from_json(await request.body()))
+    except (ValueError, ClientDisconnect):
+        return None
+
+
+plain_router = APIRouter(tags=["runs"], route_class=_PlainRoute)
+router = APIRouter(tags=["runs"])
+
+
+@plain_router.post("/run")
 async def run(request: Request, body: RunRequest) -> Response:
     """Run an agent; the events of the run, when it is over."""
     body.streaming = False
@@ -66,7 +95,7 @@ async def run(request: Request, body: RunRequest) -> Response:
     return RunList(begun, dev=served_of(request).settings.dev)
 
 
-@router.post("/run_sse")
+@plain_router.post("/run_sse")
 async def run_sse(request: Request, body: RunRequest, resume_grace: Grace = None) -> Response:
     """Run an agent; its events as they happen, as server-sent events."""
     return await _stream(request, body, grace=resume_grace)

@@ -39,7 +39,7 @@ class FrameReader(Protocol):
         """Wait until there is something new: a frame, the end, or what `tell` says."""
         ...
 
-    def tell(self) -> None:
+    def tell(self) -> object:
         """End the wait."""
         ...
 
@@ -95,11 +95,6 @@ class Reader:
         """Whether nothing follows."""
         return self._run.over and self.at >= self._run.first + len(self._run.frames)
 
-    @property
-    def waits(self) -> bool:
-        """Whether it is told of what comes."""
-        return self._news is not None
-
     async def news(self) -> None:
         """Wait until there is something new: a frame, the end, or what `tell` says."""
         self._news = asyncio.get_running_loop().create_future()
@@ -108,10 +103,12 @@ class Reader:
         finally:
             self._news = None
 
-    def tell(self) -> None:
-        """End the wait."""
-        if self._news is not None and not self._news.done():
+    def tell(self) -> bool:
+        """End the wait, if there is one; whether there was."""
+        waits = self._news is not None and not self._news.done()
+        if waits:
             self._news.set_result(None)
+        return waits
 
     def leave(self) -> None:
         """Read no more."""
@@ -157,6 +154,8 @@ class ServedRun:
         self._bytes = 0
         self._place = Place(0, 0)
         self._readers: set[Reader] = set()
+        self._told = False
+        """Whether a reader waited for what has come."""
         self._room: asyncio.Future[None] | None = None
         """Waits until the slowest reader has read."""
         self._lost: asyncio.TimerHandle | None = None
@@ -242,8 +241,9 @@ class ServedRun:
                 self._take(event)
                 if self._is_far_ahead():
                     await self._for_room()
-                elif any(reader.waits for reader in self._readers):
-                    await asyncio.sleep(0)  # those who wait have the event before the run goes on
+                elif self._told:
+                    self._told = False
+                    await asyncio.sleep(0)  # those who waited have the event before the run goes on
         finally:
             await events.aclose()
 
@@ -254,7 +254,7 @@ class ServedRun:
     def _take(self, event: Event) -> None:
         self.invocation_id = event.invocation_id
         if event.partial:
-            self._place = self._place._replace(since=self._place.since + 1)
+            self._place = self._place.next
         else:
             self._place = Place(self._service.position(self.id), 0)
         if is_said_by_run(event, self._answered):
@@ -269,7 +269,7 @@ class ServedRun:
         if len(self.frames) > KEPT_FRAMES or self._bytes > KEPT_BYTES:
             self._forget()
         for reader in self._readers:
-            reader.tell()
+            self._told = reader.tell() or self._told
 
     def _forget(self) -> None:
         """Keep no more frames than are to be kept, and those that a reader has not read."""
@@ -281,8 +281,11 @@ class ServedRun:
     def _is_far_ahead(self) -> bool:
         if self._cancelled:
             return False
-        newest = self.first + len(self.frames)
-        return any(newest - reader.at >= MOST_WAITING for reader in self._readers)
+        far = self.first + len(self.frames) - MOST_WAITING
+        for reader in self._readers:
+            if reader.at <= far:
+                return True
+        return False
 
     async def _for_room(self) -> None:
         self._room = asyncio.get_running_loop().create_future()
@@ -310,8 +313,7 @@ class ServedRun:
             self._lost.cancel()
         self.error = error or self._why
         if self.error is not None:
-            place = self._place._replace(since=self._place.since + 1)
-            self._add(error_frame(self.invocation_id or "-", place, error_data(self.error, dev=self._dev)))
+            self._add(error_frame(self.invocation_id or "-", self._place.next, error_data(self.error, dev=self._dev)))
         self.over = True
         for reader in self._readers:
             reader.tell()

@@ -6,7 +6,8 @@ All that tells of sessions, events and traces goes through `public_json`.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+import re
+from collections.abc import Iterable, Mapping
 from typing import Annotated, Any, cast
 
 from google.genai import types
@@ -16,8 +17,10 @@ from pydantic_core import PydanticSerializationError, from_json, to_json
 from starlette.responses import Response
 
 from flowloom.auth.fields import is_secret_field
+from flowloom.events.actions import EventActions
 from flowloom.events.event import Event
 from flowloom.events.requests import CREDENTIAL_CALL
+from flowloom.events.wire import fields_of
 from flowloom.server.places import Places
 from flowloom.sessions import Session
 
@@ -29,12 +32,26 @@ _AUTH_KEYS = frozenset(
 )
 _MARKS = (b"uthConfig", b"uth_config", b"uthCredential", b"uth_credential", b"uthType", b"uth_type")
 """What stands in any JSON that holds one of those keys, in texts within it, too."""
+_MARK = re.compile(b"uth_?[cCtT]")
+"""Found wherever one of these is, in a tenth of the time that a look for each takes."""
+_OUR_NAMES = b"adk_"
+"""What stands in `INTERNAL` and in `CREDENTIAL_CALL`."""
 _NOWHERE = b'{"path":""}'
 _EMPTY: Places = {}
 _NO_REQUESTS = b'"requestedAuthConfigs":{}'
 """What stands in every event."""
 _OURS = {"actions": {"requested_inputs": True}}
 """What google-adk's clients refuse an event for."""
+
+
+def _keys_of(model: type[BaseModel], *left_out: str) -> dict[str, str]:
+    fields = model.model_fields.items()
+    return {name: field.alias or name for name, field in fields if not field.exclude and name not in left_out}
+
+
+_EVENT_KEYS = _keys_of(Event)
+_ACTIONS_KEYS = _keys_of(EventActions, *_OURS["actions"])
+"""By its name, the key of each field that is told."""
 
 
 class Body(BaseModel):
@@ -72,13 +89,27 @@ def json_bytes(value: Any) -> bytes:
 def event_json(event: Event, places: Places = _EMPTY) -> bytes:
     """An event as it is answered and streamed: on one line, without spaces, in UTF-8."""
     try:
-        dumped = event.model_dump_json(by_alias=True, exclude_none=True, exclude=_OURS, fallback=repr).encode()
+        dumped = _dumped(event)
     except PydanticSerializationError:
         dumped = json_bytes(event.model_dump(mode="json", by_alias=True, exclude_none=True, exclude=_OURS))
     data = public_json(dumped)
     if event.node_info is None:
         return b'%b,"nodeInfo":%b}' % (data[:-1], places.get(event.author, _NOWHERE))
     return data
+
+
+def _dumped(event: Event) -> bytes:
+    """What `model_dump_json` gives, for two thirds of the time where an event holds what this release knows."""
+    actions = event.actions
+    if event.__pydantic_extra__ or actions.__pydantic_extra__ or type(event) is not Event:
+        return event.model_dump_json(by_alias=True, exclude_none=True, exclude=_OURS, fallback=repr).encode()
+    data = _told_fields(event, _EVENT_KEYS)
+    data["actions"] = _told_fields(actions, _ACTIONS_KEYS)
+    return to_json(data, exclude_none=True, inf_nan_mode="null", bytes_mode="base64", fallback=repr)
+
+
+def _told_fields(model: BaseModel, keys: Mapping[str, str]) -> dict[str, Any]:
+    return {keys[name]: value for name, value in fields_of(model).items() if value is not None and name in keys}
 
 
 def session_json(session: Session, events: Iterable[Event] = (), places: Places = _EMPTY) -> bytes:
@@ -99,6 +130,8 @@ def session_json(session: Session, events: Iterable[Event] = (), places: Places 
 def public_json(data: bytes) -> bytes:
     """The JSON without what opens a door: secrets, tokens and codes of credentials, and internal metadata."""
     told = data.replace(_NO_REQUESTS, b"")
+    if _OUR_NAMES not in told and _MARK.search(told) is None:
+        return data
     if INTERNAL.encode() not in told and CREDENTIAL_CALL.encode() not in told and not any(m in told for m in _MARKS):
         return data
     return to_json(public_data(from_json(data)))
