@@ -190,7 +190,7 @@ class Client:
 
 
 @contextlib.asynccontextmanager
-async def client_of(receive: Receive, tell: Callable[[], None]) -> AsyncGenerator[Client]:
+async def client_of(receive: Receive, tell: Callable[[], object]) -> AsyncGenerator[Client]:
     """Notices that the client goes, while nothing is sent, too; `tell` is called then."""
     client = Client()
 

@@ -24,7 +24,7 @@ from flowloom.server.frames import Frame, Place, frames_of, is_said_by_run, read
 from flowloom.server.places import Places
 from flowloom.server.problems import ProblemError
 from flowloom.server.served import Served, admit, served_of
-from flowloom.server.served_run import Key, ServedRun, StoredFrames
+from flowloom.server.served_run import Key, ServedRun, StoredFrames, answered_calls
 from flowloom.server.sessions import make_session, session_not_found, session_of
 from flowloom.server.wire import INTERNAL, Body, Content, public_data
 from flowloom.sessions import GetSessionConfig, Session
@@ -255,9 +255,7 @@ def _check_message(message: types.Content | None) -> None:
 async def _check_session(served: Served, key: Key, message: types.Content | None) -> None:
     """See to it that the session is there, and made the calls that a message answers."""
     app_name, user_id, session_id = key
-    answered = [
-        part.function_response.id for part in (message.parts or () if message else ()) if part.function_response
-    ]
+    answered = answered_calls(message)
     session = await served.sessions.get_session(
         app_name=app_name,
         user_id=user_id,

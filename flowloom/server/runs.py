@@ -13,7 +13,7 @@ from flowloom.server.failures import session_busy, shutting_down
 from flowloom.server.places import Places
 from flowloom.server.problems import ProblemError
 from flowloom.server.run_service import LocalRuns, RunService
-from flowloom.server.served_run import Key, ServedRun
+from flowloom.server.served_run import KEPT_BYTES, KEPT_BYTES_OF_ALL, Key, ServedRun
 from flowloom.server.settings import ServerSettings
 
 MOST_QUEUED = 8
@@ -70,6 +70,7 @@ class Runs:
             grace=self._settings.resume_grace if grace is None else grace,
             split=split,
             dev=self._settings.dev,
+            share=self._share,
             on_over=lambda over: self._over(key, over),
         )
         if line:
@@ -78,6 +79,10 @@ class Runs:
             self._lines[key] = deque([run])
             run.start()
         return run
+
+    def _share(self) -> int:
+        """How many bytes of frames each run may keep."""
+        return min(KEPT_BYTES, KEPT_BYTES_OF_ALL // max(len(self._lines), 1))
 
     def _over(self, key: Key, run: ServedRun) -> None:
         line = self._lines[key]

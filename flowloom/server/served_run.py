@@ -17,10 +17,19 @@ from flowloom.server.run_service import RunService
 
 KEPT_FRAMES = 1000
 KEPT_BYTES = 4 * 1024 * 1024
+"""What is kept of a run, in frames and in bytes, for those who come back."""
+KEPT_BYTES_OF_ALL = 16 * 1024 * 1024
+"""What is kept of all runs together: each has an equal part of it."""
 MOST_WAITING = 64
 """How many frames wait for a reader before the run does."""
 Key = tuple[str, str, str]
 """App, user and session."""
+
+
+def answered_calls(message: Any) -> set[str | None]:
+    """The ids of the calls that a message answers."""
+    answers = (part.function_response for part in message.parts or ()) if message is not None else ()
+    return {answer.id for answer in answers if answer is not None}
 
 
 class FrameReader(Protocol):
@@ -46,6 +55,34 @@ class FrameReader(Protocol):
     def leave(self) -> None:
         """Read no more."""
         ...
+
+
+class Signal:
+    """What one task waits for, time and again."""
+
+    def __init__(self) -> None:
+        self._waiting: asyncio.Future[None] | None = None
+
+    async def wait(self) -> None:
+        """Wait until the next `give`."""
+        self._waiting = asyncio.get_running_loop().create_future()
+        try:
+            await self._waiting
+        finally:
+            self._waiting = None
+
+    @property
+    def awaited(self) -> bool:
+        """Whether a task waits."""
+        return self._waiting is not None
+
+    def give(self) -> bool:
+        """End the wait, if there is one; whether there was."""
+        waits = self._waiting
+        if waits is None or waits.done():
+            return False
+        waits.set_result(None)
+        return True
 
 
 class StoredFrames:
@@ -78,7 +115,7 @@ class Reader:
         self._run = run
         self.at = at
         """Which frame is next, of all that the run has had."""
-        self._news: asyncio.Future[None] | None = None
+        self._news = Signal()
 
     def take(self) -> Frame | None:
         """The next frame, if it is there."""
@@ -97,18 +134,11 @@ class Reader:
 
     async def news(self) -> None:
         """Wait until there is something new: a frame, the end, or what `tell` says."""
-        self._news = asyncio.get_running_loop().create_future()
-        try:
-            await self._news
-        finally:
-            self._news = None
+        await self._news.wait()
 
     def tell(self) -> bool:
         """End the wait, if there is one; whether there was."""
-        waits = self._news is not None and not self._news.done()
-        if waits:
-            self._news.set_result(None)
-        return waits
+        return self._news.give()
 
     def leave(self) -> None:
         """Read no more."""
@@ -120,7 +150,7 @@ class ServedRun:
 
     Its frames are kept until all readers have them, and the last ones for those who come back. When the last reader
     has gone, the run is cancelled `grace` seconds later. `places`, `split`: see `frames_of`; `dev`: whether the texts
-    of unexpected errors are told; `on_over` is called at its end.
+    of unexpected errors are told; `share` gives how many bytes of frames it may keep, `on_over` is called at its end.
     """
 
     def __init__(
@@ -133,18 +163,16 @@ class ServedRun:
         grace: float,
         split: bool,
         dev: bool,
+        share: Callable[[], int],
         on_over: Callable[[ServedRun], None],
     ) -> None:
         self.id = run_id
         self._service = service
         self._arguments = arguments
-        message: Any = arguments.get("new_message")
-        answers = (part.function_response for part in message.parts or ()) if message is not None else ()
-        self._answered = {answer.id for answer in answers if answer is not None}
-        """The calls that the message answers."""
+        self._answered = answered_calls(arguments.get("new_message"))
         self._places = places
         self._grace, self._split, self._dev = grace, split, dev
-        self._on_over = on_over
+        self._share, self._on_over = share, on_over
         self.invocation_id = ""
         """Empty until it has begun."""
         self.frames: deque[Frame] = deque()
@@ -156,8 +184,8 @@ class ServedRun:
         self._readers: set[Reader] = set()
         self._told = False
         """Whether a reader waited for what has come."""
-        self._room: asyncio.Future[None] | None = None
-        """Waits until the slowest reader has read."""
+        self._room = Signal()
+        """Waited for until the slowest reader has read."""
         self._lost: asyncio.TimerHandle | None = None
         """Cancels it when nobody has come back."""
         self._task: asyncio.Task[None] | None = None
@@ -191,7 +219,7 @@ class ServedRun:
         elif not self._cancelled:
             self._cancelled = True
             self._service.cancel(self.id)
-            self._make_room()
+            self._room.give()
 
     def read(self, at: int | None = None) -> Reader:
         """A reader of its frames, from the first that is kept, or from the one of this number."""
@@ -212,7 +240,7 @@ class ServedRun:
     def left(self, reader: Reader) -> None:
         """A reader has gone."""
         self._readers.discard(reader)
-        self._make_room()
+        self._room.give()
         if self._readers or self.over:
             return
         if self._grace > 0:
@@ -222,10 +250,9 @@ class ServedRun:
 
     def was_read(self) -> None:
         """A reader has taken a frame."""
-        if len(self.frames) > KEPT_FRAMES or self._bytes > KEPT_BYTES:
-            self._forget()
-        if self._room is not None and not self._is_far_ahead():
-            self._make_room()
+        self._forget()
+        if self._room.awaited and not self._is_far_ahead():
+            self._room.give()
 
     def refusal(self) -> ProblemError | None:
         """What is answered in the place of the run, if it could not begin, or the server has ended it."""
@@ -240,7 +267,7 @@ class ServedRun:
             async for event in events:
                 self._take(event)
                 if self._is_far_ahead():
-                    await self._for_room()
+                    await self._room.wait()
                 elif self._told:
                     self._told = False
                     await asyncio.sleep(0)  # those who waited have the event before the run goes on
@@ -266,15 +293,17 @@ class ServedRun:
         self._place = frame.place
         self.frames.append(frame)
         self._bytes += len(frame.chunk)
-        if len(self.frames) > KEPT_FRAMES or self._bytes > KEPT_BYTES:
-            self._forget()
+        self._forget()
         for reader in self._readers:
             self._told = reader.tell() or self._told
 
     def _forget(self) -> None:
         """Keep no more frames than are to be kept, and those that a reader has not read."""
+        room = self._share()
+        if len(self.frames) <= KEPT_FRAMES and self._bytes <= room:
+            return
         slowest = min((reader.at for reader in self._readers), default=self.first + len(self.frames) - 1)
-        while self.first < slowest and (len(self.frames) > KEPT_FRAMES or self._bytes > KEPT_BYTES):
+        while self.first < slowest and (len(self.frames) > KEPT_FRAMES or self._bytes > room):
             self._bytes -= len(self.frames.popleft().chunk)
             self.first += 1
 
@@ -282,21 +311,7 @@ class ServedRun:
         if self._cancelled:
             return False
         far = self.first + len(self.frames) - MOST_WAITING
-        for reader in self._readers:
-            if reader.at <= far:
-                return True
-        return False
-
-    async def _for_room(self) -> None:
-        self._room = asyncio.get_running_loop().create_future()
-        try:
-            await self._room
-        finally:
-            self._room = None
-
-    def _make_room(self) -> None:
-        if self._room is not None and not self._room.done():
-            self._room.set_result(None)
+        return any(reader.at <= far for reader in self._readers)
 
     # -- its end ------------------------------------------------------------------------------------------
 

@@ -16,7 +16,7 @@ import pytest
 from server.serving import Running, serving
 from server.talker import Chunks, body, data_of, run, runs_of, settled, stored, stream, talker
 
-from flowloom.server import app_of, event_streams, served_run
+from flowloom.server import app_of, event_streams, runs, served_run
 
 
 @pytest.fixture(scope="module")
@@ -283,6 +283,41 @@ def test_what_is_not_kept_any_more_is_gone(server: Running, monkeypatch: pytest.
             assert "word30 " in next(others).decode()
         with stream(server, path, Last_Event_ID=ids[35]) as others:
             assert "word36 " in next(others).decode()
+
+
+def test_what_all_runs_keep_is_bounded(server: Running, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each has an equal part of the room for frames that were read; a run alone has all that one may have."""
+    monkeypatch.setattr(runs, "KEPT_BYTES_OF_ALL", 12_000)
+    sessions = [server.new_session() for _ in range(3)]
+    with ExitStack() as stack:
+        for session in sessions:
+            chunks = stack.enter_context(stream(server, "/run_sse", body(session, "hang 60", streaming=True)))
+            until(chunks, "word59")
+        kept = [
+            sum(len(frame.chunk) for frame in run.frames)
+            for session in sessions
+            for run in server.served.runs.of(("desk", "ann", session))
+        ]
+    assert len(kept) == 3
+    assert kept[0] <= 12_000
+    assert kept[1] <= 6_000
+    assert kept[2] <= 4_000
+    assert min(kept) > 3_000
+
+
+def test_a_stream_has_three_tasks(server: Running) -> None:
+    """Its request, its run, and what notices that the client goes; however much is streamed."""
+
+    async def count() -> int:
+        return len(asyncio.all_tasks())
+
+    sessions = [server.new_session() for _ in range(5)]
+    before = server.call(count())
+    with ExitStack() as stack:
+        for session in sessions:
+            chunks = stack.enter_context(stream(server, "/run_sse", body(session, "hang 60", streaming=True)))
+            until(chunks, "word59")
+        assert server.call(count()) - before <= 3 * len(sessions)
 
 
 # -- slow clients -------------------------------------------------------------------------------------------
