@@ -437,14 +437,24 @@ async def test_a_halt_stops_the_step_without_a_model_call_and_without_an_error()
     assert requests_of(root) == []
 
 
-async def test_a_halt_in_an_async_processor_stops_too_and_its_events_stay() -> None:
+@pytest.mark.parametrize("how", ["halt", "end"])
+async def test_an_async_processor_stops_the_step_too_and_its_events_stay(how: str) -> None:
+    """The processors behind it are not called."""
+
     async def stop(ctx: InvocationContext, request: LlmRequest) -> AsyncIterator[Event]:
         yield one_event(ctx, request)
-        raise Halt("enough")
+        if how == "halt":
+            raise Halt("enough")
+        ctx.end_invocation = True
 
-    root = agent("root", "never", flow=Flow().with_processor(stop, before="contents"))
+    later: list[str] = []
+
+    def after(ctx: InvocationContext, request: LlmRequest) -> None:
+        later.append("ran")
+
+    root = agent("root", "never", flow=Flow().with_processor(stop, before="contents").with_processor(after))
     assert len(await Chat(root).say("go")) == 1
-    assert requests_of(root) == []
+    assert (requests_of(root), later) == ([], [])
 
 
 async def test_end_invocation_stops_before_the_model_call() -> None:
@@ -567,6 +577,15 @@ async def test_a_flow_runs_an_agents_turn_without_its_agent_callbacks() -> None:
     assert [e.text for e in events][-1] == "done"
     assert called == []
     assert len(ctx.session.events) == 4
+
+
+async def test_a_flow_asks_its_own_callbacks_and_not_those_of_the_agents_flow() -> None:
+    """Whoever's place it runs in."""
+    asked: list[str] = []
+    flow = Flow().with_callbacks(FlowCallbacks(before_model=(lambda **_: asked.append("the flow's"),)))
+    root = agent("root", "done", before_model_callback=lambda **_: asked.append("the agent's"))
+    await collect(flow.run(context(root, event("user", "go"))))
+    assert asked == ["the flow's"]
 
 
 async def test_a_flow_can_run_with_another_agents_context() -> None:
