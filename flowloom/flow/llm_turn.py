@@ -109,7 +109,7 @@ class LlmTurn(Turn):
                 self.outcome = self._delegate()
 
     def answered_before(self, event: Event) -> Event:
-        event = self._finished(StepResult(), event)
+        event = keep_answer(self.ctx, self.llm, event)
         if UNFIT_OUTPUT in (event.custom_metadata or ()):
             raise CallbackError(
                 f"`before_agent` of agent `{self.agent.name}` answered what does not fit the agent's output "

@@ -15,6 +15,7 @@ from kit import (
     pending,
     requests_of,
     result,
+    said,
     shown,
     story,
     text,
@@ -246,6 +247,13 @@ async def test_a_loop_pauses_in_every_round() -> None:
     assert (second.status, len(second.pending)) == ("paused", 1)
     last = await paused(chat, answers(second.pending[0].reply("y")))
     assert (last.status, last.text, desk.ran) == ("final", "two", [])
+
+
+async def test_a_call_in_what_a_callback_answers_for_the_agent_is_not_the_hosts() -> None:
+    """It is no call of the model's, and has no id to answer it by."""
+    root = agent("root", tools=Desk().tools(), before_agent_callback=lambda **_: said(call("look")))
+    [event] = await Chat(root, config=ALL).say("go")
+    assert (event.long_running_tool_ids, event.custom_metadata) == (None, None)
 
 
 async def test_the_text_beside_the_calls_is_no_final_answer() -> None:
