@@ -476,6 +476,25 @@ async def test_words_beside_an_agent_tool_that_waits_are_the_coordinators() -> N
     assert "user: Hi." in shown(requests_of(root)[-1])
 
 
+async def test_words_beside_the_approval_of_an_agent_tool_that_then_waits_are_answered_once() -> None:
+    """The agent that was approved goes on first; what it leaves open is no reason to ask its caller twice."""
+
+    def ask(tool: Any, tool_context: Any, **_: Any) -> Any:
+        if tool.name == "inner" and tool_context.tool_confirmation is None:
+            tool_context.request_confirmation(hint="May it?")
+            return {"status": "asked"}
+        return None
+
+    def begin() -> dict[str, str]:
+        return {"status": "begun"}
+
+    inner = agent("inner", call("begin"), "begun", tools=[LongRunningFunctionTool(begin)])
+    root = agent("root", call("inner", request="x"), "Fine.", tools=[AgentTool(inner)], before_tool_callback=ask)
+    chat = Chat(root)
+    [request] = pending(await chat.say("go"))
+    assert story(await chat.answer(approve(request), text("Please.")))[-2:] == ["inner: begun", "root: Fine."]
+
+
 async def test_words_beside_a_single_turn_that_waits_are_the_coordinators() -> None:
     """A call that is answered in one turn is no place for the user's words either."""
     quick = agent("quick", call("order"), mode="single_turn", tools=[LongRunningFunctionTool(order)])
