@@ -229,7 +229,7 @@ class LlmTurn(Turn):
         if last is not None:
             if result.transfer_to or result.gave_output or result.waiting or result.unfit is not None:
                 return False
-            if last.actions.skip_summarization or last.long_running_tool_ids:
+            if last.actions.skip_summarization or last.long_running_tool_ids or task_result(last) is not None:
                 return False
             # calls that were marked as made again have been made, and have no result yet
             result.waiting = REPEATED in (last.actions.agent_state or ())
@@ -438,7 +438,7 @@ class LlmTurn(Turn):
             return self._task_returned(below, below.task)
         super().returned(below)
         if self.outcome is AGAIN:  # the same rule applies to the last event of the other agent
-            self.outcome = OVER if self.single_step else self._rule_on(self.last)
+            self.outcome = self._rule_on(self.last)
         return ()
 
     def _task_returned(self, below: Turn, task: types.FunctionCall) -> Iterable[Event]:

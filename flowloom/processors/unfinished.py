@@ -21,7 +21,7 @@ from flowloom.log.marks import REPEATED, tells_of_end
 from flowloom.processors.output_schema import refusal_in, retry_event
 from flowloom.tools.calls import CallResults
 from flowloom.tools.confirmation import follow_ups
-from flowloom.tools.delegation import DelegateTool
+from flowloom.tools.delegation import DelegateTool, task_result
 
 _TWICE = (
     "This call was interrupted twice. Whether it took effect is not known, and it is not made again: find out, or ask."
@@ -69,7 +69,8 @@ def pending_follow_ups(own: Sequence[Event]) -> Iterator[tuple[Event, set[str | 
         wanted: set[str | None] = {*(actions.requested_tool_confirmations or ()), *(actions.requested_inputs or ())}
         if actions.requested_auth_configs:
             wanted.add(CREDENTIAL_CALL)
-        if not wanted <= since or (actions.set_model_response is not None and event is own[-1]):
+        answers = actions.set_model_response is not None and task_result(event) is None
+        if not wanted <= since or (answers and event is own[-1]):
             yield event, set(since)
         since |= _asked_about(event)
         since.update(answer.id for answer in event.get_function_responses())

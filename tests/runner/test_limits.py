@@ -150,8 +150,8 @@ async def test_a_limit_of_one_agent(limits: dict[str, int], on_limit: Any, given
         assert ended_events(result.events) == []
         texts = [event.text for event in result.events if event.text]
         assert texts == (["a sums up", "b is done"] if on_limit == "summarise" else ["b is done"])
-        codes = [event.error_code for event in result.events if event.error_code]
-        assert len(codes) == (1 if on_limit == "stop" else 0)
+        told = [event.custom_metadata for event in result.events if event.error_code]
+        assert told == ([{"agent_ended": "limit"}] if on_limit == "stop" else [])
 
 
 async def test_the_time_of_an_agent_is_counted_from_its_first_call() -> None:

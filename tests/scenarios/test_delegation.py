@@ -191,6 +191,50 @@ async def test_06_a_task_asks_the_user_and_goes_on_with_the_reply() -> None:
     assert "Oslo" not in str([line for line in shown(requests_of(root)[1]) if line == "user: Oslo"])
 
 
+async def test_a_task_that_asks_the_user_leaves_the_tasks_behind_it_open() -> None:
+    """They are done when it is."""
+    one, two = task("one", "Which?", finish(result="A")), task("two", finish(result="B"))
+    root = agent("root", [call("one", request="a"), call("two", request="b")], "both", sub_agents=[one, two])
+    chat = Chat(root)
+    assert story(await chat.say("go"))[2:] == ["one: Which?"]
+    second = await chat.say("This.")
+    assert [(r.name, r.response) for e in second for r in e.get_function_responses() if r.name != "finish_task"] == [
+        ("one", {"result": "A"}),
+        ("two", {"result": "B"}),
+    ]
+    assert {e.author for e in second if e.get_function_responses()} == {"one", "two", "user"}
+    assert second[-1].text == "both"
+
+
+async def test_while_a_task_asks_the_user_nobody_above_its_coordinator_goes_on() -> None:
+    """Control is with the task."""
+    worker = task("worker", "Which city?", finish(result="700k"))
+    desk = agent("desk", call("worker", request="count"), "done", sub_agents=[worker])
+    root = agent("root", hand_to("desk"), sub_agents=[desk])
+    chat = Chat(root)
+    assert (await chat.say("go"))[-1].text == "Which city?"
+    assert (await chat.say("Oslo"))[-1].text == "done"
+    assert len(requests_of(root)) == 1
+
+
+@pytest.mark.parametrize("kept", [3, 4])
+async def test_a_task_that_was_cut_off_while_it_finished_is_finished_by_who_resumes(kept: int) -> None:
+    """Its result is its call's: its model is not asked again."""
+    whole = Chat(
+        agent("root", call("worker", request="count"), "done", sub_agents=[task("worker", finish(result="7"))])
+    )
+    await whole.say("go")
+    log = (await whole.stored())[:kept]
+    worker = task("worker", "never")
+    chat = Chat(agent("root", "done", sub_agents=[worker]))
+    session = await chat.runner.session_service.create_session(app_name="app", user_id="ann", session_id="s1")
+    for each in log:
+        await chat.runner.session_service.append_event(session, each)
+    resumed = chat.runner.run_async(user_id="ann", session_id="s1", invocation_id=log[-1].invocation_id)
+    assert story(await collect(resumed))[-2:] == ["user: worker -> {'result': '7'}", "root: done"]
+    assert requests_of(worker) == []
+
+
 async def test_07_a_result_that_fails_validation_is_tried_again() -> None:
     """finish_task validation failure | error result, retry succeeds."""
     worker = task("worker", finish(city="Oslo", people="many"), finish(city="Oslo", people=7), output_schema=Facts)
