@@ -36,9 +36,12 @@ from flowloom import (
     AgentTool,
     ConfigurationError,
     Event,
+    Flow,
     FunctionTool,
     InMemoryRunner,
+    InvocationContext,
     LlmAgent,
+    LlmRequest,
     LlmResponse,
     LongRunningFunctionTool,
     LoopAgent,
@@ -233,6 +236,24 @@ async def test_a_task_that_was_cut_off_while_it_finished_is_finished_by_who_resu
     resumed = chat.runner.run_async(user_id="ann", session_id="s1", invocation_id=log[-1].invocation_id)
     assert story(await collect(resumed))[-2:] == ["user: worker -> {'result': '7'}", "root: done"]
     assert requests_of(worker) == []
+
+
+async def test_a_coordinator_takes_no_step_of_its_own_before_the_task_that_goes_on() -> None:
+    """Nor one too many when it goes on itself: each of its steps asks its model."""
+    steps: list[str] = []
+
+    def count(ctx: InvocationContext, request: LlmRequest) -> None:
+        steps.append(ctx.agent.name)
+
+    worker = task("worker", "Which city?", finish(result="700k"))
+    answers = [call("worker", request="count"), named_call("c1", "order"), "done"]
+    tools = [LongRunningFunctionTool(order)]
+    flow = Flow().with_processor(count)
+    chat = Chat(agent("root", *answers, sub_agents=[worker], tools=tools, flow=flow))
+    await chat.say("go")
+    await chat.say("Oslo")
+    assert (await chat.answer(result("c1", "order", {"ok": True})))[-1].text == "done"
+    assert steps == ["root"] * 3
 
 
 async def test_07_a_result_that_fails_validation_is_tried_again() -> None:
