@@ -11,6 +11,7 @@ from flowloom.objects.on_use import homes_of, loaded_on_use
 __version__ = "0.1.0"
 
 _HOMES = {
+    "protocols.openapi": "OpenAPIToolset",
     "agents": "Agent BaseAgent LlmAgent LoopAgent ParallelAgent SequentialAgent WorkflowAgent",
     "runner": "App InMemoryRunner PendingCall ResumabilityConfig RunHandle RunResult Runner answers pending_calls",
     "context": "CallbackContext Context InvocationContext Limits ReadonlyContext RunConfig StreamingMode "

@@ -47,6 +47,7 @@ from flowloom.auth import AuthConfig, AuthCredential, AuthCredentialTypes, InMem
 
 # models
 from flowloom.models import BaseLlm, ContextCacheConfig, Gemini, LLMRegistry, LlmRequest, LlmResponse, RetryOptions
+from flowloom.protocols.openapi import OpenAPIToolset
 from flowloom.providers import AnthropicModel, OpenAIModel
 from flowloom.offline import OfflineModel
 from flowloom.human import HumanModel
@@ -142,6 +143,7 @@ __all__ = [
     "OAuth2Auth",
     "OfflineModel",
     "OpenAIModel",
+    "OpenAPIToolset",
     "ParallelAgent",
     "PendingCall",
     "PlanReActPlanner",

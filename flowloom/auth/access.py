@@ -35,12 +35,19 @@ class Access:
         self._config = config
 
     async def credential(
-        self, keyring: Keyring, owner: CredentialOwner, service: Any, call_id: str | None, now: Callable[[], float]
+        self,
+        keyring: Keyring,
+        owner: CredentialOwner,
+        service: Any,
+        call_id: str | None,
+        now: Callable[[], float],
+        refused: AuthCredential | None = None,
     ) -> AuthCredential | None:
         """The credential for a call: what the user has just given, what is kept, or the tool's own; None to ask.
 
-        Tokens that have expired are refreshed, by one caller for all. Raises `CredentialError` if what the user gave is
-        of no use, or the authorization server cannot be reached.
+        Tokens that have expired are refreshed, by one caller for all; so is one that is the same as in `refused`, which
+        the service did not take. Raises `CredentialError` if what the user gave is of no use, or the authorization
+        server cannot be reached.
 
         `service` is the run's credential service, or None; `call_id` the id of the tool call that asks, None outside of
         calls; `now` gives the time in seconds since the epoch.
@@ -48,13 +55,13 @@ class Access:
         config = self._config
         given = keyring.given(config.credential_key, call_id)
         raw = config.raw_auth_credential
-        if given is None and raw is not None and raw.is_ready:
+        if given is None and raw is not None and raw.is_ready and refused is None:
             return raw.model_copy(deep=True)
         async with self._lock(owner, keyring if service is None else service):
-            if given is not None:
+            if given is not None and refused is None:
                 found = await self._redeemed(given, keyring, owner, service)
             else:
-                found = await self._kept(keyring, owner, service, now)
+                found = await self._kept(keyring, owner, service, now, refused)
         return None if found is None else found.model_copy(deep=True)
 
     def response(self, keyring: Keyring, service: Any, call_id: str | None) -> AuthCredential | None:
@@ -111,10 +118,15 @@ class Access:
         return outcome
 
     async def _kept(
-        self, keyring: Keyring, owner: CredentialOwner, service: Any, now: Callable[[], float]
+        self,
+        keyring: Keyring,
+        owner: CredentialOwner,
+        service: Any,
+        now: Callable[[], float],
+        refused: AuthCredential | None,
     ) -> AuthCredential | None:
-        found = await self._load(keyring, owner, service)
-        if found is not None and not _expired(found, now()):
+        found = await self._load(keyring, owner, service) or refused  # which a tool may have of itself
+        if found is not None and not _expired(found, now(), refused):
             return found
         scheme, client = self._config.auth_scheme, self._config.client
         if not scheme.is_oauth:
@@ -126,7 +138,9 @@ class Access:
                 tokens = await token_exchange().refreshed(endpoints, client or found.oauth2, found.oauth2)
             except TokenRefusedError:
                 latest = await self._load(keyring, owner, service)
-                if latest is not None and not _expired(latest, now()):  # another process has refreshed it meanwhile
+                if latest is not None and not _expired(
+                    latest, now(), refused
+                ):  # another process has refreshed it meanwhile
                     return latest
         if tokens is None and scheme.needs_no_user and client is not None:
             tokens = await token_exchange().own(endpoints, client)
@@ -171,6 +185,12 @@ def _raised(given: Given) -> AuthCredential:
     raise CredentialError(str(given.outcome))
 
 
-def _expired(credential: AuthCredential, now: float) -> bool:
+def _expired(credential: AuthCredential, now: float, refused: AuthCredential | None) -> bool:
+    if refused is not None and _token(credential) == _token(refused):
+        return True
     at = credential.oauth2.expires_at if credential.oauth2 is not None else None
     return at is not None and at - EARLY_SECONDS <= now
+
+
+def _token(credential: AuthCredential) -> str | None:
+    return credential.oauth2.access_token if credential.oauth2 is not None else None

@@ -296,16 +296,19 @@ class Context(ReadonlyContext):
         asked = auth.Access(auth_config).request(ctx.credential_service, ctx.effects.new_id(self.inside))
         self._actions.requested_auth_configs[self.function_call_id] = asked.to_wire()
 
-    async def load_credential(self, auth_config: AuthConfig) -> AuthCredential | None:
+    async def load_credential(
+        self, auth_config: AuthConfig, *, refused: AuthCredential | None = None
+    ) -> AuthCredential | None:
         """The credential that `auth_config` describes, ready for use; None if the user has to be asked.
 
         It is what the user has just given (a code is exchanged for tokens), or what the credential service keeps
-        (refreshed if it has expired). Raises `CredentialError` if the user refused, or the exchange failed.
+        (refreshed if it has expired). `refused` is what this gave before, and the service did not take: its token
+        counts as expired. Raises `CredentialError` if the user refused, or the exchange failed.
         """
         ctx = self._invocation_context
         call_id, service = self.function_call_id, ctx.credential_service
         return await auth.Access(auth_config).credential(
-            ctx.run.keyring, self, service, call_id, lambda: ctx.effects.now(self.inside)
+            ctx.run.keyring, self, service, call_id, lambda: ctx.effects.now(self.inside), refused
         )
 
     async def save_credential(self, auth_config: AuthConfig) -> None:

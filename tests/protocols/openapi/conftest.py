@@ -1,0 +1,14 @@
+"""The service that the tests of this folder call."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from protocols.openapi.service import Service, serving
+
+
+@pytest.fixture
+def service() -> Iterator[Service]:
+    with serving() as service:
+        yield service
