@@ -68,6 +68,7 @@ USES = {
     "request_to_proto(LlmRequest())": "protobuf",
     "from flowloom.interop.protobuf import response_from_proto; response_from_proto(b'')": "protobuf",
     "from flowloom.config import agent_from_config; agent_from_config('a.yaml')": "config",
+    "from flowloom import OpenAPIToolset; OpenAPIToolset(spec_str='{}')": "openapi",
     "from flowloom.server import app_of; app_of(None)": "server",
     "from flowloom.protocols.a2a import to_a2a; to_a2a(None)": "a2a",
     "from flowloom.testing import ModelSuite\nclass Suite(ModelSuite): ...": "test",
