@@ -102,7 +102,8 @@ def as_reply(root: BaseAgent, session: Session, message: types.Content) -> types
         if place is not None and place[0].takes_words:
             words = "\n".join(part.text for part in message.parts or () if part.text and not part.thought)
             answer = response_part(made.id, made.name, {"result": words})
-            return types.Content(role=message.role, parts=[answer, *(message.parts or ())])
+            kept = () if made.kind == "credential" else message.parts or ()  # which may hold a secret
+            return types.Content(role=message.role, parts=[answer, *kept])
     return message
 
 

@@ -121,7 +121,9 @@ def _called_back(call: Data, value: Any) -> Part:
 
 
 def _address_given(secret: Data) -> str:
-    """The address that a person was sent to after logging in; some words if they say no more than that it is done."""
+    """The address that a person was sent to after logging in, or their words."""
+    if isinstance(words := secret.get("result"), str):
+        return words
     exchanged: Any = secret.get("exchangedAuthCredential") or secret.get("exchanged_auth_credential") or {}
     oauth2: Any = exchanged.get("oauth2") or {}
     return str(oauth2.get("authResponseUri") or oauth2.get("auth_response_uri") or "The login is done.")

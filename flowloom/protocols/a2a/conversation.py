@@ -110,9 +110,20 @@ def _told(ctx: InvocationContext, events: Sequence[Event], *, own: bool = False)
             told += said if led_in or not said else [text_part(FOREIGN_LEAD_IN), *said]
             led_in = led_in or bool(said)
         elif event.author == "user":
-            told += [part for part in event.content.parts or () if not part.thought and _is_said(part)]
+            answered = _words_answered(event.content)
+            told += [
+                part
+                for part in event.content.parts or ()
+                if not part.thought and _is_said(part) and (not answered or own or not part.text)
+            ]
             led_in = False
     return told
+
+
+def _words_answered(content: types.Content) -> bool:
+    """Whether the words of a message stand in an answer that is in it, too (`as_reply` of the runner)."""
+    words = "\n".join(part.text for part in content.parts or () if part.text and not part.thought)
+    return bool(words) and any(answer.response == {"result": words} for answer in readable_answers(content))
 
 
 def _marked(event: Event) -> list[types.Part]:

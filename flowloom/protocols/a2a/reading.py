@@ -26,6 +26,7 @@ from flowloom.protocols.a2a.sdk import (
     REJECTED,
     Artifact,
     Message,
+    Part,
     StreamResponse,
     Task,
     TaskArtifactUpdateEvent,
@@ -45,6 +46,22 @@ class _Artifact:
     event_id: str
     parts: list[types.Part] = field(default_factory=list[types.Part])
     shown: str = ""
+    ends_in_text: bool = False
+    """Whether the next piece may go on with the last part."""
+
+    def add(self, pieces: Sequence[Part]) -> None:
+        """Put the parts of a chunk behind those that are there: a text goes on with the text before it."""
+        for index, piece in enumerate(pieces):
+            part = received_part(piece)
+            if part is None:
+                continue
+            last = self.parts[-1] if self.parts else None
+            goes_on = index == 0 and self.ends_in_text and piece.WhichOneof("content") == "text"
+            if goes_on and last is not None and bool(last.thought) == bool(part.thought):
+                self.parts[-1] = text_part((last.text or "") + (part.text or ""), thought=last.thought)
+            else:
+                self.parts.append(part)
+            self.ends_in_text = piece.WhichOneof("content") == "text"
 
     @property
     def text(self) -> str:
@@ -133,15 +150,13 @@ class Reading:
             yield from self._replace(update.artifact)
             return
         known = self._artifact(update.artifact.artifact_id)
-        for part in received_parts(update.artifact.parts):
-            _add(known.parts, part)
+        known.add(update.artifact.parts)
         yield from self._show(known)
 
     def _replace(self, artifact: Artifact) -> Iterator[Event]:
         known = self._artifact(artifact.artifact_id)
-        known.parts = []
-        for part in received_parts(artifact.parts):
-            _add(known.parts, part)
+        known.parts, known.ends_in_text = [], False
+        known.add(artifact.parts)
         yield from self._show(known)
 
     def _artifact(self, artifact_id: str) -> _Artifact:
@@ -208,15 +223,6 @@ class Reading:
 def received_parts(parts: Any) -> list[types.Part]:
     """The parts of a message or an artifact that say something."""
     return [part for part in map(received_part, parts) if part is not None]
-
-
-def _add(parts: list[types.Part], part: types.Part) -> None:
-    """Put a piece behind the parts that are there; text goes on with text of its kind."""
-    last = parts[-1] if parts else None
-    if last is not None and last.text and part.text and bool(last.thought) == bool(part.thought):
-        parts[-1] = text_part(last.text + part.text, thought=last.thought)
-    else:
-        parts.append(part)
 
 
 def _content(parts: Sequence[types.Part]) -> types.Content:
