@@ -98,7 +98,7 @@ async def _get(client: httpx.AsyncClient, url: str, headers: Mapping[str, str], 
     home, at = origin_of(url), url
     for _ in range(_MAX_REDIRECTS + 1):
         response = await client.get(at, headers=asked, follow_redirects=False, timeout=FETCH_SECONDS)
-        if not response.is_redirect:
+        if not response.has_redirect_location:
             return response
         at = str(response.url.join(response.headers["location"]))
         if refusal_of(at, home, ()) is not None:

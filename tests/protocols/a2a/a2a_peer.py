@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import re
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import Any
@@ -152,8 +154,8 @@ async def served(app: Any, bound: Any) -> AsyncIterator[None]:
 
 
 @asynccontextmanager
-async def peer(script: Script, **card: Any) -> AsyncIterator[Peer]:
-    """An agent of the SDK that does what `script` says, on a socket."""
+async def peer(script: Script, *, behind: Callable[[Any], Any] = lambda app: app, **card: Any) -> AsyncIterator[Peer]:
+    """An agent of the SDK that does what `script` says, on a socket; `behind` puts something before it."""
     bound = bound_socket("127.0.0.1", 0)
     made = Peer(script)
     made.url = f"http://127.0.0.1:{bound.getsockname()[1]}"
@@ -171,5 +173,40 @@ async def peer(script: Script, **card: Any) -> AsyncIterator[Peer]:
         yield
         await handler.aclose()
 
-    async with served(Starlette(routes=routes, lifespan=living), bound):
+    async with served(behind(Starlette(routes=routes, lifespan=living)), bound):
         yield made
+
+
+class Cut:
+    """Breaks the first `streams` event streams off, each after `pieces` of it."""
+
+    def __init__(self, app: Any, *, streams: int, pieces: int) -> None:
+        self.app, self.streams, self.pieces = app, streams, pieces
+        self.asked: list[str] = []
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        if scope["type"] != "http":
+            await self.app(scope, receive, send)
+            return
+        sent, breaks = 0, False
+
+        async def heard() -> Any:
+            message = await receive()
+            found = re.search(rb'"method": ?"(\w+)"', message.get("body", b""))
+            if found is not None:
+                self.asked.append(found[1].decode())
+            return message
+
+        async def cutting(message: Any) -> None:
+            nonlocal sent, breaks
+            if message["type"] == "http.response.start" and self.streams > 0:
+                breaks = (b"content-type", b"text/event-stream; charset=utf-8") in message["headers"]
+                self.streams -= breaks
+            elif breaks:
+                sent += 1
+                if sent > self.pieces:
+                    raise ConnectionError("cut")
+            await send(message)
+
+        with contextlib.suppress(ConnectionError, BaseExceptionGroup):
+            await self.app(scope, heard, cutting)
