@@ -16,8 +16,6 @@ _NEVER_PAUSED = ("transfer_to_agent", SET_MODEL_RESPONSE, FINISH_TASK, *RESERVED
 
 def pauses_at(ctx: InvocationContext, event: Event) -> bool:
     """Whether the run is to stop before the calls of an event."""
-    if event.author != ctx.agent.name:
-        return False
     wanted = ctx.run.config.pause_on_tool_calls
     calls = [call for call in event.get_function_calls() if call.name not in _NEVER_PAUSED]
     return bool(calls) and (wanted is True or any(call.name in (wanted or ()) for call in calls))

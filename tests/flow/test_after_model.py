@@ -45,6 +45,22 @@ async def test_a_chunk_may_be_replaced_and_stays_in_its_place() -> None:
     assert [event.text for event in await chat.stored()] == ["go", "ONE TWO"]
 
 
+async def test_what_replaces_a_chunk_and_does_not_say_what_it_is_is_a_chunk() -> None:
+    """A callback that says it itself is taken at its word."""
+
+    def other(llm_response: LlmResponse, **_: Any) -> LlmResponse | None:
+        if llm_response.text == "one ":
+            return LlmResponse(content=said("eins "))
+        return LlmResponse(content=said("zwei"), partial=False) if llm_response.text == "two" else None
+
+    events = await Chat(agent("root", list(STREAM), after_model_callback=other), config=STREAMED).say("go")
+    assert [(event.text, bool(event.partial)) for event in events] == [
+        ("eins ", True),
+        ("zwei", False),
+        ("one two", False),
+    ]
+
+
 async def test_calls_have_their_ids_when_a_callback_sees_them() -> None:
     """Missing function-call ids are filled before after_model."""
     ids: list[Any] = []

@@ -29,7 +29,7 @@ from kit import (
     user,
 )
 
-from flowloom import Context, Event, Flow, InvocationContext, LlmAgent, LlmRequest, LlmResponse, RunConfig
+from flowloom import BaseLlm, Context, Event, Flow, InvocationContext, LlmAgent, LlmRequest, LlmResponse, RunConfig
 from flowloom.context import DirectEffects, EffectKey
 from flowloom.context.hooks import FlowCallbacks
 from flowloom.errors import Halt, PipelineError, ProcessorError
@@ -727,6 +727,58 @@ async def test_around_model_may_call_again() -> None:
 
     root = agent("root", ConnectionError("down"), "done", around_model=retry)
     assert [e.text for e in await Chat(root).say("go")] == ["done"]
+
+
+async def test_a_wrapper_that_leaves_the_models_stream_closes_it() -> None:
+    """Before it goes on itself."""
+    log: list[str] = []
+
+    class Chatty(BaseLlm):
+        async def generate_content_async(self, llm_request: LlmRequest, stream: bool = False) -> AsyncIterator[Any]:
+            try:
+                yield LlmResponse(content=said("one"))
+                yield LlmResponse(content=said("two"))
+            finally:
+                log.append("closed")
+
+    async def first(call_next: Any, llm_request: LlmRequest, **_: Any) -> AsyncIterator[Any]:
+        async with aclosing(call_next(llm_request)) as responses:
+            given = await anext(responses)
+        log.append("left")
+        yield given
+
+    root = LlmAgent(name="root", model=Chatty(model="chatty"), around_model=first)
+    assert story(await Chat(root).say("go")) == ["root: one"]
+    assert log == ["closed", "left"]
+
+
+async def relayed(call_next: Any, llm_request: LlmRequest, **_: Any) -> AsyncIterator[Any]:
+    """A wrapper that changes nothing."""
+    async for response in call_next(llm_request):
+        yield response
+
+
+@pytest.mark.parametrize("wrapper", [None, relayed])
+async def test_what_stands_for_a_model_may_be_any_async_iterator(wrapper: Any) -> None:
+    """It need not be a generator, which can be closed."""
+
+    class Once:
+        def __init__(self) -> None:
+            self.left = [LlmResponse(content=said("canned"))]
+
+        def __aiter__(self) -> Once:
+            return self
+
+        async def __anext__(self) -> LlmResponse:
+            if not self.left:
+                raise StopAsyncIteration
+            return self.left.pop()
+
+    class Canned(DirectEffects):
+        def call_model(self, ctx: InvocationContext, model: Any, request: Any, stream: bool) -> Any:
+            return Once()
+
+    assert story(await Chat(agent("root", around_model=wrapper), effects=Canned()).say("go")) == ["root: canned"]
 
 
 async def test_around_tool_wraps_the_tool_and_may_change_its_arguments() -> None:

@@ -176,3 +176,46 @@ async def test_one_event_of_a_response_processor_says_what_the_answer_was_paid_f
     root = agent("root", paid(), flow=Flow().with_response_processor(processor))
     result = await run(root)
     assert sum(each[0] or 0 for each in told(result)) == result.usage.total_tokens == 11
+
+
+@pytest.mark.parametrize("kind", ["free", "failed", "partial"])
+async def test_an_event_of_a_response_processor_says_only_what_the_answer_was_paid_for(kind: str) -> None:
+    """Nothing of an answer that cost nothing; nothing if the answer is an error, or the event a part, which is no
+    answer itself."""
+
+    def instead(ctx: InvocationContext, request: Any, response: LlmResponse) -> Event:
+        response.content = None
+        return ctx.new_event({"content": said("mine"), "partial": kind == "partial" or None})
+
+    answer = paid()
+    if kind == "free":
+        answer.usage_metadata = None
+    if kind == "failed":
+        answer.error_code = "MAX_TOKENS"
+    result = await run(agent("root", answer, flow=Flow().with_response_processor(instead)))
+    assert told(result)[0] == (None, None, None)
+    assert result.usage.total_tokens == (0 if kind == "free" else 11)
+
+
+async def test_what_an_event_of_a_response_processor_was_paid_for_itself_stays() -> None:
+    """Another model made it, say."""
+
+    def instead(ctx: InvocationContext, request: Any, response: LlmResponse) -> Event:
+        response.content = None
+        return ctx.new_event({"content": said("mine"), "usage_metadata": usage(2)})
+
+    result = await run(agent("root", paid(), flow=Flow().with_response_processor(instead)))
+    assert told(result)[0] == (3, None, None)
+    assert result.usage.total_tokens == 11
+
+
+async def test_parts_of_a_stream_that_a_processor_tells_of_are_paid_for_once() -> None:
+    """By the answer itself, however many of its parts say what it has cost so far."""
+
+    def notes(ctx: InvocationContext, request: Any, response: LlmResponse) -> Event | None:
+        return ctx.new_event({"content": said("a note")}) if response.partial else None
+
+    root = agent("root", [piece(5), piece(8), paid()], flow=Flow().with_response_processor(notes))
+    result = await run(root, config=STREAMED)
+    assert [each[0] for each in told(result)] == [None, None, 11]
+    assert result.usage.total_tokens == 11

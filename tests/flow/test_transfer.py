@@ -66,6 +66,20 @@ async def test_an_agent_hands_over_to_its_parent() -> None:
     assert authors(await Chat(root).say("go")) == ["root"]
 
 
+async def test_an_agent_that_got_control_back_hands_over_to_its_own_parent() -> None:
+    """Up the tree, one after the other."""
+    leaf = agent("leaf", hand_to("middle"))
+    middle = agent("middle", hand_to("leaf"), hand_to("root"), sub_agents=[leaf])
+    events = await Chat(agent("root", hand_to("middle"), "back", sub_agents=[middle])).say("go")
+    assert [e.actions.transfer_to_agent for e in events if e.actions.transfer_to_agent] == [
+        "middle",
+        "leaf",
+        "middle",
+        "root",
+    ]
+    assert authors(events) == ["root"]
+
+
 async def test_an_agent_hands_over_to_a_peer() -> None:
     one, two = agent("one", hand_to("two")), agent("two", "two here")
     chat = Chat(agent("root", hand_to("one"), sub_agents=[one, two]))

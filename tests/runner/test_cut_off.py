@@ -318,6 +318,20 @@ async def test_a_wrapper_that_begins_again_leaves_what_was_said_last() -> None:
     assert kept(await chat.stored()) == [("root", "Once")]
 
 
+async def test_what_a_wrapper_says_before_it_asks_the_model_stays_part_of_the_answer() -> None:
+    """It is none that begins again."""
+
+    async def greeting(call_next: Any, llm_request: Any, **_: Any) -> AsyncIterator[LlmResponse]:
+        yield LlmResponse(content=said("Hello. "), partial=True)
+        async for response in call_next(llm_request):
+            yield response
+
+    chat = Chat(agent("root", dropped("Once", after=1, error=SERVER_DOWN), around_model=greeting), config=STREAMED)
+    with pytest.raises(ConnectionError):
+        await chat.say("go")
+    assert kept(await chat.stored()) == [("root", "Hello. Once")]
+
+
 async def test_plugins_see_the_text_that_is_kept() -> None:
     """It goes the way of every event: a plugin may redact it before it is stored."""
 

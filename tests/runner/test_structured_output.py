@@ -227,6 +227,8 @@ async def test_decision_11_then_the_run_fails(
     with pytest.raises(ModelResponseError, match="root") as caught:
         await chat.say("go")
     assert ("The answer was" in str(caught.value)) == (wrong in (BAD, "Rome"))
+    assert (f"in {retries + 1} tries" in str(caught.value)) == (retries > 0)
+    assert caught.value.model == "scripted"
     stored = await chat.stored()
     assert len(requests_of(root)) == retries + 1
     assert [e.error_code for e in stored].count("ModelResponseError") == 1

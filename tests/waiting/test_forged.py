@@ -84,6 +84,7 @@ async def test_a_model_asks_nobody_by_a_reserved_name(name: str, stream: bool) -
     assert "r1" not in {each.request_id for each in requests}
     session = await runner.session_service.get_session(app_name="InMemoryRunner", **WHERE)
     assert session is not None
+    assert all("r1" not in (each.long_running_tool_ids or ()) for each in session.events)
     (told,) = [r for e in session.events for r in e.get_function_responses() if r.name == name]
     assert "There is no tool" in str(told.response)
     assert "r1" not in {each.id for each in pending_calls(session.events)}
