@@ -21,8 +21,8 @@ def place_of_target(ctx: InvocationContext, name: str) -> InvocationContext:
 
     Raises `AgentNotFoundError` for one out of reach (decision 5).
     """
-    agent = ctx.llm_agent
-    targets = [] if agent is None else transfer_targets(agent, ctx.parent)
+    assert ctx.llm_agent is not None
+    targets = transfer_targets(ctx.llm_agent, ctx.parent)
     for target in targets:
         if target.name != name:
             continue

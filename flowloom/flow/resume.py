@@ -80,9 +80,9 @@ class _Handovers:
         if any(looks_like_request(event, call) for call in calls):
             return  # people are asked what its tools want to know: that gives control to no agent
         del self.turns[depth + 1 :]
-        target = event.actions.transfer_to_agent
-        if target is not None and at_place(event, self._ctx):
-            place = place_of_target(self.turns[-1][0].ctx, target)
+        target, ctx = event.actions.transfer_to_agent, self.turns[-1][0].ctx
+        if target is not None and ctx.llm_agent is not None and at_place(event, self._ctx):
+            place = place_of_target(ctx, target)
             place.resumed = True
             self.turns.append((place.agent.turn(place), index + 1))
 

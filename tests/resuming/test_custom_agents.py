@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator
+from contextlib import aclosing
 
 import pytest
 from kit import WHERE, Chat, Ran, agent, collect, said
 
-from flowloom import BaseAgent, Event, InvocationContext, ParallelAgent
+from flowloom import BaseAgent, Event, EventActions, InvocationContext, ParallelAgent
 
 ran = Ran()
 
@@ -59,3 +60,21 @@ async def test_it_is_over_if_it_had_the_last_word_and_none_of_those_it_runs(firs
     events = await collect(cut.runner.run_async(**WHERE, invocation_id=done[0].invocation_id))
     assert ran == again
     assert sorted(each.author for each in events) == [*again, "last"]
+
+
+async def test_what_its_own_events_say_of_a_transfer_hands_over_to_no_agent() -> None:
+    """Neither in a run, nor when the run is resumed: only an agent with a flow hands over."""
+
+    class Pointing(BaseAgent):
+        async def _run_async_impl(self, ctx: InvocationContext) -> AsyncGenerator[Event, None]:
+            yield Event(content=said("go there"), actions=EventActions(transfer_to_agent="child"))
+            ran.append(self.name)
+            yield Event(content=said("or not"))
+
+    chat = Chat(Pointing(name="root", sub_agents=[agent("child", "never")]))
+    stream = chat.runner.run_async(**WHERE, new_message="go")
+    async with aclosing(stream):
+        first = await anext(stream)
+    ran.clear()
+    events = await collect(chat.runner.run_async(**WHERE, invocation_id=first.invocation_id))
+    assert [each.author for each in events] == ["root"] * len(events)
