@@ -33,6 +33,7 @@ _HOMES = {
     "protocols.a2a": "RemoteA2aAgent",
     "flow": "Flow",
     "processors": "BuiltInCodeExecutor BuiltInPlanner LocalCodeExecutor PlanReActPlanner Template",
+    "protocols.mcp": "McpToolset",
     "plugins": "BasePlugin LoggingPlugin",
     "inspection": "explain measure",
     "telemetry": "configure_telemetry",

@@ -43,6 +43,7 @@ from flowloom.tools import (
     transfer_to_agent,
 )
 from flowloom.events import ToolConfirmation
+from flowloom.protocols.mcp import McpToolset
 from flowloom.auth import AuthConfig, AuthCredential, AuthCredentialTypes, InMemoryCredentialService, OAuth2Auth
 
 # models
@@ -139,6 +140,7 @@ __all__ = [
     "LoggingPlugin",
     "LongRunningFunctionTool",
     "LoopAgent",
+    "McpToolset",
     "ModelError",
     "OAuth2Auth",
     "OfflineModel",

@@ -95,7 +95,17 @@ class Context(ReadonlyContext):
     `call_index` is the call's position among those of its step, from 0.
     """
 
-    __slots__ = ("_actions", "_asked", "_state", "call_index", "display", "function_call_id", "tool_confirmation")
+    __slots__ = (
+        "_actions",
+        "_asked",
+        "_state",
+        "call_index",
+        "display",
+        "files",
+        "function_call_id",
+        "metadata",
+        "tool_confirmation",
+    )
 
     def __init__(
         self,
@@ -118,6 +128,10 @@ class Context(ReadonlyContext):
         """The position of the call among those of the step."""
         self.display: str | None = None
         """A text for the user, put beside the tool's result."""
+        self.files: list[types.FunctionResponsePart] | None = None
+        """Images and other files that the model is given with the tool's result."""
+        self.metadata: dict[str, Any] | None = None
+        """What the event of the result keeps about it, by call id under `tool_metadata`; no model sees it."""
 
     @property
     def inside(self) -> InvocationContext:

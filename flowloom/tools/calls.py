@@ -99,6 +99,8 @@ class _Answer:
     """What the model is told, whether it ends the run or not."""
     display: str | None = None
     """A text put beside the result."""
+    metadata: dict[str, Any] | None = None
+    """What the event keeps about the result."""
     begun: str | None = None
     """The id of a call that has begun something and is answered later."""
     waiting: Sequence[Event] = ()
@@ -185,6 +187,10 @@ def _merged(ctx: InvocationContext, answers: list[_Answer]) -> CallResults:
             or None
         )
     results = ctx.new_event({"content": content_of("user", parts), "actions": actions})
+    kept = [(each.part.function_response, each.metadata) for each in answers if each.part and each.metadata]
+    if kept:
+        told = {call.id: metadata for call, metadata in kept if call is not None}
+        set_fields(results, custom_metadata={"tool_metadata": as_json(told)})
     if actions is not None and actions.set_model_response is not None:
         set_fields(results, output=task_result(results))
     return CallResults(results, error, waiting)
@@ -274,7 +280,10 @@ async def _answer(
         _report(ctx, tool, call, error)
         part = response_part(call.id, call.name, {"error": as_json(error_text(error))})
         return _Answer(part, actions, error if _raises(ctx, error) else None, error)
-    return _Answer(response_part(call.id, call.name, as_object(result, "result")), actions, display=context.display)
+    part = response_part(call.id, call.name, as_object(result, "result"))
+    if context.files and part.function_response is not None:
+        set_fields(part.function_response, parts=context.files)
+    return _Answer(part, actions, display=context.display, metadata=context.metadata)
 
 
 def _report(ctx: InvocationContext, tool: RunnableTool, call: types.FunctionCall, error: Exception) -> None:

@@ -71,6 +71,7 @@ USES = {
     "from flowloom import OpenAPIToolset; OpenAPIToolset(spec_str='{}')": "openapi",
     "from flowloom.server import app_of; app_of(None)": "server",
     "from flowloom.protocols.a2a import to_a2a; to_a2a(None)": "a2a",
+    "from flowloom import McpToolset; McpToolset(connection_params={'command': 'server'})": "mcp",
     "from flowloom.testing import ModelSuite\nclass Suite(ModelSuite): ...": "test",
     "from flowloom.testing import ToolsetSuite; ToolsetSuite().toolset": "test",
     "import flowloom.testing.suites": "test",

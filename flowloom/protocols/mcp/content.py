@@ -1,0 +1,122 @@
+"""What a server's result becomes: data and texts for the model, files beside them (protocols spec §1, Mapping)."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import json
+from collections.abc import Sequence
+from typing import Any, cast
+
+import mcp_types as mcp
+from google.genai import types
+
+from flowloom.context import Context
+from flowloom.errors import ContextError
+from flowloom.protocols.results import size, within_limit
+
+_IMAGES = ("image/png", "image/jpeg", "image/gif", "image/webp")
+_TAKEN = {
+    "anthropic": (*_IMAGES, "application/pdf"),
+    "openai": (*_IMAGES, "application/pdf"),
+    "gemini": ("image/", "audio/", "video/", "text/", "application/pdf"),
+}
+"""How the types of the files begin that models of a provider take; those of others are given any."""
+
+
+async def result_of(answer: mcp.CallToolResult, context: Context, tool: str, limit: int) -> Any:
+    """What the model is given of an `answer`: data, or `{"result": text}`, of at most `limit` bytes of text.
+
+    Files come beside it, in `context`, which is the call's; those that the model cannot take are kept as artifacts,
+    named after the `tool`. `_meta` goes to the metadata of the event.
+    """
+    if answer.meta:
+        context.metadata = {**(context.metadata or {}), **answer.meta}
+    texts = [await _told(block, context, tool) for block in answer.content]
+    text = "\n\n".join(texts)
+    if "structured_content" not in answer.model_fields_set or answer.structured_content is None:
+        return await within_limit({"result": text}, limit, context, tool)
+    data = answer.structured_content
+    if not texts or _say_the_same(texts, data):
+        return await within_limit(data if isinstance(data, dict) else {"result": data}, limit, context, tool)
+    return await within_limit({"result": data, "text": text}, limit, context, tool)
+
+
+def error_of(answer: mcp.CallToolResult) -> str:
+    """The words of an answer that says that the tool failed."""
+    texts = [block.text for block in answer.content if isinstance(block, mcp.TextContent)]
+    if texts:
+        return "\n\n".join(texts)
+    return "The tool failed and does not say why." if not answer.structured_content else str(answer.structured_content)
+
+
+async def _told(block: mcp.ContentBlock, context: Context, tool: str) -> str:
+    """What one block says; a file is put beside the result, and its type and size are said."""
+    match block:
+        case mcp.TextContent():
+            return block.text
+        case mcp.ImageContent() | mcp.AudioContent():
+            return await _file(block.data, block.mime_type, None, context, tool)
+        case mcp.ResourceLink():
+            kind = f" ({block.mime_type})" if block.mime_type else ""
+            return f"[link to {block.title or block.name}{kind}: {block.uri}]"
+        case mcp.EmbeddedResource():
+            return await resource_told(block.resource, context, tool)
+
+
+async def resource_told(resource: Any, context: Context, tool: str) -> str:
+    """What a resource says: its address and its text, or its file as that of an image. `tool` names kept files."""
+    if isinstance(resource, mcp.TextResourceContents):
+        return f"[{resource.uri}]\n{resource.text}"
+    kind = resource.mime_type or "application/octet-stream"
+    return await _file(resource.blob, kind, str(resource.uri), context, tool)
+
+
+async def _file(data: str, mime_type: str, address: str | None, context: Context, tool: str) -> str:
+    try:
+        content = base64.b64decode(data, validate=True)
+    except (binascii.Error, ValueError):
+        return f"[{mime_type} that is not base64: left out]"
+    named = f"{address}, " if address else ""
+    mark = f"{named}{mime_type}, {size(len(content))}"
+    if not _takes(context, mime_type):
+        return f"[{mark}: {await _kept(content, mime_type, context, tool)}]"
+    blob = types.FunctionResponseBlob(data=content, mime_type=mime_type, display_name=address)
+    context.files = [*(context.files or ()), types.FunctionResponsePart(inline_data=blob)]
+    return f"[{mark}]"
+
+
+async def _kept(content: bytes, mime_type: str, context: Context, tool: str) -> str:
+    """Save a file that the model cannot take; where it is."""
+    number = len(context.actions.artifact_delta)
+    name = f"{tool}_{context.function_call_id or 'file'}_{number}.{mime_type.partition('/')[2] or 'bin'}"
+    part = types.Part(inline_data=types.Blob(data=content, mime_type=mime_type))
+    try:
+        await context.save_artifact(name, part)
+    except ContextError:
+        return "the model cannot take it, and the runner keeps no files"
+    return f"kept as the file `{name}`"
+
+
+def _takes(context: Context, mime_type: str) -> bool:
+    model = context.invocation_context.model
+    kind = "gemini" if type(model).__name__ == "Gemini" else str(getattr(model, "provider_name", ""))
+    taken = _TAKEN.get(kind)
+    return taken is None or mime_type.startswith(taken)
+
+
+def _say_the_same(texts: Sequence[str], data: Any) -> bool:
+    """Whether texts only repeat structured data, in one of the forms in which servers write it."""
+    held = cast(dict[str, Any], data) if isinstance(data, dict) else {}
+    bare = cast(Any, held["result"] if [*held] == ["result"] else data)
+    read = [_read(text) for text in texts]
+    if len(texts) == 1 and (read[0] in (data, bare) or texts[0] in (bare, str(bare))):
+        return True
+    return read == bare or list(texts) == bare
+
+
+def _read(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        return text

@@ -1,0 +1,311 @@
+"""`McpToolset`: the tools of an MCP server (protocols spec §1)."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import logging
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, TextIO, cast
+
+from google.genai import types
+
+from flowloom.context import Context, ReadonlyContext
+from flowloom.errors import ConfigurationError, ToolError
+from flowloom.models.request import LlmRequest
+from flowloom.protocols.loading import check_installed
+from flowloom.protocols.mcp.calls import OpenCall, Question, QuestionKind
+from flowloom.protocols.mcp.parameters import ConnectionParams, connection_params_of
+from flowloom.protocols.mcp.pool import Entry, Pool
+from flowloom.protocols.results import MAX_RESULT_BYTES
+from flowloom.protocols.unavailable import OnUnavailable, ToolsetStatus, check_on_unavailable, toolset_error
+from flowloom.protocols.words import cleaned
+from flowloom.tools.base_tool import BaseTool
+from flowloom.tools.base_toolset import BaseToolset, ToolPredicate
+
+if TYPE_CHECKING:
+    from flowloom.auth import AuthCredential, AuthScheme
+    from flowloom.protocols.mcp.connection import Connection
+    from flowloom.protocols.mcp.listing import Listing
+    from flowloom.protocols.mcp.tool import McpTool
+
+_log = logging.getLogger("flowloom.mcp")
+
+
+class McpToolset(BaseToolset):
+    """The tools of an MCP server, as tools of an agent.
+
+    The first use connects; runs share the connection, and the runner closes it. A server that cannot be reached ends
+    the run with a `ToolsetError`, unless `on_unavailable="skip"`.
+
+    Parameters, google-adk's: `connection_params` (where the server is: `StdioConnectionParams`,
+    `StreamableHTTPConnectionParams` or `SseConnectionParams`), `tool_filter` and `tool_name_prefix` (of `BaseToolset`),
+    `tool_list_cache_ttl_seconds` (for how many seconds a listing is kept where the server does not tell of changes),
+    `errlog` (a text file for what a stdio server writes to stderr; by default the log `flowloom.mcp`), `auth_scheme`,
+    `auth_credential` and `credential_key` (how the server is shown who calls), `require_confirmation` (True, or a
+    predicate over a call's arguments; `"destructive"` asks unless a trusted server says that the tool only reads),
+    `header_provider` (gives further headers for a `ReadonlyContext`, perhaps as a coroutine), `progress_callback`
+    (`async (done, total, message)`, or a function that makes one for a tool's name), `use_mcp_resources` (a tool
+    `load_mcp_resource` besides), `sampling_callback` and `elicitation_callback` (`async (context, params)`: the program
+    itself answers what a server asks).
+
+    Ours: `pin_tools` (True, or a lock file's path: changed descriptions are withheld until a person confirms them),
+    `sampling` (True: a person approves each prompt; `"auto"`: none does), `elicitation` (False: the server is offered
+    no questions), `elicitation_wait` (for how many seconds a call is kept open while a person is asked), `roots`
+    (folders that the server may know of), `on_unavailable`, `max_result_bytes` (how much text of a result the model is
+    given), `max_connections` (how many may be open at once in an event loop), `use_server_instructions` (whether the
+    model is given the server's own instructions), `trust_annotations` (whether hints of the server may make us ask
+    less), `reset_timeout_on_progress` (whether a report of progress begins the call's timeout anew).
+
+    Raises `ConfigurationError` for what does not go together, `MissingExtraError` without the extra `mcp`.
+    """
+
+    def __init__(
+        self,
+        *,
+        connection_params: Any,
+        tool_filter: Sequence[str] | ToolPredicate | None = None,
+        tool_name_prefix: str | None = None,
+        tool_list_cache_ttl_seconds: float | None = None,
+        errlog: TextIO | None = None,
+        auth_scheme: AuthScheme | Mapping[str, Any] | None = None,
+        auth_credential: AuthCredential | Mapping[str, Any] | None = None,
+        credential_key: str | None = None,
+        require_confirmation: bool | Literal["destructive"] | Callable[..., Any] = False,
+        header_provider: Callable[[ReadonlyContext], Any] | None = None,
+        progress_callback: Callable[..., Any] | None = None,
+        use_mcp_resources: bool = False,
+        sampling_callback: Callable[..., Any] | None = None,
+        elicitation_callback: Callable[..., Any] | None = None,
+        pin_tools: bool | str | Path = False,
+        sampling: bool | Literal["auto"] = False,
+        elicitation: bool = True,
+        elicitation_wait: float = 600.0,
+        roots: Sequence[str | Path] = (),
+        on_unavailable: OnUnavailable = "error",
+        max_result_bytes: int = MAX_RESULT_BYTES,
+        max_connections: int | None = None,
+        use_server_instructions: bool = False,
+        trust_annotations: bool = False,
+        reset_timeout_on_progress: bool = False,
+    ) -> None:
+        super().__init__(tool_filter=tool_filter, tool_name_prefix=tool_name_prefix)
+        check_installed("MCP servers are reached with the MCP SDK", "mcp", "mcp", "jsonschema")
+        check_on_unavailable(on_unavailable)
+        if max_connections is not None and max_connections < 1:
+            raise ConfigurationError(f"`max_connections` is {max_connections}, but must be 1 or more.")
+        if isinstance(require_confirmation, str) and require_confirmation != "destructive":
+            raise ConfigurationError(f"`require_confirmation` is {require_confirmation!r}: a text is 'destructive'.")
+        self.connection_params: ConnectionParams = connection_params_of(connection_params)
+        self.tool_list_cache_ttl_seconds = tool_list_cache_ttl_seconds
+        self.errlog = errlog
+        self.require_confirmation = require_confirmation
+        self.header_provider = header_provider
+        self.progress_callback = progress_callback
+        self.use_mcp_resources = use_mcp_resources
+        self.sampling_callback, self.elicitation_callback = sampling_callback, elicitation_callback
+        self.pin_tools = pin_tools
+        self.sampling, self.elicitation = sampling, elicitation
+        self.elicitation_wait = elicitation_wait
+        self.roots: tuple[str, ...] = tuple(Path(each).absolute().as_uri() for each in roots)
+        self.on_unavailable: OnUnavailable = on_unavailable
+        self.max_result_bytes = max_result_bytes
+        self.use_server_instructions = use_server_instructions
+        self.trust_annotations = trust_annotations
+        self.reset_timeout_on_progress = reset_timeout_on_progress
+        asked: dict[QuestionKind, bool] = {
+            "elicitation": elicitation or elicitation_callback is not None,
+            "sampling": bool(sampling) or sampling_callback is not None,
+        }
+        self.offers: frozenset[QuestionKind] = frozenset(kind for kind, offered in asked.items() if offered)
+        self.pool = Pool(self.connection_params, self, max_connections)
+        self._listed_at: tuple[asyncio.AbstractEventLoop, float, int] | None = None
+        self._listing_error: str | None = None
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self.address}>"
+
+    @property
+    def address(self) -> str:
+        """What the server is called in errors and logs: its address or its command, without secrets."""
+        return self.connection_params.address
+
+    # -- listing ----------------------------------------------------------------------------------
+
+    async def get_tools(self, readonly_context: ReadonlyContext | None = None) -> list[BaseTool]:
+        """The server's tools, neither filtered nor prefixed; `readonly_context` says for whom they are listed.
+
+        Raises `ToolsetError` if the server cannot be asked, `DuplicateToolError` if it lists a name twice.
+        """
+        return [*(await self._listing(readonly_context)).plain]
+
+    async def get_tools_with_prefix(self, readonly_context: ReadonlyContext | None = None) -> list[BaseTool]:
+        """The tools as the agent of `readonly_context` gets them: filtered, and with the prefix."""
+        return self._chosen(await self._listing(readonly_context), readonly_context)
+
+    def _chosen(self, listing: Listing, context: ReadonlyContext | None) -> list[BaseTool]:
+        pairs = zip(listing.plain, listing.prefixed, strict=True)
+        return [tool for plain, tool in pairs if self._is_tool_selected(plain, context)]
+
+    def _is_tool_selected(self, tool: BaseTool, readonly_context: ReadonlyContext | None) -> bool:
+        chosen = self.tool_filter
+        if chosen is None or callable(chosen):
+            return super()._is_tool_selected(tool, readonly_context)
+        return tool.name in chosen or cast("McpTool", tool).raw_mcp_tool.name in chosen
+
+    async def _listing(self, context: ReadonlyContext | None) -> Listing:
+        """The listing for an agent that begins its run."""
+        try:
+            headers = await self.headers(context)
+            return await self._latest(headers, new_run=True)
+        except ToolError as error:
+            self._listing_error = str(error)
+            raise toolset_error(type(self).__name__, self.address, str(error), self.on_unavailable) from error
+
+    async def listed(self, headers: Mapping[str, str]) -> list[McpTool]:
+        """The tools as the server of `headers` lists them now, asked for again if they may have changed."""
+        return (await self._latest(headers, new_run=False)).plain
+
+    async def _latest(self, headers: Mapping[str, str], *, new_run: bool) -> Listing:
+        """The latest listing: the kept one, if it holds, or a new one, which all who want it share."""
+        entry = self.pool.entry(headers)
+        connection = await self.pool.connection(headers)
+        kept: Listing | None = entry.listing
+        loop = asyncio.get_running_loop()
+        if kept is not None and "tools" not in entry.stale:
+            holds = kept.kept_until is not None and loop.time() < kept.kept_until
+            if holds or not new_run:
+                return kept
+        if entry.listing_task is None:
+            entry.listing_task = loop.create_task(self._list(entry, connection))
+            entry.listing_task.add_done_callback(lambda task: task.cancelled() or task.exception())
+        return await asyncio.shield(entry.listing_task)
+
+    async def _list(self, entry: Entry, connection: Connection) -> Listing:
+        listing: Any = import_module("flowloom.protocols.mcp.listing")
+        try:
+            entry.stale.discard("tools")  # what changes from now on is not in the listing
+            made: Listing = await listing.list_tools(connection, self)
+            entry.listing = made
+            self._listed_at = asyncio.get_running_loop(), made.at, len(made.plain)
+            self._listing_error = None
+            return made
+        except BaseException:
+            entry.stale.add("tools")
+            raise
+        finally:
+            entry.listing_task = None
+
+    async def process_llm_request(self, *, tool_context: Context, llm_request: LlmRequest) -> None:
+        """Declare what the server lists by now, if it has told of a change since the step before, and its instructions.
+
+        `llm_request` is the request of a step, `tool_context` its place.
+        """
+        headers = await self.headers(tool_context)
+        entry = self.pool.entry(headers)
+        if entry.listing is not None and "tools" in entry.stale:
+            await self._declare_anew(headers, entry, tool_context, llm_request)
+        connection = entry.connection
+        if self.use_server_instructions and connection is not None and connection.is_open:
+            words = connection.session.instructions
+            if words:
+                llm_request.append_instructions([f"The server of the tools says:\n{cleaned(words)}"])
+
+    async def _declare_anew(
+        self, headers: Mapping[str, str], entry: Entry, context: Context, request: LlmRequest
+    ) -> None:
+        before = entry.listing
+        try:
+            listing = await self._latest(headers, new_run=False)
+        except ToolError as error:
+            self._listing_error = str(error)
+            _log.warning("The tools of %s stay as they were: they cannot be listed anew. %s", self.address, error)
+            return
+        if listing is before:
+            return
+        ctx = context.invocation_context
+        tools = self._chosen(listing, context)
+        names = {name for name, tool in request.tools_dict.items() if getattr(tool, "toolset", None) is self}
+        for name in names:
+            del request.tools_dict[name]
+        groups: list[Any] = []
+        for group in request.config.tools or ():
+            if isinstance(group, types.Tool) and group.function_declarations:
+                left = [each for each in group.function_declarations if each.name not in names]
+                group = group.model_copy(update={"function_declarations": left})
+            groups.append(group)
+        request.config.tools = groups
+        request.append_tools(tools)
+        others = [tool for tool in ctx.tools or () if getattr(tool, "toolset", None) is not self]
+        ctx.tools = [*others, *tools]
+
+    # -- who calls --------------------------------------------------------------------------------
+
+    async def headers(self, context: ReadonlyContext | None) -> dict[str, str]:
+        """The headers that provider and credential give for the run of `context`; they tell its connections from
+        others."""
+        if self.header_provider is None or context is None:
+            return {}
+        given: Any = self.header_provider(context)
+        if inspect.isawaitable(given):
+            given = await given
+        return {str(name): str(value) for name, value in cast(dict[str, Any], given or {}).items()}
+
+    async def authorized(self, context: Context, refusal: Any) -> bool:
+        """Whether the call of `context` may be made again after a `refusal`, with another credential."""
+        return False
+
+    # -- calls ------------------------------------------------------------------------------------
+
+    async def check_pin(self, tool: McpTool, context: Context) -> None:
+        """Raise `ToolError` if `tool` is withheld because its description has changed; `context` is the call's."""
+
+    @staticmethod
+    def place_of(context: Context) -> tuple[tuple[str, str, str], str]:
+        """Whose call that of `context` is, and which."""
+        session = context.session
+        return (session.app_name, session.user_id, session.id), context.function_call_id or ""
+
+    def is_parked(self, context: Context) -> bool:
+        """Whether the call of `context` is kept open at its server while a person is asked."""
+        place = self.place_of(context)
+        return any(place in entry.parked for entry in self.pool.entries())
+
+    async def answered(self, question: Question, call: OpenCall | None) -> Any:
+        """The answer of the program's own callback to a `question` in a `call`; None if there is none."""
+        given = self.elicitation_callback if question.kind == "elicitation" else self.sampling_callback
+        if given is None:
+            return None
+        answer = given(question.context, question.params)
+        return await answer if inspect.isawaitable(answer) else answer
+
+    # -- its state --------------------------------------------------------------------------------
+
+    def status(self) -> ToolsetStatus:
+        """How the toolset is: connected or not, how many tools, what went wrong last."""
+        loop, at, count = self._listed_at or (None, 0.0, None)
+        since = None if loop is None or loop.is_closed() else max(0.0, loop.time() - at)
+        error = self._listing_error or self.pool.last_error
+        connected = self.pool.is_connected
+        return ToolsetStatus(
+            state="connected" if connected else "failed" if error else "idle",
+            tools=count,
+            last_error=error,
+            reconnects=self.pool.reconnects,
+            seconds_since_listing=since,
+        )
+
+    async def close(self) -> None:
+        """Close all connections. The toolset can be used again, and opens new ones then."""
+        await self.pool.close()
+
+
+class MCPToolset(McpToolset):
+    """The old name of `McpToolset`."""
+
+    def __init__(self, **options: Any) -> None:
+        warnings.warn("`MCPToolset` is the old name: use `McpToolset`.", DeprecationWarning, stacklevel=2)
+        super().__init__(**options)
