@@ -24,6 +24,7 @@ from flowloom.providers.sdk_request import (
     check_form,
     check_settings,
     functions_of,
+    refuse_server_tools,
     system_texts,
     unsupported,
 )
@@ -280,6 +281,7 @@ def _joined(message: ChatMessage) -> ChatMessage:
 
 
 def _tools(request: LlmRequest, model: str) -> Json:
+    refuse_server_tools(request, model, "is one that the provider would have to run, which this service cannot ask for")
     functions = functions_of(request, model)
     if not functions:
         return {}

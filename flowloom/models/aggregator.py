@@ -117,6 +117,12 @@ class StreamingAggregator:
             self._end_run()
             self._parts.append(_part(text="", thought=True, thought_signature=signature))
 
+    def end_text(self, signature: bytes | None = None) -> None:
+        """What text comes next is a part of its own; the one that ends here has that `signature`."""
+        if self._run and signature is not None:
+            self._run_signature = signature
+        self._end_run()
+
     def close(self) -> LlmResponse | None:
         """The complete response, or None when nothing was fed (spec §16.7).
 

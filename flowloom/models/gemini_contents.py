@@ -22,7 +22,7 @@ _STREAMED_ONLY = ("partialArgs", "willContinue")
 def contents_to_json(contents: list[types.Content]) -> list[dict[str, Any]]:
     """The contents as plain JSON data, without the call ids that were minted here (decision 16).
 
-    Thoughts that another provider signed are left out: Gemini refuses signatures that are not its own.
+    Thoughts that another provider signed are left out, and what it ran: Gemini refuses signatures that are not its own.
     """
     data = cast(
         "list[dict[str, Any]]",
@@ -51,6 +51,6 @@ def _without_foreign_signature(part: dict[str, Any]) -> dict[str, Any]:
     signature: str = part.get("thoughtSignature", "")
     if not signature.startswith(FOREIGN_TO_GEMINI):
         return part
-    if part.get("thought"):
+    if part.get("thought") or "toolCall" in part or "toolResponse" in part:
         return {}
     return {name: value for name, value in part.items() if name != "thoughtSignature"}

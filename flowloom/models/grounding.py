@@ -5,7 +5,8 @@ A support says which bytes of the answer's text (`LlmResponse.text` in UTF-8) wh
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from google.genai import types
 
@@ -34,6 +35,13 @@ class Grounds:
         found = self._supports.setdefault((start, end), [])
         if place not in found:
             found.append(place)
+
+    def cite_words(self, text: str, cited: Mapping[str, Any]) -> None:
+        """The same for a source whose `start_index` and `end_index` count characters of the answer's `text`."""
+        begin, end = cited.get("start_index") or 0, cited.get("end_index") or 0
+        start = len(text[:begin].encode(errors="surrogatepass"))
+        stop = start + len(text[begin:end].encode(errors="surrogatepass"))
+        self.cite(start, stop, cited.get("url"), cited.get("title"), file=bool(cited.get("file")))
 
     def metadata(self, text: str) -> types.GroundingMetadata | None:
         """What was noted, for an answer of that text; None if that is nothing."""

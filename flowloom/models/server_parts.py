@@ -15,6 +15,8 @@ from flowloom.events.wire import make
 
 NAME = "server_tool"
 """The key in a part's `part_metadata` under which the tool is named."""
+CONTAINER = "container"
+"""The key beside it, under which it is noted where the provider ran code: `id`, and until when (`expires_at`)."""
 _GEMINI_NAMES = {
     "GOOGLE_SEARCH_WEB": "google_search",
     "GOOGLE_SEARCH_IMAGE": "google_search",

@@ -1,7 +1,8 @@
 """Signatures of thoughts: who made them, so that a conversation can move from one provider to another.
 
 A provider accepts a thought again only with the signature that it gave, and refuses those of others. Gemini's are
-kept as they come; those of other providers begin with their name.
+kept as they come; those of other providers begin with their name. So do blocks and items of theirs that are given back
+to them as they came.
 """
 
 from __future__ import annotations
@@ -10,6 +11,10 @@ import base64
 
 ANTHROPIC = b"anthropic:"
 ANTHROPIC_REDACTED = b"anthropic-redacted:"
+ANTHROPIC_TEXT = b"anthropic-text:"
+"""Of text with citations: the block that it came in, without its words."""
+ANTHROPIC_BLOCK = b"anthropic-block:"
+"""Of what Anthropic ran: the whole block."""
 OPENAI = b"openai:"
 CHAT = b"openai-chat:"
 """Of thoughts that servers of chat completions show: nothing is signed, it says where the thought stood."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, Self
@@ -16,9 +16,11 @@ from flowloom.errors import ConfigurationError
 from flowloom.extras import absent, missing_extra, require
 from flowloom.models.http import load_transport
 from flowloom.models.request import LlmRequest, http_options_of
+from flowloom.models.server_tools import Asked, asked_of
 from flowloom.providers.anthropic_answers import MessagesReader
 from flowloom.providers.anthropic_messages import messages_body
 from flowloom.providers.anthropic_models import abilities_of
+from flowloom.providers.anthropic_tools import MCP_BETA, anthropic_refusal
 from flowloom.providers.sdk_call import AnswerReader, SentRequest
 from flowloom.providers.sdk_model import SdkModel
 from flowloom.providers.sdk_request import DROPPED_OR_REFUSED, Treatment, response_schema_of, unsupported
@@ -180,6 +182,17 @@ class AnthropicModel(SdkModel):
             cache=self.cache,
             unbind=self._unbinds and abilities_of(model).bound and _BETA not in betas,
         )
+
+    def _headers(self, request: LlmRequest, given: dict[str, str]) -> dict[str, str]:
+        if all(asked.kind != "remote_mcp" for asked in asked_of(request)):
+            return given
+        theirs = [value for name, value in given.items() if name.lower() == _BETA]
+        own = [] if theirs else [self._client.default_headers.get(_BETA)]
+        rest = {name: value for name, value in given.items() if name.lower() != _BETA}
+        return {**rest, _BETA: ",".join([*theirs, *filter(None, own), MCP_BETA])}
+
+    def server_tool_refusal(self, asked: Asked, functions: Sequence[str], model: str | None = None) -> str | None:
+        return anthropic_refusal(asked)
 
     def _reader(self, model: str) -> AnswerReader:
         return MessagesReader(model)

@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 from google.genai import types
 
 from flowloom.errors import ModelResponseError
-from flowloom.events.parts import call_part, call_piece
+from flowloom.events.parts import call_part, call_piece, content_of
 from flowloom.events.response import LlmResponse
+from flowloom.events.wire import make
 from flowloom.models.aggregator import StreamingAggregator
-from flowloom.models.signatures import ANTHROPIC, ANTHROPIC_REDACTED, signed
+from flowloom.models.grounding import Grounds
+from flowloom.models.server_parts import CONTAINER, is_server_run, server_call, server_result
+from flowloom.models.signatures import ANTHROPIC, ANTHROPIC_BLOCK, ANTHROPIC_REDACTED, ANTHROPIC_TEXT, signed
 from flowloom.providers.sdk_answers import (
     Json,
     citations_of,
     minted_id,
     object_of,
     objects_of,
+    shown_result,
     text_in,
     usage_of,
     with_metadata,
@@ -28,7 +33,7 @@ _FINISH = {
     "end_turn": types.FinishReason.STOP,
     "stop_sequence": types.FinishReason.STOP,
     "tool_use": types.FinishReason.STOP,
-    "pause_turn": types.FinishReason.STOP,
+    "pause_turn": types.FinishReason.OTHER,
     "max_tokens": types.FinishReason.MAX_TOKENS,
     "model_context_window_exceeded": types.FinishReason.MAX_TOKENS,
     "refusal": types.FinishReason.SAFETY,
@@ -52,11 +57,22 @@ class MessagesReader:
         self._length = 0  # of the text so far
         self._start = 0  # of the block of text that came last
         self._cited: list[Json] = []
+        self._cites: list[Json] = []  # the citations of the block of text that came last, as they came
+        self._texts: dict[int, Json] = {}  # blocks of text as they began, by their place
+        self._run: dict[int, Json] = {}  # what the server does on its own
+        self._inputs: dict[int, list[str]] = {}  # the pieces of what it does that with
+        self._names: dict[str, str] = {}  # of its calls
+        self._grounds = Grounds()
 
     @property
     def finished(self) -> bool:
         """Whether the answer has been told to be at its end."""
         return self._finished
+
+    @property
+    def paused(self) -> bool:
+        """Whether the server has paused in the middle of the answer, and goes on when it is given what it said."""
+        return self._message.get("stop_reason") == "pause_turn"
 
     def whole(self, data: Json) -> LlmResponse:
         if data.get("error"):
@@ -98,7 +114,8 @@ class MessagesReader:
         complete = self._aggregator.close()
         content = complete and complete.content
         reason = _FINISH.get(str(self._message.get("stop_reason") or "end_turn"), types.FinishReason.OTHER)
-        metadata = self._metadata()
+        metadata = self._metadata("".join(part.text or "" for part in _said(content)))
+        self._note_container(content)
         explanation = object_of(self._message.get("stop_details")).get("explanation")
         if explanation and not (content and content.parts):
             metadata["error_message"] = explanation
@@ -110,6 +127,9 @@ class MessagesReader:
         kind = block.get("type")
         if kind == "text":
             self._start = self._length
+            self._aggregator.end_text()
+            self._texts[place] = block
+            self._cites = objects_of(block.get("citations"))
             self._cited += [self._citation(each) for each in objects_of(block.get("citations"))]
             return self._text(block.get("text"))
         if kind == "thinking":
@@ -123,7 +143,9 @@ class MessagesReader:
             self._calls[place] = _named(block)
             given = object_of(block.get("input"))
             return self._arguments(place, json_text(given) if given else "", more=True)
-        return []  # what a server did on its own
+        elif kind:
+            return self._begin_run(place, block)
+        return []
 
     def _more(self, place: int, delta: Json) -> list[LlmResponse]:
         kind = delta.get("type")
@@ -133,18 +155,56 @@ class MessagesReader:
             return self._thought(delta.get("thinking"))
         if kind == "input_json_delta" and place in self._calls:
             return self._arguments(place, delta.get("partial_json") or "", more=True)
-        if kind == "signature_delta":
+        if kind == "input_json_delta" and place in self._run:
+            self._inputs.setdefault(place, []).append(delta.get("partial_json") or "")
+        elif kind == "signature_delta":
             self._signatures[place] = delta["signature"]
         elif kind == "citations_delta":
-            self._cited.append(self._citation(object_of(delta.get("citation"))))
+            self._cites.append(object_of(delta.get("citation")))
+            self._cited.append(self._citation(self._cites[-1]))
         return []
 
     def _end(self, place: int) -> list[LlmResponse]:
         for citation in self._cited:
             citation.setdefault("end_index", self._length)
+        if (block := self._texts.pop(place, None)) is not None and self._cites:
+            block = {**block, "text": "", "citations": self._cites}
+            self._aggregator.end_text(signed(ANTHROPIC_TEXT, json_text(block)))
+        if place in self._run:
+            return self._end_run(place)
         if signature := self._signatures.get(place):
             self._aggregator.sign_thought(signed(ANTHROPIC, signature))
         return self._arguments(place, "", more=False) if place in self._calls else []
+
+    def _begin_run(self, place: int, block: Json) -> list[LlmResponse]:
+        """What the server does on its own. A call is shown as soon as it is made."""
+        self._run[place] = block
+        name, call_id = block.get("name"), block.get("id")
+        if not (isinstance(name, str) and isinstance(call_id, str)):
+            return []
+        self._names[call_id] = name
+        self._aggregator.end_text()
+        shown = content_of("model", [server_call(call_id, name, None, None)])
+        return [make(LlmResponse, content=shown, partial=True, turn_complete=False)]
+
+    def _end_run(self, place: int) -> list[LlmResponse]:
+        block, pieces = self._run.pop(place), "".join(self._inputs.pop(place, ()))
+        if pieces:
+            block = {**block, "input": json.loads(pieces)}
+        part = self._run_part(block)
+        if block.get("name") == "web_search":
+            self._grounds.search(text_in(object_of(block.get("input")), "query"))
+        return [self._aggregator.feed_parts([part])]
+
+    def _run_part(self, block: Json) -> types.Part:
+        """A block that is between the server and its tools, to be given back as it came."""
+        signature = signed(ANTHROPIC_BLOCK, json_text(block))
+        kind, call_id = text_in(block, "type"), text_in(block, "id")
+        if call_id in self._names:
+            return server_call(call_id, self._names[call_id], object_of(block.get("input")), signature)
+        about = text_in(block, "tool_use_id")
+        name = self._names.get(about) or kind.removesuffix("_tool_result")
+        return server_result(about, name, _result(block), signature)
 
     def _text(self, text: Any) -> list[LlmResponse]:
         if not text:
@@ -167,14 +227,23 @@ class MessagesReader:
             "url": cited.get("url") or cited.get("source") or cited.get("file_id"),
             "title": cited.get("title") or cited.get("document_title"),
             "start_index": self._start,
+            "file": cited.get("type") not in ("web_search_result_location", "search_result_location"),
         }
+
+    def _note_container(self, content: types.Content | None) -> None:
+        """Keep where code ran with the latest part that tells of it: what it left there is found again."""
+        container = object_of(self._message.get("container"))
+        runs = [part for part in (content and content.parts) or () if is_server_run(part)]
+        if container.get("id") and runs:
+            kept = {name: container.get(name) for name in ("id", "expires_at")}
+            runs[-1].part_metadata = {**(runs[-1].part_metadata or {}), CONTAINER: kept}
 
     def _note(self, message: Json, usage: Json) -> None:
         """Take in a message without its content, or what has changed of it."""
         self._message |= {name: value for name, value in message.items() if value is not None and name != "content"}
         self._usage |= {name: value for name, value in usage.items() if value is not None}
 
-    def _metadata(self) -> Json:
+    def _metadata(self, text: str) -> Json:
         found: Json = {}
         if self._message.get("model"):
             found["model_version"] = self._message["model"]
@@ -189,7 +258,28 @@ class MessagesReader:
             )
         if self._cited:
             found["citation_metadata"] = citations_of(self._cited)
+        for cited in self._cited:
+            self._grounds.cite_words(text, cited)
+        if (grounding := self._grounds.metadata(text)) is not None:
+            found["grounding_metadata"] = grounding
         return found
+
+
+def _said(content: types.Content | None) -> list[types.Part]:
+    """The parts that make the text of an answer."""
+    return [part for part in (content and content.parts) or () if part.text and not part.thought]
+
+
+def _result(block: Json) -> Json:
+    """What came of a run, as a person may want to see it."""
+    content: Any = block.get("content")
+    code = object_of(content).get("error_code")
+    if code:
+        return {"error": str(code), **shown_result(object_of(content))}
+    if isinstance(content, list):
+        shown: Json = {"results": shown_result(content)}
+        return {"error": "The tool failed.", **shown} if block.get("is_error") else shown
+    return shown_result(content if isinstance(content, dict) else {"content": content})
 
 
 def _named(block: Json) -> tuple[str, str]:

@@ -2,17 +2,27 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from typing import Any, Literal, cast
 
 from google.genai import types
 
 from flowloom.errors import ModelRequestError
 from flowloom.models.request import LlmRequest
-from flowloom.models.signatures import ANTHROPIC, ANTHROPIC_REDACTED, signature_of
+from flowloom.models.server_parts import CONTAINER, is_server_run
+from flowloom.models.signatures import (
+    ANTHROPIC,
+    ANTHROPIC_BLOCK,
+    ANTHROPIC_REDACTED,
+    ANTHROPIC_TEXT,
+    signature_of,
+)
 from flowloom.models.turns import BEGIN, CONTINUE
 from flowloom.providers.anthropic_models import Abilities, abilities_of
+from flowloom.providers.anthropic_tools import server_tools_body
 from flowloom.providers.sdk_answers import Json
 from flowloom.providers.sdk_request import (
     Blob,
@@ -60,7 +70,6 @@ def messages_body(
     config = cast(Any, request.config)
     can = abilities_of(model)
     messages = _Messages(contents, model, drop, _CALL_ID).all()
-    messages = _Messages(contents, model, drop, _CALL_ID).all()
     if not messages and request.config.system_instruction:
         messages = [{"role": "user", "content": [_text(BEGIN)]}]
     if not messages:
@@ -77,6 +86,13 @@ def messages_body(
         body["service_tier"] = tier
     wanted = calling_mode(request)
     body |= _tools(request, model, wanted, can, messages)
+    server_tools, mcp_servers = server_tools_body(request, model)
+    if server_tools:
+        body["tools"] = [*server_tools, *(body.get("tools") or ())]
+        if (container := container_in(contents)) is not None:
+            body["container"] = container
+    if mcp_servers:
+        body["mcp_servers"] = mcp_servers
     forced = body.get("tool_choice", {}).get("type") in ("any", "tool")
     output: Json = {} if schema is None else {"format": {"type": "json_schema", "schema": schema}}
     _add_thinking(body, output, request, can, forced=forced, drop=drop)
@@ -267,7 +283,10 @@ class _Messages(Conversation):
     """The messages of a conversation."""
 
     def all(self) -> list[Json]:
-        """Messages of user and model in turns, the results of calls first in those of the user."""
+        """Messages of user and model in turns, the results of calls first in those of the user.
+
+        The last ones are the user's, save where the model has paused and is to go on.
+        """
         messages: list[Json] = []
         for number, content in enumerate(self._contents):
             role, of_role = ("assistant", self._of_model) if content.role == "model" else ("user", self._of_user)
@@ -276,7 +295,8 @@ class _Messages(Conversation):
                 messages[-1]["content"] += blocks
             elif blocks:
                 messages.append({"role": role, "content": blocks})
-        if messages and messages[-1]["role"] == "assistant":  # what the user said last was blank
+        paused = bool(self._contents) and self._contents[-1].role == "model"
+        if messages and messages[-1]["role"] == "assistant" and not paused:  # what the user said last was blank
             messages.append({"role": "user", "content": [_text(CONTINUE)]})
         for message in messages:
             if message["role"] == "user":
@@ -290,10 +310,23 @@ class _Messages(Conversation):
             yield {"type": "tool_use", "id": self._ids.at(number, n), "name": name, "input": args}
         elif part.thought:
             yield from self._thought(part)
+        elif is_server_run(part):
+            yield from self._kept(part, ANTHROPIC_BLOCK)
+        elif part.text and part.text.strip() and signature_of(ANTHROPIC_TEXT, part.thought_signature) is not None:
+            yield from self._kept(part, ANTHROPIC_TEXT)
         elif part.text or code_text(part):
             yield from _said(part)
-        else:
+        elif part.inline_data is None and part.file_data is None:  # files that the model made go by their names
             refuse_unknown(self._model, f"contents[{number}].parts[{n}]", part)
+
+    def _kept(self, part: types.Part, maker: bytes) -> Iterator[Json]:
+        """A block as it came, with the words of the part if it has some."""
+        kept = signature_of(maker, part.thought_signature)
+        if kept is None:
+            self._drop("what another provider has run")
+            return
+        block: Json = json.loads(kept)
+        yield {**block, "text": part.text} if part.text else block
 
     def _thought(self, part: types.Part) -> Iterator[Json]:
         hidden = signature_of(ANTHROPIC_REDACTED, part.thought_signature)
@@ -357,6 +390,25 @@ class _Messages(Conversation):
         if blob.kind == "text":
             return {"type": "text", "media_type": "text/plain", "data": blob.text}
         raise unsupported(self._model, f"{place}.inline_data", f"is {blob.mime_type}, which this API does not take")
+
+
+def container_in(contents: list[types.Content]) -> str | None:
+    """Where code ran last, if that is still there: the next run finds what was left. A pause ends where it began."""
+    paused = bool(contents) and contents[-1].role == "model"
+    for content in reversed(contents):
+        for part in reversed(content.parts or ()):
+            noted: Any = (part.part_metadata or {}).get(CONTAINER)
+            if noted:
+                return noted["id"] if paused or _is_there(noted.get("expires_at")) else None
+    return None
+
+
+def _is_there(until: Any) -> bool:
+    """Whether a moment, in ISO 8601, is still to come; what cannot be read is over."""
+    try:
+        return datetime.fromisoformat(until) > datetime.now(UTC)
+    except (TypeError, ValueError):
+        return False
 
 
 def _comes_later(block: Json) -> bool:

@@ -62,6 +62,12 @@ def abilities_of(model: str) -> Abilities:
     )
 
 
+def version_of(model: str) -> tuple[int, int] | None:
+    """Major and minor version of a model; None where its name tells none."""
+    found = _VERSION.search(model.lower())
+    return None if found is None else _version(found)
+
+
 def _version(found: re.Match[str] | None) -> _Version:
     return (int(found[1]), int(found[2] or 0)) if found is not None else (5, 0)
 

@@ -24,6 +24,7 @@ from flowloom.providers.sdk_request import (
     effort_of,
     functions_of,
     json_text,
+    refuse_server_tools,
     refuse_unknown,
     response_schema_of,
     system_texts,
@@ -34,6 +35,10 @@ from flowloom.providers.sdk_request import (
 _CALL_ID = re.compile(r"[^\x00-\x1f]{1,40}")
 _AUDIO = {"audio/wav": "wav", "audio/x-wav": "wav", "audio/wave": "wav", "audio/mp3": "mp3", "audio/mpeg": "mp3"}
 _DETAIL = {"MEDIA_RESOLUTION_LOW": "low", "MEDIA_RESOLUTION_HIGH": "high"}
+NO_SERVER_TOOLS = (
+    "is one that the provider would have to run, and chat completions run none. Use OpenAI's Responses API "
+    "(`openai-responses/...`) or another provider, or give a function in its place: `native_or(function)`"
+)
 THOUGHT_FIELDS = ("reasoning_content", "reasoning")
 """Where servers that let one see thoughts write them."""
 _FIELDS = {
@@ -114,6 +119,7 @@ def shared_settings(request: LlmRequest, model: str) -> Json:
 
 
 def _tools(request: LlmRequest, model: str, *, openai: bool) -> Json:
+    refuse_server_tools(request, model, NO_SERVER_TOOLS)
     functions = functions_of(request, model)
     if not functions:
         return {}

@@ -53,6 +53,7 @@ class ChatReader:
 
     def __init__(self, model: str, server: str = "") -> None:
         self._model = model
+        self.paused = False  # its provider never does
         self._server = server
         self._aggregator = StreamingAggregator()
         self._finish: str | None = None

@@ -56,6 +56,7 @@ class ResponsesReader:
 
     def __init__(self, model: str) -> None:
         self._model = model
+        self.paused = False  # its provider never does
         self._aggregator = StreamingAggregator()
         self._response: Json = {}
         self._items: list[Json] = []  # what is done

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any, cast
 
 from google.genai import types
@@ -10,7 +10,8 @@ from google.genai import types
 from flowloom.events.ids import CLIENT_CALL_PREFIX, new_id
 from flowloom.events.parts import content_of
 from flowloom.events.response import LlmResponse
-from flowloom.events.wire import make, replace
+from flowloom.events.wire import fields_of, make, replace
+from flowloom.models.grounding import joined
 
 Json = dict[str, Any]
 
@@ -92,6 +93,64 @@ def citations_of(cited: Iterable[Json]) -> types.CitationMetadata:
             for each in cited
         ]
     )
+
+
+_MOST_SHOWN = 2000
+"""How many characters of each text in a result a person is shown; the provider gets it back whole."""
+
+
+def shown_result(value: Any) -> Any:
+    """What a provider's tool gave, as a person may want to see it: without what is encrypted, long texts cut."""
+    if isinstance(value, list):
+        return [shown_result(each) for each in cast(list[Any], value)]
+    if isinstance(value, dict):
+        fields = cast(Json, value).items()
+        return {name: shown_result(each) for name, each in fields if not name.startswith("encrypted_")}
+    if isinstance(value, str) and len(value) > _MOST_SHOWN:
+        return f"{value[:_MOST_SHOWN]}… ({len(value)} characters)"
+    return value
+
+
+def joined_answers(answers: Sequence[LlmResponse]) -> LlmResponse:
+    """One complete response for an answer that its provider gave in several."""
+    last = answers[-1]
+    if len(answers) == 1:
+        return last
+    texts = [answer.text for answer in answers]
+    parts = [part for answer in answers for part in (answer.content and answer.content.parts) or ()]
+    cited: list[types.Citation] = []
+    for number, answer in enumerate(answers):
+        shift = len("".join(texts[:number]))
+        found = (answer.citation_metadata.citations if answer.citation_metadata is not None else None) or ()
+        cited += [_behind(citation, shift) for citation in found]
+    return replace(
+        last,
+        content=content_of("model", parts) if parts else last.content,
+        error_code=None if parts else last.error_code,
+        usage_metadata=_added([answer.usage_metadata for answer in answers]),
+        grounding_metadata=joined([answer.grounding_metadata for answer in answers], texts),
+        citation_metadata=types.CitationMetadata(citations=cited) if cited else None,
+    )
+
+
+def _behind(citation: types.Citation, shift: int) -> types.Citation:
+    begin, end = citation.start_index, citation.end_index
+    return replace(
+        citation,
+        start_index=None if begin is None else begin + shift,
+        end_index=None if end is None else end + shift,
+    )
+
+
+def _added(
+    usages: Sequence[types.GenerateContentResponseUsageMetadata | None],
+) -> types.GenerateContentResponseUsageMetadata | None:
+    known = [usage for usage in usages if usage is not None]
+    if not known:
+        return None
+    names = [name for name in fields_of(known[-1]) if name.endswith("_count")]
+    sums = {name: sum(getattr(usage, name) or 0 for usage in known) for name in names}
+    return replace(known[-1], **{name: total or None for name, total in sums.items()})
 
 
 def joined_logprobs(results: list[types.LogprobsResult]) -> dict[str, Any]:

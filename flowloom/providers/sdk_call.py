@@ -30,6 +30,11 @@ class AnswerReader(Protocol):
         """Whether a streamed answer has come to its end."""
         ...
 
+    @property
+    def paused(self) -> bool:
+        """Whether the provider goes on with the answer when it is given back what it has said."""
+        ...
+
     def whole(self, data: dict[str, Any]) -> LlmResponse:
         """The response of an answer that came at once."""
         ...
@@ -78,6 +83,8 @@ class SdkCall:
         self._complete = False
         self._answer: SdkAnswer | None = None
         self._sent = AsyncExitStack()
+        self.paused = False
+        """Whether the answer, now that it is read, has to be asked for its rest."""
 
     async def read(self) -> list[LlmResponse] | None:
         """The responses that came next, one or more, the last of all complete; None behind it. Raises `ModelError`s."""
@@ -110,7 +117,9 @@ class SdkCall:
                 failure = sdk_error(error, self._model)
                 raise failure from (None if is_local(error.__cause__ or error) else error)
             self._answer = SdkAnswer(sent.http_response, self._new_reader(), self._model, stream=self._stream)
-        return await self._answer.read_responses()
+        responses = await self._answer.read_responses()
+        self.paused = self._answer.paused
+        return responses
 
 
 class SdkAnswer(Answer[LlmResponse]):
@@ -119,6 +128,11 @@ class SdkAnswer(Answer[LlmResponse]):
     def __init__(self, response: httpx.Response, reader: AnswerReader, model: str, *, stream: bool) -> None:
         super().__init__(response, model, stream=stream)
         self._reader = reader
+
+    @property
+    def paused(self) -> bool:
+        """Whether the provider goes on with the answer in another one."""
+        return self._reader.paused
 
     async def read_responses(self) -> list[LlmResponse]:
         """What arrived next, one response or more; the complete one at the end."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import AsyncGenerator, Callable, Mapping
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from functools import partial
 from typing import Any, ClassVar, Self, cast
@@ -15,14 +15,19 @@ from flowloom.errors import ConfigurationError, ModelRequestError
 from flowloom.events.response import LlmResponse
 from flowloom.models.base_llm import BaseLlm, is_loopback
 from flowloom.models.http import ADDRESS_ERRORS, SILENCE_SECONDS, LoopClient
-from flowloom.models.request import LlmRequest, http_options_of
+from flowloom.models.request import LlmRequest, http_options_of, note_dropped
 from flowloom.models.retry import RetryOptions
 from flowloom.models.turns import legal_contents, spoken_contents
+from flowloom.providers.sdk_answers import joined_answers
 from flowloom.providers.sdk_call import AnswerReader, SdkCall, SentRequest
 from flowloom.providers.sdk_request import Treatment, as_json, check_settings, unsupported
 
 _UNUSED_HTTP = ("base_url", "base_url_resource_scope", "api_version", "client_args", "async_client_args")
 _CLIENTS = ("httpx_client", "httpx_async_client", "aiohttp_client")
+
+
+MAX_PAUSES = 10
+"""How often an answer is continued in which its provider pauses."""
 
 
 class SdkModel(BaseLlm):
@@ -102,6 +107,10 @@ class SdkModel(BaseLlm):
         """What reads one answer."""
         raise NotImplementedError
 
+    def _headers(self, request: LlmRequest, given: dict[str, str]) -> dict[str, str]:
+        """The headers of a request, of which some are `given`."""
+        return given
+
     # -- what all have -----------------------------------------------------------------------------
 
     @property
@@ -124,13 +133,26 @@ class SdkModel(BaseLlm):
         `ConfigurationError` when there are no credentials. Closing the generator closes the connection.
         """
         model = llm_request.model or self.model
-        call = self._call(llm_request, model, stream)
+        said: list[LlmResponse] = []
+        unfinished = True
         try:
-            while (responses := await call.read()) is not None:
-                for response in responses:
-                    yield response
-        finally:
-            await call.aclose()
+            while unfinished and len(said) <= MAX_PAUSES:
+                call = self._call(llm_request, model, stream, said)
+                try:
+                    while (responses := await call.read()) is not None:
+                        for response in responses:
+                            if response.partial:
+                                yield response
+                            else:
+                                said.append(response)
+                finally:
+                    await call.aclose()
+                unfinished = call.paused
+        except BaseException:
+            for response in said:
+                note_dropped(llm_request, response)
+            raise
+        yield joined_answers(said)
 
     async def aclose(self) -> None:
         """Close the connections. The adapter may be used on; it opens new ones."""
@@ -155,7 +177,8 @@ class SdkModel(BaseLlm):
                 raise ConfigurationError(f"`{type(self).__name__}` cannot be set up: {error}") from error
         return self._client
 
-    def _call(self, request: LlmRequest, model: str, stream: bool) -> SdkCall:
+    def _call(self, request: LlmRequest, model: str, stream: bool, said: Sequence[LlmResponse]) -> SdkCall:
+        """The call of the provider, or the next one for an answer in which it has paused: `said` is what has come."""
         client = self._client_now()
         if client is None:
             raise ConfigurationError(f"The model `{self.model}` has no credentials. {self.missing_credentials}")
@@ -164,11 +187,12 @@ class SdkModel(BaseLlm):
             raise ModelRequestError(f"The request to the model `{model}` has no contents.", model=model)
         options = http_options_of(request)
         self._check(request, options, model)
-        body = self._body(request, legal_contents(plain), model, stream)
+        contents = [*legal_contents(plain), *(each.content for each in said if each.content and each.content.parts)]
+        body = self._body(request, contents, model, stream)
         send = partial(
             self._method(client),
             extra_body=as_json(_merged(_merged(body, self.extra_body), options.extra_body or {})),
-            extra_headers={**self.headers, **(options.headers or {})},
+            extra_headers=self._headers(request, {**self.headers, **(options.headers or {})}),
             timeout=self.timeout if options.timeout is None else options.timeout / 1000,
         )
         retry = self.retry_options.overridden_by(options.retry_options)

@@ -18,6 +18,7 @@ from pydantic import PydanticUserError, TypeAdapter, ValidationError
 from flowloom.errors import ModelRequestError, UnsupportedFeatureError
 from flowloom.events.wire import fields_of
 from flowloom.models.request import LlmRequest
+from flowloom.models.server_tools import asked_of, server_tool_error
 from flowloom.models.turns import CallIds
 
 Treatment = Literal["sent", "flow", "dropped", "refused"]
@@ -171,16 +172,13 @@ def system_texts(request: LlmRequest, model: str) -> list[str]:
 
 
 def functions_of(request: LlmRequest, model: str) -> list[Function]:
-    """The declared functions. Raises `UnsupportedFeatureError` for tools that Google runs, such as its search."""
+    """The declared functions. What a provider runs by itself is asked for by `asked_of`."""
     found: list[Function] = []
     groups: list[Any] = cast(Any, request.config).tools or []
     for number, group in enumerate(groups):
         place = f"config.tools[{number}]"
         if not isinstance(group, types.Tool):
             raise unsupported(model, place, "is not a `types.Tool` with function declarations")
-        for name, value in fields_of(group).items():
-            if value is not None and name != "function_declarations":
-                raise unsupported(model, f"{place}.{name}", "is a tool of Google's that this provider does not have")
         for declared in group.function_declarations or ():
             schema: Any = declared.parameters_json_schema
             if schema is None and declared.parameters is not None:
@@ -190,6 +188,12 @@ def functions_of(request: LlmRequest, model: str) -> list[Function]:
                 parameters["properties"] = {}  # OpenAI insists on them
             found.append(Function(declared.name or "", declared.description, parameters))
     return found
+
+
+def refuse_server_tools(request: LlmRequest, model: str, why: str) -> None:
+    """Raise `UnsupportedFeatureError` for tools that the provider would have to run; `why` says what to do."""
+    for asked in asked_of(request):
+        raise server_tool_error(model, asked, why)
 
 
 def response_schema_of(request: LlmRequest, model: str) -> dict[str, Any] | None:

@@ -299,7 +299,7 @@ def _tool_problems(body: Json, messages: list[Json]) -> Iterator[str]:
     for tool in tools:
         if not NAME.fullmatch(tool["name"]):
             yield "tools: String should match pattern '^[a-zA-Z0-9_-]{1,128}$'"
-        if tool["input_schema"].get("type") != "object":
+        if "type" not in tool and tool["input_schema"].get("type") != "object":
             yield "tools.input_schema.type: Input should be 'object'"
     choice = body.get("tool_choice") or {}
     if choice.get("type") == "tool" and choice["name"] not in names:

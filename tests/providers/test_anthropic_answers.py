@@ -17,7 +17,7 @@ from providers.sdk_kit import answers, ask, frame, result, sent, whole
 
 from flowloom import AnthropicModel, LlmResponse, RetryOptions
 from flowloom.errors import ModelResponseError
-from flowloom.models.signatures import ANTHROPIC, ANTHROPIC_REDACTED, signed
+from flowloom.models.signatures import ANTHROPIC, ANTHROPIC_BLOCK, ANTHROPIC_REDACTED, signed
 from flowloom.providers.anthropic_answers import MessagesReader
 
 Json = dict[str, Any]
@@ -146,7 +146,17 @@ ANSWERS: dict[str, tuple[list[Json], list[Json]]] = {
             {"function_call": {"id": "toolu_2", "name": "f", "args": {}}},
         ],
     ),
-    "what a server did": ([SEARCH, TEXT], [{"text": "yes, indeed"}]),
+    "what a server did": (
+        [SEARCH, TEXT],
+        [
+            {
+                "tool_call": {"id": "s", "args": {"query": "q"}},
+                "part_metadata": {"server_tool": "web_search"},
+                "thought_signature": signed(ANTHROPIC_BLOCK, json.dumps(SEARCH, separators=(",", ":"))),
+            },
+            {"text": "yes, indeed"},
+        ],
+    ),
     "nothing": ([], []),
 }
 
@@ -223,7 +233,6 @@ async def test_a_call_that_begins_with_its_arguments_is_read(server: WireServer)
         ("end_turn", "STOP"),
         ("stop_sequence", "STOP"),
         ("tool_use", "STOP"),
-        ("pause_turn", "STOP"),
         ("max_tokens", "MAX_TOKENS"),
         ("model_context_window_exceeded", "MAX_TOKENS"),
         ("refusal", "SAFETY"),

@@ -296,7 +296,7 @@ async def test_streams_are_asked_for(server: WireServer) -> None:
         ({"response_mime_type": "text/x.enum"}, "config.response_mime_type"),
         ({"cached_content": "c"}, "config.cached_content"),
         ({"temperature": 1.5}, "config.temperature"),
-        ({"tools": [types.Tool(google_search=types.GoogleSearch())]}, "config.tools[0].google_search"),
+        ({"tools": [types.Tool(google_maps=types.GoogleMaps())]}, "config.tools[0].google_maps"),
         ({"response_json_schema": {"minimum": 1}}, "config.response_schema"),
     ],
 )
