@@ -16,13 +16,16 @@ from flowloom.protocols.a2a.cards import given_card
 from flowloom.protocols.a2a.executor import RunExecutor
 from flowloom.protocols.a2a.links import WELL_KNOWN
 from flowloom.protocols.a2a.own_card import agent_card_of
+from flowloom.protocols.a2a.push import StateNotifier
 from flowloom.protocols.a2a.sdk import (
     AgentCard,
 )
 from flowloom.protocols.a2a.server_sdk import (
     DefaultRequestHandlerV2,
+    InMemoryPushNotificationConfigStore,
     InMemoryTaskStore,
     Middleware,
+    PushNotificationConfigStore,
     Request,
     ServerCallContext,
     ServerCallContextBuilder,
@@ -51,7 +54,7 @@ def to_a2a(
     protocol: str = "http",
     rpc_path: str = "",
     agent_card: AgentCard | str | Path | None = None,
-    push_config_store: Any = None,
+    push_config_store: PushNotificationConfigStore | None = None,
     task_store: TaskStore | None = None,
     runner: Runner[Any] | None = None,
     lifespan: Lifespan | None = None,
@@ -86,16 +89,21 @@ def to_a2a(
         security_schemes=security_schemes,
         default_skill_security=default_skill_security,
     )
+    configs: PushNotificationConfigStore = push_config_store or InMemoryPushNotificationConfigStore()
+    notifier = StateNotifier(configs, allow_private=allow_private_push)
     handler = DefaultRequestHandlerV2(
         agent_executor=RunExecutor(own_runner, calls="calls" in extensions),
         task_store=TidyTaskStore(task_store or InMemoryTaskStore()),
         agent_card=card,
+        push_config_store=configs,
+        push_sender=notifier,
+        push_url_validator=notifier.is_allowed,
     )
     callers = _Callers()
     routes = [
         *create_agent_card_routes(card, card_url=f"{prefix}{WELL_KNOWN}", cache_control="no-cache"),
-        *create_rest_routes(handler, callers, enable_v0_3_compat=True, path_prefix=prefix),
         *create_jsonrpc_routes(handler, f"{prefix}/", callers, enable_v0_3_compat=True),
+        *create_rest_routes(handler, callers, enable_v0_3_compat=True, path_prefix=prefix),
     ]
 
     @asynccontextmanager
@@ -105,6 +113,7 @@ def to_a2a(
                 await stack.enter_async_context(lifespan(app))
             if runner is None:
                 stack.push_async_callback(own_runner.close)
+            stack.push_async_callback(notifier.close)
             stack.push_async_callback(handler.aclose)
             yield
 

@@ -20,8 +20,14 @@ try:
     from a2a.server.routes import create_agent_card_routes as create_agent_card_routes
     from a2a.server.routes import create_jsonrpc_routes as create_jsonrpc_routes
     from a2a.server.routes import create_rest_routes as create_rest_routes
+    from a2a.server.tasks import InMemoryPushNotificationConfigStore as InMemoryPushNotificationConfigStore
     from a2a.server.tasks import InMemoryTaskStore as InMemoryTaskStore
+    from a2a.server.tasks import PushNotificationConfigStore as PushNotificationConfigStore
+    from a2a.server.tasks import PushNotificationEvent as PushNotificationEvent
+    from a2a.server.tasks import PushNotificationSender as PushNotificationSender
     from a2a.server.tasks import TaskStore as TaskStore
+    from a2a.types.a2a_pb2 import TaskPushNotificationConfig as TaskPushNotificationConfig
+    from a2a.utils.proto_utils import to_stream_response as to_stream_response
     from starlette.applications import Starlette as Starlette
     from starlette.middleware import Middleware as Middleware
     from starlette.requests import Request as Request
