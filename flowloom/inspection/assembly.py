@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from contextlib import aclosing
 from copy import copy
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from time import perf_counter
 from typing import Any
 
@@ -145,46 +146,94 @@ class Assembly:
         }
 
 
+@dataclass(slots=True)
+class _Look:
+    """A request as the processor `name` has left it."""
+
+    name: str
+    seconds: float
+    events: list[Event]
+    tree: Fields
+    counts: bool = True
+    """Whether it is a step even if it has changed nothing."""
+
+
 class _Trace:
-    """The making of one request."""
+    """The making of one request: what it was after each processor. What that tells is found out when it is asked for
+    (`assembly`), which takes four times as long."""
 
     def __init__(self, ctx: InvocationContext | None, request: LlmRequest) -> None:
         self.agent, self.at = ("", 0) if ctx is None else (ctx.agent.name, ctx.step)
         self.request = request
-        self.steps: list[AssemblyStep] = []
+        self.looks: list[_Look] = []
         self.halted_by: str | None = None
-        self.authors = Authors()
         self.moment = perf_counter()
         self._tree = empty_tree()
         self._known: Known = {}
 
     def step(self, name: str, seconds: float, events: list[Event], request: LlmRequest) -> None:
         """Take note of what a processor has done."""
-        changes = self._follow(request, name, self._known)
-        self.steps.append(AssemblyStep(name, seconds, changes, events))
+        self.looks.append(_Look(name, seconds, events, self._seen(request, self._known)))
         self.moment = perf_counter()
 
-    def finish(self, request: LlmRequest, always: bool) -> None:
-        """Take note of what came after the processors."""
+    def finish(self, request: LlmRequest, called: bool) -> None:
+        """Take note of what came after the processors; `called` says whether callbacks were, which can change all."""
         seconds = perf_counter() - self.moment
-        changes = self._follow(request, CALLBACKS, None)
-        if always or changes:
-            self.steps.append(AssemblyStep(CALLBACKS, seconds, changes))
+        tree = self._seen(request, None if called else self._known)
+        self.looks.append(_Look(CALLBACKS, seconds, [], tree, called))
         self.request = request
 
-    def _follow(self, request: LlmRequest, name: str, known: Known | None) -> list[Change]:
-        system = self._tree["config"].get("system_instruction")
-        tree = tree_of(request, system if isinstance(system, Blocks) else (), known)
-        changes = changes_between(self._tree, tree)
-        if changes:
-            self.authors.follow(tree, name)
-            self._tree = tree
-        return changes
+    def _seen(self, request: LlmRequest, known: Known | None) -> Fields:
+        before = self._tree
+        system = before["config"].get("system_instruction")
+        self._tree = tree = tree_of(request, system if isinstance(system, Blocks) else (), known)
+        _share(before, tree)
+        _share(before["config"], tree["config"])
+        return tree
 
-    @property
-    def tree(self) -> Fields:
-        """The request as it was last looked at."""
-        return self._tree
+    def as_it_is(self) -> _Trace:
+        """The same, which is not followed any more."""
+        kept = copy(self)
+        kept.looks = list(self.looks)
+        kept._known = {}
+        return kept
+
+    def steps(self) -> tuple[list[AssemblyStep], list[Section]]:
+        """What each processor has changed, and who wrote what stands there in the end."""
+        tree, authors, steps = empty_tree(), Authors(), list[AssemblyStep]()
+        for look in self.looks:
+            changes = changes_between(tree, look.tree)
+            if changes:
+                authors.follow(look.tree, look.name)
+                tree = look.tree
+            if changes or look.counts:
+                steps.append(AssemblyStep(look.name, look.seconds, changes, look.events))
+        return steps, authors.sections(ordinals_of(tree))
+
+
+def _share(before: Fields, tree: Fields) -> None:
+    """Keep lists once that are as they were: the history and the tools, which take most room."""
+    for name, value in tree.items():
+        if isinstance(value, list) and value == before.get(name):
+            tree[name] = before[name]
+
+
+class Making:
+    """How a request came about that reached its model. Its `assembly` is put together when it is first looked at."""
+
+    def __init__(self, make: Callable[[], Assembly], request: LlmRequest, steps: int) -> None:
+        self._make = make
+        self.request = request
+        """As the model was asked."""
+        self.steps = steps
+        """How many steps it has at most."""
+
+    @cached_property
+    def assembly(self) -> Assembly:
+        """What came of it."""
+        made = self._make()
+        made.request = self.request
+        return made
 
 
 class ModelReached(BaseException):
@@ -203,8 +252,13 @@ class Tracing(Observer):
         self._latest: _Trace | None = None
         self._sent = sent
         self.tools_not_run: list[str] = []
-        self.assemblies: list[Assembly] = []
+        self.makings: list[Making] = []
         """Those of the model calls so far, in order."""
+
+    @property
+    def assemblies(self) -> list[Assembly]:
+        """What came of the model calls so far, in order."""
+        return [each.assembly for each in self.makings]
 
     def processor_started(self, ctx: InvocationContext, call: ProcessorCall) -> None:
         if call.response is not None:
@@ -224,12 +278,13 @@ class Tracing(Observer):
             trace.halted_by = trace.halted_by or call.name
 
     def model_asked(self, ctx: InvocationContext, model: BaseLlm, request: LlmRequest) -> None:
-        trace = self._followed(ctx, request)
-        assembly = self._assembly(trace, trace.agent, reached=True)
-        assembly.request = snapshot(request)
-        self.assemblies.append(assembly)
+        trace = self._followed(ctx, request).as_it_is()
+        making = Making(
+            lambda: self._assembly(trace, trace.agent, reached=True), snapshot(request), len(trace.looks)
+        )
+        self.makings.append(making)
         origin = origin_of(request)
-        set_origin(request, Origin(trace.agent, trace.at, Dropped() if origin is None else origin.dropped, assembly))
+        set_origin(request, Origin(trace.agent, trace.at, Dropped() if origin is None else origin.dropped, making))
 
     def _followed(self, ctx: InvocationContext, request: LlmRequest) -> _Trace:
         """The trace of a request that is about to reach its model."""
@@ -241,11 +296,12 @@ class Tracing(Observer):
         return trace
 
     def _assembly(self, trace: _Trace, agent: str, *, reached: bool) -> Assembly:
+        steps, sections = trace.steps()
         return Assembly(
             agent=trace.agent or agent,
             request=trace.request,
-            steps=list(trace.steps),
-            sections=trace.authors.sections(ordinals_of(trace.tree)),
+            steps=steps,
+            sections=sections,
             halted_by=trace.halted_by,
             reaches_model=reached,
             tools_not_run=self.tools_not_run,
@@ -272,10 +328,16 @@ class Recording(Tracing):
         return self._assembly(trace, agent, reached=self._reached is not None)
 
 
+def making_of(request: LlmRequest) -> Making | None:
+    """How a request came about that a model was asked with, not yet put together; None if that was not observed."""
+    origin = origin_of(request)
+    return None if origin is None else origin.making
+
+
 def assembly_of(request: LlmRequest) -> Assembly | None:
     """How a request came about that a model was asked with; None if that was not observed."""
-    origin = origin_of(request)
-    return None if origin is None else origin.assembly
+    making = making_of(request)
+    return None if making is None else making.assembly
 
 
 class RehearsalEffects:

@@ -14,7 +14,7 @@ from pydantic import BaseModel
 
 from flowloom.events.wire import fields_of as stored
 from flowloom.events.wire import replace
-from flowloom.models.contents import SharedContents
+from flowloom.models.contents import SharedContents, only_read
 from flowloom.models.request import EMPTY_CONFIG, LlmRequest
 
 SEPARATOR = "\n\n"
@@ -60,8 +60,7 @@ def tree_of(request: LlmRequest, blocks: Sequence[str] = (), known: Known | None
             for content in contents.plain()
         ]
     else:
-        plain = contents.plain() if isinstance(contents, SharedContents) else contents
-        values["contents"] = [_value(content) for content in plain]
+        values["contents"] = [_value(content) for content in only_read(contents)]
     values["tools_dict"] = dict(request.tools_dict)
     values["dynamic_instructions"] = list(request.dynamic_instructions)
     config = values["config"] = fields_of(request.config)

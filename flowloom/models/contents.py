@@ -73,6 +73,10 @@ class SharedContents(list[types.Content]):
         """The entries as an ordinary list, for code that only reads them."""
         return super().copy()
 
+    def again(self) -> SharedContents:
+        """The same entries as they are now, for another request; whoever looks at one there gets a copy of it."""
+        return SharedContents(self.plain(), None if self.touched else self.special)
+
     def places(self) -> Sequence[int]:
         """Where special entries may stand: their places, or all if entries may have moved or changed."""
         return range(len(self)) if self.touched or self.special is None else self.special
@@ -190,6 +194,11 @@ class UnreadContents(NamedTuple):
         """The list."""
         contents = self.contents[: self.length]
         return contents if self.plain else SharedContents(contents, self.special[: self.special_length])
+
+
+def only_read(contents: list[types.Content]) -> list[types.Content]:
+    """The entries of a request for code that only reads them: none is copied."""
+    return contents.plain() if isinstance(contents, SharedContents) else contents
 
 
 def special_contents(contents: list[types.Content]) -> Iterator[tuple[int, types.Content]]:

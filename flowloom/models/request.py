@@ -32,8 +32,8 @@ class Origin(NamedTuple):
     step: int
     dropped: Dropped
     """Answers to it that were paid, and are no events."""
-    assembly: Any = None
-    """How the request came about (an `Assembly`), if that was observed."""
+    making: Any = None
+    """How the request came about (a `Making`), if that was observed."""
 
     def __eq__(self, other: object) -> bool:
         return True
@@ -249,9 +249,10 @@ def note_dropped(request: LlmRequest, response: LlmResponse) -> None:
 
 def snapshot(request: LlmRequest) -> LlmRequest:
     """The request as it is now: later changes of its lists and config do not reach the copy."""
+    contents = request.contents
     return replace(
         request,
-        contents=list(request.contents),
+        contents=contents.again() if isinstance(contents, SharedContents) else list(contents),
         config=replace(request.config),
         tools_dict=dict(request.tools_dict),
         server_tools=request.server_tools and list(request.server_tools),

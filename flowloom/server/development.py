@@ -23,11 +23,11 @@ _MAX_OPEN = 256
 
 
 class Following(Tracing):
-    """Follows how requests come about; each has its `Assembly` with it when its model is asked."""
+    """Follows how requests come about; each has its `Making` with it when its model is asked."""
 
     def model_asked(self, ctx: InvocationContext, model: BaseLlm, request: LlmRequest) -> None:
         super().model_asked(ctx, model, request)
-        self.assemblies.clear()
+        self.makings.clear()
         while len(self._traces) > _MAX_OPEN:
             del self._traces[next(iter(self._traces))]
 

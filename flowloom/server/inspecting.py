@@ -127,7 +127,7 @@ async def trace(request: Request, app_name: str, user_id: str, session_id: str) 
 def _calls(request: Request, app_name: str, user_id: str, session_id: str) -> list[SeenSpan]:
     """The model calls of a session, in order, of which it is known how they came about."""
     spans = development_of(request).spans.spans_of(app=app_name, user=user_id, session=session_id)
-    return sorted((span for span in spans if span.assembly is not None), key=lambda span: span.start)
+    return sorted((span for span in spans if span.making is not None), key=lambda span: span.start)
 
 
 def _index_of(calls: list[SeenSpan], event_id: str, event: Event | None) -> int | None:

@@ -21,8 +21,9 @@ from opentelemetry.util import types as otel
 from flowloom.context import InvocationContext, Observer, ProcessorCall
 from flowloom.errors import error_text
 from flowloom.events.response import LlmResponse
-from flowloom.inspection.assembly import Assembly, assembly_of
+from flowloom.inspection.assembly import Assembly, Making, making_of
 from flowloom.models.base_llm import BaseLlm
+from flowloom.models.contents import only_read
 from flowloom.models.request import LlmRequest, snapshot
 from flowloom.server.weight import weight_of
 from flowloom.telemetry import AgentSpan, ModelSpan, Recorder, ToolSpans
@@ -32,8 +33,8 @@ MAX_RUNS = 1000
 MAX_BYTES = 64 * 1024 * 1024
 _SPAN_BYTES = 1500
 """About what a span takes without content."""
-_PIECE_BYTES = 300
-"""About what a section of a request takes, or a change of it, beside the content."""
+_STEP_BYTES, _TOOL_BYTES = 1000, 3000
+"""About what is kept of a request for each step of its making, and for each of its tools."""
 _KINDS = {"invoke_agent": "agent", "generate_content": "model", "execute_tool": "tool"}
 
 RunKey = tuple[str, str, str, str]
@@ -60,9 +61,14 @@ class SeenSpan:
     """About what it takes."""
     request: LlmRequest | None = None
     """What the model was asked, in a call of one."""
-    assembly: Assembly | None = None
+    making: Making | None = None
     """How that came about."""
     response: LlmResponse | None = None
+
+    @property
+    def assembly(self) -> Assembly | None:
+        """How the request of a model came about, put together now."""
+        return None if self.making is None else self.making.assembly
 
     @property
     def kind(self) -> str:
@@ -270,9 +276,9 @@ class _SeenMessages:
     def request(self, request: LlmRequest, provider: str | None, context: Context) -> None:
         span = span_in(context)
         if isinstance(span, _Recorded):
-            span.seen.assembly = assembly = assembly_of(request)
-            span.seen.request = snapshot(request) if assembly is None else assembly.request
-            self._store.grow(span.seen, weight_of(request.contents) + _weight_of_steps(assembly))
+            span.seen.making = making = making_of(request)
+            span.seen.request = snapshot(request) if making is None else making.request
+            self._store.grow(span.seen, weight_of(only_read(request.contents)) + _weight_of_steps(making))
         if self._inner is not None:
             self._inner.request(request, provider, context)
 
@@ -285,10 +291,8 @@ class _SeenMessages:
             self._inner.choice(response, provider, context)
 
 
-def _weight_of_steps(assembly: Assembly | None) -> int:
-    if assembly is None:
-        return 0
-    return _PIECE_BYTES * (len(assembly.sections) + sum(len(step.changes) for step in assembly.steps))
+def _weight_of_steps(making: Making | None) -> int:
+    return 0 if making is None else _STEP_BYTES * making.steps + _TOOL_BYTES * len(making.request.tools_dict)
 
 
 def _new_id(bits: int) -> int:
