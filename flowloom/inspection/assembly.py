@@ -279,9 +279,7 @@ class Tracing(Observer):
 
     def model_asked(self, ctx: InvocationContext, model: BaseLlm, request: LlmRequest) -> None:
         trace = self._followed(ctx, request).as_it_is()
-        making = Making(
-            lambda: self._assembly(trace, trace.agent, reached=True), snapshot(request), len(trace.looks)
-        )
+        making = Making(lambda: self._assembly(trace, trace.agent, reached=True), snapshot(request), len(trace.looks))
         self.makings.append(making)
         origin = origin_of(request)
         set_origin(request, Origin(trace.agent, trace.at, Dropped() if origin is None else origin.dropped, making))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import sys
 from importlib.metadata import version
@@ -42,14 +43,14 @@ async def versions() -> dict[str, str]:
 async def list_apps(request: Request, detailed: str = "") -> Any:
     """The names of the apps that those who ask may use; `detailed=true` tells what those are that can be loaded."""
     principal = principal_of(request)
-    apps = served_of(request).apps
-    names = [name for name in apps.names() if principal.may_use(name)]
+    served = served_of(request)
+    names = [name for name in served.apps.names() if principal.may_use(name)]
     if detailed.lower() not in ("true", "1", "yes", "on"):
         return names
     found: list[dict[str, Any]] = []
     for name in names:
         try:
-            found.append(_summary(name, apps.load(name)) | {"agents": None})
+            found.append(_summary(name, await served.app_of(name)) | {"agents": None})
         except ProblemError as problem:
             _log.info("`%s` is left out of the list: %s", name, problem)
     return {"apps": found}
@@ -59,7 +60,7 @@ async def list_apps(request: Request, detailed: str = "") -> Any:
 async def app_info(request: Request, app_name: str) -> Response:
     """An app's agents: what they are told, and their tools."""
     admit(request, app_name)
-    app = served_of(request).apps.load(app_name)
+    app = await served_of(request).app_of(app_name)
     agents = {agent.name: await _agent_info(agent) for agent in agents_of(app.root_agent)}
     return JSONResponse(_summary(app_name, app) | {"agents": agents})
 
@@ -68,7 +69,7 @@ async def app_info(request: Request, app_name: str) -> Response:
 async def app_problem(request: Request, app_name: str) -> dict[str, str | None]:
     """Why an app cannot be loaded: the traceback, for those who write it; null if it can."""
     admit(request, app_name)
-    return {"traceback": served_of(request).apps.problem_of(app_name)}
+    return {"traceback": await asyncio.to_thread(served_of(request).apps.problem_of, app_name)}
 
 
 def _summary(name: str, app: App) -> dict[str, Any]:

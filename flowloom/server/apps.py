@@ -8,6 +8,7 @@ import traceback
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from threading import Lock
 from typing import Protocol
 
 from flowloom.agents import BaseAgent
@@ -43,6 +44,10 @@ class OneApp:
         """Raise `ProblemError` for any other name."""
         if name != self._app.name:
             raise forbidden(name) if name.startswith("__") else not_found(name)
+
+    def ready(self, name: str) -> App | None:
+        """The app; None for any other name."""
+        return self._app if name == self._app.name else None
 
     def load(self, name: str) -> App:
         """The app. Raises `ProblemError` for any other name."""
@@ -92,6 +97,10 @@ class LoadedApps:
             raise forbidden(name)
         if name not in self._loader.list_agents():
             raise not_found(name)
+
+    def ready(self, name: str) -> App | None:
+        """None: the loader decides each time."""
+        return None
 
     def load(self, name: str) -> App:
         """The app of that name. Raises `ProblemError` as `check` does, and `agent_broken` (500)."""
@@ -151,6 +160,7 @@ class AppFolder:
         self.base = path if self.only is None else path.parent
         """The folder that the names of apps begin in."""
         self._loaded: dict[str, _Loaded] = {}
+        self._loading = Lock()
         put_on_path(path, self.base)
 
     @property
@@ -168,21 +178,22 @@ class AppFolder:
         """Raise `ProblemError` if there is no such app (404), or the name is one of google-adk's own agents (403)."""
         if name.startswith("__"):
             raise forbidden(name)
-        if not self._is_kept(name) and self._path_of(name) is None:
+        if self.ready(name) is None and self._path_of(name) is None:
             raise not_found(name)
 
-    def _is_kept(self, name: str) -> bool:
-        """Whether an app is used as it was loaded, whatever becomes of its files."""
+    def ready(self, name: str) -> App | None:
+        """The app of that name as it was loaded, if no change of its files is to be looked for."""
         known = self._loaded.get(name)
-        return known is not None and known.app is not None and not self._reload
+        return None if known is None or self._reload else known.app
 
     def load(self, name: str) -> App:
         """The app of that name, loaded at its first use. Raises `ProblemError`: `app_not_found` (404), `forbidden`
         (403), `agent_broken` (500)."""
         self.check(name)
-        known = self._loaded.get(name)
-        if known is None or ((self._reload or known.app is None) and known.stamp != self._stamp(name)):
-            known = self._loaded[name] = self._load(name, again=known is not None)
+        with self._loading:
+            known = self._loaded.get(name)
+            if known is None or ((self._reload or known.app is None) and known.stamp != self._stamp(name)):
+                known = self._loaded[name] = self._load(name, again=known is not None)
         if known.app is None:
             problem = ProblemError(
                 500, "agent_broken", f"The app `{name}` cannot be loaded. The server's log tells why."

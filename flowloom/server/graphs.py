@@ -41,7 +41,7 @@ _ICONS = {"agent": ("#42A5F5", "✦"), "tool": ("#6B7280", "🔧")}
 @router.get("/dev/apps/{app_name}/build_graph")
 async def build_graph(request: Request, app_name: str) -> Response:
     """An app's agents with their settings, as google-adk's web UI reads them."""
-    app = _app(request, app_name)
+    app = await _app(request, app_name)
     told: dict[str, Any] = {"name": app.name, "root_agent": _agent_data(app.root_agent)}
     if app.plugins:
         told["plugins"] = [{"name": plugin.name} for plugin in app.plugins]
@@ -58,7 +58,7 @@ async def build_graph_image(
     request: Request, app_name: str, dark_mode: bool = False, node: str = ""
 ) -> dict[str, dict[str, str]]:
     """The picture of an app's agents in DOT, or of those below the agent at the path `node`."""
-    agent: BaseAgent | None = _app(request, app_name).root_agent
+    agent: BaseAgent | None = (await _app(request, app_name)).root_agent
     for name in filter(None, node.split("/")):
         agent = next((each for each in agent.sub_agents if each.name == name), None) if agent is not None else None
     if agent is None:
@@ -69,7 +69,7 @@ async def build_graph_image(
 @router.get("/dev/apps/{app_name}/graph")
 async def app_graph(request: Request, app_name: str, dark_mode: bool = False) -> dict[str, str]:
     """The picture of an app's agents in DOT."""
-    return {"dotSrc": _dot(_app(request, app_name).root_agent, dark=dark_mode)}
+    return {"dotSrc": _dot((await _app(request, app_name)).root_agent, dark=dark_mode)}
 
 
 @router.get("/dev/apps/{app_name}/users/{user_id}/sessions/{session_id}/events/{event_id}/graph")
@@ -83,12 +83,12 @@ async def event_graph(
     event = next((each for each in session.events if each.id == event_id), None) if session is not None else None
     if event is None:
         return {}
-    return {"dotSrc": _dot(_app(request, app_name).root_agent, dark=dark_mode, lit=_edges_of(event))}
+    return {"dotSrc": _dot((await _app(request, app_name)).root_agent, dark=dark_mode, lit=_edges_of(event))}
 
 
-def _app(request: Request, app_name: str) -> App:
+async def _app(request: Request, app_name: str) -> App:
     admit(request, app_name)
-    return served_of(request).apps.load(app_name)
+    return await served_of(request).app_of(app_name)
 
 
 def _readme(request: Request, app_name: str) -> str | None:

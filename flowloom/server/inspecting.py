@@ -88,7 +88,7 @@ async def explain_message(
     """What a model would be asked if this message was sent; nothing is sent, and nothing is stored."""
     session = await session_of(request, app_name, user_id, session_id)
     served = served_of(request)
-    app = served.apps.load(app_name)
+    app = await served.app_of(app_name)
     meant: Any = app
     if body.agent is not None and body.agent != app.root_agent.name:
         meant = app.root_agent.find_agent(body.agent)

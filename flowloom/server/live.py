@@ -51,7 +51,7 @@ async def _refusal(
     if not principal.may_use(app_name):
         return NOT_ALLOWED, f"There is no app `{app_name}`."
     try:
-        served.apps.load(app_name)
+        await served.app_of(app_name)
     except ProblemError as problem:
         return (FAILED if problem.status >= 500 else NOT_ALLOWED), problem.detail
     session = None

@@ -169,7 +169,7 @@ async def follow_run(
     on_one_line = invocation_id.split() == [invocation_id]  # as an id of a frame has to be
     if not on_one_line or all(event.invocation_id != invocation_id for event in session.events):
         raise ProblemError(404, "run_not_found", f"The session has no run `{invocation_id}`.")
-    frames = _stored_frames(session, invocation_id, served.places_of(app_name))
+    frames = _stored_frames(session, invocation_id, await served.places_of(app_name))
     return EventStream(
         served.runs,
         StoredFrames([frame for frame in frames if place is None or frame.place > place]),
@@ -221,7 +221,7 @@ async def _begin(request: Request, body: RunRequest, *, split: bool, grace: floa
     if not app_name:
         raise ProblemError(400, "app_not_found", "`appName` is missing, and there is no default app.")
     admit(request, app_name)
-    runner = served.runner_of(app_name)
+    runner = await served.runner_of(app_name)
     admit(request, app_name, body.user_id)
     _check_message(body.new_message)
     await _check_session(served, (app_name, body.user_id, body.session_id), body.new_message)
@@ -240,7 +240,8 @@ async def _begin(request: Request, body: RunRequest, *, split: bool, grace: floa
         "run_config": config,
     }
     key, service = (app_name, body.user_id, body.session_id), served.runs.service_of(runner)
-    return served.runs.begin(key, service, arguments, places=served.places_of(app_name), grace=grace, split=split)
+    places = await served.places_of(app_name)
+    return served.runs.begin(key, service, arguments, places=places, grace=grace, split=split)
 
 
 def _check_message(message: types.Content | None) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -41,9 +42,13 @@ class AppSource(Protocol):
         begin with `__`. Loads nothing."""
         ...
 
+    def ready(self, name: str) -> App | None:
+        """The app of that name, if it is loaded and nothing has to be looked up; looks at no file."""
+        ...
+
     def load(self, name: str) -> App:
-        """The app of that name, loaded at its first use. Raises `ProblemError` as `check` does, and `agent_broken`
-        (500)."""
+        """The app of that name, loaded at its first use, on any thread. Raises `ProblemError` as `check` does, and
+        `agent_broken` (500)."""
         ...
 
     def folder_of(self, name: str) -> Path | None:
@@ -75,9 +80,16 @@ class Served:
     def __post_init__(self) -> None:
         self.runs = Runs(self.settings)
 
-    def runner_of(self, app_name: str) -> Runner:
+    async def app_of(self, name: str) -> App:
+        """The app of that name; one that has to be imported is by a thread, and streams go on meanwhile.
+
+        Raises `ProblemError` as `AppSource.load` does.
+        """
+        return self.apps.ready(name) or await asyncio.to_thread(self.apps.load, name)
+
+    async def runner_of(self, app_name: str) -> Runner:
         """The runner of an app, built at its first use and kept; sessions are kept under `app_name`."""
-        app = self.apps.load(app_name)
+        app = await self.app_of(app_name)
         known = self._runners.get(app_name)
         if known is None or known[0] is not app:
             runner = Runner(
@@ -95,11 +107,11 @@ class Served:
             known = self._runners[app_name] = (app, runner)
         return known[1]
 
-    def places_of(self, app_name: str) -> Places:
+    async def places_of(self, app_name: str) -> Places:
         """Where in the tree its agents stand; nowhere, if the app cannot be loaded."""
         used = self._runners.get(app_name)
         try:
-            app = self.apps.load(app_name) if used is None else used[0]
+            app = await self.app_of(app_name) if used is None else used[0]
         except ProblemError:
             return {}
         known = self._places.get(app_name)

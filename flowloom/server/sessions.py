@@ -73,7 +73,7 @@ async def create_session(
     session = await _created(request, app_name, user_id, given.session_id, given.state)
     if events:
         await _append(served_of(request).sessions, session, events)
-    return answer(session_json(session, session.events, served_of(request).places_of(app_name)))
+    return answer(session_json(session, session.events, await served_of(request).places_of(app_name)))
 
 
 @router.post(_S + "/{session_id}")
@@ -86,7 +86,7 @@ async def create_session_with_id(
 ) -> Response:
     """Make a session of this id; the body is its state."""
     session = await _created(request, app_name, user_id, session_id, state)
-    return answer(session_json(session, session.events, served_of(request).places_of(app_name)))
+    return answer(session_json(session, session.events, await served_of(request).places_of(app_name)))
 
 
 @router.get(_S)
@@ -121,7 +121,7 @@ async def get_session(
     """A session with all its events, or the first `limit` behind the event `afterEventId`."""
     session = await session_of(request, app_name, user_id, session_id)
     events = events_behind(session.events, after_event_id, limit)
-    return answer(session_json(session, events, served_of(request).places_of(app_name)))
+    return answer(session_json(session, events, await served_of(request).places_of(app_name)))
 
 
 @router.patch(_S + "/{session_id}")
@@ -138,7 +138,7 @@ async def update_session(request: Request, app_name: str, user_id: str, session_
         await served_of(request).sessions.append_event(session, event)
     except JsonDataError as error:
         raise ProblemError(400, "invalid_state", str(error)) from error
-    return answer(session_json(session, session.events, served_of(request).places_of(app_name)))
+    return answer(session_json(session, session.events, await served_of(request).places_of(app_name)))
 
 
 @router.delete(_S + "/{session_id}")
@@ -174,7 +174,7 @@ async def fork_session(
         raise event_not_found(given.through_event_id or "") from error
     except AlreadyExistsError as error:
         raise ProblemError(409, "session_exists", f"Session already exists: {new_id}") from error
-    return answer(session_json(made, made.events, served.places_of(app_name)))
+    return answer(session_json(made, made.events, await served.places_of(app_name)))
 
 
 async def session_of(request: Request, app_name: str, user_id: str, session_id: str) -> Session:

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import functools
 import logging
 import os
+import sys
+import threading
 import time
+import types
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+import httpx
 import pytest
 from server.serving import Running, serving
 
@@ -86,7 +92,7 @@ def test_sessions_are_kept_under_the_name_of_the_folder(served_folder: Running) 
     """Whatever the `App` is called."""
     made = served_folder.client.post(served_folder.sessions("named"))
     assert made.json()["appName"] == "named"
-    assert served_folder.served.runner_of("named").app_name == "named"
+    assert served_folder.call(served_folder.served.runner_of("named")).app_name == "named"
 
 
 @pytest.mark.parametrize("name", ["nothing", "os", "..", "whole.agent", "group", "whole-1", "group..nested", "a b"])
@@ -158,6 +164,32 @@ def test_a_broken_app_is_tried_again_when_it_has_changed(tmp_path: Path) -> None
         assert caught.value.code == "agent_broken"
     write(tmp_path / "mended", "mended")
     assert apps.load("mended").root_agent.name == "mended"
+
+
+def test_no_request_waits_for_the_import_of_an_app(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is imported by a thread, once, whoever else asks for it meanwhile."""
+    gate = types.ModuleType("gate_of_an_import")
+    gate.entered, gate.opened, gate.count = threading.Event(), threading.Event(), []  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, gate.__name__, gate)
+    waits = "import gate_of_an_import as gate\ngate.count.append(1); gate.entered.set(); assert gate.opened.wait(10)"
+    write(tmp_path / "slow_app", "slow_app", imports=waits)
+    write(tmp_path / "quick_app", "quick_app")
+    with (
+        serving(get_fast_api_app(agents_dir=tmp_path, web=True, use_local_storage=False)) as server,
+        ThreadPoolExecutor() as threads,
+    ):
+        ask = functools.partial(httpx.get, f"{server.url}/apps/slow_app/app-info", timeout=20, trust_env=False)
+        first = threads.submit(ask)
+        try:
+            assert gate.entered.wait(10)
+            second = threads.submit(ask)
+            assert server.client.get("/health").status_code == 200
+            assert server.client.get("/apps/slow_app/users/u/sessions").status_code == 200
+            assert not first.done()
+        finally:
+            gate.opened.set()
+        assert [first.result().status_code, second.result().status_code] == [200, 200]
+    assert gate.count == [1]
 
 
 @pytest.mark.parametrize("reload", [True, False])
