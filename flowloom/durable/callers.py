@@ -67,8 +67,9 @@ class Callers:
         self._workers = [row for row in self._workers if row.worker != worker]
 
     async def follow(self, row: WorkerRow, run_id: str, *, deltas: bool) -> AsyncGenerator[Event | None, None]:
-        """What a worker tells of a run while it has it: partial events, and None when the log has more. It ends when
-        the worker has done with the run, or is gone."""
+        """What a worker tells of a run while it has it: partial events, and None when the log has more, or nothing was
+        heard for half the time after which the worker is dead. It ends when the worker has done with the run, or is
+        gone."""
         path = path_of(row.address)
         if path is None:
             return
@@ -80,11 +81,11 @@ class Callers:
             said = {"token": row.token, "do": "follow", "run": run_id, "deltas": deltas}
             writer.write(json.dumps(said).encode() + b"\n")
             with contextlib.suppress(OSError, ValueError):
-                while line := await reader.readline():
+                while line := await _line_of(reader, row.patience / 2):
                     told: dict[str, Any] = json.loads(line)
                     if "part" in told:
                         yield Event.model_validate(told["part"])
-                    elif "stored" in told:
+                    elif "stored" in told or "silent" in told:
                         yield None
                     else:
                         return
@@ -95,3 +96,16 @@ class Callers:
         """Hang up everywhere."""
         for worker in list(self._lines):
             self._hang_up(worker)
+
+
+async def _line_of(reader: asyncio.StreamReader, seconds: float) -> bytes:
+    """The next line; one that says nothing after so many seconds without one."""
+    reading = asyncio.ensure_future(reader.readline())
+    try:
+        await asyncio.wait({reading}, timeout=seconds)
+        return reading.result() if reading.done() else _SILENCE
+    finally:
+        reading.cancel()
+
+
+_SILENCE = b'{"silent":true}\n'

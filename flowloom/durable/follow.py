@@ -59,8 +59,11 @@ class Follower:
                     async for event in told:
                         given = True
                         if event is None:
-                            for each in await self._news():
+                            news = await self._news()
+                            for each in news:
                                 yield each
+                            if not news and not await self._still_has(worker):
+                                break
                         elif event.id not in self._complete and event.invocation_id == self._run_id:
                             self._speaks = True
                             yield event
@@ -80,6 +83,10 @@ class Follower:
             return None
         rows, _ = await self._registry.workers(row.app_name)
         return next((each for each in rows if each.worker == row.worker), None)
+
+    async def _still_has(self, worker: WorkerRow) -> bool:
+        row = await self._registry.find(self._run_id)
+        return row is not None and row.worker == worker.worker
 
     async def _news(self) -> list[Event]:
         """The events of the run that the log has and that were not given yet."""

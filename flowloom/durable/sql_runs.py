@@ -25,9 +25,10 @@ _CLAIM = (
     "started = COALESCE(started, ?), wish = NULL WHERE run_id = ?"
 )
 _OVER_AT = (
-    "UPDATE flowloom_runs SET status = ?, outcome = ?, ended = ?, worker = NULL, wish = NULL, message = NULL, "
-    "answers = NULL, wakes = NULL, awaits = NULL WHERE run_id = ?"
+    "UPDATE flowloom_runs SET status = ?, outcome = ?, ended = ?, worker = NULL, wish = NULL, message = CASE WHEN ? "
+    "THEN message END, answers = NULL, wakes = NULL, awaits = NULL WHERE run_id = ?"
 )
+"""A run that has failed keeps the message that did not come into the log, for the leg that goes on with it."""
 _PAUSED = "UPDATE flowloom_runs SET status = 'paused', worker = NULL, wish = NULL, wakes = NULL, awaits = NULL"
 _NEXT_LEG = (
     "UPDATE flowloom_runs SET status = ?, leg = leg + 1, attempts = 0, takeovers = 0, worker = NULL, wish = NULL, "
@@ -147,7 +148,7 @@ def finish(connection: Connection, setting: Setting, mine: Row, outcome: Outcome
             return Ended("waiting", _go_on(connection, admission, row, row.answers, moment), woken)
         connection.execute(f"{_PAUSED}, outcome = ? WHERE run_id = ?", (outcome.dumps(), row.run_id))
     else:
-        connection.execute(_OVER_AT, (outcome.status, outcome.dumps(), moment, row.run_id))
+        connection.execute(_OVER_AT, (outcome.status, outcome.dumps(), moment, outcome.status == "failed", row.run_id))
     woken = admission.free_places(row.run_id, moment)
     return Ended(outcome.status, admission.next_of_session(row.key), woken)
 
@@ -207,7 +208,7 @@ def cancel(connection: Connection, setting: Setting, run_id: str, wish: Wish) ->
         return _wished(connection, row, wish)
     moment, admission = now(connection, setting.dialect), Admission(connection, setting.dialect, setting.limits)
     outcome = Outcome("cancelled")
-    connection.execute(_OVER_AT, ("cancelled", outcome.dumps(), moment, run_id))
+    connection.execute(_OVER_AT, ("cancelled", outcome.dumps(), moment, False, run_id))
     admission.free_places(run_id, moment)
     ready = admission.next_of_session(row.key)
     return Changed(row._replace(status="cancelled", outcome=outcome.dumps(), ended=moment), ready)

@@ -19,7 +19,7 @@ from flowloom.durable.registry import Registry, not_found
 from flowloom.durable.specs import message_data
 from flowloom.errors import InputValidationError, RequestNotFoundError
 from flowloom.events import Event
-from flowloom.events.parts import answers_calls
+from flowloom.events.parts import answers_calls, content_of
 from flowloom.log.answers import check_answers
 from flowloom.log.claims import without_repeated
 from flowloom.log.marks import RUN_ENDED
@@ -253,8 +253,8 @@ class SubmittedRun:
         The same answer again changes nothing. Raises `AlreadyAnsweredError` for another one, `RequestNotFoundError` for
         a request that the run has not made, `RunStateError` for a run that is over, `UnreadableAnswerError`.
         """
-        given = [part for each in answers for part in content_of_message(each).parts or ()]
-        message = types.Content(role="user", parts=given)
+        given = [[each] if isinstance(each, types.Part) else content_of_message(each).parts or [] for each in answers]
+        message = content_of("user", [part for parts in given for part in parts])
         if not answers_calls(message):
             raise InputValidationError(
                 "This answers nothing. Give what `approve`, `reject` or `reply` of a `PendingCall` makes; a message is "

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     )
     from flowloom.testing.suites import (
         ArtifactServiceSuite,
+        CourierSuite,
         ModelSuite,
         ProcessorSuite,
         SessionServiceSuite,
@@ -52,7 +53,7 @@ _HOMES = {
     "linting": "Finding lint",
     "scripted": "Answer AnsweringModel FunctionModel ScriptExhaustedError ScriptedModel call chunks_of delayed dropped "
     "truncated",
-    "suites": "ArtifactServiceSuite ModelSuite ProcessorSuite SessionServiceSuite ToolsetSuite",
+    "suites": "ArtifactServiceSuite CourierSuite ModelSuite ProcessorSuite SessionServiceSuite ToolsetSuite",
     "symmetry": "assert_symmetric",
 }
 
@@ -64,6 +65,7 @@ __all__ = [
     "CapturedRun",
     "CassetteError",
     "CassetteMissError",
+    "CourierSuite",
     "Finding",
     "FrozenClock",
     "FunctionModel",

@@ -1,0 +1,29 @@
+"""The couriers of the package keep the rules of couriers."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from flowloom.durable import Courier, StoreCourier
+from flowloom.sessions.sql_service import SqlSessionService
+from flowloom.testing.suites.courier import CourierSuite
+
+
+class TestStoreCourierOnSqlite(CourierSuite):
+    @pytest.fixture
+    def store(self, tmp_path: Path) -> str:
+        return str(tmp_path / "runs.db")
+
+    def make_courier(self, store: str, service: SqlSessionService, app_name: str) -> Courier:
+        return StoreCourier(service, app_name, poll=0.1)
+
+
+class TestStoreCourierOnPostgres(CourierSuite):
+    @pytest.fixture
+    def store(self, postgres_dsn: str) -> str:
+        return postgres_dsn
+
+    def make_courier(self, store: str, service: SqlSessionService, app_name: str) -> Courier:
+        return StoreCourier(service, app_name, poll=0.1)
