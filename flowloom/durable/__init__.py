@@ -19,6 +19,7 @@ from flowloom.durable.errors import (
 from flowloom.durable.limits import ConcurrencyLimit, ModelLimit
 from flowloom.durable.records import Outcome, RunInfo, WorkerInfo
 from flowloom.durable.retrying import RetryPolicy, default_retryable
+from flowloom.durable.schedules import Schedule, ScheduleInfo
 from flowloom.durable.store_courier import StoreCourier
 from flowloom.durable.submitted import SubmittedRun
 from flowloom.durable.worker import Worker
@@ -39,6 +40,8 @@ __all__ = [
     "RunLostError",
     "RunNotFoundError",
     "RunStateError",
+    "Schedule",
+    "ScheduleInfo",
     "StoreCourier",
     "SubmittedRun",
     "Worker",

@@ -14,6 +14,7 @@ from flowloom.durable.limits import Limit, concurrency_limits
 from flowloom.durable.records import RunInfo, Status, WorkerInfo
 from flowloom.durable.registry import Registry, not_found
 from flowloom.durable.retrying import RetryPolicy
+from flowloom.durable.schedules import Schedule, ScheduleInfo
 from flowloom.durable.specs import Spec, message_data
 from flowloom.durable.sql_submit import Submission
 from flowloom.durable.store_courier import StoreCourier
@@ -28,6 +29,33 @@ from flowloom.sessions import BaseSessionService
 
 if TYPE_CHECKING:
     from flowloom.run_stream import RunStreamEvent
+
+
+class Schedules:
+    """The schedules of an app (`app_name`), in the `registry`; its workers, which `callers` reach, keep to them.
+
+    Needs the extra `schedules`, here and at the workers.
+    """
+
+    def __init__(self, registry: Registry, callers: Callers, app_name: str) -> None:
+        self._registry = registry
+        self._callers = callers
+        self._app_name = app_name
+
+    async def put(self, schedule: Schedule) -> float:
+        """Keep a schedule, in the place of one of its name; returns when it is due first, in seconds since the
+        epoch."""
+        due = await self._registry.put_schedule(self._app_name, schedule)
+        await self._callers.ring()
+        return due
+
+    async def list(self) -> Sequence[ScheduleInfo]:
+        """All of them, by name."""
+        return await self._registry.schedules(self._app_name)
+
+    async def delete(self, name: str) -> bool:
+        """Forget the schedule `name`; whether there was one. Runs that it has submitted stay."""
+        return await self._registry.delete_schedule(self._app_name, name)
 
 
 class RunClient:
@@ -60,6 +88,8 @@ class RunClient:
         self.session_service = session_service
         self.registry = Registry(session_service, concurrency_limits(limits))
         self.callers = Callers(self.registry, app_name)
+        self.schedules = Schedules(self.registry, self.callers, app_name)
+        """The schedules of the app: `put`, `list` and `delete`."""
         self._courier: Courier = courier or StoreCourier(session_service, app_name)
         self._makes_session = auto_create_session
         self._most = max_waiting, max_waiting_per_user
@@ -163,7 +193,7 @@ class RunClient:
         `user_id`, of a `session_id`, submitted `since` a time (seconds since the epoch).
         """
         states: Sequence[str] = (status,) if isinstance(status, str) else status
-        rows = await self.registry.list(self.app_name, states, user_id, session_id, since, limit)
+        rows = await self.registry.listed(self.app_name, states, user_id, session_id, since, limit)
         return [RunInfo.of(row) for row in rows]
 
     async def retry(self, run_id: str) -> SubmittedRun:

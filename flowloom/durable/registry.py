@@ -6,7 +6,7 @@ from collections.abc import Callable, Hashable, Sequence
 from functools import partial
 from typing import Any, TypeVar
 
-from flowloom.durable import sql_runs, sql_submit, sql_workers
+from flowloom.durable import schedules, sql_runs, sql_submit, sql_workers
 from flowloom.durable.errors import RunNotFoundError
 from flowloom.durable.limits import ConcurrencyLimit
 from flowloom.durable.records import Changed, Outcome, Row, WorkerRow
@@ -76,7 +76,7 @@ class Registry:
             raise not_found(run_id)
         return changed
 
-    async def list(
+    async def listed(
         self,
         app_name: str,
         status: Sequence[str],
@@ -144,6 +144,31 @@ class Registry:
         """Drop the rows of runs that ended so long ago."""
         await self.write(lambda c: sql_submit.forget_ended(c, self.setting, seconds, 500), ("forget",), durable=False)
 
+    # -- schedules -----------------------------------------------------------------------------------
+
+    async def put_schedule(self, app_name: str, schedule: schedules.Schedule) -> float:
+        """Keep a schedule; when it is due first."""
+        return await self.write(lambda c: schedules.put(c, self.setting, app_name, schedule), ("schedule", app_name))
+
+    async def delete_schedule(self, app_name: str, name: str) -> bool:
+        """Forget a schedule; whether there was one."""
+        return await self.write(lambda c: schedules.delete(c, app_name, name), ("schedule", app_name))
+
+    async def schedules(self, app_name: str) -> Sequence[schedules.ScheduleInfo]:
+        """The schedules of an app."""
+        return await self.read(lambda c: schedules.listed(c, self.setting, app_name))
+
+    async def submit_due(self, app_name: str) -> tuple[tuple[str, ...], float | None]:
+        """Submit what is due: the runs that are ready then, and the seconds until the next schedule is due."""
+        ready: tuple[str, ...] = ()
+        while (rest := await self.read(lambda c: schedules.next_due(c, self.setting, app_name))) == 0:
+            work = partial(_scheduled, self.setting, app_name)
+            found = await self.write(work, ("schedule", app_name))
+            if found is None:  # another worker is about it
+                return ready, 1.0
+            ready += found
+        return ready, rest
+
     # -- workers -------------------------------------------------------------------------------------
 
     async def register(self, row: WorkerRow) -> None:
@@ -195,6 +220,10 @@ def _applied(
 
 def _promoted(setting: Setting, run_id: str, c: Connection) -> tuple[str, ...]:
     return sql_submit.promote(c, setting, run_id)
+
+
+def _scheduled(setting: Setting, app_name: str, c: Connection) -> tuple[str, ...] | None:
+    return schedules.submit_due(c, setting, app_name)
 
 
 def _expired(setting: Setting, run_id: str, c: Connection) -> tuple[str, ...]:

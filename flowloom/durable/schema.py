@@ -54,7 +54,7 @@ def _first(integer: str, number: str, key: str) -> Sequence[str]:
             PRIMARY KEY (app_name, name))""",
         f"""CREATE TABLE flowloom_schedules (
             app_name TEXT NOT NULL, name TEXT NOT NULL, schedule TEXT NOT NULL, next_due {number} NOT NULL,
-            PRIMARY KEY (app_name, name))""",
+            last_run TEXT, PRIMARY KEY (app_name, name))""",
         "CREATE INDEX flowloom_schedules_due ON flowloom_schedules (app_name, next_due)",
     )
 

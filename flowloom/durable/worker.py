@@ -34,6 +34,8 @@ from flowloom.sessions.sql_holders import this_process
 _log = logging.getLogger("flowloom.durable")
 DAY = 24 * 3600.0
 _MOST_LABELS = 6
+_FORGETTING = 60.0
+"""Seconds between two times that runs are forgotten which are long over."""
 
 
 class Worker:
@@ -335,17 +337,21 @@ class Worker:
     async def _keep_house(self) -> None:
         """Admit runs whose time has come, offer again what stays ready, forget what is long over."""
         loop = asyncio.get_running_loop()
-        swept, app = loop.time(), self.runner.app_name
+        swept = forgot = loop.time()
+        app = self.runner.app_name
         while True:
             pause = self._sweep
             try:
                 ready, rest = await self.registry.promote(app)
-                await self._offer(ready)
-                pause = min(pause, self._sweep if rest is None else rest)
+                scheduled, due = await self.registry.submit_due(app)
+                await self._offer([*ready, *scheduled])
+                pause = min([self._sweep, *(each for each in (rest, due) if each is not None)])
                 if loop.time() - swept >= self._sweep:
                     swept = loop.time()
                     await self._offer(await self.registry.expire(app))
                     await self._offer(await self.registry.left_ready(app))
+                if loop.time() - forgot >= _FORGETTING:
+                    forgot = loop.time()
                     await self.registry.forget_ended(self._keep_runs)
             except StorageError:
                 pause = self.beats.heartbeat

@@ -75,6 +75,7 @@ USES = {
     "from flowloom.testing import ModelSuite\nclass Suite(ModelSuite): ...": "test",
     "from flowloom.testing import ToolsetSuite; ToolsetSuite().toolset": "test",
     "import flowloom.testing.suites": "test",
+    "from flowloom.durable import Schedule; Schedule('a', '0 7 * * *', 'UTC', 'Go.', user_id='ann')": "schedules",
     "import flowloom.testing.snapshots": "test",
 }
 

@@ -1,0 +1,120 @@
+"""Runs that are due at certain times."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from datetime import datetime
+from typing import Any
+from zoneinfo import ZoneInfo
+
+import pytest
+
+from durable.fleet import client_of, opened, steps, where, worker_of
+from flowloom.durable import RunClient, Schedule
+from flowloom.durable.schedules import submit_due
+from flowloom.errors import ConfigurationError, InputValidationError
+
+__all__ = ["where"]
+
+
+def daily(name: str = "report", **options: Any) -> Schedule:
+    values: dict[str, Any] = {"cron": "30 2 * * *", "timezone": "Europe/Berlin", "message": "Report.", "user_id": "ann"}
+    return Schedule(name, **{**values, **options})
+
+
+def local(*moment: int) -> float:
+    return datetime(*moment, tzinfo=ZoneInfo("Europe/Berlin")).timestamp()  # type: ignore[misc]
+
+
+def test_it_keeps_to_the_clock_of_its_zone() -> None:
+    """In summer and in winter; on each day once, also where the clock is changed."""
+    times = [daily().next_after(local(2026, 1, 10)), daily().next_after(local(2026, 7, 10))]
+    assert times == [local(2026, 1, 10, 2, 30), local(2026, 7, 10, 2, 30)]
+    for first in (local(2026, 3, 28, 12), local(2026, 10, 24, 12)):
+        found = [each for each, _ in zip(daily().times(first), range(3), strict=False)]
+        days = [datetime.fromtimestamp(each, ZoneInfo("Europe/Berlin")).day for each in found]
+        assert len(set(days)) == 3, days
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"cron": "every morning"},
+        {"cron": "61 * * * *"},
+        {"cron": "0 0 31 2 *"},
+        {"timezone": "Mars/Olympus"},
+        {"overlap": "maybe"},
+        {"user_id": ""},
+    ],
+)
+def test_what_says_no_time_is_refused(wrong: dict[str, Any]) -> None:
+    """When it is made, and not when it is due."""
+    with pytest.raises(ConfigurationError):
+        daily(**wrong)
+
+
+def test_a_schedule_needs_a_message() -> None:
+    """One that a run can begin with."""
+    with pytest.raises(InputValidationError):
+        daily(message=[])
+
+
+async def test_schedules_are_put_listed_and_deleted(where: str) -> None:
+    """By their names; the same name again replaces one."""
+    service = opened(where)
+    async with client_of(service) as client:
+        due = await client.schedules.put(daily())
+        await client.schedules.put(daily("other", cron="0 7 * * *"))
+        await client.schedules.put(daily("other", cron="0 8 * * *"))
+        found = await client.schedules.list()
+        assert [(each.schedule.name, each.schedule.cron) for each in found] == [
+            ("other", "0 8 * * *"),
+            ("report", "30 2 * * *"),
+        ]
+        assert found[1].next_due == due
+        assert (await client.schedules.delete("other"), await client.schedules.delete("other")) == (True, False)
+    await service.close()
+
+
+async def moved(client: RunClient, seconds: float) -> None:
+    """Let the schedules be due so many seconds earlier than they are."""
+    sql = "UPDATE flowloom_schedules SET next_due = next_due - ?"
+    await client.registry.write(lambda c: c.execute(sql, (seconds,)), "test")
+
+
+async def test_what_is_due_is_submitted_once(where: str) -> None:
+    """Whoever wakes first, among several; and run by a worker."""
+    service = opened(where)
+    async with client_of(service) as client:
+        due = await client.schedules.put(daily())
+        await moved(client, due - time.time() + 1)
+        async with worker_of(service, steps(1)), worker_of(service, steps(1)):
+            for _ in range(1000):
+                if runs := await client.list():
+                    break
+                await asyncio.sleep(0.01)
+            result = await asyncio.wait_for((await client.attach(runs[0].run_id)).result(), 20)
+            assert result.status == "final"
+            assert len(await client.list()) == 1
+        (found,) = await client.schedules.list()
+        assert found.last_run is not None
+        assert found.last_run.run_id == runs[0].run_id
+    await service.close()
+
+
+@pytest.mark.parametrize(("catch_up", "overlap", "count"), [(False, "queue", 1), (True, "queue", 4), (True, "skip", 1)])
+async def test_times_that_passed_without_a_worker(where: str, catch_up: bool, overlap: Any, count: int) -> None:
+    """The latest of them is made good, or all; one that overlaps with a run is left out, or waits behind it."""
+    service = opened(where)
+    async with client_of(service) as client:
+        schedule = daily(cron="* * * * *", catch_up=catch_up, overlap=overlap, session_id="s1")
+        await client.schedules.put(schedule)
+        await moved(client, 60 * 4)
+        setting = client.registry.setting
+        for _ in range(2):
+            await client.registry.write(lambda c: submit_due(c, setting, client.app_name), "test")
+        assert len(await client.list()) == count
+        (found,) = await client.schedules.list()
+        assert found.next_due > (await client.list())[0].created
+    await service.close()
