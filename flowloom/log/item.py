@@ -94,7 +94,7 @@ _LEAD_IN = text_part(FOREIGN_LEAD_IN)  # one for all: history is never changed
 def foreign_content(author: str, content: types.Content, thoughts: bool = False) -> types.Content | None:
     """Another agent's content as user content that tells about it (spec §9.4); None if nothing is left to tell."""
     parts: list[types.Part] = []
-    for part in without_server_runs(content.parts or ()):
+    for part in content.parts or ():
         if part.thought and not thoughts:
             continue
         if part.text:
@@ -104,7 +104,7 @@ def foreign_content(author: str, content: types.Content, thoughts: bool = False)
         elif (answer := part.function_response) is not None:
             parts.append(text_part(f"[{author}] tool `{answer.name}` returned: {_json(answer.response)}"))
         elif not _is_empty(part) and part.thought_signature is None:
-            parts.append(part)
+            parts += without_server_runs([part], content.parts or ())
     if not parts:
         return None
     return content_of("user", [_LEAD_IN, *parts])

@@ -85,14 +85,14 @@ def code_run(code: types.ExecutableCode, result: types.CodeExecutionResult) -> S
     )
 
 
-def without_server_runs(parts: Sequence[types.Part]) -> Sequence[types.Part]:
-    """Parts without those that are between a model and its provider's tools.
+def without_server_runs(parts: Sequence[types.Part], answer: Sequence[types.Part]) -> Sequence[types.Part]:
+    """Parts of an answer without those that are between a model and its provider's tools.
 
     Code is such a part if its result stands in the same answer; what a code executor of ours runs has its result in an
     event of its own.
     """
-    ran = any(part.code_execution_result is not None for part in parts) and any(
-        part.executable_code is not None for part in parts
+    ran = any(part.code_execution_result is not None for part in answer) and any(
+        part.executable_code is not None for part in answer
     )
     return [
         part

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Iterable
+from typing import Any
+
 from flowloom.context import InvocationContext
 from flowloom.context.protocols import AnyAgent, AnyLlmAgent, as_llm_agent
 from flowloom.errors import closest_first, quoted_list
@@ -9,7 +12,7 @@ from flowloom.models.request import LlmRequest, ToolBlock
 from flowloom.tools.transfer import TRANSFER_TOOL, TransferToAgentTool
 
 
-def agent_transfer(ctx: InvocationContext, request: LlmRequest) -> None:
+def agent_transfer(ctx: InvocationContext, request: LlmRequest) -> Awaitable[None] | None:
     """The transfer tool, and who can be reached with it.
 
     Reads: the agent's place in the tree; names, descriptions and modes of its neighbours.
@@ -18,25 +21,44 @@ def agent_transfer(ctx: InvocationContext, request: LlmRequest) -> None:
     """
     agent = ctx.llm_agent
     if agent is None or agent.mode in ("task", "single_turn"):
-        return
+        return None
     parent = ctx.parent
     if parent is None and not agent.sub_agents:
-        return
+        return None
     peers = () if parent is None else (id(parent), *map(id, parent.sub_agents))
     offer = agent.derive("transfer", lambda: _offer(agent, parent), *map(id, agent.sub_agents), peers)
     if offer is not None:
-        request.append_tools(offer[0])
-        request.append_instructions((offer[1],))
+        block, instruction, late = offer
+        if late:
+            return _look_up(ctx, request, late)
+        request.append_tools(block)
+        request.append_instructions((instruction,))
+    return None
 
 
-def _offer(agent: AnyLlmAgent, parent: AnyAgent | None) -> tuple[ToolBlock, str] | None:
-    """The tool and the instruction; None if there is no agent to hand over to."""
+def those_late(agents: Iterable[Any]) -> tuple[Any, ...]:
+    """Those of some agents that have to look up what they are for, before a model is told of them."""
+    return tuple(agent for agent in agents if hasattr(agent, "look_up_description"))
+
+
+def _offer(agent: AnyLlmAgent, parent: AnyAgent | None) -> tuple[ToolBlock, str, tuple[Any, ...]] | None:
+    """The tool, the instruction, and those who look up what they are for; None if there is no agent to hand over to."""
     targets = transfer_targets(agent, parent)
     if not targets:
         return None
     above = parent if any(target is parent for target in targets) else None
     tool = TransferToAgentTool([target.name for target in targets])
-    return ToolBlock([tool]), _instruction(targets, above)
+    return ToolBlock([tool]), _instruction(targets, above), those_late(targets)
+
+
+async def _look_up(ctx: InvocationContext, request: LlmRequest, late: tuple[Any, ...]) -> None:
+    """The same, when those who have to have looked up what they are for."""
+    for agent in late:
+        await agent.look_up_description(ctx)
+    offer = None if ctx.llm_agent is None else _offer(ctx.llm_agent, ctx.parent)
+    if offer is not None:
+        request.append_tools(offer[0])
+        request.append_instructions((offer[1],))
 
 
 def transfer_targets(agent: AnyLlmAgent, parent: AnyAgent | None) -> list[AnyAgent]:

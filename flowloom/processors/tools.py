@@ -8,11 +8,11 @@ from functools import cached_property
 from typing import Any, TypeGuard
 
 from flowloom.context import InvocationContext, ReadonlyContext
-from flowloom.context.protocols import AnyLlmAgent, RunnableTool, RunnableToolset
+from flowloom.context.protocols import RunnableTool, RunnableToolset
 from flowloom.errors import ConfigurationError, DuplicateToolError, ToolsetError
 from flowloom.events.event import Event
 from flowloom.models.request import LlmRequest, ToolBlock
-from flowloom.processors.agent_transfer import transfer_targets
+from flowloom.processors.agent_transfer import those_late
 from flowloom.tools.base_tool import BaseTool
 
 _log = logging.getLogger("flowloom.tools")
@@ -21,10 +21,9 @@ UNAVAILABLE = "TOOLSET_UNAVAILABLE"
 
 
 def tools(ctx: InvocationContext, request: LlmRequest) -> Awaitable[list[Event]] | None:
-    """Resolve the agent's tools, once per agent run: each toolset is listed once. Agents of other services that can be
-    reached look up what they are for.
+    """Resolve the agent's tools, once per agent run: each toolset is listed once.
 
-    Reads: tools of the agent, and whom it may hand over to.
+    Reads: tools of the agent.
     Writes: `ctx.tools`.
     Must come after: nothing; confirmation needs it to dispatch by name.
     """
@@ -32,16 +31,10 @@ def tools(ctx: InvocationContext, request: LlmRequest) -> Awaitable[list[Event]]
     if agent is None or ctx.tools is not None:
         return None
     own: OwnTools = agent.own_tools  # pyright: ignore[reportAssignmentType] - a room below knows no more of it
-    late = (*own.late, *(() if not agent.sub_agents and ctx.parent is None else late_agents(agent, ctx)))
-    if own.has_toolsets or late:
-        return _resolve(ctx, own, late)
+    if own.has_toolsets or own.late:
+        return _resolve(ctx, own)
     ctx.tools = own
     return None
-
-
-def late_agents(agent: AnyLlmAgent, ctx: InvocationContext) -> list[Any]:
-    """Those whom the agent may hand over to, and who have to look up what they are for: agents of other services."""
-    return [target for target in transfer_targets(agent, ctx.parent) if hasattr(target, "look_up_description")]
 
 
 class OwnTools(list[Any]):
@@ -54,9 +47,8 @@ class OwnTools(list[Any]):
 
     @cached_property
     def late(self) -> tuple[Any, ...]:
-        """The agents behind them that have to look up what they are for."""
-        behind = (getattr(tool, "agent", None) for tool in self)
-        return tuple(agent for agent in behind if hasattr(agent, "look_up_description"))
+        """The agents behind them that have to look up what they are for: those of other services."""
+        return those_late(getattr(tool, "agent", None) for tool in self)
 
     @cached_property
     def block(self) -> ToolBlock | None:
@@ -74,11 +66,9 @@ def is_toolset(tool: Any) -> TypeGuard[RunnableToolset]:
     return hasattr(tool, "get_tools_with_prefix")
 
 
-async def _resolve(
-    ctx: InvocationContext, own: Sequence[RunnableTool | RunnableToolset], late: Sequence[Any]
-) -> list[Event]:
+async def _resolve(ctx: InvocationContext, own: OwnTools) -> list[Event]:
     """List the toolsets. The events tell of those that are not there and may be left out (protocols spec §0)."""
-    for agent in late:
+    for agent in own.late:
         await agent.look_up_description(ctx)
     readonly = ReadonlyContext(ctx)
     missing: list[Event] = []

@@ -166,7 +166,7 @@ class Rounds:
         """Open the session, take secrets out of the message, and begin the first round."""
         self.session = await self._open_session()
         self.session.guard(None if lease is None else lease.fence)
-        if not self._answers_calls and self._message is not None:
+        if self._host.takes_words and not self._answers_calls and self._message is not None:
             self._message = as_reply(self._host.agent, self.session, self._message)
             self._answers_calls = answers_calls(self._message)
         if self._answers_calls:

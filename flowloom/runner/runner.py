@@ -7,6 +7,7 @@ from collections.abc import AsyncGenerator, Generator, Sequence
 from contextlib import suppress
 from copy import copy
 from inspect import iscoroutinefunction
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Generic, Literal, Required, Self, TypedDict, Unpack
 
 from google.genai import types
@@ -119,6 +120,7 @@ class Runner(Generic[OutputT]):
         check_tree(agent)
         agents = agents_of(agent)
         self.tasks = frozenset(each.name for each in agents if isinstance(each, LlmAgent) and each.mode == "task")
+        self.takes_words = any(map(attrgetter("takes_words"), agents))
         self.app_name = app_name
         self.agent: BaseAgent[OutputT] = agent
         self.session_service = session_service
