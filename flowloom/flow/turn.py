@@ -104,8 +104,7 @@ class Turn:
 
     def end_or_wait(self) -> None:
         """The agent has nothing more to do: the turn is over, unless something in it waits for an answer."""
-        waits = (self.last is not None and self.last.long_running_tool_ids) or waits_below(self.agent, self.ctx)
-        self.outcome = WAITING if waits else OVER
+        self.outcome = WAITING if waits_below(self.agent, self.ctx) else OVER
 
     # -- beginning and end ------------------------------------------------------------------------
 

@@ -7,7 +7,7 @@ from collections.abc import AsyncGenerator
 from typing import Any
 
 import pytest
-from kit import Chat, agent, call, hand_to, open_calls, requests_of, shown, story
+from kit import Chat, agent, call, event, hand_to, named_call, open_calls, pending, requests_of, shown, story, text
 
 from flowloom import (
     BaseAgent,
@@ -17,6 +17,7 @@ from flowloom import (
     LlmRequest,
     LongRunningFunctionTool,
     LoopAgent,
+    ParallelAgent,
     RunConfig,
     SequentialAgent,
     ToolContext,
@@ -119,6 +120,36 @@ class Custom(BaseAgent):
 async def test_a_custom_agent_can_be_handed_to() -> None:
     root = agent("root", hand_to("mine"), sub_agents=[Custom(name="mine")])
     assert authors(await Chat(root).say("go")) == ["mine"]
+
+
+def order() -> None:
+    """Order."""
+
+
+class Runs(BaseAgent):
+    """Runs its agent, and thinks about it."""
+
+    async def _run_async_impl(self, ctx: InvocationContext) -> AsyncGenerator[Event, None]:
+        async for each in self.sub_agents[0].run_async(ctx):
+            yield each
+        yield event(self.name, text("That may take a while.", thought=True))
+
+
+class Orders(BaseAgent):
+    """Orders by itself."""
+
+    async def _run_async_impl(self, ctx: InvocationContext) -> AsyncGenerator[Event, None]:
+        yield event(self.name, named_call("c1", "order"), long_running_tool_ids=["c1"])
+
+
+@pytest.mark.parametrize("kind", [SequentialAgent, ParallelAgent, LoopAgent, Runs, Orders])
+async def test_while_what_was_handed_to_waits_the_agent_that_handed_over_does(kind: Any) -> None:
+    """Whatever kind of agent it is, and whoever in it waits."""
+    inner = agent("inner", call("order"), tools=[LongRunningFunctionTool(order)])
+    it = kind(name="it") if kind is Orders else kind(name="it", sub_agents=[inner])
+    root = agent("root", hand_to("it"), "too early", sub_agents=[it])
+    assert len(pending(await Chat(root).say("go"))) == 1
+    assert len(requests_of(root)) == 1
 
 
 async def test_decision_05_an_unknown_target_is_an_error_result_that_the_model_can_mend() -> None:
