@@ -44,11 +44,10 @@ def rearrange(items: list[HistoryItem]) -> Arranged:
     if not any(item.responses for item in items):
         return Arranged([item.content for item in items])
     answers, orphans, loose = _pair(items)
-    last = len(items) - 1
     resumed = _call_resumed(items, answers, loose)
     contents: list[types.Content] = []
     for index, item in enumerate(items):
-        if resumed is not None and resumed < index < last and _belongs_to_no_call(item, index in loose):
+        if resumed is not None and index > resumed and not (item.calls or item.beside_answer):
             continue
         if index in loose:
             contents.extend(item.beside_responses())
@@ -69,10 +68,6 @@ def _call_resumed(items: list[HistoryItem], answers: dict[int, list[_Answer]], l
     while before > 0 and before in loose:
         before -= 1
     return None if called == before else called
-
-
-def _belongs_to_no_call(item: HistoryItem, is_loose: bool) -> bool:
-    return not item.calls and not item.beside_answer and (not item.responses or is_loose)
 
 
 def _pair(items: list[HistoryItem]) -> tuple[dict[int, list[_Answer]], list[str], set[int]]:

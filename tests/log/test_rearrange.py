@@ -1,0 +1,83 @@
+"""Where a late answer stands, and what lies between it and its call (spec §9.6, §9.7)."""
+
+from __future__ import annotations
+
+import pytest
+from google.genai import types
+from kit import event, named_call, result, text
+
+from flowloom import Event
+from flowloom.log import Viewer
+from flowloom.log.history import History, project
+
+ROOT = Viewer("root", keeps_call_ids=True)
+
+
+def told(part: types.Part) -> str:
+    call, answer = part.function_call, part.function_response
+    if call is not None:
+        return f"{call.id}?"
+    return part.text or "" if answer is None else f"{answer.id}={(answer.response or {}).get('n')}"
+
+
+def lines(*log: Event) -> list[str]:
+    """What is shown of a log, a line for each content; the same when the log is read event by event."""
+    history = History()
+    for seen in range(1, len(log) + 1):
+        grown = history.contents(log[:seen], ROOT).contents
+        assert grown == project(log[:seen], ROOT).contents
+    return [" ".join(map(told, content.parts or ())) for content in grown]
+
+
+def asks(*call_ids: str) -> Event:
+    """Long-running calls."""
+    return event("root", *(named_call(call_id, "look") for call_id in call_ids), long_running_tool_ids=[*call_ids])
+
+
+def gives(number: int, *call_ids: str, beside: str = "") -> Event:
+    """Answers, and perhaps words beside them."""
+    parts = [result(call_id, "look", {"n": number}) for call_id in call_ids]
+    return event("user", *parts, *([text(beside)] if beside else []))
+
+
+ONE, TWO = event("root", "one"), event("root", "two")
+
+
+@pytest.mark.parametrize(
+    ("between", "kept"),
+    [
+        ([ONE], []),
+        ([ONE, TWO], []),
+        ([ONE, asks("c2"), gives(2, "c2"), TWO], ["c2?", "c2=2"]),
+        ([asks("c2"), ONE, gives(2, "c2", beside="mine")], ["c2?", "c2=2 mine"]),
+        ([gives(0, "c9", beside="mine"), ONE], []),
+        ([event("user", result("r1", "adk_request_confirmation", {"confirmed": True}), "mine"), ONE], ["mine"]),
+    ],
+    ids=[
+        "words",
+        "more words",
+        "another call",
+        "words beside its answer",
+        "words beside an answer to no call",
+        "words beside a decision",
+    ],
+)
+def test_a_late_answer_at_the_end_leaves_out_what_came_since_its_call(between: list[Event], kept: list[str]) -> None:
+    """But for other calls and their answers. What was left out is there again when the log goes on."""
+    log = [event("user", "go"), asks("c1"), *between, gives(1, "c1")]
+    assert lines(*log) == ["go", "c1?", "c1=1", *kept]
+    assert "one" in lines(*log, event("root", "more"))
+
+
+def test_an_answer_to_no_call_is_nothing_between() -> None:
+    """The words beside it stay: the answer behind it is not late."""
+    stray = gives(0, "c9", beside="mine")
+    assert lines(asks("c1"), stray, gives(1, "c1")) == ["c1?", "c1=1", "mine"]
+    assert lines(event("user", "go"), asks("c1"), stray, stray, gives(1, "c1")) == ["go", "c1?", "c1=1", "mine", "mine"]
+
+
+def test_words_beside_an_answer_that_another_one_replaced_go_with_it_unless_the_call_is_resumed() -> None:
+    """They were about the interim state."""
+    log = [asks("c1"), gives(1, "c1", beside="so far"), ONE, gives(2, "c1", beside="at last")]
+    assert lines(*log) == ["c1?", "c1=2 so far at last"]
+    assert lines(*log, TWO) == ["c1?", "c1=2 at last", "one", "two"]
