@@ -12,7 +12,8 @@ from flowloom.errors import ConfigurationError, FlowloomError
 
 
 class RefusedError(FlowloomError):
-    """A request is refused, with the HTTP `status` 401 (nobody is known) or 403 (who is known may not)."""
+    """A request is refused, with the HTTP `status` 401 (it names no principal) or 403 (the
+    principal may not)."""
 
     def __init__(self, message: str, *, status: int = 401) -> None:
         super().__init__(message)
@@ -43,15 +44,15 @@ class Principal:
 EVERYBODY = Principal()
 """Who asks where no `auth` is set: all is theirs."""
 Auth = Callable[[Mapping[str, Any]], Awaitable[Principal | None]]
-"""Answers who makes the request of an ASGI scope; None for nobody, which is refused with 401. May raise
-`RefusedError`."""
+"""Answers who makes the request of an ASGI scope; None where it names no principal, which is refused with 401. May
+raise `RefusedError`."""
 
 
 def token_auth(token: str) -> Auth:
     """One bearer `token`, compared in constant time, for which all is open. Raises `ConfigurationError` for an empty
     one."""
     if not token:
-        raise ConfigurationError("The token is empty. Give one that nobody can guess, or none.")
+        raise ConfigurationError("The token is empty. Give one that cannot be guessed, or none.")
     wanted = token.encode()
 
     async def auth(scope: Mapping[str, Any]) -> Principal | None:

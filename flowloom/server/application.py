@@ -176,7 +176,7 @@ def serve(agent_or_app: BaseAgent | App, **settings: Any) -> None:
     """Serve one agent, or one app, until the process is told to stop (server spec §1).
 
     `agent_or_app` and `settings` are those of `app_of`. Raises as it does, and `ConfigurationError` for an address that
-    cannot be had, or is public while nobody has to say who they are.
+    cannot be had, or is public while no request has to name a principal.
     """
     app = app_of(agent_or_app, **settings)
     run_server(app, app.state.served.settings)

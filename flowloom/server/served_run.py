@@ -187,7 +187,7 @@ class ServedRun:
         self._room = Signal()
         """Waited for until the slowest reader has read."""
         self._lost: asyncio.TimerHandle | None = None
-        """Cancels it when nobody has come back."""
+        """Cancels it when no reader has come back."""
         self._task: asyncio.Task[None] | None = None
         self._cancelled = False
         self._why: ProblemError | None = None

@@ -27,7 +27,7 @@ class ServerSettings:
     allow_origins: Sequence[str] = ()
     """Origins of other pages that may use it: literal, `regex:PATTERN`, or `*`."""
     auth: Auth | None = None
-    """Who may ask, and what is theirs; None for everybody."""
+    """Who may ask, and what is theirs; None for every client."""
     allow_unauthenticated: bool = False
     """Whether it may be bound to a public address without `auth`."""
     auto_create_session: bool = False
@@ -59,7 +59,8 @@ class ServerSettings:
 
 
 def rules_of(settings: ServerSettings) -> GuardRules:
-    """Who may ask a server of these settings. Raises `ConfigurationError` if everybody could, and nobody said so."""
+    """Who may ask a server of these settings. Raises `ConfigurationError` if every client could, and
+    `allow_unauthenticated` is not set."""
     return GuardRules(
         settings.host,
         allow_origins=settings.allow_origins,

@@ -37,7 +37,7 @@ _TYPES = {
 _INDEX = "index.html"
 _FILE = re.compile(r"(vendor/)?[\w-]+\.(css|html|js|svg|map|ico|json|LICENSE)")
 _UNNAMED = re.compile(r"(^|/)\.")
-"""A name that begins with a dot: neither a file of the page nor anybody's session."""
+"""A name that begins with a dot: neither a file of the page nor a session."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -152,7 +152,7 @@ def break_down() -> dict[str, Any]:
 
 
 def pay(euros: int, to: str, note: str) -> str:
-    """Pay somebody."""
+    """Pay a bill."""
     return f"paid {euros} to {to} ({note})"
 
 

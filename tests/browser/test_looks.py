@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,7 @@ import axe_playwright_python
 import pytest
 from browser.driving import Driven
 from playwright.sync_api import expect
+from server.serving import Running
 
 Open = Callable[..., Driven]
 pytestmark = pytest.mark.soak
@@ -93,6 +95,57 @@ def test_a_small_window_never_scrolls_sideways(opened: Open, width: int, height:
     if width < 700:
         page.page.get_by_role("button", name="Sessions", exact=True).last.click()
         expect(page.find("session-item").first).to_be_visible()
+
+
+def test_a_phone_says_which_place_is_shown(opened: Open) -> None:
+    """Below, the place that is shown is the marked one, however one came there; the others are out of the way."""
+    page = opened(viewport={"width": 360, "height": 740})
+    page.say("hello", answered="You said")
+    shown = {
+        "Sessions": page.page.get_by_role("navigation", name="Sessions"),
+        "Chat": page.find("chat"),
+        "Panels": page.find("panels"),
+    }
+
+    def at(place: str) -> None:
+        marked = page.page.locator('.places [aria-current="page"]')
+        expect(marked).to_have_text(place)
+        expect(marked).to_have_css("box-shadow", re.compile("inset"))
+        for name, region in shown.items():
+            expect(region).to_be_visible(visible=name == place)
+
+    at("Chat")
+    for place in ("Panels", "Sessions", "Panels", "Chat", "Sessions"):
+        page.page.locator(".places").get_by_role("button", name=place).click()
+        at(place)
+    page.find("session-item").get_by_role("button").first.click()
+    at("Chat")
+    page.page.goto(f"{page.server.url}/ui/desk/ann/{page.session}?tab=state")
+    at("Panels")
+
+
+def test_all_tabs_are_in_view(opened: Open) -> None:
+    """At every width; none is cut off."""
+    page = opened("/ui/desk/ann?tab=timeline")
+    for width in (1440, 1280, 1024, 740, 360):
+        page.page.set_viewport_size({"width": width, "height": 740})
+        for tab in page.page.get_by_role("tab").all():
+            expect(tab).to_be_in_viewport(ratio=1)
+
+
+def test_lists_settle_at_every_height(opened: Open, server: Running) -> None:
+    """Rows whose heights are not known yet lead to a choice of rows, and not round in a circle."""
+    session = server.new_session()
+    for text in ("weather in Rome", "sources", "markdown", "file it", "flights", "broken tool", "pay the bill"):
+        message = {"role": "user", "parts": [{"text": text}]}
+        body = {"appName": "desk", "userId": "ann", "sessionId": session, "newMessage": message}
+        assert server.client.post("/run", json=body).status_code == 200
+    page = opened(f"/ui/desk/ann/{session}")
+    for height in (768, 740, 700, 620):
+        page.page.set_viewport_size({"width": 1024, "height": height})
+        page.page.reload()
+        expect(page.messages.last).to_be_in_viewport()
+        assert page.page.evaluate("() => new Promise((done) => setTimeout(() => done(1), 300))") == 1
 
 
 def test_motion_stops_where_it_is_unwanted(opened: Open) -> None:

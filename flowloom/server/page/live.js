@@ -6,7 +6,7 @@ const polite = signal("");
 const assertive = signal("");
 const said = new Map(); // what a region is about to say, with the next frame
 
-/** Say something to whoever does not see the page; what comes in the same frame is said together. */
+/** Say something to a reader who does not see the page; what comes in the same frame is said together. */
 export function announce(text, urgent = false) {
   const region = urgent ? assertive : polite;
   const texts = said.get(region);

@@ -47,8 +47,8 @@ function Agent({ agent, active }) {
       <summary aria-current=${active ? "true" : undefined}>
         <i class="dot" aria-hidden="true"></i><b>${agent.name}</b>
         ${active && html`<span class="now">${running.value ? "working" : "active"}</span>`}
-        ${agent.description && html`<span class="muted about">${short(agent.description)}</span>`}
         ${tools.length > 0 && html`<span class="muted amount">${tools.length} ${tools.length === 1 ? "tool" : "tools"}</span>`}
+        ${agent.description && html`<span class="muted about">${short(agent.description)}</span>`}
       </summary>
       ${open && html`
         ${agent.description?.length > 200 && html`<h4>Description</h4><p class="instruction"><${LongText} text=${agent.description} /></p>`}

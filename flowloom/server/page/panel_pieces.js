@@ -76,7 +76,7 @@ export const Section = ({ section, hue, chosen, onChoose, testid = "section", li
   <article class=${classes("piece", hueClass(hue), lit && "lit")} data-testid=${testid} data-path=${section.path}>
     <header>
       <h4>${headOf(section)}</h4>
-      <span class="path mono">${section.path}</span>
+      ${headOf(section) !== section.path.replace(/^config\./, "") && html`<span class="path mono">${section.path}</span>`}
       <${Author} name=${section.by} hue=${hue} chosen=${chosen} onChoose=${onChoose} />
     </header>
     <${Body} section=${section} />

@@ -143,7 +143,7 @@ export function ago(seconds) {
 export function duration(seconds) {
   if (seconds === undefined || seconds === null || Number.isNaN(seconds)) return "";
   if (seconds < 0.9995) return `${Math.round(seconds * 1000)} ms`;
-  if (seconds < 60) return `${seconds.toFixed(1)} s`;
+  if (seconds < 60) return `${seconds < 9.95 ? seconds.toFixed(1) : Math.round(seconds)} s`;
   return `${Math.floor(seconds / 60)} min ${Math.round(seconds % 60)} s`;
 }
 

@@ -59,16 +59,25 @@ async function search(text) {
   }
 }
 
+/** Whether the sessions are open where there is no room for them beside the chat. */
+export const drawer = signal(false);
+
+/** Open a session, or none, and make room for its chat. */
+function open(session) {
+  go({ session });
+  drawer.value = false;
+}
+
 /** Go to the session that many places further in the list. */
 export function step(by) {
   const list = shown.value;
   const at = list.findIndex((each) => each.id === sessionId.value);
   const to = list[at < 0 ? 0 : at + by];
-  if (to) go({ session: to.id });
+  if (to) open(to.id);
 }
 
 export const newSession = () => {
-  go({ session: "" });
+  open("");
   document.getElementById("composer")?.focus();
 };
 export const focusSearch = () => document.getElementById("session-search")?.focus();
@@ -90,10 +99,10 @@ const rename = guarded(async (each, displayName) => {
 });
 
 const fork = guarded(async (each) => {
-  const open = each.id === sessionId.value;
-  const last = open ? events.value.findLast((event) => !String(event.id).startsWith("sent-")) : null;
-  const whole = open ? null : await api.get(sessionPath(app.value, user.value, each.id));
-  const throughEventId = (open && selected.value) || last?.id || whole?.events.at(-1)?.id;
+  const isOpen = each.id === sessionId.value;
+  const last = isOpen ? events.value.findLast((event) => !String(event.id).startsWith("sent-")) : null;
+  const whole = isOpen ? null : await api.get(sessionPath(app.value, user.value, each.id));
+  const throughEventId = (isOpen && selected.value) || last?.id || whole?.events.at(-1)?.id;
   const made = await api.post(`${sessionPath(app.value, user.value, each.id)}/fork`, { throughEventId });
   await loadSessions();
   go({ session: made.id });
@@ -148,7 +157,7 @@ const STATUS = { running: "running", waiting: "waits for you", failed: "failed" 
 
 function Item({ each }) {
   const [naming, setNaming] = useState(false);
-  const open = each.id === sessionId.value;
+  const isOpen = each.id === sessionId.value;
   const { words = each.lastWords, status } = notes.value[each.id] ?? {};
   const named = (event) => {
     event.preventDefault();
@@ -165,15 +174,15 @@ function Item({ each }) {
     `;
   }
   return html`
-    <li class=${classes("session", open && "open")} data-testid="session-item" data-session=${each.id}>
-      <button type="button" class="session-open" aria-current=${open ? "true" : undefined} onClick=${() => go({ session: each.id })}>
+    <li class=${classes("session", isOpen && "open")} data-testid="session-item" data-session=${each.id}>
+      <button type="button" class="session-open" aria-current=${isOpen ? "true" : undefined} onClick=${() => open(each.id)}>
         <span class="session-name"><bdi>${nameOf(each)}</bdi></span>
         <time class="session-time" title=${exact(each.lastUpdateTime)}>${ago(each.lastUpdateTime)}</time>
         <span class="session-words">${status && html`<span class=${`session-status ${status}`}>${STATUS[status]}</span> `}<bdi>${words || (nameOf(each) === each.id ? "" : each.id)}</bdi></span>
       </button>
       <div class="session-tools">
         <${IconButton} name="edit" label=${`Rename ${nameOf(each)}`} data-testid="session-rename" onClick=${() => setNaming(true)} />
-        <${IconButton} name="fork" label=${open && selected.value ? "Fork at the selected event" : `Fork ${nameOf(each)}`} data-testid="session-fork" onClick=${() => fork(each)} />
+        <${IconButton} name="fork" label=${isOpen && selected.value ? "Fork at the selected event" : `Fork ${nameOf(each)}`} data-testid="session-fork" onClick=${() => fork(each)} />
         <${IconButton} name="download" label=${`Export ${nameOf(each)}`} data-testid="session-export" onClick=${() => save(each)} />
         <${IconButton} name="trash" label=${`Delete ${nameOf(each)}`} data-testid="session-delete" onClick=${() => remove(each)} />
       </div>

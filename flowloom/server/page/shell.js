@@ -1,6 +1,6 @@
 // The frame of the page: the bar, the sessions, the chat, and the panels.
 
-import { classes, effect, html, signal, useEffect, useErrorBoundary, useRef, useState } from "./html.js";
+import { classes, effect, html, useEffect, useErrorBoundary, useRef } from "./html.js";
 import { giveToken, online, tokenWanted } from "./api.js";
 import { Chat } from "./chat.js";
 import { Help, helpOpen } from "./keys.js";
@@ -10,10 +10,8 @@ import { panelOf, panels } from "./panels.js";
 import { Icon, IconButton, Problem } from "./parts.js";
 import { prefs, setPref } from "./prefs.js";
 import { go, openTab, route, tab } from "./router.js";
-import { nameOf, Sessions } from "./sessions.js";
+import { drawer, nameOf, Sessions } from "./sessions.js";
 import { app, apps, session, sessionId, user } from "./store.js";
-
-const drawer = signal(false); // whether the sessions are open where there is no room for them
 
 effect(() => {
   if (route.value) drawer.value = false; // going somewhere closes it
@@ -68,8 +66,6 @@ function Held({ panel }) {
 
 function Panels() {
   const open = panelOf(tab.value);
-  const strip = useRef();
-  useEffect(() => strip.current.querySelector('[aria-selected="true"]')?.scrollIntoView({ block: "nearest", inline: "nearest" }), [open.id]);
   const move = (event) => {
     const step = { ArrowRight: 1, ArrowLeft: -1 }[event.key];
     const to = { Home: 0, End: panels.length - 1 }[event.key] ?? panels.indexOf(open) + step;
@@ -97,7 +93,7 @@ function Panels() {
   `;
   return html`
     <aside class="panels" aria-label="Panels" data-testid="panels">
-      <div class="tabs" role="tablist" aria-label="Panels" ref=${strip} onKeyDown=${move}>${panels.map(draw)}</div>
+      <div class="tabs" role="tablist" aria-label="Panels" onKeyDown=${move}>${panels.map(draw)}</div>
       <section class="panel" role="tabpanel" id="panel" aria-labelledby=${`tab-${open.id}`}><${Held} key=${open.id} panel=${open} /></section>
     </aside>
   `;
@@ -105,10 +101,9 @@ function Panels() {
 
 /** Where there is room for one thing only: what it is. */
 function Places() {
-  const [, setCount] = useState(0);
   const place = tab.value ? "panels" : drawer.value ? "sessions" : "chat";
   const to = (name, act) => html`
-    <button type="button" class=${classes("place", place === name && "open")} aria-current=${place === name ? "page" : undefined} onClick=${() => { act(); setCount((now) => now + 1); }}>
+    <button type="button" class=${classes("place", place === name && "open")} aria-current=${place === name ? "page" : undefined} onClick=${act}>
       <${Icon} name=${{ sessions: "menu", chat: "bot", panels: "search" }[name]} />${{ sessions: "Sessions", chat: "Chat", panels: "Panels" }[name]}
     </button>
   `;

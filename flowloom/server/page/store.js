@@ -70,7 +70,7 @@ function show() {
   });
 }
 
-/** The log of the open session, for whoever goes on writing to it when another one is open. */
+/** The log of the open session, for a run that goes on writing to it when another one is open. */
 export const currentLog = () => log;
 
 /** Change a log, that of the open session if no other is given; what changed is drawn with the next frame. */

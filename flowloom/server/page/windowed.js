@@ -6,6 +6,7 @@ import { Icon } from "./parts.js";
 
 const BEYOND = 600; // px above and below the view in which rows are drawn
 const SEEKING = 5; // frames in which a row that is looked for settles
+const SETTLING = 3; // how often the rows are chosen anew before the browser may tell how high they are
 const NEAR = 48; // px from the end within which the list follows it
 
 /** The index of the first row that ends after `y`. */
@@ -29,7 +30,7 @@ function rowAt(tops, y) {
 export function Windowed({ rows, draw, estimate = 64, follow = false, goal, onStart, label, role = "list", itemRole = "listitem", testid, class: extra, header }) {
   const box = useRef();
   const state = useRef(null);
-  state.current ??= { heights: new Map(), tops: [0], end: follow, seen: 0, top: 0, restoring: null };
+  state.current ??= { heights: new Map(), tops: [0], end: follow, seen: 0, top: 0, drawn: 0, frame: 0 };
   const now = state.current;
   const [range, setRange] = useState([0, 0]);
   const [away, setAway] = useState(false);
@@ -51,6 +52,20 @@ export function Windowed({ rows, draw, estimate = 64, follow = false, goal, onSt
     const first = rowAt(now.tops, from - BEYOND);
     const last = Math.min(now.rows.length, rowAt(now.tops, from + element.clientHeight + BEYOND) + 1);
     setRange((before) => (before[0] === first && before[1] === last ? before : [first, last]));
+  };
+
+  /**
+   * Choose the rows for what has just been drawn. Rows that were never drawn have other heights than was thought, so that
+   * one choice can lead to another and that one back: after some the next frame is waited for, when they are measured.
+   */
+  const settle = () => {
+    now.drawn += 1;
+    if (now.drawn <= SETTLING) place();
+    now.frame ||= requestAnimationFrame(() => {
+      const more = now.drawn > SETTLING;
+      now.frame = now.drawn = 0;
+      if (more) place();
+    });
   };
 
   /** Whether one has scrolled up since the list was last placed: a list that shrank stands at its end all the same. */
@@ -101,7 +116,7 @@ export function Windowed({ rows, draw, estimate = 64, follow = false, goal, onSt
     now.shift = 0;
     keepEnd();
     now.top = element.scrollTop;
-    place();
+    settle();
   });
 
   useEffect(() => {
@@ -112,6 +127,7 @@ export function Windowed({ rows, draw, estimate = 64, follow = false, goal, onSt
     });
     seen.observe(element);
     return () => {
+      cancelAnimationFrame(now.frame);
       seen.disconnect();
       watcher.disconnect();
     };
@@ -189,7 +205,7 @@ export function Windowed({ rows, draw, estimate = 64, follow = false, goal, onSt
       </div>
       ${away &&
       html`<button type="button" class="to-end" data-testid="to-end" onClick=${toEnd}>
-        <${Icon} name="down" />${fresh > 0 ? `${fresh} new` : "New"}
+        <${Icon} name="down" />${fresh > 0 ? `${fresh} new` : "Newest"}
       </button>`}
     </div>
   `;
