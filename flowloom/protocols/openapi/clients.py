@@ -19,7 +19,7 @@ from flowloom.extras import missing_extra
 from flowloom.protocols.addresses import origin_of
 from flowloom.protocols.guarded import guarded_transport
 from flowloom.protocols.loading import in_thread
-from flowloom.protocols.targets import checked_addresses
+from flowloom.protocols.targets import check_host, checked_addresses
 
 try:
     import httpx2
@@ -78,6 +78,8 @@ class Clients:
         pool = self._pools.get(loop)
         if pool is None or pool.closing.is_set():
             pool = self._pools[loop] = _Pool(self._connect)
+        if not self._allow_private:
+            check_host(urlsplit(request.url).hostname or "")  # also spellings that the library does not read
         transport = await pool.transport()
         if self._factory is not None:
             return await self._send_by_client(pool, request, limit)

@@ -144,15 +144,12 @@ def document_from(
     """
     base: str | None = None
     if data is None and text is None and path is not None:
-        if path.startswith(("http://", "https://")):
-            base, text = path, fetch(path)
-        else:
-            file = Path(path).resolve()
-            base = file.as_uri()
-            try:
-                text = file.read_text(encoding="utf-8-sig")
-            except (OSError, UnicodeError) as error:
-                raise DocumentError(f"The file cannot be read: {error}.") from error
+        is_remote = path.startswith(("http://", "https://"))
+        base = path if is_remote else Path(path).resolve().as_uri()
+        try:
+            text = fetch(path) if is_remote else Path(path).read_text(encoding="utf-8")
+        except (OSError, UnicodeError) as error:
+            raise DocumentError(f"It cannot be read: {error}.") from error
     root: Any = data if data is not None else parsed(text or "")
     if base is None:
         folder = next((each for each in allowed if "://" not in each), None)
