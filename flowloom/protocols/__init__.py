@@ -5,6 +5,8 @@ Each protocol is a folder and an extra of its own; its library is loaded when so
 
 - `names.py`: what a tool of a stranger is called; which names are never taken from outside.
 - `words.py`: descriptions without control and invisible characters.
+- `schema.py`: the schema of a tool's arguments, and their check against it.
+- `files.py`: files that come with a result.
 - `results.py`: how much of a result a model is given; the rest is kept as a file of the session.
 - `unavailable.py`: what becomes of a run whose toolset cannot be listed, and the state that a toolset reports.
 - `addresses.py`: addresses as they may be shown, and when two of them are of one origin.

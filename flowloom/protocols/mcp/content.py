@@ -9,19 +9,10 @@ from collections.abc import Sequence
 from typing import Any, cast
 
 import mcp_types as mcp
-from google.genai import types
 
 from flowloom.context import Context
-from flowloom.errors import ContextError
-from flowloom.protocols.results import size, within_limit
-
-_IMAGES = ("image/png", "image/jpeg", "image/gif", "image/webp")
-_TAKEN = {
-    "anthropic": (*_IMAGES, "application/pdf"),
-    "openai": (*_IMAGES, "application/pdf"),
-    "gemini": ("image/", "audio/", "video/", "text/", "application/pdf"),
-}
-"""How the types of the files begin that models of a provider take; those of others are given any."""
+from flowloom.protocols.files import file_told
+from flowloom.protocols.results import within_limit
 
 
 async def result_of(answer: mcp.CallToolResult, context: Context, tool: str, limit: int) -> Any:
@@ -77,32 +68,7 @@ async def _file(data: str, mime_type: str, address: str | None, context: Context
         content = base64.b64decode(data, validate=True)
     except (binascii.Error, ValueError):
         return f"[{mime_type} that is not base64: left out]"
-    named = f"{address}, " if address else ""
-    mark = f"{named}{mime_type}, {size(len(content))}"
-    if not _takes(context, mime_type):
-        return f"[{mark}: {await _kept(content, mime_type, context, tool)}]"
-    blob = types.FunctionResponseBlob(data=content, mime_type=mime_type, display_name=address)
-    context.files = [*(context.files or ()), types.FunctionResponsePart(inline_data=blob)]
-    return f"[{mark}]"
-
-
-async def _kept(content: bytes, mime_type: str, context: Context, tool: str) -> str:
-    """Save a file that the model cannot take; where it is."""
-    number = len(context.actions.artifact_delta)
-    name = f"{tool}_{context.function_call_id or 'file'}_{number}.{mime_type.partition('/')[2] or 'bin'}"
-    part = types.Part(inline_data=types.Blob(data=content, mime_type=mime_type))
-    try:
-        await context.save_artifact(name, part)
-    except ContextError:
-        return "the model cannot take it, and the runner keeps no files"
-    return f"kept as the file `{name}`"
-
-
-def _takes(context: Context, mime_type: str) -> bool:
-    model = context.invocation_context.model
-    kind = "gemini" if type(model).__name__ == "Gemini" else str(getattr(model, "provider_name", ""))
-    taken = _TAKEN.get(kind)
-    return taken is None or mime_type.startswith(taken)
+    return await file_told(content, mime_type, context, tool, address)
 
 
 def _say_the_same(texts: Sequence[str], data: Any) -> bool:

@@ -7,9 +7,9 @@ import logging
 from typing import TYPE_CHECKING, Any
 
 from flowloom.errors import DuplicateToolError
-from flowloom.protocols.mcp.schema import ToolSchema
 from flowloom.protocols.mcp.tool import McpTool
 from flowloom.protocols.names import is_reserved, tool_names
+from flowloom.protocols.schema import ToolSchema
 from flowloom.protocols.spans import protocol_span
 from flowloom.protocols.words import cleaned
 

@@ -17,8 +17,8 @@ from flowloom.tools.base_tool import BaseTool
 if TYPE_CHECKING:
     import mcp_types
 
-    from flowloom.protocols.mcp.schema import ToolSchema
     from flowloom.protocols.mcp.tool_host import ToolHost
+    from flowloom.protocols.schema import ToolSchema
 
 
 class McpTool(BaseTool):

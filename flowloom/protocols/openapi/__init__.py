@@ -1,9 +1,9 @@
 """Operations of REST APIs as tools, from OpenAPI documents (protocols spec §3). Needs the extra `openapi`.
 
-Its libraries are loaded with the first document and the first request, by `document.py`, `checking.py` and `clients.py`
-alone. From the document to the tool: `document.py` reads, `schemas.py` and `operations.py` make of it what a model is
-told, `toolset.py` gives the tools. From a call to its result (`rest_api_tool.py`): `checking.py`, `security.py`,
-`sending.py` with `styles.py` and `bodies.py`, `answers.py`.
+Its libraries are loaded with the first document and the first request, by `document.py` and `clients.py` alone. From
+the document to the tool: `document.py` reads, `schemas.py` and `operations.py` make of it what a model is told,
+`toolset.py` gives the tools. From a call to its result (`rest_api_tool.py`): `security.py`, `sending.py` with
+`styles.py` and `bodies.py`, `answers.py`.
 
 It imports what `flowloom.protocols` may. Begin with `toolset.py`.
 """

@@ -8,11 +8,10 @@ import mimetypes
 import re
 from typing import Any, NoReturn, cast
 
-from google.genai import types
-
 from flowloom.context import Context
-from flowloom.errors import ContextError, JsonDataError
+from flowloom.errors import JsonDataError
 from flowloom.events.json_data import as_json
+from flowloom.protocols.files import file_told, kept_file
 from flowloom.protocols.results import size, within_limit
 
 MAX_ERROR_BYTES = 4096
@@ -26,6 +25,8 @@ _TEXTS = re.compile(
     r"text/|application/(?:javascript|ecmascript|sql|graphql|x-www-form-urlencoded|x?html?\+xml|yaml|x-yaml|toml|x-ndjson|"
     r"jsonl)$|.*[/+](?:xml|yaml)$"
 )
+_SHOWN = ("image/", "audio/", "application/pdf")
+"""How the types begin of files that models are shown."""
 
 
 async def result_of(answer: Any, context: Context | None, tool: str, limit: int) -> dict[str, Any]:
@@ -40,6 +41,10 @@ async def result_of(answer: Any, context: Context | None, tool: str, limit: int)
         result = _data(answer)
     elif _TEXTS.match(media) or (not media and _is_text(body)):
         result = {"result": _text(answer)}
+    elif context is None:
+        return {"result": f"[{media or 'bytes'}, {size(len(body))}]"}
+    elif media.startswith(_SHOWN) and not answer.is_cut:
+        return {"result": await file_told(body, media, context, tool, name=_file_name(answer, tool, media))}
     else:
         return await _kept(answer, context, tool)
     if answer.is_cut:
@@ -89,19 +94,13 @@ def _is_text(body: bytes) -> bool:
         return False
 
 
-async def _kept(answer: Any, context: Context | None, tool: str) -> dict[str, Any]:
-    """A file that the model is not shown: saved as an artifact, and named."""
+async def _kept(answer: Any, context: Context, tool: str) -> dict[str, Any]:
+    """A file that no model is shown: saved as an artifact, and named."""
     media = answer.media or "application/octet-stream"
-    told = f"{media}, {size(len(answer.body))}" + (" and more, which was not read" if answer.is_cut else "")
+    mark = f"{media}, {size(len(answer.body))}" + (" and more, which was not read" if answer.is_cut else "")
     name = _file_name(answer, tool, media)
-    part = types.Part(inline_data=types.Blob(data=answer.body, mime_type=media))
-    try:
-        if context is None:
-            raise ContextError("There is no run.")
-        await context.save_artifact(name, part)
-    except ContextError:
-        return {"result": f"[{told}: not kept, for the runner keeps no files]"}
-    return {"result": f"[{told}: kept as the file `{name}`]", "artifact": name}
+    told = {"result": f"[{mark}: {await kept_file(answer.body, media, context, name)}]"}
+    return told | ({"artifact": name} if name in context.actions.artifact_delta else {})
 
 
 def _file_name(answer: Any, tool: str, media: str) -> str:

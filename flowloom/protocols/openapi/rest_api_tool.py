@@ -298,11 +298,12 @@ class RestApiTool(BaseTool):
         Raises `ToolArgumentsError`.
         """
         if self._checker is None:
-            module = await in_thread(partial(import_module, "flowloom.protocols.openapi.checking"))
-            self._checker = module.ArgumentChecker(self.operation.schema)
-        given = {name: value for name, value in args.items() if value is not None or self._checker.takes_null(name)}
+            module = await in_thread(partial(import_module, "flowloom.protocols.schema"))
+            self._checker = module.ToolSchema(self.operation.schema, self.name)
+        checker = self._checker
+        given = {name: value for name, value in args.items() if value is not None or checker.takes_null(name)}
         given = {**self.operation.defaults, **given}
-        self._checker.check(given, self.name)
+        checker.check_arguments(given, self.name)
         return given
 
     async def _confirm(self, args: dict[str, Any], context: Context | None) -> None:

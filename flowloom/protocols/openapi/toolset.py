@@ -236,7 +236,7 @@ class OpenAPIToolset(BaseToolset):
                         self._on_unavailable,
                     ) from error
                 self._error, self._listed_at = None, monotonic()
-                import_module("flowloom.protocols.openapi.checking")
+                import_module("flowloom.protocols.schema")  # which the first call needs
             return self._tools
 
     def _fetch(self, url: str) -> str:

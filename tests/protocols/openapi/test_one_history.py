@@ -16,7 +16,7 @@ from kit import Chat, agent, examples
 from protocols.openapi.service import Received, Reply, Service, get
 
 from flowloom.errors import ToolArgumentsError
-from flowloom.protocols.openapi.naming import PLACES, argument_names, operation_name
+from flowloom.protocols.openapi.naming import argument_names, operation_name
 from flowloom.protocols.openapi.styles import Parameter, path_text, query_pairs
 from flowloom.testing import call
 

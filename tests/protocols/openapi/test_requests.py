@@ -314,6 +314,19 @@ class TestAnswers:
         assert "is not" in result["note"]
         assert result["result"].startswith(body[:1].decode(errors="replace"))
 
+    @pytest.mark.parametrize("media", ["image/png", "audio/wav", "application/pdf"])
+    async def test_images_sound_and_pdf_are_shown_to_the_model(self, service: Service, media: str) -> None:
+        """Beside the result, which says what they are; not as base64."""
+        service.replies = [Reply(PNG, headers={"Content-Type": media})]
+        runner = runner_of(service.toolset({"/x": get()}), calls("op"))
+        events = await runner.run_debug("go", quiet=True)
+        (response,) = events[1].get_function_responses()
+        assert response.response == {"result": f"[{media}, 10 B]"}
+        (part,) = response.parts or ()
+        assert part.inline_data is not None
+        assert (part.inline_data.data, part.inline_data.mime_type) == (PNG, media)
+        await runner.close()
+
     async def test_bytes_become_an_artifact(self, service: Service) -> None:
         """Named as the server names it, or after the tool; a folder in the name is none."""
         for disposition, name in (('attachment; filename="../../a b.zip"', "a b.zip"), (None, None)):

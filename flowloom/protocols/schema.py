@@ -20,7 +20,7 @@ from referencing import Registry
 from flowloom.errors import ToolArgumentsError, ToolResultError
 from flowloom.protocols.words import cleaned
 
-_log = logging.getLogger("flowloom.mcp")
+_log = logging.getLogger("flowloom.protocols")
 OPEN_OBJECT: dict[str, Any] = {"type": "object"}
 MAX_PROBLEMS = 20
 _Checker: Any = Draft202012Validator
@@ -42,6 +42,12 @@ class ToolSchema:
             self.declared = OPEN_OBJECT
         self._checker: Any = _Bounded(self.declared, registry=cast(Any, Registry)())
         self.declared = cast(dict[str, Any], _with_clean_words(self.declared))
+
+    def takes_null(self, name: str) -> bool:
+        """Whether the argument `name` may be null; one that is not described may not."""
+        properties: Mapping[str, Any] = self.declared.get("properties", {})
+        schema = properties.get(name, self.declared.get("additionalProperties", False))
+        return self._checker.evolve(schema={"$defs": self.declared.get("$defs", {}), "allOf": [schema]}).is_valid(None)
 
     def check_arguments(self, args: Mapping[str, Any], tool: str) -> None:
         """Raise `ToolArgumentsError` unless `args` fit; it names each argument that does not, of the tool named."""
