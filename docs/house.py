@@ -18,7 +18,7 @@ PICTURE = ROOT / "docs" / "images" / "house.svg"
 
 COLUMNS = {
     "who answers": "models providers wrappers human offline",
-    "around the engine": "cli server testing inspection client interop run_stream adk protocols config durable",
+    "around the engine": "cli server testing inspection client interop run_stream adk protocols config durable skills",
     "the engine": "runner plugins agents flow processors tools context log events",
     "what lasts, what is seen": "telemetry compaction memory sessions artifacts auth sql asgi",
 }

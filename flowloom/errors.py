@@ -13,13 +13,16 @@ from typing import Any, Literal, get_args
 from pydantic import BaseModel, ValidationError
 
 
+def closest_of(name: str, available: Iterable[str]) -> str | None:
+    """The one of `available` that was probably meant by `name`; None if none is near."""
+    return next(iter(difflib.get_close_matches(name, sorted(available), n=1, cutoff=0.5)), None)
+
+
 def closest_first(name: str, available: Iterable[str]) -> list[str]:
     """`available`, sorted, with the best match for `name` moved to the front."""
     names = sorted(available)
-    for match in difflib.get_close_matches(name, names, n=1, cutoff=0.5):
-        names.remove(match)
-        names.insert(0, match)
-    return names
+    match = closest_of(name, names)
+    return sorted(names, key=lambda each: each != match)
 
 
 def quoted_list(names: Iterable[str]) -> str:
@@ -37,8 +40,7 @@ def error_text(error: BaseException) -> str:
         message = str(error)
     except Exception:  # a message that cannot be made hides no error
         message = ""
-    if message == "None":
-        message = ""
+    message = "" if message == "None" else message
     if kind.__str__ is not KeyError.__str__ and any(map(str.isalpha, message)):
         return message
     return f"{kind.__name__}: {message}" if message else kind.__name__

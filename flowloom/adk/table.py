@@ -25,6 +25,7 @@ _HOMES = {
     "runner": "App InMemoryRunner ResumabilityConfig Runner",
     "sessions": "BaseSessionService DatabaseSessionService GetSessionConfig InMemorySessionService "
     "ListSessionsResponse Session SqliteSessionService State",
+    "skills": "Skill SkillToolset load_skill_from_dir",
     "tools": "AgentTool AuthenticatedFunctionTool BaseTool BaseToolset FunctionTool LoadArtifactsTool LoadMemoryTool "
     "LongRunningFunctionTool PreloadMemoryTool TransferToAgentTool exit_loop load_artifacts load_memory preload_memory "
     "request_input transfer_to_agent GoogleSearchTool GoogleSearchAgentTool UrlContextTool EnterpriseWebSearchTool "
@@ -120,6 +121,7 @@ _PATHS = {
     "sessions.session": "Session",
     "sessions.sqlite_session_service": "SqliteSessionService",
     "sessions.state": "State",
+    "skills": "Skill load_skill_from_dir",
     "tools": "AgentTool AuthenticatedFunctionTool BaseTool FunctionTool LoadArtifactsTool LoadMemoryTool "
     "LongRunningFunctionTool PreloadMemoryTool ToolContext TransferToAgentTool exit_loop load_artifacts load_memory "
     "preload_memory request_input transfer_to_agent google_search url_context enterprise_web_search "
@@ -143,6 +145,7 @@ _PATHS = {
     "tools.openapi_tool.openapi_spec_parser.openapi_toolset": "OpenAPIToolset",
     "tools.openapi_tool.openapi_spec_parser.rest_api_tool": "RestApiTool",
     "tools.preload_memory_tool": "PreloadMemoryTool preload_memory_tool",
+    "tools.skill_toolset": "SkillToolset",
     "tools.tool_configs": "ToolArgsConfig ToolConfig",
     "tools.tool_confirmation": "ToolConfirmation",
     "tools.tool_context": "ToolContext",
@@ -207,7 +210,6 @@ INSTEAD = {
     "ServiceTier": "a text, as in `RunConfig(service_tier=)`",
     "SetModelResponseTool": "`LlmAgent(output_schema=)`",
     "SingleFlow": _FLOW,
-    "SkillToolset": "a `BaseToolset` of your own",
     "StaleSessionError": "nothing: it is not raised; runs on one session queue",
     "StateSchemaError": "nothing: state is any JSON data",
     "ToolCallIntegrityPlugin": "nothing: each call has one result in each history",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from flowloom.errors import ConfigurationError, closest_first, quoted_list
+from flowloom.errors import ConfigurationError, closest_of, quoted_list
 
 KeyPath = tuple[str | int, ...]
 """The way to a value in a document: keys of mappings, and positions in lists."""
@@ -47,8 +47,8 @@ class ConfigFileError(ConfigurationError):
 
 def closest(name: str, names: Iterable[str]) -> str:
     """The end of a message about an unknown name: the nearest of those that there are, or all."""
-    known = list(names)
-    ordered = closest_first(name, known)
-    if ordered and ordered != sorted(known):
-        return f"Did you mean `{ordered[0]}`?"
-    return f"There is {quoted_list(ordered[:12])}{', …' if len(ordered) > 12 else ''}."
+    known = sorted(names)
+    near = closest_of(name, known)
+    if near is not None:
+        return f"Did you mean `{near}`?"
+    return f"There is {quoted_list(known[:12])}{', …' if len(known) > 12 else ''}."

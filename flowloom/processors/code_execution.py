@@ -262,18 +262,27 @@ class _RunCode(BaseTool):
             input_files=_data_files(ctx) if executor.optimize_data_file else [],
             execution_id=ctx.session.id if executor.stateful else None,
         )
-        try:
-            result = await _execute(ctx, executor, task)
-        except TimeoutError as error:
-            result = CodeExecutionResult(stderr=str(error), timed_out=True)
-        except Exception as error:
-            kind = type(executor).__name__
-            _log.warning("%s of agent `%s` failed.", kind, ctx.agent.name, exc_info=True)
-            result = CodeExecutionResult(stderr=named(error))
-        said = [result.stdout.rstrip("\n"), result.stderr.rstrip("\n"), _ending(result, executor)]
-        said += await _save(result.output_files, tool_context)
-        output = "\n".join(text for text in said if text) or "The code ran to its end and printed nothing."
-        return {"outcome": _outcome(result).value, "output": as_json(output)}
+        return await run_task(executor, task, tool_context)
+
+
+async def run_task(executor: BaseCodeExecutor, task: CodeExecutionInput, tool_context: Context) -> dict[str, str]:
+    """Have an `executor` run the `task` of a tool call, and keep the files that it writes as artifacts.
+
+    The result is what a model is told: the `outcome`, and the `output` in words. What the executor raises is in it.
+    """
+    ctx = tool_context.get_invocation_context()
+    try:
+        result = await _execute(ctx, executor, task)
+    except TimeoutError as error:
+        result = CodeExecutionResult(stderr=str(error), timed_out=True)
+    except Exception as error:
+        kind = type(executor).__name__
+        _log.warning("%s of agent `%s` failed.", kind, ctx.agent.name, exc_info=True)
+        result = CodeExecutionResult(stderr=named(error))
+    said = [result.stdout.rstrip("\n"), result.stderr.rstrip("\n"), _ending(result, executor)]
+    said += await _save(result.output_files, tool_context)
+    output = "\n".join(text for text in said if text) or "The code ran to its end and printed nothing."
+    return {"outcome": _outcome(result).value, "output": as_json(output)}
 
 
 async def _execute(ctx: InvocationContext, executor: BaseCodeExecutor, task: CodeExecutionInput) -> CodeExecutionResult:

@@ -1,0 +1,9 @@
+# made from table.py by tests/adk/stubs.py
+
+from flowloom.skills import Skill
+from flowloom.skills import load_skill_from_dir
+
+__all__ = [
+    "Skill",
+    "load_skill_from_dir",
+]
