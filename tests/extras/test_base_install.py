@@ -68,11 +68,8 @@ USES = {
     "request_to_proto(LlmRequest())": "protobuf",
     "from flowloom.interop.protobuf import response_from_proto; response_from_proto(b'')": "protobuf",
     "from flowloom.config import agent_from_config; agent_from_config('a.yaml')": "config",
-<<<<<<< HEAD
     "from flowloom import OpenAPIToolset; OpenAPIToolset(spec_str='{}')": "openapi",
-=======
     "from flowloom.skills import load_skill_from_dir; load_skill_from_dir('examples')": "config",
->>>>>>> dc476dc (Skills: folders and archives of instructions, told a little at a time, with tools and scripts that need leave)
     "from flowloom.server import app_of; app_of(None)": "server",
     "from flowloom.protocols.a2a import to_a2a; to_a2a(None)": "a2a",
     "from flowloom import McpToolset; McpToolset(connection_params={'command': 'server'})": "mcp",
