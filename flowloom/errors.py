@@ -1,7 +1,6 @@
-"""Every exception that a user of flowloom can meet, in one hierarchy.
+"""Every exception that a user of flowloom can meet, in one hierarchy, from `FlowloomError` on.
 
-All derive from `FlowloomError`. Where the standard library has a fitting class (`ValueError`,
-`TimeoutError`, ...), the error derives from that too, so that code written for it keeps working.
+Where the standard library has a fitting class (`ValueError`), an error derives from that, too, so that its code works.
 """
 
 from __future__ import annotations
@@ -20,8 +19,7 @@ def closest_of(name: str, available: Iterable[str]) -> str | None:
 
 def closest_first(name: str, available: Iterable[str]) -> list[str]:
     """`available`, sorted, with the best match for `name` moved to the front."""
-    names = sorted(available)
-    match = closest_of(name, names)
+    match = closest_of(name, names := sorted(available))
     return sorted(names, key=lambda each: each != match)
 
 
