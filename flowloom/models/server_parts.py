@@ -49,8 +49,8 @@ def server_result(call_id: str, name: str, result: dict[str, Any], signature: by
 
 
 def is_server_run(part: types.Part) -> bool:
-    """Whether a part tells of a tool that a provider ran."""
-    return part.tool_call is not None or part.tool_response is not None
+    """Whether a part tells of a tool that a provider ran, or is a file that one made."""
+    return part.tool_call is not None or part.tool_response is not None or NAME in (part.part_metadata or ())
 
 
 def server_run(part: types.Part) -> ServerRun | None:

@@ -316,7 +316,7 @@ class _Messages(Conversation):
             yield from self._kept(part, ANTHROPIC_TEXT)
         elif part.text or code_text(part):
             yield from _said(part)
-        elif part.inline_data is None and part.file_data is None:  # files that the model made go by their names
+        else:
             refuse_unknown(self._model, f"contents[{number}].parts[{n}]", part)
 
     def _kept(self, part: types.Part, maker: bytes) -> Iterator[Json]:

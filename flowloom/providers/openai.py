@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
@@ -15,10 +15,12 @@ from flowloom.errors import ConfigurationError
 from flowloom.extras import absent, missing_extra, require
 from flowloom.models.http import load_transport
 from flowloom.models.request import LlmRequest
-from flowloom.providers.openai_chat import chat_body
+from flowloom.models.server_tools import Asked
+from flowloom.providers.openai_chat import NO_SERVER_TOOLS, chat_body
 from flowloom.providers.openai_chat_answers import ChatReader
 from flowloom.providers.openai_responses import responses_body
 from flowloom.providers.openai_responses_answers import ResponsesReader
+from flowloom.providers.openai_tools import openai_refusal
 from flowloom.providers.sdk_call import AnswerReader, SentRequest
 from flowloom.providers.sdk_model import SdkModel
 from flowloom.providers.sdk_request import DROPPED_OR_REFUSED, Treatment
@@ -157,6 +159,9 @@ class OpenAIModel(SdkModel):
                 server=self._server,
             )
         return responses_body(request, contents, model, stream=stream, drop=self._leave_out)
+
+    def server_tool_refusal(self, asked: Asked, functions: Sequence[str], model: str | None = None) -> str | None:
+        return NO_SERVER_TOOLS if self.api == "chat" else openai_refusal(asked)
 
     def _reader(self, model: str) -> AnswerReader:
         return ChatReader(model, self._server) if self.api == "chat" else ResponsesReader(model)

@@ -9,6 +9,7 @@ from typing import Any, cast
 from google.genai import types
 
 from flowloom.models.request import LlmRequest
+from flowloom.models.server_parts import is_server_run
 from flowloom.models.signatures import CHAT, signature_of
 from flowloom.providers.openai_schema import named_schema
 from flowloom.providers.sdk_answers import Json
@@ -189,6 +190,8 @@ class _Messages(Conversation):
                 texts.append(part.text)
             elif (code := code_text(part)) is not None:
                 texts.append(code)
+            elif is_server_run(part):
+                self._drop("what another provider has run")
             else:
                 self._refuse(number, n, part)
         if not texts and not calls:

@@ -13,9 +13,12 @@ from typing import Any, cast
 from google.genai import types
 
 from flowloom.models.request import LlmRequest
+from flowloom.models.server_parts import is_server_run
 from flowloom.models.signatures import OPENAI, signature_of
 from flowloom.providers.openai_chat import image_detail, shared_settings
+from flowloom.providers.openai_items import kept_item
 from flowloom.providers.openai_schema import named_schema
+from flowloom.providers.openai_tools import server_tools_body
 from flowloom.providers.sdk_answers import Json
 from flowloom.providers.sdk_request import (
     Blob,
@@ -74,6 +77,11 @@ def responses_body(request: LlmRequest, contents: list[types.Content], model: st
     elif config.response_mime_type == "application/json":
         body["text"] = {"format": {"type": "json_object"}}
     body |= _tools(request, model)
+    server_tools, included = server_tools_body(request, model)
+    if server_tools:
+        body["tools"] = [*server_tools, *(body.get("tools") or ())]
+    if included:
+        body["include"] = [*(body.get("include") or ()), *included]
     return body
 
 
@@ -103,7 +111,11 @@ def _tools(request: LlmRequest, model: str) -> Json:
 class _Items(Conversation):
     """The items of a conversation."""
 
+    _approvals: dict[str | None, str]
+    """What a person was asked for a remote MCP server, by the ids of the calls that it is here."""
+
     def all(self) -> Iterator[Json]:
+        self._approvals = {}
         for number, content in enumerate(self._contents):
             of_role = self._of_model if content.role == "model" else self._of_user
             yield from of_role(number, content.parts or [])
@@ -119,12 +131,20 @@ class _Items(Conversation):
         for n, part in enumerate(parts):
             call = part.function_call
             text = part.text or code_text(part)
-            if call is not None:
+            kept = kept_item(part) if part.thought_signature is not None else None
+            if kept is not None:
+                if call is not None:
+                    self._approvals[self._ids.at(number, n)] = kept["id"]
+                yield kept
+            elif call is not None:
                 call_id = self._ids.at(number, n)
                 arguments = arguments_json(call.args)
                 yield {"type": "function_call", "call_id": call_id, "name": call.name or "", "arguments": arguments}
             elif part.thought:
                 yield from self._thought(part)
+            elif is_server_run(part):
+                if part.tool_response is not None:
+                    self._drop("what another provider has run")
             elif text:
                 yield {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": text}]}
             else:
@@ -150,7 +170,10 @@ class _Items(Conversation):
                 said += self._said(place, part)
                 continue
             call_id, text = self._ids.at(number, n), json_text(result.response or {})
-            if call_id is None:
+            if (asked := self._approvals.get(call_id)) is not None and call_id is not None:
+                approve = "error" not in (result.response or {})
+                yield {"type": "mcp_approval_response", "approval_request_id": asked, "approve": approve}
+            elif call_id is None:
                 said.append({"type": "input_text", "text": f"Result of `{result.name}`: {text}"})
             else:
                 output = [{"type": "input_text", "text": text}, *self._files_of(place, result)]

@@ -9,12 +9,24 @@ from typing import Any
 from google.genai import types
 
 from flowloom.errors import ModelResponseError
-from flowloom.events.parts import call_part, call_piece, text_part
+from flowloom.events.parts import call_part, call_piece, content_of, text_part
 from flowloom.events.response import LlmResponse
+from flowloom.events.wire import make
 from flowloom.models.aggregator import StreamingAggregator
+from flowloom.models.grounding import Grounds
 from flowloom.models.partial_args import arguments_of
+from flowloom.models.server_parts import server_call
 from flowloom.models.signatures import OPENAI, signed
 from flowloom.providers.openai_chat_answers import logprobs_of
+from flowloom.providers.openai_items import (
+    APPROVAL,
+    approval_part,
+    is_server_item,
+    item_name,
+    message_signature,
+    searches_of,
+    server_parts,
+)
 from flowloom.providers.sdk_answers import (
     Json,
     citations_of,
@@ -62,6 +74,7 @@ class ResponsesReader:
         self._items: list[Json] = []  # what is done
         self._open: dict[int, _Open] = {}  # what has begun, by its place
         self._streamed: set[int] = set()  # the places of which something has come by itself
+        self._ran = False  # whether a tool of the server's ran before what comes
 
     @property
     def finished(self) -> bool:
@@ -79,7 +92,8 @@ class ResponsesReader:
             )
         self._response = data
         self._items = objects_of(data["output"])
-        self._aggregator.feed_parts(self._parts())
+        for item in self._items:
+            self._shown(self._parts_of(item))
         return self.close()
 
     def feed(self, data: Json) -> list[LlmResponse]:
@@ -100,7 +114,7 @@ class ResponsesReader:
             self._response = object_of(data.get("response"))
             if not self._items:  # a server that tells all at the end
                 self._items = objects_of(self._response.get("output"))
-                return self._shown(self._parts())
+                return [shown for item in self._items for shown in self._shown(self._parts_of(item))]
         if kind in ("error", "response.failed") or data.get("error"):
             failed = object_of(data.get("response")) if kind == "response.failed" else data
             raise error_in(failed, self._model, stream=True)
@@ -108,7 +122,8 @@ class ResponsesReader:
 
     def close(self) -> LlmResponse:
         complete = self._aggregator.close()
-        return with_metadata(complete and complete.content, self._reason(), self._metadata())
+        text = "" if complete is None else complete.text
+        return with_metadata(complete and complete.content, self._reason(), self._metadata(text))
 
     # -- items -------------------------------------------------------------------------------------
 
@@ -128,12 +143,42 @@ class ResponsesReader:
             late = "" if streamed or not done else item.get("arguments") or opened.arguments
             return self._piece(opened, late, more=not done)
         if not done:
-            return []
+            return self._begun(item)
         if not streamed:
-            return self._shown(list(_parts(item)))
-        if kind == "reasoning" and (signature := _signature(item)) is not None:
+            return self._shown(self._parts_of(item))
+        if kind == "message" and self._is_kept(item):
+            self._aggregator.end_text(message_signature(item))
+        elif kind == "reasoning" and (signature := _signature(item)) is not None:
             self._aggregator.sign_thought(signature)
         return []
+
+    def _begun(self, item: Json) -> list[LlmResponse]:
+        """What is shown of an item that has begun."""
+        if item.get("type") == "message":
+            self._aggregator.end_text()
+        if not is_server_item(item) or not item.get("id"):
+            return []
+        self._aggregator.end_text()
+        shown = content_of("model", [server_call(text_in(item, "id"), item_name(item), None, None)])
+        return [make(LlmResponse, content=shown, partial=True, turn_complete=False)]
+
+    def _is_kept(self, message: Json) -> bool:
+        """Whether a message goes back with all that stands around its words: that goes with what the server ran."""
+        return self._ran or any(each.get("annotations") for each in objects_of(message.get("content")))
+
+    def _parts_of(self, item: Json) -> list[types.Part]:
+        """An item as parts."""
+        if is_server_item(item):
+            self._ran = True
+            return list(server_parts(item))
+        parts = list(_parts(item))
+        if item.get("type") == "message" and parts:
+            self._aggregator.end_text()
+            if self._is_kept(item):
+                text = text_part("".join(part.text or "" for part in parts))
+                text.thought_signature = message_signature(item)
+                return [text]
+        return parts
 
     def _more_arguments(self, data: Json) -> list[LlmResponse]:
         place: int = data.get("output_index") or 0
@@ -149,9 +194,6 @@ class ResponsesReader:
     def _shown(self, parts: list[types.Part]) -> list[LlmResponse]:
         return [self._aggregator.feed_parts(parts)] if parts else []
 
-    def _parts(self) -> list[types.Part]:
-        return [part for item in self._items for part in _parts(item)]
-
     # -- the end -----------------------------------------------------------------------------------
 
     def _reason(self) -> types.FinishReason:
@@ -161,7 +203,7 @@ class ResponsesReader:
         refused = any(text.get("type") == "refusal" for text in self._texts())
         return types.FinishReason.SAFETY if refused else types.FinishReason.STOP
 
-    def _metadata(self) -> Json:
+    def _metadata(self, said: str) -> Json:
         found: Json = {}
         if self._response.get("model"):
             found["model_version"] = self._response["model"]
@@ -177,8 +219,27 @@ class ResponsesReader:
         sources = [each for text in texts for each in objects_of(text.get("annotations")) if each.get("url")]
         if sources:
             found["citation_metadata"] = citations_of(sources)
+        if (grounding := self._grounding(said)) is not None:
+            found["grounding_metadata"] = grounding
         logprobs = [logprobs_of(objects_of(text.get("logprobs"))) for text in texts if text.get("logprobs")]
         return {**found, **joined_logprobs(logprobs)}
+
+    def _grounding(self, said: str) -> types.GroundingMetadata | None:
+        """The sources of an answer, and what words they stand behind: each piece counts from its own beginning."""
+        grounds = Grounds()
+        for item in self._items:
+            grounds.search(*searches_of(item))
+        shift = 0
+        for text in self._texts():
+            for cited in objects_of(text.get("annotations")):
+                place = {name: (cited.get(name) or 0) + shift for name in ("start_index", "end_index")}
+                if cited.get("type") == "url_citation":
+                    grounds.cite_words(said, {**cited, **place})
+                elif cited.get("file_id"):
+                    source = {"url": cited["file_id"], "title": cited.get("filename"), "file": True}
+                    grounds.cite_words(said, {**source, **place})
+            shift += len(text.get("text") or text.get("refusal") or "")
+        return grounds.metadata(said)
 
     def _texts(self) -> Iterator[Json]:
         """The pieces of the messages in the answer."""
@@ -188,7 +249,7 @@ class ResponsesReader:
 
 
 def _parts(item: Json) -> Iterator[types.Part]:
-    """An item as parts; none for what a server did on its own."""
+    """An item as parts; what a server did on its own is not among them."""
     kind = item.get("type")
     if kind == "function_call":
         yield call_part(_call_id(item), text_in(item, "name"), arguments_of(item.get("arguments")))
@@ -196,6 +257,8 @@ def _parts(item: Json) -> Iterator[types.Part]:
         for text in objects_of(item.get("content")):
             if said := text.get("text") or text.get("refusal"):
                 yield text_part(said)
+    elif kind == APPROVAL:
+        yield approval_part(item)
     elif kind == "reasoning":
         thought, signature = _thought_of(item), _signature(item)
         if thought or signature is not None:
@@ -216,4 +279,5 @@ def _signature(item: Json) -> bytes | None:
     secret = item.get("encrypted_content")
     if not secret:
         return None
-    return signed(OPENAI, json.dumps({"id": item.get("id"), "encrypted_content": secret}))
+    more = {"summary": item["summary"]} if len(objects_of(item.get("summary"))) > 1 else {}
+    return signed(OPENAI, json.dumps({**more, "id": item.get("id"), "encrypted_content": secret}))

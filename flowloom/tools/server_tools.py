@@ -14,7 +14,12 @@ from google.genai import types
 
 from flowloom.context import Context
 from flowloom.context.protocols import AnyAgent, AnyLlmAgent
-from flowloom.errors import ConfigurationError, quoted_list
+from flowloom.errors import (
+    ConfigurationError,
+    ConfirmationRejectedError,
+    ConfirmationRequiredError,
+    quoted_list,
+)
 from flowloom.events.wire import fields_of
 from flowloom.models.request import LlmRequest
 from flowloom.models.server_tools import KIND_OF, asked_of, functions_in
@@ -45,8 +50,8 @@ class ServerTool(BaseTool):
     `kind` is one of `KINDS`; `options` set it up, such as `allowed_domains=`, `max_uses=` or `vector_store_ids=`. A
     model whose provider does not have the tool, or not that option of it, raises `UnsupportedFeatureError` before
     anything is sent. `raw` is sent in its place, as it is, for tools that are newer than this library; `kind` is then
-    any word for it. `name` tells two tools of one kind apart; by default it is the kind, or the `server_label` of a
-    remote MCP server.
+    any word for it. `name` tells two tools of one kind apart; by default it is the kind. A remote MCP server goes by
+    its `server_label`; where it asks for a person's approval (`require_approval`), the run waits for a confirmation.
 
     Raises `ConfigurationError` for a kind that is not known. Section 8 of the protocols specification.
     """
@@ -65,7 +70,7 @@ class ServerTool(BaseTool):
                 f"is given as the provider has it: `ServerTool(raw={{...}})`."
             )
         super().__init__(
-            name=name or options.get("server_label") or kind or "server_tool",
+            name=options.get("server_label") or name or kind or "server_tool",
             description=f"`{kind}`, run by the provider of the model",
         )
         self.kind = kind
@@ -79,6 +84,26 @@ class ServerTool(BaseTool):
 
     async def process_llm_request(self, *, tool_context: Context, llm_request: LlmRequest) -> None:
         self.put_into(llm_request)
+        if self.kind == "remote_mcp":
+            llm_request.append_tools([self])  # not declared: the provider calls it for approval
+
+    async def run_async(self, *, args: dict[str, Any], tool_context: Context) -> Any:
+        """Have a person decide about a call of a remote MCP server's tool; the provider makes it then.
+
+        `args` are the `tool` and its `arguments`. Raises what a function raises that needs confirmation.
+        """
+        if self.kind != "remote_mcp":
+            return await super().run_async(args=args, tool_context=tool_context)
+        decision = tool_context.tool_confirmation
+        if decision is None:
+            asked = (
+                f"The MCP server `{self.name}` is to run `{args.get('tool')}`. Answer with `confirmed` true or false."
+            )
+            tool_context.request_confirmation(hint=asked)
+            raise ConfirmationRequiredError(f"The call of `{args.get('tool')}` waits for a person's approval.")
+        if not decision.confirmed:
+            raise ConfirmationRejectedError(f"A person rejected the call of `{args.get('tool')}`.")
+        return {"approved": True}
 
     def native_or(self, tool: Callable[..., Any] | BaseTool) -> NativeOrTool:
         """This tool where the model has it, and the function `tool` where it has not, or not beside other functions."""
