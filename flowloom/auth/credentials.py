@@ -59,6 +59,8 @@ class OAuth2Auth(AuthModel):
     """When the access token expires, in epoch seconds."""
     expires_in: int | None = None
     audience: str | None = None
+    resource: str | None = None
+    """For which resource tokens are asked (RFC 8707)."""
     prompt: str | None = None
     code_verifier: str | None = None
     code_challenge_method: str | None = None

@@ -106,6 +106,7 @@ class TokenExchange:
             state=state,
             nonce=nonce,
             audience=client.audience,
+            resource=client.resource,
             access_type="offline",  # Google gives a refresh token only then
             prompt=client.prompt or "consent",
             code_challenge=challenge,
@@ -119,16 +120,18 @@ class TokenExchange:
     ) -> OAuth2Auth:
         """The tokens for an authorization code."""
         given: dict[str, Any] = {"code": code, "redirect_uri": redirect_uri, "code_verifier": verifier}
+        given["resource"] = client.resource
         return await self._token(endpoints.token, endpoints, client, "authorization_code", given)
 
     async def own(self, endpoints: Endpoints, client: OAuth2Auth) -> OAuth2Auth:
         """A token for the client itself."""
         given: dict[str, Any] = {"scope": " ".join(endpoints.scopes) or None, "audience": client.audience}
+        given["resource"] = client.resource
         return await self._token(endpoints.token, endpoints, client, "client_credentials", given)
 
     async def refreshed(self, endpoints: Endpoints, client: OAuth2Auth, expired: OAuth2Auth) -> OAuth2Auth:
         """New tokens for a refresh token, which is kept if the server gives no other."""
-        given = {"refresh_token": expired.refresh_token}
+        given = {"refresh_token": expired.refresh_token, "resource": client.resource}
         tokens = await self._token(endpoints.refresh, endpoints, client, "refresh_token", given)
         tokens.refresh_token = tokens.refresh_token or expired.refresh_token
         tokens.id_token = tokens.id_token or expired.id_token

@@ -18,18 +18,22 @@ if TYPE_CHECKING:
         StdioServer,
         StreamableHTTPConnectionParams,
     )
-    from flowloom.protocols.mcp.tool import McpTool
+    from flowloom.protocols.mcp.prompts import McpInstructionProvider
+    from flowloom.protocols.mcp.tool import MCPTool, McpTool
     from flowloom.protocols.mcp.toolset import MCPToolset, McpToolset
 
 _HOMES = {
     "errors": "McpProtocolError McpToolError McpTransportError",
     "parameters": "SseConnectionParams StdioConnectionParams StdioServer StreamableHTTPConnectionParams",
-    "tool": "McpTool",
+    "prompts": "McpInstructionProvider",
+    "tool": "MCPTool McpTool",
     "toolset": "MCPToolset McpToolset",
 }
 
 __all__ = [
+    "MCPTool",
     "MCPToolset",
+    "McpInstructionProvider",
     "McpProtocolError",
     "McpTool",
     "McpToolError",

@@ -201,6 +201,7 @@ class Connection:
                     f"{self.broken or 'it was closed'}.{self._words.told()}",
                     status=None if noted.refusal is None else noted.refusal.status,
                 )
+                failure.refusal = noted.refusal
                 self._ready.set_exception(failure)
                 self._ready.exception()  # it may be that no caller waits
             self._on_end(self)

@@ -27,8 +27,14 @@ class Listing:
         self.at = asyncio.get_running_loop().time()
         self.kept_until = kept_until
         """Until when it holds, in the loop's time, if the server does not tell of changes; None for no longer."""
+        prefix = toolset.tool_name_prefix
         self.plain = _tools_of(raw, toolset, None)
-        self.prefixed = _tools_of(raw, toolset, toolset.tool_name_prefix) if toolset.tool_name_prefix else self.plain
+        self.prefixed = _tools_of(raw, toolset, prefix) if prefix else self.plain
+        changes: dict[str, str] = {} if toolset.pins is None else toolset.pins.changes(raw)
+        for tool in (*self.plain, *self.prefixed):
+            tool.withheld = changes.get(tool.raw_mcp_tool.name)
+        if changes:
+            _log.warning("%s presents %d tools otherwise than before: withheld.", toolset.address, len(changes))
 
 
 async def list_tools(connection: Connection, toolset: ToolHost) -> Listing:

@@ -94,7 +94,7 @@ class StdioConnectionParams:
 class _HttpParams:
     """What both HTTP transports have in common."""
 
-    url: str
+    url: str = field(repr=False)
     headers: Mapping[str, Any] | None = field(default=None, repr=False)
     timeout: float = 5.0
     sse_read_timeout: float = 300.0

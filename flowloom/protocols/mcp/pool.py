@@ -46,6 +46,7 @@ class Entry:
         """Which lists have to be asked for anew."""
         self.listing: Any = None
         """What the toolset keeps of the latest listing of tools."""
+        self.resources: list[Any] | None = None
         self.listing_task: asyncio.Task[Any] | None = None
         self.parked: dict[tuple[tuple[str, str, str], str], OpenCall] = {}
         """Calls whose runs are paused, by session and call id."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import warnings
 from collections.abc import Callable, Mapping
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
@@ -49,6 +50,8 @@ class McpTool(BaseTool):
         self.toolset = toolset
         self.schema = schema
         self.output_schema = output_schema
+        self.withheld: str | None = None
+        """How it differs from what a person has seen of it; then it is not declared."""
         self.timeout = toolset.connection_params.timeout  # kept here: progress may extend it, and a person's answer
 
     def __repr__(self) -> str:
@@ -59,7 +62,9 @@ class McpTool(BaseTool):
         """What the server says of the tool: claims."""
         return self.raw_mcp_tool.annotations
 
-    def _get_declaration(self) -> types.FunctionDeclaration:
+    def _get_declaration(self) -> types.FunctionDeclaration | None:
+        if self.withheld is not None:
+            return None
         return types.FunctionDeclaration(
             name=self.name, description=self.description, parameters_json_schema=self.schema.declared
         )
@@ -70,8 +75,9 @@ class McpTool(BaseTool):
         Raises `ToolArgumentsError` for arguments that do not fit, a `McpToolError`, `McpProtocolError` or
         `McpTransportError` for a call that failed, `ToolTimeoutError`, and what pauses the run.
         """
+        if self.withheld is not None:
+            await self.toolset.check_pin(self, tool_context)
         self.schema.check_arguments(args, self.name)
-        await self.toolset.check_pin(self, tool_context)
         if tool_context.tool_confirmation is not None or self.toolset.require_confirmation:
             await self._gate(args, tool_context)
         calls: Any = import_module("flowloom.protocols.mcp.tool_calls")
@@ -103,3 +109,11 @@ class McpTool(BaseTool):
             return bool(required)
         answer = required(**args)
         return bool(await answer if inspect.isawaitable(answer) else answer)
+
+
+class MCPTool(McpTool):
+    """The old name of `McpTool`."""
+
+    def __init__(self, *args: Any, **options: Any) -> None:
+        warnings.warn("`MCPTool` is the old name: use `McpTool`.", DeprecationWarning, stacklevel=2)
+        super().__init__(*args, **options)

@@ -99,7 +99,11 @@ class _Attempts:
             await self.toolset.pool.drop(self.entry)
             return True
         if error.status in (401, 403):
-            return await self.toolset.authorized(self.context, error.refusal)
+            if not await self.toolset.authorized(self.context, error.refusal):
+                return False
+            self.headers = await self.toolset.headers(self.context)
+            self.entry = self.toolset.pool.entry(self.headers)
+            return True
         if error.status in (429, 503):
             after = error.refusal.retry_after if error.refusal is not None else None
             if after is None or after > MAX_WAIT_SECONDS or not (self.tool.idempotent or error.status == 429):

@@ -14,12 +14,29 @@ from typing import TYPE_CHECKING, Any, Literal, TextIO, cast
 from google.genai import types
 
 from flowloom.context import Context, ReadonlyContext
-from flowloom.errors import ConfigurationError, ToolError
+from flowloom.errors import (
+    ConfigurationError,
+    ConfirmationRejectedError,
+    ConfirmationRequiredError,
+    ToolError,
+    ToolsetError,
+)
 from flowloom.models.request import LlmRequest
 from flowloom.protocols.loading import check_installed
 from flowloom.protocols.mcp.calls import OpenCall, Question, QuestionKind
-from flowloom.protocols.mcp.parameters import ConnectionParams, connection_params_of
+from flowloom.protocols.mcp.errors import McpTransportError
+from flowloom.protocols.mcp.parameters import ConnectionParams, StdioConnectionParams, connection_params_of
+from flowloom.protocols.mcp.pinning import Pins
 from flowloom.protocols.mcp.pool import Entry, Pool
+from flowloom.protocols.mcp.resources import (
+    LOAD_RESOURCE,
+    LoadMcpResourceTool,
+    listed_resources,
+    listed_templates,
+    read,
+)
+from flowloom.protocols.mcp.sign_in import SignIn
+from flowloom.protocols.names import tool_names
 from flowloom.protocols.results import MAX_RESULT_BYTES
 from flowloom.protocols.unavailable import OnUnavailable, ToolsetStatus, check_on_unavailable, toolset_error
 from flowloom.protocols.words import cleaned
@@ -102,13 +119,13 @@ class McpToolset(BaseToolset):
         self.connection_params: ConnectionParams = connection_params_of(connection_params)
         self.tool_list_cache_ttl_seconds = tool_list_cache_ttl_seconds
         self.errlog = errlog
-        self.require_confirmation = require_confirmation
+        self.require_confirmation: bool | Literal["destructive"] | Callable[..., Any] = require_confirmation
         self.header_provider = header_provider
         self.progress_callback = progress_callback
         self.use_mcp_resources = use_mcp_resources
         self.sampling_callback, self.elicitation_callback = sampling_callback, elicitation_callback
         self.pin_tools = pin_tools
-        self.sampling, self.elicitation = sampling, elicitation
+        self.sampling: bool | Literal["auto"] = sampling
         self.elicitation_wait = elicitation_wait
         self.roots: tuple[str, ...] = tuple(Path(each).absolute().as_uri() for each in roots)
         self.on_unavailable: OnUnavailable = on_unavailable
@@ -121,6 +138,13 @@ class McpToolset(BaseToolset):
             "sampling": bool(sampling) or sampling_callback is not None,
         }
         self.offers: frozenset[QuestionKind] = frozenset(kind for kind, offered in asked.items() if offered)
+        self.authorization: Any = None
+        if auth_scheme is not None or auth_credential is not None:
+            self.authorization = _authorization(self.connection_params, auth_scheme, auth_credential, credential_key)
+        self._credential_key = credential_key
+        names = tool_names([LOAD_RESOURCE], tool_name_prefix)
+        self._resource_tools = [LoadMcpResourceTool(self, names[LOAD_RESOURCE])] if use_mcp_resources else []
+        self.pins = Pins(None if pin_tools is True else Path(pin_tools)) if pin_tools else None
         self.pool = Pool(self.connection_params, self, max_connections)
         self._listed_at: tuple[asyncio.AbstractEventLoop, float, int] | None = None
         self._listing_error: str | None = None
@@ -146,9 +170,12 @@ class McpToolset(BaseToolset):
         """The tools as the agent of `readonly_context` gets them: filtered, and with the prefix."""
         return self._chosen(await self._listing(readonly_context), readonly_context)
 
-    def _chosen(self, listing: Listing, context: ReadonlyContext | None) -> list[BaseTool]:
+    def _chosen(self, listing: Listing | SignIn, context: ReadonlyContext | None) -> list[BaseTool]:
+        if isinstance(listing, SignIn):
+            return [*listing.plain]
         pairs = zip(listing.plain, listing.prefixed, strict=True)
-        return [tool for plain, tool in pairs if self._is_tool_selected(plain, context)]
+        tools: list[BaseTool] = [tool for plain, tool in pairs if self._is_tool_selected(plain, context)]
+        return [*tools, *self._resource_tools]
 
     def _is_tool_selected(self, tool: BaseTool, readonly_context: ReadonlyContext | None) -> bool:
         chosen = self.tool_filter
@@ -156,14 +183,30 @@ class McpToolset(BaseToolset):
             return super()._is_tool_selected(tool, readonly_context)
         return tool.name in chosen or cast("McpTool", tool).raw_mcp_tool.name in chosen
 
-    async def _listing(self, context: ReadonlyContext | None) -> Listing:
+    async def _listing(self, context: ReadonlyContext | None) -> Listing | SignIn:
         """The listing for an agent that begins its run."""
+        headers: dict[str, str] = {}
         try:
             headers = await self.headers(context)
             return await self._latest(headers, new_run=True)
         except ToolError as error:
-            self._listing_error = str(error)
-            raise toolset_error(type(self).__name__, self.address, str(error), self.on_unavailable) from error
+            if context is not None and await self._may_sign_in(error):
+                self._listing_error = str(error)
+                return SignIn(self)
+            raise self.unavailable(error) from error
+
+    async def _may_sign_in(self, error: ToolError) -> bool:
+        """Whether a listing was refused to somebody who can be asked for a credential."""
+        if not isinstance(error, McpTransportError) or error.status != 401:
+            return False
+        if self.authorization is None:
+            self.authorization = _authorization(self.connection_params, None, None, self._credential_key)
+        return await self.authorization.learn(error.refusal)
+
+    def unavailable(self, error: ToolError) -> ToolsetError:
+        """The error of a run that needs the server, which failed with `error`."""
+        self._listing_error = str(error)
+        return toolset_error(type(self).__name__, self.address, str(error), self.on_unavailable)
 
     async def listed(self, headers: Mapping[str, str]) -> list[McpTool]:
         """The tools as the server of `headers` lists them now, asked for again if they may have changed."""
@@ -206,7 +249,8 @@ class McpToolset(BaseToolset):
         """
         headers = await self.headers(tool_context)
         entry = self.pool.entry(headers)
-        if entry.listing is not None and "tools" in entry.stale:
+        signed_in = entry.listing is None and bool(headers)  # since the listing that was refused
+        if (entry.listing is not None or signed_in) and "tools" in entry.stale:
             await self._declare_anew(headers, entry, tool_context, llm_request)
         connection = entry.connection
         if self.use_server_instructions and connection is not None and connection.is_open:
@@ -247,21 +291,46 @@ class McpToolset(BaseToolset):
     async def headers(self, context: ReadonlyContext | None) -> dict[str, str]:
         """The headers that provider and credential give for the run of `context`; they tell its connections from
         others."""
+        headers: dict[str, str] = {} if self.authorization is None else await self.authorization.headers(context)
         if self.header_provider is None or context is None:
-            return {}
+            return headers
         given: Any = self.header_provider(context)
         if inspect.isawaitable(given):
             given = await given
-        return {str(name): str(value) for name, value in cast(dict[str, Any], given or {}).items()}
+        return {**headers, **{str(name): str(value) for name, value in cast(dict[str, Any], given or {}).items()}}
 
     async def authorized(self, context: Context, refusal: Any) -> bool:
         """Whether the call of `context` may be made again after a `refusal`, with another credential."""
-        return False
+        if isinstance(self.connection_params, StdioConnectionParams):
+            return False
+        if self.authorization is None:
+            self.authorization = _authorization(self.connection_params, None, None, self._credential_key)
+        return await self.authorization.ask(context, refusal, await self.headers(context))
 
     # -- calls ------------------------------------------------------------------------------------
 
     async def check_pin(self, tool: McpTool, context: Context) -> None:
-        """Raise `ToolError` if `tool` is withheld because its description has changed; `context` is the call's."""
+        """Raise what withholds `tool` until a person confirms that its description has changed; `context` is the
+        call's."""
+        if tool.withheld is None:
+            return
+        decision = context.tool_confirmation
+        if decision is None:
+            context.request_confirmation(
+                hint=f"Tool `{tool.name}` of {self.address} is not as it was seen before. Its new description is shown "
+                f"to the model, and the call made, if you confirm it.",
+                payload={"diff": tool.withheld},
+            )
+            raise ConfirmationRequiredError(
+                f"The tool `{tool.name}` has changed and is withheld until a person confirms it. It has not run."
+            )
+        if not decision.confirmed:
+            raise ConfirmationRejectedError(f"A person rejected what has changed in `{tool.name}`. It was not run.")
+        if self.pins is not None:
+            self.pins.accept(tool.raw_mcp_tool)
+        tool.withheld = None
+        for entry in self.pool.entries():
+            entry.stale.add("tools")
 
     @staticmethod
     def place_of(context: Context) -> tuple[tuple[str, str, str], str]:
@@ -282,6 +351,31 @@ class McpToolset(BaseToolset):
         answer = given(question.context, question.params)
         return await answer if inspect.isawaitable(answer) else answer
 
+    # -- resources --------------------------------------------------------------------------------
+
+    async def list_resources(self, readonly_context: ReadonlyContext | None = None) -> list[str]:
+        """The names of the server's resources; `readonly_context` says for whom. Raises `ToolError`s."""
+        headers = await self.headers(readonly_context)
+        return [each.name for each in await listed_resources(self, headers)]
+
+    async def list_resource_templates(self, readonly_context: ReadonlyContext | None = None) -> list[str]:
+        """The templates of addresses that the server offers; `readonly_context` says for whom."""
+        headers = await self.headers(readonly_context)
+        return [str(each.uri_template) for each in await listed_templates(self, headers)]
+
+    async def get_resource_info(self, name: str, readonly_context: ReadonlyContext | None = None) -> dict[str, Any]:
+        """What the server says of the resource `name`, as JSON data; `readonly_context` says for whom."""
+        headers = await self.headers(readonly_context)
+        for each in await listed_resources(self, headers):
+            if each.name == name:
+                return each.model_dump(mode="json", by_alias=True, exclude_none=True)
+        raise ToolError(f"{self.address} has no resource `{name}`.")
+
+    async def read_resource(self, name_or_uri: str, readonly_context: ReadonlyContext | None = None) -> list[Any]:
+        """The contents of a resource, as the SDK gives them; `name_or_uri` is its name or address, and
+        `readonly_context` says for whom."""
+        return await read(self, await self.headers(readonly_context), name_or_uri)
+
     # -- its state --------------------------------------------------------------------------------
 
     def status(self) -> ToolsetStatus:
@@ -301,6 +395,11 @@ class McpToolset(BaseToolset):
     async def close(self) -> None:
         """Close all connections. The toolset can be used again, and opens new ones then."""
         await self.pool.close()
+
+
+def _authorization(params: ConnectionParams, scheme: Any, credential: Any, key: str | None) -> Any:
+    """What shows a server who calls; loaded only where something is to be shown."""
+    return import_module("flowloom.protocols.mcp.authorization").Authorization(params, scheme, credential, key)
 
 
 class MCPToolset(McpToolset):
