@@ -249,8 +249,6 @@ class _View:
         elif item.calls:
             self._open_calls = _distinct(item.calls)
             if item.unanswered:
-                if self._open_calls is None:
-                    return False
                 self._held = item
                 return True
         else:

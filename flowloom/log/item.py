@@ -91,7 +91,7 @@ def transcription_of(event: Event) -> HistoryItem | None:
 _LEAD_IN = text_part(FOREIGN_LEAD_IN)  # one for all: history is never changed
 
 
-def foreign_content(author: str, content: types.Content, thoughts: bool = False) -> types.Content | None:
+def foreign_content(author: str, content: types.Content, thoughts: bool) -> types.Content | None:
     """Another agent's content as user content that tells about it (spec §9.4); None if nothing is left to tell."""
     parts: list[types.Part] = []
     for part in content.parts or ():
@@ -103,7 +103,7 @@ def foreign_content(author: str, content: types.Content, thoughts: bool = False)
             parts.append(text_part(f"[{author}] called tool `{call.name}` with parameters: {_json(call.args)}"))
         elif (answer := part.function_response) is not None:
             parts.append(text_part(f"[{author}] tool `{answer.name}` returned: {_json(answer.response)}"))
-        elif not _is_empty(part) and part.thought_signature is None:
+        elif not _is_empty(part, signed=True):  # a signature alone is for the other agent's model
             parts += without_server_runs([part], content.parts or ())
     if not parts:
         return None
@@ -113,10 +113,12 @@ def foreign_content(author: str, content: types.Content, thoughts: bool = False)
 _json = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), default=str).encode
 
 
-def _is_empty(part: types.Part) -> bool:
+def _is_empty(part: types.Part, *, signed: bool = False) -> bool:
+    """Whether nothing is in a part; or nothing but a signature, if it may be `signed`."""
     if part.text:
         return False
-    return all(value is None or name in ("text", "thought") for name, value in fields_of(part).items())
+    nothing = ("text", "thought", "thought_signature") if signed else ("text", "thought")
+    return all(value is None or name in nothing for name, value in fields_of(part).items())
 
 
 def for_model(content: types.Content, keeps_call_ids: bool) -> types.Content | None:

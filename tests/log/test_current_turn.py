@@ -54,6 +54,26 @@ def test_an_answer_to_the_current_turn_and_to_an_earlier_one_shows_nothing_twice
     assert shown == ["one", "c1()", "-> c1", "ordered one", "two", "c2()", "-> c2", "ordered two", "on it", "both came"]
 
 
+def test_what_was_said_since_the_message_is_shown_with_the_turn_that_comes_back() -> None:
+    """Though the answer that brings it back comes later."""
+    answer = event("root", result("c1", "order", {}))
+    shown = lines([*FIRST, *SECOND, event("user"), event("root", "on it"), answer, event("root", "it came")])
+    assert shown == ["one", "c1()", "-> c1", "ordered one", "on it", "it came"]
+
+
+def test_an_answer_to_no_call_begins_no_turn_and_words_beside_it_do() -> None:
+    """As words do without it."""
+    stray = result("c9", "order", {})
+    assert lines([*THIRD, event("user", stray)]) == ["three", "done three"]
+    assert lines([*THIRD, event("user", stray, "well?")]) == ["well?"]
+
+
+def test_a_decision_begins_no_turn() -> None:
+    """No model is shown it."""
+    decision = event("user", result("r1", "adk_request_confirmation", {"confirmed": True}))
+    assert lines([*FIRST, decision, event("root", "fine")])[0] == "one"
+
+
 @pytest.mark.parametrize(("first", "shown"), [(0, "<in short>"), (4, "one")], ids=["the turn", "a later one"])
 def test_a_summary_counts_in_a_turn_that_was_brought_back_if_it_tells_of_nothing_before(first: int, shown: str) -> None:
     """The turn begins where it began at first."""

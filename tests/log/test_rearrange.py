@@ -40,6 +40,10 @@ def gives(number: int, *call_ids: str, beside: str = "") -> Event:
     return event("user", *parts, *([text(beside)] if beside else []))
 
 
+def gives_part(call_id: str) -> types.Part:
+    return result(call_id, "look", {"n": 3})
+
+
 ONE, TWO = event("root", "one"), event("root", "two")
 
 
@@ -81,3 +85,37 @@ def test_words_beside_an_answer_that_another_one_replaced_go_with_it_unless_the_
     log = [asks("c1"), gives(1, "c1", beside="so far"), ONE, gives(2, "c1", beside="at last")]
     assert lines(*log) == ["c1?", "c1=2 so far at last"]
     assert lines(*log, TWO) == ["c1?", "c1=2 at last", "one", "two"]
+
+
+TWICE = event("root", named_call("c1", "look"), named_call("c1", "look"))
+LOOK = event("root", text("let me look"), named_call("c2", "look"))
+
+
+@pytest.mark.parametrize(
+    ("log", "shown"),
+    [
+        ([LOOK, ONE], ["let me look", "one"]),
+        ([LOOK, gives(2, "c2"), ONE], ["let me look c2?", "c2=2", "one"]),
+        ([asks("c1"), ONE, gives(1, "c1"), LOOK], ["c1?", "c1=1", "one", "let me look"]),
+        ([asks("c1"), ONE, gives(1, "c1"), LOOK, gives(2, "c2")], ["c1?", "c1=1", "one", "let me look c2?", "c2=2"]),
+        ([asks("c1"), LOOK, gives(1, "c1")], ["c1?", "c1=1"]),
+        ([asks("adk-1", "adk-2"), gives(1, "adk-2", "adk-1")], ["adk-1? adk-2?", "adk-1=1 adk-2=1"]),
+        (
+            [asks("c1", "c3"), gives(1, "c1"), event("user", text("so:"), gives_part("c3"))],
+            ["c1? c3?", "c1=1 c3=3 so:"],
+        ),
+        ([event("root", ""), ONE], ["one"]),
+        ([TWICE, ONE], ["one"]),
+        ([TWICE, gives(1, "c1", "c1"), ONE], ["c1? c1?", "c1=1", "one"]),
+    ],
+)
+def test_a_log_that_grows_is_shown_as_one_that_is_read_at_once(log: list[Event], shown: list[str]) -> None:
+    """What was shown before an answer came is taken back."""
+    assert lines(*log) == shown
+
+
+def test_what_has_no_role_or_no_parts_is_not_shown() -> None:
+    """By whomever it is said."""
+    for content in (types.Content(parts=[text("hm")]), types.Content(role="user", parts=[]), types.Content()):
+        for author in ("user", "root", "other"):
+            assert lines(Event(author=author, content=content), ONE) == ["one"]

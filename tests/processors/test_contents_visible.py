@@ -65,6 +65,17 @@ async def test_none_begins_with_the_other_agents_last_text() -> None:
     assert (await seen(*FOREIGN, by=none()))[:2] == [LEAD, "user: [helper] said: found it"]
 
 
+@pytest.mark.parametrize("signature", [None, b"signed"])
+async def test_what_another_agent_showed_is_shown_as_it_is(signature: bytes | None) -> None:
+    """Signed or not; a signature alone, and what is empty, is told to no one."""
+    image = types.Part(inline_data=types.Blob(data=b"x", mime_type="image/png"), thought_signature=signature)
+    said = event("helper", image, types.Part(thought_signature=b"alone"), types.Part(text=""))
+    root = agent("root")
+    [content] = (await root.flow.assemble(context(root, said))).request.contents
+    assert (content.parts or [])[1:] == [image]
+    assert await seen(event("helper", types.Part(thought_signature=b"alone"))) == []
+
+
 async def test_missing_arguments_are_told_as_null() -> None:
     """`null` args rendering."""
     bare = types.Part(function_call=types.FunctionCall(name="look"))
