@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
 from auth.desk import API_KEY, ASKED, Calendar
 from google.genai import types
 from kit import agent, context, event, named_call, result
@@ -81,8 +82,38 @@ async def test_two_requests_for_one_call_run_it_once() -> None:
     assert len(calendar.seen) == 1
 
 
-async def test_a_request_that_cannot_be_read_does_nothing() -> None:
+@pytest.mark.parametrize(
+    "args",
+    [{"authConfig": 7}, {"functionCallId": "c1"}, {"functionCallId": 1, "authConfig": API_KEY.to_wire()}, None],
+    ids=["no config", "no key", "no call", "nothing"],
+)
+async def test_a_request_that_cannot_be_read_does_nothing(args: dict[str, Any] | None) -> None:
+    """Nor does one for a call that the log does not have; the others in the message are carried out."""
     calendar = Calendar()
-    broken = types.Part(function_call=types.FunctionCall(id="r1", name=ASKED, args={"authConfig": 7}))
-    assert await resumed(calendar, *called(), event("root", broken), answers("r1")) == []
+    broken = types.Part(function_call=types.FunctionCall(id="r0", name=ASKED, args=args))
+    log = [*called(), event("root", broken, long_running_tool_ids=["r0"])]
+    assert await resumed(calendar, *log, answers("r0")) == []
+    assert await resumed(calendar, *log, asks("r1", "c8"), answers("r1")) == []
     assert calendar.seen == []
+    (made,) = await resumed(calendar, *log, asks("r9", author="intruder"), asks("r1"), answers("r0", "r9", "r1"))
+    assert made.get_function_responses()[0].id == "c1"
+
+
+async def test_a_request_that_is_made_twice_in_the_same_words_is_one() -> None:
+    """And what another agent has asked under its id does not count."""
+    calendar = Calendar()
+    theirs = asks(author="intruder", credentialKey="other")
+    (made,) = await resumed(calendar, *called(), theirs, asks(), asks(), answers("r1"))
+    assert made.get_function_responses()[0].id == "c1"
+
+
+async def test_a_request_is_for_the_calls_that_asked_for_its_credential_before_it() -> None:
+    """Not for those that asked in the same step for another one, or that ask after it."""
+    calendar = Calendar()
+    other = API_KEY.to_wire() | {"credentialKey": "other"}
+    both = {"requested_auth_configs": {"c1": API_KEY.to_wire(), "c2": other}}
+    pending = [result(f"c{n}", "read_calendar", {"result": "waiting"}) for n in (1, 2)]
+    calls = [named_call(f"c{n}", "read_calendar", day="monday") for n in (1, 2)]
+    log = [event("root", *calls), event("root", *pending, actions=both)]
+    (made,) = await resumed(calendar, *log, asks(), asks("r2", "c2", credentialKey="other"), answers("r1"))
+    assert [each.id for each in made.get_function_responses()] == ["c1"]

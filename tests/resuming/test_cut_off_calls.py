@@ -1,0 +1,93 @@
+"""Calls that a run was cut off in are made again by the run that resumes it: once, unless their tool is idempotent."""
+
+from __future__ import annotations
+
+import pytest
+from kit import WHERE, Chat, agent, approve, collect, event, named_call, pending, result, story
+
+from flowloom import Event, FunctionTool, LlmAgent
+from flowloom.log.marks import REPEATED
+
+ran: list[str] = []
+
+
+@pytest.fixture(autouse=True)
+def fresh() -> None:
+    ran.clear()
+
+
+def pay(to: str) -> str:
+    """Pay."""
+    ran.append(to)
+    return "paid"
+
+
+def payer(*, idempotent: bool) -> LlmAgent:
+    return agent("root", "done", tools=[FunctionTool(pay, idempotent=idempotent)])
+
+
+async def resumed(root: LlmAgent, *log: Event) -> list[Event]:
+    """What a run gives that goes on with an invocation of which the log has these events."""
+    chat = Chat(root)
+    session = await chat.runner.session_service.create_session(app_name="app", **WHERE)
+    for each in (event("user", "go"), *log):
+        each.invocation_id = "e-1"
+        await chat.runner.session_service.append_event(session, each)
+    return await collect(chat.runner.run_async(**WHERE, invocation_id="e-1"))
+
+
+def calls() -> Event:
+    return event("root", named_call("c1", "pay", to="ann"), named_call("c2", "pay", to="bob"))
+
+
+def mark(*call_ids: str) -> Event:
+    """What a run says before it makes calls again."""
+    return event("root", actions={"agent_state": {REPEATED: [*call_ids]}})
+
+
+def marked(events: list[Event]) -> list[str]:
+    return [each for made in events for each in (made.actions.agent_state or {}).get(REPEATED, ())]
+
+
+BOTH = ["root: pay -> {'result': 'paid'}", "root: pay -> {'result': 'paid'}", "root: done"]
+
+
+async def test_calls_are_made_again_and_an_event_says_so_before() -> None:
+    """So that a run which is cut off again knows it."""
+    events = await resumed(payer(idempotent=False), calls())
+    assert marked(events[:1]) == marked(events) == ["c1", "c2"]
+    assert (story(events), ran) == (BOTH, ["ann", "bob"])
+
+
+async def test_a_call_that_was_made_again_is_not_made_a_third_time() -> None:
+    """The model is told that nothing is known of it; the other one is made."""
+    events = await resumed(payer(idempotent=False), calls(), mark("c1"))
+    assert (marked(events), ran) == (["c2"], ["bob"])
+    told = {answer.id: answer.response for each in events for answer in each.get_function_responses()}
+    assert "interrupted twice" in (told["c1"] or {})["error"]
+    assert told["c2"] == {"result": "paid"}
+    assert events[-1].text == "done"
+
+
+async def test_a_call_of_an_idempotent_tool_is_made_again_without_a_word() -> None:
+    """However often."""
+    events = await resumed(payer(idempotent=True), calls())
+    assert (marked(events), story(events), ran) == ([], BOTH, ["ann", "bob"])
+
+
+async def test_a_call_that_has_its_result_is_not_made_again() -> None:
+    """The other one of the same answer is."""
+    events = await resumed(payer(idempotent=False), calls(), event("root", result("c1", "pay", {"result": "paid"})))
+    assert (marked(events), ran) == (["c2"], ["bob"])
+
+
+async def test_a_call_that_a_person_has_approved_is_made_for_the_first_time() -> None:
+    """Only a run that resumes one which was cut off in it makes it again."""
+    tool = FunctionTool(pay, idempotent=False, require_confirmation=True)
+    chat = Chat(agent("root", named_call("c1", "pay", to="ann"), "done", tools=[tool]))
+    [request] = pending(await chat.say("go"))
+    assert marked(await chat.answer(approve(request))) == []
+    stored = await chat.stored()
+    said = next(at for at, each in enumerate(stored) if each.author == "user" and each.get_function_responses())
+    events = await resumed(agent("root", "done", tools=[tool]), *stored[1 : said + 1])
+    assert (marked(events), ran) == (["c1"], ["ann", "ann"])
