@@ -22,6 +22,7 @@ _HOMES = {
     "protocols.openapi": "OpenAPIToolset OperationEndpoint RestApiTool",
     "processors": "BaseCodeExecutor BasePlanner BuiltInCodeExecutor BuiltInPlanner CodeExecutionInput "
     "CodeExecutionResult File PlanReActPlanner inject_session_state",
+    "protocols.a2a": "RemoteA2aAgent to_a2a",
     "runner": "App InMemoryRunner ResumabilityConfig Runner",
     "sessions": "BaseSessionService DatabaseSessionService GetSessionConfig InMemorySessionService "
     "ListSessionsResponse Session SqliteSessionService State",
@@ -34,6 +35,7 @@ _HOMES = {
     "wrappers": "FallbackModel",
 }
 HOMES = {name: (f"flowloom.{module}", name) for module, names in _HOMES.items() for name in names.split()} | {
+    "AGENT_CARD_WELL_KNOWN_PATH": ("flowloom.protocols.a2a.links", "WELL_KNOWN"),
     "LlmEventSummarizer": ("flowloom.compaction", "LlmEventsSummarizer"),
     "UnsafeLocalCodeExecutor": ("flowloom.processors", "LocalCodeExecutor"),
     "enterprise_web_search_tool": ("flowloom.tools", "enterprise_web_search"),
@@ -45,6 +47,9 @@ HOMES = {name: (f"flowloom.{module}", name) for module, names in _HOMES.items() 
 
 _PATHS = {
     "": "Agent Context Event Runner",
+    "a2a": "",
+    "a2a.utils": "",
+    "a2a.utils.agent_to_a2a": "to_a2a",
     "agents": "Agent BaseAgent Context InvocationContext LlmAgent LoopAgent ParallelAgent RunConfig SequentialAgent",
     "agents.base_agent": "BaseAgent",
     "agents.base_agent_config": "BaseAgentConfig",
@@ -61,6 +66,7 @@ _PATHS = {
     "agents.parallel_agent": "ParallelAgent",
     "agents.parallel_agent_config": "ParallelAgentConfig",
     "agents.readonly_context": "ReadonlyContext",
+    "agents.remote_a2a_agent": "AGENT_CARD_WELL_KNOWN_PATH RemoteA2aAgent",
     "agents.run_config": "RunConfig StreamingMode ToolThreadPoolConfig",
     "agents.sequential_agent": "SequentialAgent",
     "agents.sequential_agent_config": "SequentialAgentConfig",
@@ -163,10 +169,10 @@ _LIVE = "nothing yet: live runs are not supported; `StreamingMode.SSE` streams t
 _STORE = "a store of your own, derived from `BaseSessionService`, `BaseMemoryService` or `BaseArtifactService`"
 _WORKFLOW = "`SequentialAgent`, `ParallelAgent`, `LoopAgent`, or a `BaseAgent` of your own"
 INSTEAD = {
-    "a2a": _AGENT,
+    "a2a.converters": "what `flowloom.protocols.a2a` does by itself",
+    "a2a.executor": "what `flowloom.protocols.a2a.to_a2a` does by itself",
     "agents.langgraph_agent": _AGENT,
     "agents.live_request_queue": _LIVE,
-    "agents.remote_a2a_agent": _AGENT,
     "auth.auth_handler": "what the engine does with an `AuthConfig`",
     "auth.auth_preprocessor": "what the engine does with an `AuthConfig`",
     "cli": "`flowloom run`",
@@ -204,7 +210,6 @@ INSTEAD = {
     "OpenIdConnectWithConfig": "`flowloom.auth.AuthScheme`",
     "ReflectAndRetryModelPlugin": "`flowloom.RetryModel`, or `LlmAgent(output_retries=)`",
     "ReflectAndRetryToolPlugin": "nothing: a tool's error goes back to the model anyway; `FunctionTool(retries=)`",
-    "RemoteA2aAgent": _AGENT,
     "RequestInput": "`Context.request_input`",
     "RetryConfig": "`flowloom.RetryModel`, or `FunctionTool(retries=)`",
     "ServiceTier": "a text, as in `RunConfig(service_tier=)`",
