@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 import logging
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,8 @@ BINDINGS = ("JSONRPC", "HTTP+JSON")
 """The forms of the protocol that are spoken."""
 _MAX_BYTES = 1024 * 1024
 _MAX_REDIRECTS = 5
+_ALGORITHMS = ("ES256", "ES384", "ES512", "RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "EdDSA")
+"""Those of signatures whose keys are public; a secret that both sides know signs no card."""
 
 
 @dataclass(slots=True)
@@ -115,6 +118,32 @@ def _parsed(name: str, where: str, data: Any) -> AgentCard:
         return parse_agent_card(data)
     except Exception as error:  # whatever the SDK's reader meets in a stranger's JSON
         raise ConfigurationError(f"{where} holds no card of an agent: {str(error)[:200]}.") from None
+
+
+def card_check(name: str, keys: Mapping[str, Any]) -> Callable[[AgentCard], None]:
+    """What raises `RemoteAgentError` for a card that none of `keys`, by key id, has signed.
+
+    Raises `ConfigurationError` without the library that reads signatures.
+    """
+    try:
+        signing: Any = import_module("a2a.utils.signing")
+    except ImportError as error:
+        raise ConfigurationError("Signatures of cards need a library: `pip install a2a-sdk[signing]`.") from error
+
+    def key_of(key_id: str | None, _: str | None) -> Any:
+        return keys[key_id or ""]
+
+    verify = signing.create_signature_verifier(key_of, [*_ALGORITHMS])
+
+    def check(card: AgentCard) -> None:
+        try:
+            verify(card)
+        except Exception as error:  # whatever a stranger's signature is made of
+            raise RemoteAgentError(
+                f"The card of agent `{name}` is not signed by one of the `card_keys`: {type(error).__name__}."
+            ) from None
+
+    return check
 
 
 def usable_card(name: str, known: Known, allowed: Sequence[str], extensions: Sequence[str]) -> AgentCard:

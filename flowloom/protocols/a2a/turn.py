@@ -14,9 +14,11 @@ from flowloom.errors import error_text
 from flowloom.events import Event
 from flowloom.events.parts import text_part
 from flowloom.protocols.a2a.asked import reply_parts
+from flowloom.protocols.a2a.cards import card_check
 from flowloom.protocols.a2a.conversation import Conversation, conversation_of, whole_conversation
 from flowloom.protocols.a2a.exchange import Exchange
 from flowloom.protocols.a2a.failures import RemoteAgentError
+from flowloom.protocols.a2a.login import Login
 from flowloom.protocols.a2a.parts import sent_part
 from flowloom.protocols.a2a.reading import Reading
 from flowloom.protocols.a2a.remote import Remote, RemoteSettings
@@ -50,7 +52,7 @@ def remote_of(agent: RemoteA2aAgent) -> Remote:
             streaming=agent.streaming,
             allow_origins=agent.allow_origins,
             extensions=agent.extensions,
-            card_check=None,
+            card_check=None if agent.card_keys is None else card_check(agent.name, agent.card_keys),
         )
     )
 
@@ -61,10 +63,18 @@ class RemoteTurn:
     def __init__(self, agent: RemoteA2aAgent, remote: Remote, ctx: InvocationContext) -> None:
         self._agent, self._remote, self._ctx = agent, remote, ctx
         self._exchange: Exchange | None = None
+        self._granted: dict[str, str] = {}
+        """The headers of the credential that goes with the calls, and nowhere else."""
 
     async def events(self) -> AsyncGenerator[Event, None]:
         """What the agent says in this turn. Raises `RemoteAgentError` if it cannot be asked."""
         agent, ctx = self._agent, self._ctx
+        if agent.auth_scheme is not None:
+            granted = await Login(ctx, agent.auth_scheme, agent.auth_credential, agent.credential_key).headers()
+            if isinstance(granted, Event):
+                yield granted
+                return
+            self._granted = granted
         conversation = conversation_of(ctx)
         message = await self._message(conversation)
         if not message.parts:
@@ -107,7 +117,7 @@ class RemoteTurn:
         self._exchange = Exchange(
             client,
             request,
-            self._remote.call(headers),
+            self._remote.call({**headers, **self._granted}),
             name=agent.name,
             timeout=agent.timeout,
             polling_seconds=agent.polling_seconds,

@@ -8,12 +8,15 @@ import re
 
 import pytest
 from a2a.server.request_handlers.response_helpers import agent_card_to_dict
-from a2a.types import AgentCapabilities, AgentExtension, AgentInterface
+from a2a.types import AgentCapabilities, AgentCard, AgentExtension, AgentInterface
+from a2a.utils.signing import create_agent_card_signer
 from a2a_peer import Talk, peer, peer_card
+from google.genai import types
 from kit import WHERE, Chat
 from starlette.responses import RedirectResponse
 
-from flowloom import RemoteA2aAgent
+from flowloom import AuthCredential, RemoteA2aAgent
+from flowloom.auth import AuthScheme
 from flowloom.errors import ConfigurationError
 from flowloom.protocols.a2a import RemoteAgentError, cards
 from flowloom.protocols.a2a.links import card_addresses, refusal_of
@@ -202,3 +205,68 @@ async def test_a_card_may_be_a_file(tmp_path) -> None:
         events = await chat.say("a")
         await chat.runner.close()
     assert events[-1].text == "ok"
+
+
+async def test_a_credential_goes_to_the_service_alone(caplog: pytest.LogCaptureFixture) -> None:
+    """A key of the program's own is a header of the calls; it is in no event, log record or error."""
+    caplog.set_level(logging.DEBUG)
+    scheme = AuthScheme(type="apiKey", **{"in": "header"}, name="X-Api-Key")
+    credential = AuthCredential(auth_type="apiKey", api_key=SECRET)
+    async with peer(ok) as other:
+        chat = Chat(RemoteA2aAgent("weather", other.url, auth_scheme=scheme, auth_credential=credential))
+        await chat.say("a")
+        session = await chat.session()
+        await chat.runner.close()
+    assert other.headers[0]["x-api-key"] == SECRET
+    assert SECRET not in session.model_dump_json()
+    ours = [r for r in caplog.records if r.name.startswith(("flowloom", "httpx", "httpcore", "a2a.client"))]
+    assert not [each for each in ours if SECRET in each.getMessage()]
+
+
+async def test_a_missing_credential_is_asked_for_and_the_words_wait() -> None:
+    """The run pauses before anything is sent; with the answer the user's words go out, with the credential."""
+    scheme = AuthScheme(type="http", scheme="bearer")
+    async with peer(ok) as other:
+        chat = Chat(RemoteA2aAgent("weather", other.url, auth_scheme=scheme))
+        asked = await chat.runner.run_to_result(**WHERE, new_message="a")
+        assert (asked.status, asked.pending[0].kind, other.heard) == ("paused", "credential", [])
+        given = {"authType": "http", "http": {"scheme": "bearer", "credentials": {"token": SECRET}}}
+        config = {**asked.pending[0].raw["authConfig"], "exchangedAuthCredential": given}
+        answer = types.FunctionResponse(id=asked.pending[0].id, name="adk_request_credential", response=config)
+        told = await chat.runner.run_to_result(**WHERE, new_message=types.Part(function_response=answer))
+        again = await chat.runner.run_to_result(**WHERE, new_message="b")
+        session = await chat.session()
+        await chat.runner.close()
+    assert (told.text, again.text, other.words) == ("ok", "ok", ["a", "b"])
+    assert [headers["authorization"] for headers in other.headers] == [f"Bearer {SECRET}"] * 2
+    assert SECRET not in session.model_dump_json()
+
+
+async def test_a_card_that_is_not_signed_by_a_known_key_is_refused() -> None:
+    """One that is signed is taken."""
+    pytest.importorskip("jwt")
+    private, public = _key_pair()
+    sign = create_agent_card_signer(private, {"kid": "k1", "alg": "ES256", "typ": "JOSE", "jku": None})
+    async with peer(ok) as other:
+        signed = sign(peer_card(f"{other.url}/"))
+        forged = AgentCard()
+        forged.CopyFrom(signed)
+        forged.description = "Another."
+        for card, fine in ((signed, True), (forged, False), (peer_card(f"{other.url}/"), False)):
+            chat = Chat(RemoteA2aAgent("weather", card, card_keys={"k1": public}))
+            result = await chat.runner.start(**WHERE, new_message="a").result()
+            await chat.runner.close()
+            assert (result.status == "final") is fine
+            assert fine or "card_keys" in str(result.error)
+
+
+def _key_pair() -> tuple[bytes, bytes]:
+    from cryptography.hazmat.primitives import serialization
+    from cryptography.hazmat.primitives.asymmetric import ec
+
+    key = ec.generate_private_key(ec.SECP256R1())
+    private = key.private_bytes(
+        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+    )
+    public = key.public_key().public_bytes(serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo)
+    return private, public
