@@ -50,13 +50,14 @@ class Telling:
     def __init__(self, task_id: str, context_id: str, *, calls: bool) -> None:
         self._task_id, self._context_id, self._calls = task_id, context_id, calls
         self._answer_id = new_id()
-        self._begun = False
-        """Whether the artifact of the answer is there."""
         self._message = ""
         """The id of the message that it shows."""
         self._open = False
         """Whether that message goes on."""
         self._shown = ""
+        """The text of it that was told."""
+        self._held = ""
+        """The piece behind that, until it is known whether another one follows."""
 
     # -- while it runs ------------------------------------------------------------------------------
 
@@ -83,12 +84,18 @@ class Telling:
         if message_id != self._message:
             if self._open:  # several agents speak at once: one is shown, the answer tells at the end
                 return
-            self._message, self._open, self._shown = message_id, True, ""
-        yield self._chunk(text, append=bool(self._shown))
-        self._shown += text
+            self._message, self._open, self._shown, self._held = message_id, True, "", ""
+        if self._held:
+            yield self._next_chunk()
+        self._held = text
+
+    def _next_chunk(self, *, last: bool = False) -> Told:
+        """The piece that was held back. The last one says that it is; those who keep nothing else have it at least."""
+        told = self._chunk(self._held, append=bool(self._shown), last=last)
+        self._shown, self._held = self._shown + self._held, ""
+        return told
 
     def _chunk(self, text: str, *, append: bool, last: bool = False) -> Told:
-        self._begun = True
         artifact = Artifact(artifact_id=self._answer_id, name="answer", parts=[Part(text=text)])
         return self._artifact(artifact, append=append, last=last)
 
@@ -108,10 +115,10 @@ class Telling:
     def answer(self, result: RunResult[Any]) -> Iterator[Told]:
         """What is left to tell of the answer: the rest of its text, and its files."""
         text = result.text
-        if text and text != self._shown:
+        if text and text != self._shown + self._held:
             yield self._chunk(text, append=False, last=True)
-        elif self._begun:
-            yield self._chunk("", append=True, last=True)
+        elif self._held:
+            yield self._next_chunk(last=True)
         final = next((e for e in reversed(result.events) if e.is_final_response() and e.content is not None), None)
         for part in (final.content.parts if final is not None and final.content is not None else None) or ():
             if not part.text and (sent := sent_part(part)) is not None:

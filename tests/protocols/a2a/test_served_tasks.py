@@ -475,7 +475,7 @@ async def test_the_card_has_an_etag_and_says_what_is_there() -> None:
     card = first.json()
     assert again.status_code == 304
     assert [(s["name"], s["description"]) for s in card["skills"]] == [
-        ("desk", "Pays bills."),
+        ("desk", "Tells the time."),
         ("clock", "The time in a city."),
         ("helper", "Helps."),
     ]
