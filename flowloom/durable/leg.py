@@ -14,6 +14,7 @@ from flowloom.durable.records import Outcome, Row, Wish
 from flowloom.durable.registry import Registry
 from flowloom.durable.specs import Spec, message_of
 from flowloom.durable.sql_runs import Claimed, Ended, drop_message
+from flowloom.durable.sql_submit import EXPIRED
 from flowloom.errors import (
     AlreadyAnsweredError,
     FlowloomError,
@@ -122,6 +123,8 @@ class Leg:
                 error_message=f"{row.takeovers} workers have died while they had the run, and no more than {most} are "
                 f"given it. `flowloom runs retry {row.run_id}` goes on with it once the cause is mended.",
             )
+        if row.expires is not None and row.started is not None and row.started > row.expires:
+            return EXPIRED
         if self._held is None:
             return failure(session_not_found(*row.key))
         return None

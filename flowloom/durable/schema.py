@@ -5,7 +5,8 @@ leg begins with, and leaves the row in the transaction that appends it to the lo
 way. `wakes` is when a run that waits for its time is to be looked at, `awaits` what another one waits for (`session`,
 or a place of a limit), `rank` orders those that are ready: a step of priority is worth 60 seconds.
 
-`flowloom_slots` has a row for each place of a limit that is taken, by a run or by a model call.
+`flowloom_slots` has a row for each place of a limit that is taken, by a run or by a model call; `flowloom_rates` says
+when a model may be called next.
 """
 
 from __future__ import annotations
@@ -49,6 +50,7 @@ def _first(integer: str, number: str, key: str) -> Sequence[str]:
             PRIMARY KEY (place, number))""",
         "CREATE INDEX flowloom_slots_run ON flowloom_slots (run_id)",
         "CREATE INDEX flowloom_slots_worker ON flowloom_slots (worker) WHERE worker IS NOT NULL",
+        f"CREATE TABLE flowloom_rates (place TEXT PRIMARY KEY, next {number} NOT NULL)",
         f"""CREATE TABLE flowloom_limits (
             app_name TEXT NOT NULL, name TEXT NOT NULL, key TEXT, most {integer} NOT NULL,
             PRIMARY KEY (app_name, name))""",

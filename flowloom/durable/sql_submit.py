@@ -20,6 +20,11 @@ from flowloom.sql import Connection
 
 RETRY_AFTER = 5.0
 """Seconds after which another try may find room in the queue."""
+EXPIRED = Outcome(
+    "cancelled",
+    error_code="RunExpiredError",
+    error_message="The run had not begun by the time that was set when it was submitted.",
+)
 _ADD = (
     "INSERT INTO flowloom_runs (run_id, app_name, user_id, session_id, shard, status, priority, due, rank, wakes, "
     "awaits, expires, labels, leg, attempts, takeovers, spec, message, created) "
@@ -163,13 +168,11 @@ def expire_one(connection: Connection, setting: Setting, run_id: str) -> tuple[s
 def expire(connection: Connection, setting: Setting, row: Row) -> tuple[str, ...]:
     """The same for its row."""
     moment, admission = now(connection, setting.dialect), Admission(connection, setting.dialect, setting.limits)
-    message = "The run had not begun by the time that was set when it was submitted."
-    outcome = Outcome("cancelled", error_code="RunExpiredError", error_message=message)
     sql = (
         "UPDATE flowloom_runs SET status = 'cancelled', outcome = ?, ended = ?, message = NULL, wakes = NULL, "
         "awaits = NULL WHERE run_id = ?"
     )
-    connection.execute(sql, (outcome.dumps(), moment, row.run_id))
+    connection.execute(sql, (EXPIRED.dumps(), moment, row.run_id))
     admission.free_places(row.run_id, moment)
     return admission.next_of_session(row.key)
 

@@ -11,6 +11,7 @@ import socket
 import sys
 import threading
 from collections.abc import Awaitable, Sequence
+from copy import copy
 from functools import partial
 from itertools import combinations
 from typing import Any, Self
@@ -20,7 +21,8 @@ from flowloom.durable.beats import Beats
 from flowloom.durable.channel import Channel
 from flowloom.durable.courier import Courier
 from flowloom.durable.leg import Leg, failure
-from flowloom.durable.limits import Limit, concurrency_limits
+from flowloom.durable.limits import Limit, ModelLimit, concurrency_limits
+from flowloom.durable.model_limits import LimitedEffects
 from flowloom.durable.records import Row, WorkerRow
 from flowloom.durable.registry import Registry
 from flowloom.durable.sql_runs import Claimed, Ended
@@ -83,7 +85,7 @@ class Worker:
             )
         if any(not label or "," in label for label in labels):
             raise ConfigurationError("A label of a worker is a word without a comma.")
-        self.runner = runner
+        model_limits = [limit for limit in limits if isinstance(limit, ModelLimit)]
         self.registry = Registry(runner.session_service, concurrency_limits(limits))
         self.max_takeovers = max_takeovers
         self.concurrency = concurrency
@@ -105,6 +107,10 @@ class Worker:
         self._ending = asyncio.Event()
         self._gives_up = False
         self.beats = Beats(self, heartbeat, dead_after)
+        self.runner = runner
+        if model_limits:
+            self.runner = copy(runner)
+            self.runner.effects = LimitedEffects(runner.effects, self.registry, model_limits, lambda: self.name)
 
     # -- from outside ------------------------------------------------------------------------------------
 
