@@ -66,10 +66,12 @@ class Callers:
             line.close()
         self._workers = [row for row in self._workers if row.worker != worker]
 
-    async def follow(self, row: WorkerRow, run_id: str, *, deltas: bool) -> AsyncGenerator[Event | None, None]:
-        """What a worker tells of a run while it has it: partial events, and None when the log has more, or nothing was
-        heard for half the time after which the worker is dead. It ends when the worker has done with the run, or is
-        gone."""
+    async def follow(self, row: WorkerRow, run_id: str, *, deltas: bool) -> AsyncGenerator[Event | str, None]:
+        """What a worker tells of a run while it has it: partial events, and the ids of complete ones, which are in the
+        log; an empty one if nothing was heard for half the time after which the worker is dead.
+
+        It ends when the worker has done with the run, or is gone.
+        """
         path = path_of(row.address)
         if path is None:
             return
@@ -85,8 +87,8 @@ class Callers:
                     told: dict[str, Any] = json.loads(line)
                     if "part" in told:
                         yield Event.model_validate(told["part"])
-                    elif "stored" in told or "silent" in told:
-                        yield None
+                    elif "stored" in told:
+                        yield told["stored"]
                     else:
                         return
         finally:
@@ -108,4 +110,4 @@ async def _line_of(reader: asyncio.StreamReader, seconds: float) -> bytes:
         reading.cancel()
 
 
-_SILENCE = b'{"silent":true}\n'
+_SILENCE = b'{"stored":""}\n'

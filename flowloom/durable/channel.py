@@ -65,6 +65,8 @@ class _Topic:
     def __init__(self) -> None:
         self.followers: set[_Follower] = set()
         self.parts: list[bytes] = []
+        self.stored: bytes | None = None
+        """The line of the latest complete event."""
 
 
 class Channel:
@@ -125,8 +127,9 @@ class Channel:
                     follower.tell(line)
             return
         topic.parts.clear()
+        topic.stored = _line({"stored": event.id})
         for follower in topic.followers:
-            follower.tell(_STORED)
+            follower.tell(topic.stored)
 
     def end(self, run_id: str) -> None:
         """It is not under way here any more, and the registry says what has become of it."""
@@ -166,7 +169,8 @@ class Channel:
             writer.write(_GONE)
             return
         follower = _Follower(deltas)
-        follower.tell(_STORED)  # it reads the log first
+        if topic.stored is not None:
+            follower.tell(topic.stored)  # it reads the log first
         for line in topic.parts if deltas else ():
             follower.tell(line)
         topic.followers.add(follower)
@@ -190,4 +194,4 @@ def _line(said: dict[str, Any]) -> bytes:
     return json.dumps(said, ensure_ascii=False, separators=(",", ":"), default=repr).encode() + b"\n"
 
 
-_STORED, _GONE = _line({"stored": True}), _line({"gone": True})
+_GONE = _line({"gone": True})

@@ -234,9 +234,11 @@ class RunClient:
         first = not yield_user_message
         try:
             async for event in follower:
-                skipped, first = first and event.author == "user" and not event.partial, False
-                if not skipped:
-                    yield event
+                if not event.partial and first:  # the log has it with the first answer, whose parts may be quicker
+                    first = False
+                    if event.author == "user":
+                        continue
+                yield event
         finally:
             await follower.aclose()
         await run.raise_for_status()

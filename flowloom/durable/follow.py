@@ -58,11 +58,10 @@ class Follower:
                 try:
                     async for event in told:
                         given = True
-                        if event is None:
-                            news = await self._news()
-                            for each in news:
+                        if isinstance(event, str):
+                            for each in await self._news(event):
                                 yield each
-                            if not news and not await self._still_has(worker):
+                            if not event and not await self._still_has(worker):
                                 break
                         elif event.id not in self._complete and event.invocation_id == self._run_id:
                             self._speaks = True
@@ -88,14 +87,19 @@ class Follower:
         row = await self._registry.find(self._run_id)
         return row is not None and row.worker == worker.worker
 
-    async def _news(self) -> list[Event]:
-        """The events of the run that the log has and that were not given yet."""
+    async def _news(self, upto: str = "") -> list[Event]:
+        """The events of the run that the log has and that were not given yet, up to that one if it is there: parts of
+        what comes after it are on their way."""
         app, user, name = self._key
         session = await self._registry.service.get_session(app_name=app, user_id=user, session_id=name)
-        return [] if session is None else list(self._unread(session.events))
+        return [] if session is None else list(self._unread(session.events, upto))
 
-    def _unread(self, events: list[Event]) -> Iterator[Event]:
-        for index in range(self._read, len(events)):
+    def _unread(self, events: list[Event], upto: str) -> Iterator[Event]:
+        begin, end = self._read, len(events)
+        if upto:
+            end = next((index + 1 for index in range(begin, end) if events[index].id == upto), end)
+        self._read = end
+        for index in range(begin, end):
             event = events[index]
             if event.invocation_id != self._run_id:
                 continue
@@ -105,4 +109,3 @@ class Follower:
                 self._left_out -= 1
             else:
                 yield event
-        self._read = len(events)

@@ -92,7 +92,7 @@ def claim_these(
     sql = f"{_FIND} AND status = 'ready' AND app_name = ?"
     if setting.dialect == "postgres":
         sql += " FOR UPDATE SKIP LOCKED"
-    rows = [connection.execute(sql, (run_id, app_name)).fetchone() for run_id in run_ids]
+    rows = [connection.execute(sql, (run_id, app_name)).fetchone() for run_id in dict.fromkeys(run_ids)]
     found = [Row(*row) for row in rows if row is not None]
     return _claimed(connection, setting, worker, [row for row in found if row.labels in labels])
 
