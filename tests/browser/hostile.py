@@ -6,7 +6,7 @@ from typing import Any
 
 from google.genai import types
 
-from flowloom import LlmAgent, LlmRequest, ToolContext
+from flowloom import FunctionTool, HumanModel, LlmAgent, LlmRequest, ToolContext
 from flowloom.testing import FunctionModel, call
 
 MARKUP = (
@@ -48,6 +48,17 @@ def hostile_agent() -> LlmAgent:
         tools=[keep],
         sub_agents=[LlmAgent(name="other", description=MARKUP, instruction=LONG, model=FunctionModel(answer))],
     )
+
+
+def keep_it(text: str) -> str:
+    """Keep a text, if that is approved."""
+    return "kept"
+
+
+def asking_agent() -> LlmAgent:
+    """A person is its model, and its tool needs approval."""
+    tools = [FunctionTool(keep_it, require_confirmation=True)]
+    return LlmAgent(name="desk", instruction=lambda context: LONG, model=HumanModel(), tools=tools)
 
 
 def hostile_events() -> list[dict[str, Any]]:

@@ -372,6 +372,21 @@ def test_a_request_whose_run_ends_is_withdrawn(model: Driven, asking: Callable[.
 
 
 @pytest.mark.soak
+def test_a_request_that_timed_out_says_so(opened: Open) -> None:
+    """It tells how long is left, and leaves the inbox then; the run meets the error."""
+    with serving(app_of(LlmAgent(name="desk", model=HumanModel(timeout=3)))) as running:
+        page = opened("/ui/desk/ann?tab=model", of=running)
+        page.find("composer").fill("Hello")
+        page.find("composer").press("Enter")
+        expect(page.find("model-inbox")).to_contain_text(" left")
+        expect(page.find("model-sent")).to_contain_text("timed out")
+        expect(page.find("model-request")).to_have_count(0)
+        expect(page.find("error").first).to_contain_text("did not answer in time")
+        page.rest()
+        page.page.close()  # it listens until then
+
+
+@pytest.mark.soak
 def test_config_and_safety_stand_in_the_debug_panel(model: Driven, asking: Callable[..., Asking]) -> None:
     """With all pieces and their authors."""
     asking()

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
 from browser.driving import Driven
-from browser.hostile import LONG, MARKUP, hostile_agent, hostile_events
+from browser.hostile import LINE, LONG, MARKUP, asking_agent, hostile_agent, hostile_events
 from playwright.sync_api import expect
 from server.serving import Running, serving
 
@@ -53,6 +54,32 @@ def test_the_whole_of_a_long_text_does_not_stall(hostile: Driven) -> None:
     page.wait_for_timeout(500)
     stalls: list[Any] = page.evaluate("stalls")
     assert max(stalls, default=0) < MOST, stalls
+
+
+def test_a_card_and_a_form_hold_a_text_without_end(opened: Open) -> None:
+    """An argument that is too long to be changed is shown, and approved as it is; a person is asked with all of it."""
+    with serving(app_of(asking_agent())) as running:
+        page = opened(of=running)
+        page.page.add_init_script(f"({STALLS})()")
+        page.goto("/ui/desk/ann?tab=model")
+        page.find("composer").fill(MARKUP)
+        page.find("composer").press("Enter")
+        request = page.find("model-request")
+        expect(request).to_contain_text("<img src=x")
+        for each in request.locator("summary:visible").all():
+            each.click()
+        page.page.locator('[data-tool="keep_it"]').click()
+        expect(page.find("tool-form")).to_be_visible()
+        page.find("tool-form").get_by_role("button", name="JSON", exact=True).click()
+        page.find("tool-form").get_by_label("As JSON").fill(json.dumps({"text": LINE}))
+        page.find("answer-send").click()
+        expect(page.find("approval")).to_contain_text("too long to be changed here")
+        page.find("approve").click()
+        expect(page.find("approval-answered")).to_contain_text("Approved.")
+        assert page.page.evaluate("window.hacked") is None
+        stalls: list[Any] = page.page.evaluate("stalls")
+        assert max(stalls, default=0) < 3 * MOST, stalls  # the text is typed, too
+        page.page.close()  # it listens until then
 
 
 def unfold(page: Driven) -> None:

@@ -17,6 +17,9 @@ const problem = signal(null);
 const leaving = signal(null); // the session that is about to be deleted: {id, name, path, timer}
 const notes = signal({}); // what was seen of sessions while they were open: {id: {words, status}}
 
+/** Words without the marks of Markdown, which mean nothing in a line. */
+const plain = (words) => words.replace(/(^|\s)#{1,6}\s|\*\*|`+/g, "$1").trim();
+
 export const nameOf = (each) => short(String(each.state?.[METADATA]?.displayName || each.id));
 
 effect(() => {
@@ -178,7 +181,7 @@ function Item({ each }) {
       <button type="button" class="session-open" aria-current=${isOpen ? "true" : undefined} onClick=${() => open(each.id)}>
         <span class="session-name"><bdi>${nameOf(each)}</bdi></span>
         <time class="session-time" title=${exact(each.lastUpdateTime)}>${ago(each.lastUpdateTime)}</time>
-        <span class="session-words">${status && html`<span class=${`session-status ${status}`}>${STATUS[status]}</span> `}<bdi>${words || (nameOf(each) === each.id ? "" : each.id)}</bdi></span>
+        <span class="session-words">${status && html`<span class=${`session-status ${status}`}>${STATUS[status]}</span> `}<bdi>${plain(words ?? "") || (nameOf(each) === each.id ? "" : each.id)}</bdi></span>
       </button>
       <div class="session-tools">
         <${IconButton} name="edit" label=${`Rename ${nameOf(each)}`} data-testid="session-rename" onClick=${() => setNaming(true)} />
