@@ -42,6 +42,8 @@ from flowloom.runner import Runner
 from flowloom.sessions import InMemorySessionService
 
 Lifespan = Callable[[Any], AbstractAsyncContextManager[Any]]
+_PARKED_SECONDS = 600.0
+"""How long what a waiting task holds in memory is kept; a reply after that finds it in the store."""
 EXTENSIONS = ("calls",)
 """What `to_a2a` can tell beside answers."""
 
@@ -71,8 +73,9 @@ def to_a2a(
     are contexts. `task_store` and `push_config_store` keep tasks, and where notifications of them go, by default in
     memory; a store in a database lets other processes tell of a task. `lifespan` is entered with the application.
     `security_schemes` and `default_skill_security` stand in the card. `auth` says who asks: the user of their sessions
-    and tasks; without it each context is a user of its own. `allow_private_push` lets notifications go to addresses
-    that are not of the open internet. With `extensions=["calls"]` thoughts, calls and results are told, too.
+    and tasks, and gets the extended card; without it each context is a user of its own. `allow_private_push` lets
+    notifications go to addresses that are not of the open internet. With `extensions=["calls"]` thoughts, calls and
+    results are told, too.
 
     Raises `ConfigurationError` for an extension that there is not, or a card that cannot be read.
     """
@@ -81,20 +84,22 @@ def to_a2a(
         raise ConfigurationError(f"`to_a2a` has no extension {', '.join(unknown)}; it has {', '.join(EXTENSIONS)}.")
     prefix = f"/{path}" if (path := rpc_path.strip("/")) else ""
     own_runner = runner or _runner_of(agent)
-    card = _card(
-        agent,
-        agent_card,
-        f"{protocol}://{host}:{port}{prefix}",
-        extensions=extensions,
-        security_schemes=security_schemes,
-        default_skill_security=default_skill_security,
-    )
+    url = f"{protocol}://{host}:{port}{prefix}"
+    options: dict[str, Any] = {
+        "extensions": extensions,
+        "extended": auth is not None,
+        "security_schemes": security_schemes,
+        "default_skill_security": default_skill_security,
+    }
+    card = _card(agent, agent_card, url, **options)
     configs: PushNotificationConfigStore = push_config_store or InMemoryPushNotificationConfigStore()
     notifier = StateNotifier(configs, allow_private=allow_private_push)
     handler = DefaultRequestHandlerV2(
         agent_executor=RunExecutor(own_runner, calls="calls" in extensions),
         task_store=TidyTaskStore(task_store or InMemoryTaskStore()),
         agent_card=card,
+        extended_agent_card=agent_card_of(agent, url, whole_tree=True, **options) if auth is not None else None,
+        interrupted_task_timeout=_PARKED_SECONDS,
         push_config_store=configs,
         push_sender=notifier,
         push_url_validator=notifier.is_allowed,

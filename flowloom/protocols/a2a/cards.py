@@ -15,6 +15,7 @@ from flowloom.errors import ConfigurationError, error_text
 from flowloom.protocols.a2a.failures import RemoteAgentError
 from flowloom.protocols.a2a.links import card_addresses, is_address, is_safe, origin_of, refusal_of
 from flowloom.protocols.a2a.sdk import AgentCard, httpx, parse_agent_card
+from flowloom.protocols.spans import protocol_span
 
 _log = logging.getLogger("flowloom.a2a")
 FRESH_SECONDS = 3600.0
@@ -73,7 +74,8 @@ async def fetched_card(
     tried: list[str] = []
     for url in card_addresses(address):
         try:
-            response = await _get(client, url, headers, before)
+            with protocol_span("a2a.card", {"a2a.agent": name, "server.address": origin_of(url)}):
+                response = await _get(client, url, headers, before)
         except httpx.HTTPError as error:
             raise _no_card(name, url, error_text(error)) from None
         if response.status_code == 304 and before is not None:

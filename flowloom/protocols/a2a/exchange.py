@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import aclosing
+from importlib import import_module
 from typing import Any, cast
 
 from flowloom.context.ending import to_its_end
@@ -28,6 +29,7 @@ from flowloom.protocols.a2a.sdk import (
     UnsupportedOperationError,
     httpx,
 )
+from flowloom.protocols.spans import protocol_span
 
 CANCEL_SECONDS = 2.0
 """How long the service has to take the request for a task's end."""
@@ -124,6 +126,14 @@ class Exchange:
     # -- in the task of its own ---------------------------------------------------------------------
 
     async def _speak(self) -> None:
+        with protocol_span("a2a.send_message", {"a2a.agent": self._name}) as span:
+            if span is not None and self._call.service_parameters is not None:
+                import_module("opentelemetry.propagate").inject(self._call.service_parameters)
+            await self._exchange()
+            if span is not None and self.task_id:
+                span.set_attribute("a2a.task_id", self.task_id)
+
+    async def _exchange(self) -> None:
         try:
             try:
                 await self._take(self._client.send_message(self._request, context=self._call))

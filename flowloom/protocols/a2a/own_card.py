@@ -35,6 +35,7 @@ def agent_card_of(
     push: bool = True,
     extensions: Sequence[str] = (),
     extended: bool = False,
+    whole_tree: bool = False,
     security_schemes: Mapping[str, Any] | None = None,
     default_skill_security: Sequence[Mapping[str, Sequence[str]]] | None = None,
 ) -> AgentCard:
@@ -42,7 +43,8 @@ def agent_card_of(
 
     It holds names and descriptions; no instruction, no key of a state and no path. `version` is that of the app, `push`
     says whether notifications are sent, `extensions` are those of `to_a2a`, `extended` whether more is told after
-    login. `security_schemes` by name, and `default_skill_security`, say what a caller has to bring along.
+    login: the card with the tools of the `whole_tree`. `security_schemes` by name, and `default_skill_security`, say
+    what a caller has to bring along.
     """
     base = url.rstrip("/")
     requirements = [_requirement(each) for each in default_skill_security or ()]
@@ -62,7 +64,7 @@ def agent_card_of(
         security_requirements=[_requirement({name: []}) for name in security_schemes or {}],
         default_input_modes=[_TEXT, _JSON, *_FILES],
         default_output_modes=[_TEXT, _JSON] if _is_structured(agent) else [_TEXT],
-        skills=_skills(agent, requirements),
+        skills=_skills(agent, requirements, whole_tree=whole_tree),
     )
 
 
@@ -73,7 +75,9 @@ def _extensions(served: Sequence[str]) -> list[AgentExtension]:
     return told
 
 
-def _skills(agent: BaseAgent[Any], requirements: Sequence[SecurityRequirement]) -> list[AgentSkill]:
+def _skills(
+    agent: BaseAgent[Any], requirements: Sequence[SecurityRequirement], *, whole_tree: bool
+) -> list[AgentSkill]:
     """What an agent can do: itself, its tools, its sub-agents. Each has an id of its own."""
     found = [_skill(agent.name, agent.name, agent.description, "agent", (), requirements)]
     for tool in agent.own_tools if isinstance(agent, LlmAgent) else ():
@@ -84,6 +88,8 @@ def _skills(agent: BaseAgent[Any], requirements: Sequence[SecurityRequirement]) 
     for child in agent.sub_agents:
         child_id = f"{agent.name}-{child.name}"
         found.append(_skill(child_id, child.name, child.description, "sub_agent", (), requirements))
+        if whole_tree:
+            found += _skills(child, requirements, whole_tree=True)[1:]
     return found
 
 

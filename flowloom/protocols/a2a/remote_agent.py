@@ -55,7 +55,8 @@ class RemoteA2aAgent(BaseAgent):
     URIs. `card_keys`, by key id, verify the signature of a card, which then has to have one. `httpx_client` makes the
     calls instead of one of the agent's own, which is closed with it; `a2a_client_factory` is a `ClientFactory` of the
     SDK. `a2a_request_meta_provider` gives the metadata of a request. With `full_history_when_stateless` an agent that
-    keeps no context is told all each time. `config` is not used yet, and has to be None.
+    keeps no context is told all each time. `config` has to be
+    None: there are no converters and interceptors to be set.
 
     Raises `ConfigurationError` for an address without https that is not of this machine.
     """
@@ -134,6 +135,11 @@ class RemoteA2aAgent(BaseAgent):
         super()._when_made()
         if isinstance(self.agent_card, str) and not self.agent_card.strip():
             raise ConfigurationError(f"Agent `{self.name}` has an empty `agent_card`. Give an address or a card.")
+        if self.config is not None:
+            raise ConfigurationError(
+                f"Agent `{self.name}`: `config` is not used here. Give `header_provider`, `context_builder` or "
+                f"`a2a_request_meta_provider` instead of its converters and interceptors."
+            )
         for field in ("timeout", "polling_seconds"):
             if getattr(self, field) <= 0:
                 raise ConfigurationError(f"Agent `{self.name}`: `{field}` is {getattr(self, field)}; give more than 0.")

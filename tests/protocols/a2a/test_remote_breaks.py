@@ -20,7 +20,7 @@ async def slow(talk: Talk) -> None:
     await talk.status("completed")
 
 
-@pytest.mark.parametrize("pieces", [1, 2, 3])
+@pytest.mark.parametrize("pieces", [2, *(pytest.param(many, marks=pytest.mark.soak) for many in (1, 3))])
 @pytest.mark.parametrize("streams", [1, 9], ids=["once", "always"])
 async def test_a_stream_that_breaks_is_taken_up_again(streams: int, pieces: int) -> None:
     """By `SubscribeToTask`, or by looking at the task where streams break for good; nothing is said twice."""

@@ -10,6 +10,10 @@ import pytest
 from a2a.types import AgentCapabilities
 from a2a_peer import Peer, Talk, peer
 from kit import WHERE, Chat
+from opentelemetry import trace
+from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
 from flowloom import RemoteA2aAgent
 from flowloom.protocols.a2a import RemoteAgentError, RemoteAgentTimeoutError
@@ -176,3 +180,24 @@ def test_the_import_loads_no_sdk() -> None:
     )
     told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert told.stdout.strip() == "[]"
+
+
+async def test_a_turn_has_a_span_and_passes_the_trace_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The service gets the `traceparent`; the span names agent and task, and holds no word."""
+
+    async def script(talk: Talk) -> None:
+        await talk.begin()
+        await talk.chunk("a", "private answer")
+        await talk.status("completed")
+
+    exporter, provider = InMemorySpanExporter(), TracerProvider()
+    provider.add_span_processor(SimpleSpanProcessor(exporter))
+    monkeypatch.setattr(trace, "_TRACER_PROVIDER", provider)
+    async with peer(script) as other:
+        chat = Chat(RemoteA2aAgent("weather", other.url))
+        await chat.say("private words")
+        await chat.runner.close()
+    [sent] = [span for span in exporter.get_finished_spans() if span.name == "a2a.send_message"]
+    assert sent.attributes["a2a.task_id"] == other.heard[0].task_id
+    assert other.headers[0]["traceparent"].split("-")[1] == f"{sent.context.trace_id:032x}"
+    assert "private" not in str(dict(sent.attributes))

@@ -72,7 +72,14 @@ async def test_an_approval_waits_for_a_clear_yes() -> None:
     assert (states(done)[-1], text_chunks(done)) == ("completed", "Paid 5.")
 
 
-@pytest.mark.parametrize("words", ["yes please do", "why not", "yesterday", "okay?", "sure", "no idea", "y e s", "1"])
+@pytest.mark.parametrize(
+    "words",
+    [
+        "yes please do",
+        "why not",
+        *(pytest.param(w, marks=pytest.mark.soak) for w in ("yesterday", "okay?", "sure", "no idea", "y e s", "1")),
+    ],
+)
 async def test_free_words_are_no_approval(words: str) -> None:
     """They are a new message, and the call keeps waiting."""
     agent, paid = paying("What do you mean?", "Paid.")
@@ -449,6 +456,9 @@ async def test_who_asks_is_the_user_of_their_tasks() -> None:
         own = await caller.rpc("ListTasks", None, **ann)
         same_context = {"message": {**_message("Hi")["message"], "contextId": first["contextId"]}}
         await caller.rpc("SendMessage", same_context, **bob)
+        extended = await caller.rpc("GetExtendedAgentCard", None, **ann)
+    assert card.json()["capabilities"]["extendedAgentCard"] is True
+    assert extended["result"]["name"] == "desk"
     assert (refused.status_code, card.status_code) == (401, 200)
     assert other["error"]["code"] == -32001
     assert [task["id"] for task in own["result"]["tasks"]] == [first["id"]]
