@@ -39,15 +39,18 @@ OPEN = 200
 """Streams that are open while memory is looked at."""
 MANY, RATE = 500, 20
 """Streams, and events a second of each."""
+BEFORE = 120
+"""Events that each of these has had before memory is looked at: what is kept for those who come back is full then."""
 
 TURN = "a turn by `POST /run`"
 FIRST = "the first byte of `POST /run_sse`"
 MEMORY = f"memory with {OPEN} open streams"
+STREAM = f"what each of {OPEN} open streams takes of it"
 RUN_COST = "what the server adds to a run"
 EVENT_COST = "what the server adds to an event"
 LOAD = f"{MANY} streams of {RATE} events/s"
 GROWTH = "by how much the memory grows in 10 s of that"
-TITLES = (TURN, FIRST, MEMORY, RUN_COST, EVENT_COST, LOAD, GROWTH)
+TITLES = (TURN, FIRST, MEMORY, STREAM, RUN_COST, EVENT_COST, LOAD, GROWTH)
 
 
 @dataclass
@@ -178,13 +181,16 @@ async def _beside(
     return [mine / other for mine, other in zip(own, theirs, strict=True)], medians
 
 
-async def _memory(server: Served) -> float:
+async def _memory(server: Served) -> tuple[float, float]:
+    """MiB with open streams, and KiB that each of them has added."""
     connection = await Connection.to(server.port)
-    names = await _sessions(connection, OPEN)
+    first, *names = await _sessions(connection, OPEN + 1)
+    await connection.post("/run", _asked(first))
+    before = server.memory
     async with opened(server.port, names, 1000, 1000):
         found = server.memory
     connection.close()
-    return found
+    return found, (found - before) / OPEN * 1024
 
 
 async def _own_costs(server: Served, plan: Plan) -> tuple[list[float], list[float]]:
@@ -228,32 +234,34 @@ async def _own_costs(server: Served, plan: Plan) -> tuple[list[float], list[floa
     return runs, events
 
 
-async def _load(server: Served, plan: Plan) -> tuple[float, float, float]:
-    """The processors that many streams need, by how many MiB the memory grows meanwhile, and how many of the events
-    that were due have come."""
+async def load(server: Served, seconds: float) -> tuple[float, float, float]:
+    """The processors that many streams need, by how many MiB the memory grows in 10 s of them, and how many of the
+    events that were due have come."""
     os.sched_setaffinity(server.process.pid, {max(os.sched_getaffinity(0))})
     connection = await Connection.to(server.port)
     names = await _sessions(connection, MANY)
     connection.close()
-    come = 0
+    come, filled = 0, asyncio.Event()
 
     async def read(stream: AsyncIterator[bytes]) -> None:
         nonlocal come
         async for piece in stream:
             come += piece.count(b"data: ")
+            if come >= BEFORE * MANY:
+                filled.set()
 
     async with opened(server.port, names, 100_000, 1000 // RATE) as streams:
         readers = [asyncio.create_task(read(stream)) for stream in streams]
-        await asyncio.sleep(3)
+        await filled.wait()
         memory, spent, before, started = server.memory, server.processor, come, time.perf_counter()
-        await asyncio.sleep(200 * plan.seconds)
-        seconds = time.perf_counter() - started
-        due = MANY * RATE * seconds
-        found = (server.processor - spent) / seconds, (server.memory - memory) / seconds * 10, (come - before) / due
+        await asyncio.sleep(seconds)
+        took, events = time.perf_counter() - started, come - before
+        cores = (server.processor - spent) / events * MANY * RATE
+        growth = (server.memory - memory) / took * 10
         for reader in readers:
             reader.cancel()
         await asyncio.gather(*readers, return_exceptions=True)
-    return found
+    return cores, growth, events / (MANY * RATE * took)
 
 
 def run_server(engines: list[Installed], plan: Plan, only: str, notes: list[str]) -> Iterator[Row]:
@@ -271,13 +279,16 @@ def run_server(engines: list[Installed], plan: Plan, only: str, notes: list[str]
                     said = ", ".join(f"{name} {value * 1000:.2f} ms" for name, value in medians.items())
                     notes.append(f"{title}: {said}")
                     yield Row(title, BESIDE, aim, {"flowloom": cell_of(ratios)})
-        if only in MEMORY:
+        if only in MEMORY or only in STREAM:
             held = {}
             for engine in (own, peer):
                 with served(engine) as server:
                     held[engine.name] = asyncio.run(_memory(server))
-            notes.append(f"{MEMORY}: " + ", ".join(f"{name} {value:.0f} MiB" for name, value in held.items()))
-            yield Row(MEMORY, BESIDE, 0.5, {"flowloom": cell_of([held[own.name] / held[peer.name]])})
+            for number, (title, unit) in enumerate(((MEMORY, "MiB"), (STREAM, "KiB"))):
+                said = ", ".join(f"{name} {value[number]:.0f} {unit}" for name, value in held.items())
+                notes.append(f"{title}: {said}")
+                ratio = held[own.name][number] / held[peer.name][number]
+                yield Row(title, BESIDE, 0.5, {"flowloom": cell_of([ratio])})
     yield from _alone(own, plan, only, notes)
 
 
@@ -289,7 +300,7 @@ def _alone(own: Installed, plan: Plan, only: str, notes: list[str]) -> Iterator[
         yield Row(EVENT_COST, "µs of processor time", 50, {"flowloom": cell_of(events)})
     if only in LOAD or only in GROWTH:
         with served(own) as server:
-            cores, growth, come = asyncio.run(_load(server, plan))
-        notes.append(f"{LOAD}: {come:.0%} of the events came when they were due")
+            cores, growth, come = asyncio.run(load(server, 200 * plan.seconds))
+        notes.append(f"{LOAD}: {come:.0%} of the events came when they were due, on one processor that others used too")
         yield Row(LOAD, "cores", 1, {"flowloom": cell_of([cores])})
         yield Row(GROWTH, "MiB", 1, {"flowloom": cell_of([growth])})

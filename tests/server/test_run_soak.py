@@ -7,6 +7,7 @@ import contextlib
 import gc
 import os
 import random
+import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -18,6 +19,8 @@ import pytest
 from server.serving import Running, serving
 from server.talker import body, data_of, run, runs_of, settled, stream, talker
 
+from benchmarks.engines import FLOWLOOM, Installed
+from benchmarks.server import load, served
 from flowloom import SqliteSessionService
 from flowloom.server import app_of
 
@@ -99,6 +102,17 @@ def check_legal(events: list[dict[str, Any]], waiting: set[str]) -> None:
                 assert part["functionResponse"]["id"] in calls
                 answers.add(part["functionResponse"]["id"])
     assert calls - answers <= waiting
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(600)
+@pytest.mark.skipif(not hasattr(os, "sched_setaffinity"), reason="looks at a process on one processor in /proc")
+def test_many_streams_do_not_grow_the_memory() -> None:
+    """500 of 20 events a second, for 30 s: what is kept of them has its bound, and nothing else stays."""
+    with served(Installed(FLOWLOOM, sys.executable)) as alone:
+        _, growth, come = asyncio.run(load(alone, 30))
+    assert come > 0.1
+    assert growth < 1  # MiB in 10 s
 
 
 @pytest.mark.soak
