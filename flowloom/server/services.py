@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
+from typing import TypeVar
 from urllib.parse import unquote, urlsplit
 
 from flowloom.artifacts import BaseArtifactService, InMemoryArtifactService
@@ -13,6 +15,7 @@ from flowloom.memory.sqlite import SqliteMemoryService
 from flowloom.sessions import BaseSessionService, InMemorySessionService
 from flowloom.sessions.sqlite import SqliteSessionService
 
+_S = TypeVar("_S")
 _POSTGRES = ("postgresql", "postgres")
 _NOT_HERE = {
     "agentengine": "Agent Engine",
@@ -24,16 +27,24 @@ _NOT_HERE = {
 
 def session_service(uri: str) -> BaseSessionService:
     """The sessions that `memory://`, `sqlite:///FILE` or `postgresql://...` keeps. Raises `ConfigurationError`."""
-    scheme = _scheme_of(uri)
-    if scheme == "memory":
-        return InMemorySessionService()
-    if scheme == "sqlite":
-        return SqliteSessionService(sqlite_file(uri))
-    if scheme in _POSTGRES:
+
+    def in_postgres(dsn: str) -> BaseSessionService:
         from flowloom.sessions.postgres import PostgresSessionService
 
-        return PostgresSessionService(_dsn(uri))
-    raise _unknown("sessions", uri, "memory://, sqlite:///FILE or postgresql://USER@HOST/DATABASE")
+        return PostgresSessionService(dsn)
+
+    return _in_database("sessions", uri, InMemorySessionService, SqliteSessionService, in_postgres)
+
+
+def memory_service(uri: str) -> BaseMemoryService:
+    """The memories that `memory://`, `sqlite:///FILE` or `postgresql://...` keeps. Raises `ConfigurationError`."""
+
+    def in_postgres(dsn: str) -> BaseMemoryService:
+        from flowloom.memory.postgres import PostgresMemoryService
+
+        return PostgresMemoryService(dsn)
+
+    return _in_database("memories", uri, InMemoryMemoryService, SqliteMemoryService, in_postgres)
 
 
 def artifact_service(uri: str) -> BaseArtifactService:
@@ -46,21 +57,20 @@ def artifact_service(uri: str) -> BaseArtifactService:
     raise _unknown("artifacts", uri, "memory:// or file://FOLDER")
 
 
-def memory_service(uri: str) -> BaseMemoryService:
-    """The memories that `memory://`, `sqlite:///FILE` or `postgresql://...` keeps. Raises `ConfigurationError`."""
+def _in_database(
+    what: str, uri: str, memory: Callable[[], _S], sqlite: Callable[[str], _S], postgres: Callable[[str], _S]
+) -> _S:
     scheme = _scheme_of(uri)
     if scheme == "memory":
-        return InMemoryMemoryService()
+        return memory()
     if scheme == "sqlite":
-        return SqliteMemoryService(sqlite_file(uri))
+        return sqlite(_sqlite_file(uri, what))
     if scheme in _POSTGRES:
-        from flowloom.memory.postgres import PostgresMemoryService
-
-        return PostgresMemoryService(_dsn(uri))
-    raise _unknown("memories", uri, "memory://, sqlite:///FILE or postgresql://USER@HOST/DATABASE")
+        return postgres(_dsn(uri))
+    raise _unknown(what, uri, "memory://, sqlite:///FILE or postgresql://USER@HOST/DATABASE")
 
 
-def sqlite_file(uri: str) -> str:
+def _sqlite_file(uri: str, what: str) -> str:
     """The file of `sqlite:///FILE`: relative, or absolute with four slashes; `:memory:` for none.
 
     Raises `ConfigurationError` for another form, and for a folder that is not there.
@@ -68,7 +78,7 @@ def sqlite_file(uri: str) -> str:
     _, _, rest = uri.partition("://")
     file = unquote(rest.partition("?")[0])
     if not file.startswith("/") or file == "/":
-        raise _unknown("sessions", uri, "sqlite:///FILE (relative), sqlite:////FILE (absolute) or sqlite:///:memory:")
+        raise _unknown(what, uri, "sqlite:///FILE (relative), sqlite:////FILE (absolute) or sqlite:///:memory:")
     file = file[1:]
     if file != ":memory:" and not Path(file).absolute().parent.is_dir():
         raise ConfigurationError(f"`{uri}` cannot be used: there is no folder `{Path(file).parent}`. Make it first.")
