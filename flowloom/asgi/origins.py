@@ -35,11 +35,14 @@ class Origins:
             )
 
     def check_host(self, scope: Scope) -> None:
-        """Raise `RejectedError` (403) for several `Host`s, and for one that is neither loopback nor the host of an
-        allowed origin while the server is bound to loopback: a name that was pointed here (DNS rebinding)."""
+        """Raise `RejectedError`: 400 for a request of HTTP/1.1 without a `Host`; 403 for several, and for one that is
+        neither loopback nor the host of an allowed origin while the server is bound to loopback: a name that was
+        pointed here (DNS rebinding)."""
         named = hosts_named(scope)
         if len(named) > 1:
             raise RejectedError(403, "host_not_allowed", "The request has several values of `Host`. Send one.")
+        if not named and scope.get("http_version") == "1.1":
+            raise RejectedError(400, "bad_request", "The request has no `Host`.")
         if not named or not self._loopback or self.all:
             return
         host = host_of(named[0])

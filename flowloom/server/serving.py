@@ -11,7 +11,7 @@ from typing import Any
 import uvicorn
 
 from flowloom.errors import ConfigurationError
-from flowloom.server.connections import DroppableProtocol
+from flowloom.server.connections import BoundedProtocol
 from flowloom.server.settings import ServerSettings
 from flowloom.server.sources import stamp_of
 
@@ -63,7 +63,7 @@ def server_of(app: Any, settings: ServerSettings) -> _Server:
     shown = logging.getLogger("flowloom").isEnabledFor(logging.DEBUG)
     config = uvicorn.Config(
         app,
-        http=DroppableProtocol,
+        http=BoundedProtocol,
         ws="websockets-sansio",
         lifespan="on",
         log_config=None,

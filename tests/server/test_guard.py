@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import http.client
 import json
+import socket
+import time
 from collections.abc import Iterator
 from typing import Any
 from urllib.parse import urlsplit
@@ -306,6 +308,30 @@ class TestLimits:
         assert ask(server, "/version", *lines)[0] == 200
         status, _, body = ask(server, "/version", *lines, ("x-99", "1"))
         assert (status, body["code"]) == (431, "too_large")
+
+    def test_a_head_without_an_end(self, server: Running) -> None:
+        """It is refused when it is too long, wherever it goes on and on; nothing of it is kept."""
+        host, port = server.url.removeprefix("http://").split(":")
+        for begun in (b"GET /version HTTP/1.1\r\nHost: localhost\r\nx-long: ", b"GET /"):
+            with socket.create_connection((host, int(port)), timeout=10) as connection:
+                connection.sendall(begun)
+                time.sleep(0.02)  # so that it comes in pieces
+                for _ in range(8):
+                    connection.sendall(b"x" * 10_000)
+                    time.sleep(0.005)
+                answer = connection.recv(1000)
+                assert answer.startswith(b"HTTP/1.1 431 ")
+                assert json.loads(answer.partition(b"\r\n\r\n")[2])["code"] == "too_large"
+                assert connection.recv(1000) == b""
+        assert ask(server, "/version")[0] == 200
+
+    def test_a_request_names_its_host(self, server: Running) -> None:
+        """As HTTP/1.1 has it; one of HTTP/1.0 need not."""
+        host, port = server.url.removeprefix("http://").split(":")
+        for version, status in ((b"1.1", b"400"), (b"1.0", b"200")):
+            with socket.create_connection((host, int(port)), timeout=10) as connection:
+                connection.sendall(b"GET /version HTTP/" + version + b"\r\n\r\n")
+                assert connection.recv(1000).split()[1] == status
 
     def test_deep_json(self, server: Running) -> None:
         """200 levels are read, more are not, and none is an error of the server."""
