@@ -10,11 +10,13 @@ from __future__ import annotations
 
 import ssl
 from collections.abc import AsyncIterator
+from functools import cache
 from importlib import import_module
 from types import ModuleType
 from typing import Any, NoReturn
 from urllib.request import getproxies, proxy_bypass
 
+from flowloom.protocols.spans import protocol_span
 from flowloom.protocols.targets import check_host, checked_addresses
 
 MAX_CONNECTIONS = 100
@@ -28,8 +30,8 @@ def guarded_transport(
     """A transport of `library` (`httpx2` or `httpx`) that refuses other hosts than public ones, unless `allow_private`.
 
     `verify` says how certificates are checked: as the system does (True), not at all (False), by a file or folder of
-    certificates, or by an `ssl.SSLContext`. Reading certificates takes some 50 ms: make the transport in a thread. Its
-    requests raise `AddressRefusedError`, and the library's own errors.
+    certificates, or by an `ssl.SSLContext`. Reading certificates takes some 50 ms, once: make it in a thread.
+    Its requests raise `AddressRefusedError`, and the library's own errors.
     """
     return _Transport(library, import_module(library.__name__.replace("httpx", "httpcore")), allow_private, verify)
 
@@ -40,6 +42,11 @@ def tls_context(library: Any, verify: bool | str | ssl.SSLContext) -> ssl.SSLCon
         context = ssl.create_default_context()
         context.load_verify_locations(**_certificates(verify))
         return context
+    return _plain_context(library, verify) if isinstance(verify, bool) else verify
+
+
+@cache
+def _plain_context(library: Any, verify: bool) -> ssl.SSLContext:
     return library.create_ssl_context(verify=verify)
 
 
@@ -139,6 +146,10 @@ class _Backend:
         self._backend, self._core, self._allow_private = backend, core, allow_private
 
     async def connect_tcp(self, host: str, port: int, **options: Any) -> Any:
+        with protocol_span("connect", {"server.address": host, "server.port": port}):
+            return await self._connected(host, port, options)
+
+    async def _connected(self, host: str, port: int, options: dict[str, Any]) -> Any:
         try:
             addresses = await checked_addresses(host, port, allow_private=self._allow_private)
         except OSError as error:

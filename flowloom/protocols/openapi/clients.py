@@ -38,6 +38,11 @@ class Request:
     headers: Sequence[tuple[str, str]] = field(repr=False)
     content: bytes | None = field(repr=False)
 
+    @property
+    def in_bytes(self) -> list[tuple[bytes, bytes]]:
+        """The headers as they go over the wire."""
+        return [(name.encode(), value.encode("utf-8", "replace")) for name, value in self.headers]
+
 
 @dataclass(frozen=True, slots=True)
 class Answer:
@@ -88,7 +93,7 @@ class Clients:
         sent = httpx2.Request(
             request.method,
             request.url,
-            headers=list(request.headers),
+            headers=request.in_bytes,
             content=request.content,
             extensions={"timeout": _NO_TIMEOUT, "target": path.encode("ascii")},
         )
@@ -112,13 +117,13 @@ class Clients:
         kept = type(cookies)(cookies)
         host = origin[1]
         addresses = [] if self._allow_private else await checked_addresses(host, origin[2] or 443)
-        headers, extensions = list(request.headers), {}
+        headers, extensions = request.in_bytes, {}
         url = request.url
         if addresses:
             parts = urlsplit(url)
             address = f"[{addresses[0]}]" if ":" in addresses[0] else addresses[0]
             url = parts._replace(netloc=f"{address}:{parts.port}" if parts.port else address).geturl()
-            headers = [("Host", parts.netloc), *headers]
+            headers = [(b"Host", parts.netloc.encode()), *headers]
             extensions = {"sni_hostname": host}
         sent = client.build_request(
             request.method, url, headers=headers, content=request.content, extensions=extensions

@@ -338,7 +338,7 @@ class RestApiTool(BaseTool):
             return
         given = provider(context)
         headers = await given if inspect.isawaitable(given) else given
-        request.private = [(name, str(value)) for name, value in (headers or {}).items()]
+        request.private = [(name, str(value).strip()) for name, value in (headers or {}).items()]
 
 
 async def _load_artifact(context: Context | None, name: str) -> types.Part | None:
@@ -366,6 +366,8 @@ def _failure(error: Exception, label: str, host: str, seconds: float) -> str:
         return f"{label}: no secure connection to {host} ({error_text(error)})."
     if "Connect" in kind or isinstance(error, OSError):
         return f"{label}: no connection to {host} ({error_text(error)})."
+    if kind in ("LocalProtocolError", "InvalidURL"):  # whose text quotes what was to be sent
+        return f"{label}: the request cannot be written ({kind})."
     return f"{label}: {host} gave no answer that can be read ({error_text(error)})."
 
 

@@ -38,6 +38,7 @@ from flowloom.protocols.openapi.security import Granted, Security, scheme_from
 from flowloom.protocols.openapi.sending import MAX_BODY_BYTES, Outgoing, Redirects, answered
 from flowloom.protocols.openapi.servers import check_variables, server_of, servers_of
 from flowloom.protocols.results import MAX_RESULT_BYTES
+from flowloom.protocols.spans import protocol_span
 from flowloom.protocols.unavailable import OnUnavailable, ToolsetStatus, check_on_unavailable, toolset_error
 from flowloom.tools.base_tool import BaseTool
 from flowloom.tools.base_toolset import BaseToolset, ToolPredicate
@@ -130,6 +131,8 @@ class OpenAPIToolset(BaseToolset):
         self._clients: Any = None
         self._reading = threading.Lock()
         self._tools: list[RestApiTool] | None = None
+        self._prefixed: dict[str, BaseTool] = {}
+        """The tools as models know them, by their names without the prefix."""
         self._selected: list[BaseTool] | None = None
         self._error: str | None = None
         self._listed_at: float | None = None
@@ -142,7 +145,8 @@ class OpenAPIToolset(BaseToolset):
         Raises `ToolsetError` for a document that cannot be used.
         """
         if self._tools is None:
-            await in_thread(self._read)
+            with protocol_span("openapi.read", {"openapi.document": self._shown()}):
+                await in_thread(self._read)
         return [*self._read()]
 
     async def get_tools_with_prefix(self, readonly_context: ReadonlyContext | None = None) -> list[BaseTool]:
@@ -157,7 +161,7 @@ class OpenAPIToolset(BaseToolset):
             for name in choice or ():
                 if name not in known:
                     _log.warning("`tool_filter` names `%s`, but %s has no such operation.", name, self._shown())
-        tools = [tool for tool in map(self._prefixed, chosen) if tool is not None]
+        tools = [self._prefixed[tool.name] for tool in chosen]
         if not callable(choice):
             self._selected = tools
         return tools
@@ -189,14 +193,6 @@ class OpenAPIToolset(BaseToolset):
         clients, self._clients = self._clients, None
         if clients is not None:
             await clients.close()
-
-    def _prefixed(self, tool: BaseTool) -> BaseTool | None:
-        """A tool under the name that the model is told; None for one whose name is the engine's."""
-        name = fit_name(f"{self.tool_name_prefix}_{tool.name}") if self.tool_name_prefix else tool.name
-        if is_reserved(name):
-            _log.warning("The operation `%s` of %s is left out: that name is the engine's.", name, self._shown())
-            return None
-        return tool if name == tool.name else cast(RestApiTool, tool).renamed(name)
 
     async def _get_clients(self) -> Any:
         if self._clients is None:
@@ -263,8 +259,13 @@ class OpenAPIToolset(BaseToolset):
             if name in taken:
                 name = hashed(name, f"{method} {path}")
             taken.add(name)
+            shown = fit_name(f"{self.tool_name_prefix}_{name}") if self.tool_name_prefix else name
+            if is_reserved(shown):
+                _log.warning("The operation `%s` of %s is left out: that name is the engine's.", shown, self._shown())
+                continue
             tool = RestApiTool.of_service(name, operation, self._service, security, schemes)
-            tool.__declare__()
+            self._prefixed[name] = tool if shown == name else tool.renamed(shown)
+            self._prefixed[name].__declare__()
             tools.append(tool)
         if tools and all("://" not in tool.operation.server for tool in tools):
             _log.warning("%s gives no host for its operations: `base_url` says where they are.", self._shown())

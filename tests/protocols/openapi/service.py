@@ -54,6 +54,7 @@ class Service:
 
         class Handler(BaseHTTPRequestHandler):
             protocol_version = "HTTP/1.1"
+            wbufsize = -1  # an answer is one packet
 
             def handle_one(self) -> None:
                 length = int(self.headers.get("content-length") or 0)

@@ -291,6 +291,17 @@ async def test_a_call_has_a_span_with_the_route_and_sends_its_trace(
     await toolset.close()
 
 
+async def test_a_header_that_cannot_be_sent_is_not_quoted(service: Service) -> None:
+    """One of the program's own with a line end, which may be a secret."""
+    toolset = service.toolset({"/x": get()}, header_provider=lambda _: {"X-Own": "secret-of\r\nthe-program"})
+    chat = Desk().chat(asker([toolset], call("op"), "done"))
+    told = (await chat.say("go"))[1].get_function_responses()[0].response["error"]
+    assert "cannot be written" in told
+    assert "secret" not in told
+    assert service.received == []
+    await chat.runner.close()
+
+
 async def test_headers_of_the_program_go_with_each_request(service: Service) -> None:
     """By the run that it is made in, from a function that may be async; a model's header does not stand in for one."""
 

@@ -165,6 +165,16 @@ async def test_a_style_cannot_make_a_step(service: Service) -> None:
     await toolset.close()
 
 
+async def test_a_header_may_have_any_letters(service: Service) -> None:
+    """As UTF-8; in cookies they are percent-encoded."""
+    where = ({"name": name, "in": name, "schema": {}} for name in ("header", "cookie"))
+    toolset = service.toolset({"/x": get(*where)})
+    await call(toolset, header="é 💧", cookie="é; x=1")
+    assert (service.last.header("header") or "").encode("latin-1").decode() == "é 💧"
+    assert service.last.header("cookie") == "cookie=%C3%A9%3B%20x%3D1"
+    await toolset.close()
+
+
 @pytest.mark.parametrize("value", ["a\r\nX-Evil: 1", "a\nb", "a\0b", ["ok", "a\nb"]])
 async def test_a_header_stays_one_line(service: Service, value: Any) -> None:
     """A value with a line end is refused."""

@@ -12,8 +12,9 @@ import pytest
 import yaml
 from protocols.openapi.service import ALLOWED, Reply, Service, call, get, post
 
-from flowloom import OpenAPIToolset
+from flowloom import InMemoryRunner, LlmAgent, OpenAPIToolset
 from flowloom.errors import ConfigurationError, ToolArgumentsError, ToolsetError
+from flowloom.testing import ScriptedModel
 
 HEAD: dict[str, Any] = {"openapi": "3.1.0", "info": {"title": "t", "version": "1"}}
 
@@ -102,6 +103,19 @@ class TestForms:
         """JSON or YAML that is broken."""
         with pytest.raises(ToolsetError, match=told):
             await OpenAPIToolset(spec_str=text).get_tools()
+
+    async def test_a_run_may_go_on_without_a_document(self) -> None:
+        """With `on_unavailable="skip"`, after an event that says so."""
+        for how in ("skip", "error"):
+            toolset = OpenAPIToolset(spec_str="none", on_unavailable=how)  # type: ignore[arg-type]
+            runner = InMemoryRunner(agent=LlmAgent(name="a", model=ScriptedModel(["Hello."]), tools=[toolset]))
+            if how == "skip":
+                events = await runner.run_debug("go", quiet=True)
+                assert [event.error_code for event in events] == ["TOOLSET_UNAVAILABLE", None]
+            else:
+                with pytest.raises(ToolsetError):
+                    await runner.run_debug("go", quiet=True)
+            await runner.close()
 
     def test_one_source_is_needed(self) -> None:
         """None, or two, are wrong when the toolset is made."""

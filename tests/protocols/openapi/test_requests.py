@@ -579,6 +579,27 @@ class TestHosts:
 class TestConnections:
     """One pool for each toolset and event loop, closed by the runner."""
 
+    async def test_a_call_that_is_cancelled_leaves_nothing(self, service: Service) -> None:
+        """The next call works, and no task is left when the toolset is closed."""
+        asked, held, loop = asyncio.Event(), threading.Event(), asyncio.get_running_loop()
+
+        def wait(_: Received) -> Reply:
+            loop.call_soon_threadsafe(asked.set)
+            held.wait(5)
+            return Reply()
+
+        service.answer = wait
+        toolset = service.toolset({"/x": get()})
+        calling = asyncio.ensure_future(call(toolset))
+        await asked.wait()
+        calling.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await calling
+        held.set()
+        assert await call(toolset) == {"ok": True}
+        await toolset.close()
+        assert len(asyncio.all_tasks()) == 1
+
     async def test_connections_are_used_again(self, service: Service) -> None:
         """Ten calls at once open one pool; closing twice is quiet."""
         toolset = service.toolset({"/x": get()})
