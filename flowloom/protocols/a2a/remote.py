@@ -67,6 +67,7 @@ class Remote:
         if self._client is None or self._served_by is not known.card:
             settings = self._settings
             usable = usable_card(settings.name, known, settings.allow_origins, settings.extensions)
+            await self._let_go()
             self._client, self._served_by, self._usable = self._made(usable), known.card, usable
         return self._client, self._usable
 
@@ -108,9 +109,16 @@ class Remote:
 
     async def close(self) -> None:
         """End the connection; a client that was given stays open."""
-        self._client = self._known = None
+        await self._let_go()
+        self._known = None
         if self._settings.httpx_client is None:
             await self._http.aclose()
+
+    async def _let_go(self) -> None:
+        """Close what a factory that was given has made; our own calls go over one HTTP client."""
+        client, self._client = self._client, None
+        if client is not None and self._settings.client_factory is not None:
+            await client.close()
 
     def call(self, headers: Mapping[str, str]) -> ClientCallContext:
         """The context of one call to the agent, which carries `headers`."""

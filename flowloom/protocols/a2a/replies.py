@@ -43,7 +43,7 @@ def _data_answer(part: Part, waiting: Sequence[PendingCall]) -> types.Part | Non
         return None
     data: Any = plain(part.data)
     if not isinstance(data, dict):
-        return None
+        return _bare(data, waiting)
     given = cast(Data, data)
     call_id = given.get("id")
     named = [each for each in waiting if each.id == call_id] if call_id is not None else list(waiting)
@@ -55,7 +55,14 @@ def _data_answer(part: Part, waiting: Sequence[PendingCall]) -> types.Part | Non
         return _called_back(pending, given["response"])
     if "confirmed" in given:
         return _decision(pending, given["confirmed"])
-    return _value(pending, given["value"]) if "value" in given else None
+    if "value" in given:
+        return _value(pending, given["value"])
+    return _bare(given, waiting) if call_id is None and KIND not in marks else None
+
+
+def _bare(data: Any, waiting: Sequence[PendingCall]) -> types.Part | None:
+    """The answer to a question, as data and nothing around it."""
+    return waiting[0].reply(data) if len(waiting) == 1 and waiting[0].kind == "input" else None
 
 
 def _called_back(pending: PendingCall, response: Any) -> types.Part | None:

@@ -128,6 +128,8 @@ class RemoteTurn:
             async for update in updates:
                 for event in reading.take(update):
                     yield event
+        if not self._exchange.was_heard:
+            raise RemoteAgentError(f"Agent `{agent.name}` at {self._remote.address} ended its answer without a word.")
         for event in reading.finish():
             yield event
         if reading.state == CANCELED and ctx.run.caller is None:

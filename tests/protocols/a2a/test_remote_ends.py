@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator
+from typing import Any
 
 import pytest
 from a2a.types import AgentCapabilities
@@ -14,6 +15,7 @@ from opentelemetry import trace
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+from starlette.responses import Response
 
 from flowloom import RemoteA2aAgent
 from flowloom.protocols.a2a import RemoteAgentError, RemoteAgentTimeoutError
@@ -132,6 +134,26 @@ async def test_an_agent_that_goes_away_is_an_error_with_its_name_and_address() -
     with pytest.raises(RemoteAgentError, match=f"`weather` at {other.url}"):
         await chat.say("b")
     await chat.runner.close()
+
+
+async def test_an_answer_without_a_word_is_an_error() -> None:
+    """A stream that ends at once is no silence."""
+
+    def mute(app: Any) -> Any:
+        async def answer(scope: Any, receive: Any, send: Any) -> None:
+            if scope["type"] == "http" and scope["path"] == "/":
+                headers = {"content-type": "text/event-stream"}
+                await Response(b"", headers=headers)(scope, receive, send)
+            else:
+                await app(scope, receive, send)
+
+        return answer
+
+    async with peer(never_ends, behind=mute) as other:
+        chat = Chat(RemoteA2aAgent("weather", other.url))
+        with pytest.raises(RemoteAgentError, match="without a word"):
+            await chat.say("a")
+        await chat.runner.close()
 
 
 async def test_closing_twice_is_quiet_and_the_agent_works_again() -> None:

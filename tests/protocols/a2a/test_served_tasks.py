@@ -137,6 +137,18 @@ async def test_words_answer_a_question() -> None:
     assert told == {"result": "Rome"}
 
 
+async def test_data_answers_a_question_as_it_is() -> None:
+    """Data that names no id and no value is the answer itself."""
+    schema = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}
+    asks = call("adk_request_input", message="Where?", response_schema=schema)
+    agent = scripted(asks, "Sunny.", tools=[request_input])
+    async with serving_a2a(agent) as caller:
+        asked = await caller.send("How is it?")
+        done = await caller.send(data({"city": "Rome"}), task_id=asked[0].task.id)
+    told = agent.model.requests[-1].contents[-1].parts[0].function_response.response
+    assert (states(done)[-1], told) == ("completed", {"city": "Rome"})
+
+
 async def test_the_function_response_of_a_google_adk_client_answers() -> None:
     """Its metadata keys are understood beside ours."""
     agent, paid = paying("Paid.")
