@@ -62,11 +62,19 @@ class Pool:
         self._host, self._most = host, most
         self._loops: WeakKeyDictionary[asyncio.AbstractEventLoop, dict[str, Entry]] = WeakKeyDictionary()
         self._era: Era | None = None
+        self._plain = params.identity({})
+        """The identity without headers of provider and credential, as most toolsets have it."""
 
     def entry(self, headers: Mapping[str, str]) -> Entry:
         """What is known of the identity that `headers` give, in the loop that runs."""
-        entries = self._loops.setdefault(asyncio.get_running_loop(), {})
-        return entries.setdefault(self.params.identity(headers), Entry())
+        entries = self._loops.get(asyncio.get_running_loop())
+        if entries is None:
+            entries = self._loops[asyncio.get_running_loop()] = {}
+        identity = self.params.identity(headers) if headers else self._plain
+        entry = entries.get(identity)
+        if entry is None:
+            entry = entries[identity] = Entry()
+        return entry
 
     def entries(self) -> list[Entry]:
         """All that is known."""

@@ -1,0 +1,7 @@
+# made from table.py by tests/adk/stubs.py
+
+from flowloom.protocols.mcp import McpInstructionProvider
+
+__all__ = [
+    "McpInstructionProvider",
+]

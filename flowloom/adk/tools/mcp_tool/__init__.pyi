@@ -1,0 +1,19 @@
+# made from table.py by tests/adk/stubs.py
+
+from flowloom.protocols.mcp import MCPTool
+from flowloom.protocols.mcp import MCPToolset
+from flowloom.protocols.mcp import McpTool
+from flowloom.protocols.mcp import McpToolset
+from flowloom.protocols.mcp import SseConnectionParams
+from flowloom.protocols.mcp import StdioConnectionParams
+from flowloom.protocols.mcp import StreamableHTTPConnectionParams
+
+__all__ = [
+    "MCPTool",
+    "MCPToolset",
+    "McpTool",
+    "McpToolset",
+    "SseConnectionParams",
+    "StdioConnectionParams",
+    "StreamableHTTPConnectionParams",
+]
