@@ -67,7 +67,8 @@ def test_the_conformance_suite_takes_our_client(node: Path, scenario: str) -> No
     """Each of its checks passes."""
     command = [str(node / "conformance"), "client", "--command", f"{sys.executable} {CLIENT}", "--scenario", scenario]
     ran = subprocess.run(command, capture_output=True, text=True, env=environment(node), timeout=300, cwd=FOLDER)
-    assert "OVERALL: PASSED" in ran.stdout, ran.stdout[-3000:] + ran.stderr[-1000:]
+    told = ran.stdout + ran.stderr
+    assert "OVERALL: PASSED" in told, told[-3000:]
 
 
 async def everything(toolset: McpToolset) -> None:
