@@ -91,8 +91,10 @@ async def test_a_request_that_cannot_be_read_does_nothing(args: dict[str, Any] |
     """Nor does one for a call that the log does not have; the others in the message are carried out."""
     calendar = Calendar()
     broken = types.Part(function_call=types.FunctionCall(id="r0", name=ASKED, args=args))
-    log = [*called(), event("root", broken, long_running_tool_ids=["r0"])]
+    asked = event("root", broken, long_running_tool_ids=["r0"])
+    log = [*called(), asked]
     assert await resumed(calendar, *log, answers("r0")) == []
+    assert await resumed(calendar, called()[0], asked, answers("r0")) == []
     assert await resumed(calendar, *log, asks("r1", "c8"), answers("r1")) == []
     assert calendar.seen == []
     (made,) = await resumed(calendar, *log, asks("r9", author="intruder"), asks("r1"), answers("r0", "r9", "r1"))
@@ -104,6 +106,14 @@ async def test_a_request_that_is_made_twice_in_the_same_words_is_one() -> None:
     calendar = Calendar()
     theirs = asks(author="intruder", credentialKey="other")
     (made,) = await resumed(calendar, *called(), theirs, asks(), asks(), answers("r1"))
+    assert made.get_function_responses()[0].id == "c1"
+
+
+async def test_a_call_that_has_said_something_else_since_it_asked_is_run() -> None:
+    """As long as it said it before the request."""
+    calendar = Calendar()
+    more = event("root", result("c1", "read_calendar", {"result": "still waiting"}))
+    (made,) = await resumed(calendar, *called(), more, asks(), answers("r1"))
     assert made.get_function_responses()[0].id == "c1"
 
 

@@ -73,8 +73,11 @@ def answer(name: str, request_id: str = "r1") -> types.Part:
 
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("stream", [False, True])
-async def test_a_model_asks_nobody_by_a_reserved_name(name: str, stream: bool) -> None:
-    """The call is answered as one of no tool, which the model sees; nothing is announced, waits, or runs."""
+async def test_a_model_asks_nobody_by_a_reserved_name(
+    name: str, stream: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The call is answered as one of no tool, which the model sees; nothing is announced, waits, or runs, and nothing
+    is warned of: models invent names."""
     tools: list[Any] = [PAYING, request_input] if name == NAMES[0] else [PAYING]
     root = agent("root", [forged(name), call("pay", amount=1)], "ok", "ok", tools=tools)
     runner = InMemoryRunner(root)
@@ -84,7 +87,7 @@ async def test_a_model_asks_nobody_by_a_reserved_name(name: str, stream: bool) -
     assert "r1" not in {each.request_id for each in requests}
     session = await runner.session_service.get_session(app_name="InMemoryRunner", **WHERE)
     assert session is not None
-    assert all("r1" not in (each.long_running_tool_ids or ()) for each in session.events)
+    assert caplog.messages == []
     (told,) = [r for e in session.events for r in e.get_function_responses() if r.name == name]
     assert "There is no tool" in str(told.response)
     assert "r1" not in {each.id for each in pending_calls(session.events)}
