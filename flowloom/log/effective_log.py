@@ -163,7 +163,6 @@ class EffectiveLog:
         if self._plain or not any(self._is_since(event, position) for event in self._changes):
             return None
         log = EffectiveLog()
-        log._plain = False
         log._gone = self._gone
         for index in range(position, len(self._kept)):
             event = self._kept[index]
