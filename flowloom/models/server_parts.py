@@ -48,6 +48,18 @@ def server_result(call_id: str, name: str, result: dict[str, Any], signature: by
     return make(types.Part, tool_response=response, part_metadata={NAME: name}, thought_signature=signature)
 
 
+def made_file(name: str, tool: str, mime_type: str, data: bytes) -> types.Part:
+    """A part for a file that a provider's tool has made."""
+    blob = make(types.Blob, data=data, mime_type=mime_type, display_name=name)
+    return make(types.Part, inline_data=blob, part_metadata={NAME: tool})
+
+
+def made_files(parts: Sequence[types.Part]) -> list[types.Part]:
+    """The files among the parts of an answer that code or tools on the provider's side have made."""
+    ran = any(part.code_execution_result is not None for part in parts)
+    return [part for part in parts if part.inline_data is not None and (ran or is_server_run(part))]
+
+
 def is_server_run(part: types.Part) -> bool:
     """Whether a part tells of a tool that a provider ran, or is a file that one made."""
     return part.tool_call is not None or part.tool_response is not None or NAME in (part.part_metadata or ())

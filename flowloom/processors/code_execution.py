@@ -29,6 +29,7 @@ from flowloom.processors.code_executors import (
     CodeExecutionResult,
     File,
 )
+from flowloom.processors.made_files import made_in, save_made
 from flowloom.processors.planning import rewrites_responses
 from flowloom.tools.base_tool import BaseTool
 
@@ -71,13 +72,17 @@ def code_execution_response(
     What follows the code in the response is dropped, because it was written without having seen the result. A
     response that calls a function first is left as it is, and so is every one after too many failures in a row.
 
+    Files that the provider's own tools have made become artifacts, too; the response stays otherwise as it is.
+
     Reads: code executor and planner of the agent, `content`; the session's events, for earlier failures and data files.
     Writes: `content`: None, so that the model is called again and sees the result. Artifacts: the code's output files.
     Must come after: planning_response, which tells the text of the response apart.
     """
     agent = ctx.llm_agent
-    if agent is None or agent.code_executor is None or response.partial:
+    if agent is None or response.partial:
         return None
+    if made := made_in(response.content):
+        return save_made(ctx, response, made)
     executor = _executor_of(agent)
     if executor is None or isinstance(executor, BuiltInCodeExecutor):
         return None

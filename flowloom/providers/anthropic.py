@@ -16,13 +16,15 @@ from flowloom.errors import ConfigurationError
 from flowloom.extras import absent, missing_extra, require
 from flowloom.models.http import load_transport
 from flowloom.models.request import LlmRequest, http_options_of
+from flowloom.models.server_parts import made_file
 from flowloom.models.server_tools import Asked, asked_of
 from flowloom.providers.anthropic_answers import MessagesReader
 from flowloom.providers.anthropic_messages import messages_body
 from flowloom.providers.anthropic_models import abilities_of
 from flowloom.providers.anthropic_tools import MCP_BETA, anthropic_refusal
+from flowloom.providers.sdk_answers import objects_of
 from flowloom.providers.sdk_call import AnswerReader, SentRequest
-from flowloom.providers.sdk_model import SdkModel
+from flowloom.providers.sdk_model import MadeFile, SdkModel
 from flowloom.providers.sdk_request import DROPPED_OR_REFUSED, Treatment, response_schema_of, unsupported
 
 try:
@@ -193,6 +195,15 @@ class AnthropicModel(SdkModel):
 
     def server_tool_refusal(self, asked: Asked, functions: Sequence[str], model: str | None = None) -> str | None:
         return anthropic_refusal(asked)
+
+    def _files_of(self, part: types.Part) -> list[MadeFile]:
+        told = (part.tool_response.response if part.tool_response is not None else None) or {}
+        return [MadeFile(each["file_id"]) for each in objects_of(told.get("content")) if each.get("file_id")]
+
+    async def _download(self, client: Any, file: MadeFile) -> types.Part:
+        about = await client.beta.files.retrieve_metadata(file.id)
+        content = await client.beta.files.download(file.id)
+        return made_file(about.filename, "code_execution", about.mime_type, await content.read())
 
     def _reader(self, model: str) -> AnswerReader:
         return MessagesReader(model)

@@ -6,6 +6,7 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from functools import partial
+from mimetypes import guess_type
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 from urllib.parse import urlsplit
 
@@ -15,14 +16,17 @@ from flowloom.errors import ConfigurationError
 from flowloom.extras import absent, missing_extra, require
 from flowloom.models.http import load_transport
 from flowloom.models.request import LlmRequest
+from flowloom.models.server_parts import made_file
 from flowloom.models.server_tools import Asked
 from flowloom.providers.openai_chat import NO_SERVER_TOOLS, chat_body
 from flowloom.providers.openai_chat_answers import ChatReader
+from flowloom.providers.openai_items import kept_item
 from flowloom.providers.openai_responses import responses_body
 from flowloom.providers.openai_responses_answers import ResponsesReader
 from flowloom.providers.openai_tools import openai_refusal
+from flowloom.providers.sdk_answers import objects_of
 from flowloom.providers.sdk_call import AnswerReader, SentRequest
-from flowloom.providers.sdk_model import SdkModel
+from flowloom.providers.sdk_model import MadeFile, SdkModel
 from flowloom.providers.sdk_request import DROPPED_OR_REFUSED, Treatment
 
 try:
@@ -162,6 +166,20 @@ class OpenAIModel(SdkModel):
 
     def server_tool_refusal(self, asked: Asked, functions: Sequence[str], model: str | None = None) -> str | None:
         return NO_SERVER_TOOLS if self.api == "chat" else openai_refusal(asked)
+
+    def _files_of(self, part: types.Part) -> list[MadeFile]:
+        item = kept_item(part) if part.text and part.thought_signature is not None else None
+        cited = (each for piece in objects_of((item or {}).get("content")) for each in objects_of(piece["annotations"]))
+        return [
+            MadeFile(each["file_id"], each.get("filename") or "", each["container_id"])
+            for each in cited
+            if each.get("type") == "container_file_citation"
+        ]
+
+    async def _download(self, client: Any, file: MadeFile) -> types.Part:
+        content = await client.containers.files.content.retrieve(file.id, container_id=file.container)
+        mime_type = guess_type(file.name)[0] or "application/octet-stream"
+        return made_file(file.name or file.id, "code_execution", mime_type, content.read())
 
     def _reader(self, model: str) -> AnswerReader:
         return ChatReader(model, self._server) if self.api == "chat" else ResponsesReader(model)

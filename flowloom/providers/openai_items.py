@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 from collections.abc import Iterator
 from typing import Any, cast
@@ -10,7 +11,7 @@ from google.genai import types
 
 from flowloom.events.parts import call_part
 from flowloom.models.partial_args import arguments_of
-from flowloom.models.server_parts import server_call, server_result
+from flowloom.models.server_parts import made_file, server_call, server_result
 from flowloom.models.signatures import OPENAI_ITEM, OPENAI_MESSAGE, signature_of, signed
 from flowloom.providers.sdk_answers import Json, minted_id, object_of, objects_of, shown_result, text_in
 from flowloom.providers.sdk_request import json_text
@@ -44,6 +45,10 @@ def server_parts(item: Json) -> Iterator[types.Part]:
     call_id, name = text_in(item, "id") or minted_id(), item_name(item)
     yield server_call(call_id, name, _arguments(item), signed(OPENAI_ITEM, ""))  # whose it is; the item comes once
     yield server_result(call_id, name, _result(item), signed(OPENAI_ITEM, json_text(item)))
+    if item.get("type") == "image_generation_call" and isinstance(item.get("result"), str):
+        kind = text_in(item, "output_format") or "png"
+        mime_type = "image/svg+xml" if kind == "svg" else f"image/{kind}"
+        yield made_file(f"{call_id}.{kind}", name, mime_type, base64.b64decode(item["result"]))
 
 
 def _arguments(item: Json) -> Json:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import logging
 from abc import abstractmethod
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from functools import partial
-from typing import Any, ClassVar, Self, cast
+from typing import Any, ClassVar, NamedTuple, Self, cast
 
 from google.genai import types
 from pydantic import Field, PrivateAttr
@@ -22,12 +23,21 @@ from flowloom.providers.sdk_answers import joined_answers
 from flowloom.providers.sdk_call import AnswerReader, SdkCall, SentRequest
 from flowloom.providers.sdk_request import Treatment, as_json, check_settings, unsupported
 
+_log = logging.getLogger("flowloom.models")
 _UNUSED_HTTP = ("base_url", "base_url_resource_scope", "api_version", "client_args", "async_client_args")
 _CLIENTS = ("httpx_client", "httpx_async_client", "aiohttp_client")
 
 
 MAX_PAUSES = 10
 """How often an answer is continued in which its provider pauses."""
+
+
+class MadeFile(NamedTuple):
+    """A file on the provider's side: its id, its name, and the container that it is in, as far as they are known."""
+
+    id: str
+    name: str = ""
+    container: str = ""
 
 
 class SdkModel(BaseLlm):
@@ -107,6 +117,23 @@ class SdkModel(BaseLlm):
         """What reads one answer."""
         raise NotImplementedError
 
+    def _files_of(self, part: types.Part) -> list[MadeFile]:
+        """The files that a tool of the provider's has made, by a part that tells of them."""
+        return []
+
+    async def _download(self, client: Any, file: MadeFile) -> types.Part:
+        """A file that a tool of the provider's has made, which is there for a while."""
+        raise NotImplementedError
+
+    async def _add_files(self, content: types.Content) -> None:
+        """Take over the files that tools of the provider's have made. One that cannot be had is only told of."""
+        files = list(dict.fromkeys(file for part in content.parts or () for file in self._files_of(part)))
+        for file in files:
+            try:
+                content.parts = [*(content.parts or ()), await self._download(self._client_now(), file)]
+            except Exception as error:
+                _log.warning("The file `%s` of `%s` could not be downloaded: %s", file.name, self.model, error)
+
     def _headers(self, request: LlmRequest, given: dict[str, str]) -> dict[str, str]:
         """The headers of a request, of which some are `given`."""
         return given
@@ -152,7 +179,10 @@ class SdkModel(BaseLlm):
             for response in said:
                 note_dropped(llm_request, response)
             raise
-        yield joined_answers(said)
+        complete = joined_answers(said)
+        if complete.content is not None and complete.content.parts:
+            await self._add_files(complete.content)
+        yield complete
 
     async def aclose(self) -> None:
         """Close the connections. The adapter may be used on; it opens new ones."""

@@ -46,7 +46,7 @@ SEARCHED: list[Json] = [
     {"type": "text", "text": "."},
 ]
 RUN = {"type": "server_tool_use", "id": "srvtoolu_2", "name": "bash_code_execution", "input": {"command": "echo 42"}}
-RAN = {
+RAN: Json = {
     "type": "bash_code_execution_tool_result",
     "tool_use_id": "srvtoolu_2",
     "content": {

@@ -33,6 +33,7 @@ from flowloom.run_stream import run_stream_of
 from flowloom.tools import ServerTool, code_execution, google_maps_grounding, google_search, url_context
 
 STREAMS = pytest.mark.parametrize("stream", [False, True])
+PRINTED = {**RAN, "content": {**RAN["content"], "content": []}}
 SAY_DONE = {"type": "text", "text": "done"}
 
 
@@ -277,12 +278,13 @@ async def test_code_runs_again_where_it_ran_before(server: WireServer, stream: b
     later = (datetime.datetime.now(datetime.UTC) + datetime.timedelta(minutes=5)).isoformat()
     container = {"id": "container_1", "expires_at": later}
     conversation = chat(searcher(server, code_execution), stream)
-    server.replies += [reply(RUN, RAN, SAY_DONE, stream=stream, container=container), reply(SAY_DONE, stream=stream)]
+    ran = (RUN, PRINTED, SAY_DONE)
+    server.replies += [reply(*ran, stream=stream, container=container), reply(SAY_DONE, stream=stream)]
     await conversation.say("go")
     await conversation.say("again")
     assert server.requests[-1].json["container"] == "container_1"
     gone = {**container, "expires_at": "2020-01-01T00:00:00Z"}
-    server.replies += [reply(RUN, RAN, SAY_DONE, stream=stream, container=gone), reply(SAY_DONE, stream=stream)]
+    server.replies += [reply(*ran, stream=stream, container=gone), reply(SAY_DONE, stream=stream)]
     await conversation.say("go")
     await conversation.say("again")
     assert "container" not in server.requests[-1].json
