@@ -25,6 +25,8 @@ from flowloom.events import Event
 from flowloom.sessions.sql_holders import this_process
 
 MAX_LINE = 64 * 1024 * 1024
+_MOST_KEPT = 256 * 1024
+"""Bytes of a run that are kept for those who come late."""
 _MOST_WAITING = 10_000
 """Lines that a follower may be behind; one that is further is cut off, and reads the log."""
 
@@ -60,13 +62,19 @@ class _Follower:
 
 
 class _Topic:
-    """A run that is under way here: who follows it, and the parts of the message at hand."""
+    """A run that is under way here: who follows it, and what was told of it, as far as that is kept."""
 
     def __init__(self) -> None:
         self.followers: set[_Follower] = set()
-        self.parts: list[bytes] = []
-        self.stored: bytes | None = None
-        """The line of the latest complete event."""
+        self.told: deque[bytes] = deque()
+        self._size = 0
+
+    def keep(self, line: bytes) -> None:
+        """Keep a line for those who come later, and no more than there is room for."""
+        self.told.append(line)
+        self._size += len(line)
+        while self._size > _MOST_KEPT:
+            self._size -= len(self.told.popleft())
 
 
 class Channel:
@@ -121,15 +129,15 @@ class Channel:
             return
         if event.partial:
             line = _line({"part": event.to_wire()})
-            topic.parts.append(line)
+            topic.keep(line)
             for follower in topic.followers:
                 if follower.deltas:
                     follower.tell(line)
             return
-        topic.parts.clear()
-        topic.stored = _line({"stored": event.id})
+        line = _line({"stored": event.id})
+        topic.keep(line)
         for follower in topic.followers:
-            follower.tell(topic.stored)
+            follower.tell(line)
 
     def end(self, run_id: str) -> None:
         """It is not under way here any more, and the registry says what has become of it."""
@@ -169,10 +177,9 @@ class Channel:
             writer.write(_GONE)
             return
         follower = _Follower(deltas)
-        if topic.stored is not None:
-            follower.tell(topic.stored)  # it reads the log first
-        for line in topic.parts if deltas else ():
-            follower.tell(line)
+        for line in topic.told:  # so that who comes late sees what who was there has seen
+            if deltas or line.startswith(_STORED):
+                follower.tell(line)
         topic.followers.add(follower)
         try:
             while True:
@@ -194,4 +201,4 @@ def _line(said: dict[str, Any]) -> bytes:
     return json.dumps(said, ensure_ascii=False, separators=(",", ":"), default=repr).encode() + b"\n"
 
 
-_GONE = _line({"gone": True})
+_GONE, _STORED = _line({"gone": True}), b'{"stored"'

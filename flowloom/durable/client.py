@@ -18,7 +18,7 @@ from flowloom.durable.schedules import Schedule, ScheduleInfo
 from flowloom.durable.specs import Spec, message_data
 from flowloom.durable.sql_submit import Submission
 from flowloom.durable.store_courier import StoreCourier
-from flowloom.durable.submitted import SubmittedRun
+from flowloom.durable.submitted import SubmittedRun, refuse_credentials
 from flowloom.errors import ConfigurationError, InputValidationError
 from flowloom.events import Event
 from flowloom.events.ids import new_id
@@ -148,6 +148,25 @@ class RunClient:
         content = content_of_message(message)
         if answers_calls(content):
             raise InputValidationError("This answers requests of a run. Give it to the run: `answer(run_id, message)`.")
+        return await self._submitted(
+            content,
+            Spec(run_config, state_delta, retry),
+            *(user_id, session_id, run_id, priority, delay, at, expires, labels),
+        )
+
+    async def _submitted(
+        self,
+        content: types.Content,
+        spec: Spec,
+        user_id: str,
+        session_id: str,
+        run_id: str | None,
+        priority: int = 0,
+        delay: float | None = None,
+        at: float | None = None,
+        expires: float | None = None,
+        labels: Sequence[str] = (),
+    ) -> SubmittedRun:
         if not user_id or not session_id:
             raise InputValidationError("A run needs a user id and a session id; one of them is empty.")
         if delay is not None and at is not None:
@@ -158,7 +177,7 @@ class RunClient:
             run_id=run_id or "e-" + new_id(),
             key=(self.app_name, user_id, session_id),
             message=message_data(content),
-            spec=Spec(run_config, state_delta, retry).to_dict(),
+            spec=spec.to_dict(),
             priority=priority,
             delay=delay or 0.0,
             at=at,
@@ -271,31 +290,40 @@ class RunClient:
             return await self.submit(content, **where, run_config=config, state_delta=delta), 0
         if content is None and run_id is None:
             raise InputValidationError("A run of the fleet begins with a message, or goes on by its `invocation_id`.")
-        run = await self._run_of(user_id, session_id, run_id, content)
         if content is not None:
-            await run.answer(content)
-        elif await run.status() == "paused":
+            return await self._answered(user_id, session_id, run_id, content, arguments)
+        run = await self._run_of(user_id, session_id, run_id or "")
+        status = await run.status()
+        if status == "paused":
             await run.resume()
-        elif await run.status() in ("failed", "limit"):
+        elif status in ("failed", "limit"):
             await run.retry()
         return run, run.begins
 
-    async def _run_of(
-        self, user_id: str, session_id: str, run_id: str | None, content: types.Content | None
-    ) -> SubmittedRun:
-        """The run of that id, or the one that has asked what a message answers."""
-        if run_id is None:
-            session = await self.session_service.get_session(
-                app_name=self.app_name, user_id=user_id, session_id=session_id
-            )
-            ledger = None if session is None else session.history.ledger(session.events)
-            for part in (content.parts if content is not None else None) or ():
-                answer = part.function_response
-                made = None if ledger is None or answer is None else ledger.ever(answer.id)
-                if made is not None:
-                    run_id = made.event.invocation_id
-                    break
-        run = await self.attach(run_id or "")
+    async def _answered(
+        self, user_id: str, session_id: str, run_id: str | None, content: types.Content, arguments: RunArguments
+    ) -> tuple[SubmittedRun, int]:
+        """The run that a message of answers goes to: the one that has asked, which may have run without the fleet."""
+        session = await self.session_service.get_session(app_name=self.app_name, user_id=user_id, session_id=session_id)
+        events = [] if session is None else session.events
+        if session is not None and run_id is None:
+            ledger = session.history.ledger(events)
+            answers = [part.function_response for part in content.parts or () if part.function_response is not None]
+            asked = [made for answer in answers if (made := ledger.ever(answer.id)) is not None]
+            run_id = asked[0].event.invocation_id if asked else None
+        if run_id is not None and await self.registry.find(run_id) is not None:
+            run = await self._run_of(user_id, session_id, run_id)
+            await run.answer(content)
+            return run, run.begins
+        refuse_credentials(events, content)
+        spec = Spec(arguments.get("run_config"), arguments.get("state_delta"))
+        run = await self._submitted(content, spec, user_id, session_id, run_id)
+        run.begins = sum(event.invocation_id == run_id for event in events)
+        return run, run.begins
+
+    async def _run_of(self, user_id: str, session_id: str, run_id: str) -> SubmittedRun:
+        """The run of that id, which has to be one of the session."""
+        run = await self.attach(run_id)
         if (run.user_id, run.session_id) != (user_id, session_id):
-            raise not_found(run_id or "")
+            raise not_found(run_id)
         return run

@@ -41,18 +41,19 @@ class Follower:
     async def events(self) -> AsyncGenerator[Event | None, None]:
         """Its events, partial ones too if they were asked for; None when what was being said comes to no end, because
         another worker goes on."""
-        pause, legs = _SHORTEST, 0
+        pause = _SHORTEST
         while True:
             row = await self._registry.find(self._run_id)
             if row is None:
                 raise not_found(self._run_id)
             given = False
-            for event in await self._news():
-                given = True
-                yield event
-            if row.status in OVER or (row.status == "paused"):
-                return
             worker = await self._worker_of(row)
+            if worker is None or not self._deltas:
+                for event in await self._news():
+                    given = True
+                    yield event
+            if row.status in OVER or row.status == "paused":
+                return
             if worker is not None:
                 told = self._callers.follow(worker, self._run_id, deltas=self._deltas)
                 try:
@@ -73,7 +74,6 @@ class Follower:
                 if self._speaks:
                     self._speaks = False
                     yield None
-                legs += 1
             pause = _SHORTEST if given else min(pause * 1.5, _LONGEST)
             await asyncio.sleep(pause)
 

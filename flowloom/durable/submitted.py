@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from google.genai import types
 
+from flowloom.auth.answers import credential_requests, redact_message
 from flowloom.context import Usage
 from flowloom.durable import sql_runs
 from flowloom.durable.callers import Callers
@@ -17,7 +18,7 @@ from flowloom.durable.follow import Follower
 from flowloom.durable.records import OVER, Changed, Outcome, Row, RunInfo, Status
 from flowloom.durable.registry import Registry, not_found
 from flowloom.durable.specs import message_data
-from flowloom.errors import InputValidationError, RequestNotFoundError
+from flowloom.errors import InputValidationError, NotSupportedError, RequestNotFoundError
 from flowloom.events import Event
 from flowloom.events.parts import answers_calls, content_of
 from flowloom.log.answers import check_answers
@@ -60,7 +61,7 @@ class SubmittedRun:
         self._office = office
         self._registry = office.registry
         self._key = key
-        self._begins = 0
+        self.begins = 0
         """How many events the run had before the leg that was begun through this object."""
 
     def __repr__(self) -> str:
@@ -113,11 +114,6 @@ class SubmittedRun:
         finally:
             await follower.aclose()
 
-    @property
-    def begins(self) -> int:
-        """How many events the run had before the leg that was begun through this object."""
-        return self._begins
-
     async def raise_for_status(self) -> None:
         """Raise a `RunFailedError` if the run has failed, or reached a limit that raises."""
         info = await self.info()
@@ -132,7 +128,7 @@ class SubmittedRun:
         `after` events of the run. What ends the run is told, and not raised. After a take-over, a message that was
         broken off is completed as `interrupted`, and said anew under another id.
         """
-        mapper, begins = RunStreamMapper(), self._begins if after is None else after
+        mapper, begins = RunStreamMapper(), self.begins if after is None else after
         follower = self._follower(deltas=True, after=begins).events()
         ended: Event | None = None
         first = True
@@ -172,7 +168,7 @@ class SubmittedRun:
 
         Answers of an agent with an `output_schema` are plain data. Raises `RunNotFoundError`.
         """
-        events = [event async for event in self.events(after=self._begins)]
+        events = [event async for event in self.events(after=self.begins)]
         info, session = await self.info(), await self._session()
         outcome = info.outcome or Outcome("paused")
         result: RunResult[Any] = RunResult(self.id, outcome.status if info.over else "paused")  # pyright: ignore[reportArgumentType]
@@ -240,7 +236,7 @@ class SubmittedRun:
         changed = await self._registry.change(sql_runs.resume, self.id, states)
         if changed.row.status in (*states, *OVER):  # another process was quicker
             raise _wrong_state(changed.row, what, states)
-        self._begins = begins
+        self.begins = begins
         await self._office.offer(changed.ready)
 
     async def _count(self) -> int:
@@ -269,6 +265,7 @@ class SubmittedRun:
             if session is None:
                 raise not_found(self.id)
             ledger = session.history.ledger(session.events)
+            refuse_credentials(session.events, message)
             news, _ = without_repeated(ledger, message)
             if news is None:
                 return
@@ -287,10 +284,20 @@ class SubmittedRun:
             given = Answering(message_data(news), len(session.events), self._key)
             changed = await self._registry.change(given.give, self.id)
             if not given.outdated:
-                self._begins = begins
+                self.begins = begins
                 await self._office.offer(changed.ready)
                 return
             await asyncio.sleep(0)
+
+
+def refuse_credentials(events: Sequence[Event], message: types.Content) -> None:
+    """Raise `NotSupportedError` if a message answers a request for a credential that is among `events`."""
+    if redact_message(message, credential_requests(events, message))[1]:
+        raise NotSupportedError(
+            "A user's credential does not go by the registry of runs, where it would stay. Give it to a `Runner` of "
+            "this store (`run_async` with the answer as the message), or keep it in a credential service that the "
+            "workers share. Nothing was stored."
+        )
 
 
 class Answering:
