@@ -91,7 +91,7 @@ async def runs(store: str, count: int, rounds: int) -> dict[str, Any]:
             began, used = time.perf_counter(), time.process_time()
             await cost(fleet, count)
             for run_id in ids:
-                while (row := await client.registry.find(run_id)) is not None and row.status != "final":
+                while (row := await client.registry.find(run_id)) and row.status != "final":  # noqa: ASYNC110
                     await asyncio.sleep(0.005)
             two = (time.process_time() - used) * 1000 / count, (time.perf_counter() - began) * 1000 / count
             if number:
