@@ -9,6 +9,7 @@ from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Any, Protocol, TypeVar
 
+from flowloom.durable import metrics
 from flowloom.durable.channel import Channel
 from flowloom.durable.records import Outcome, Row, Wish
 from flowloom.durable.registry import Registry
@@ -169,6 +170,7 @@ class Leg:
                     "Run `%s` has failed %d times, and goes on in %g seconds: %s",
                     *(self.row.run_id, failures, wait, error_text(error)),
                 )
+                metrics.retried(self.row.app_name)
                 return partial(self._registry.try_again, self.row, wait, outcome)
         return partial(self._registry.finish, self.row, outcome)
 

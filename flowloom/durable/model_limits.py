@@ -15,12 +15,14 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Any
 
 from flowloom.context.protocols import Effects, RunnableTool
+from flowloom.durable import metrics
 from flowloom.durable.limits import ModelLimit
 from flowloom.durable.registry import Registry
 from flowloom.errors import StorageError
 from flowloom.events.ids import new_id
 from flowloom.events.response import LlmResponse
 from flowloom.models import BaseLlm, LlmRequest
+from flowloom.sessions.leases import uptime
 from flowloom.sessions.sql_workers import now
 from flowloom.sql import Connection, Dialect
 
@@ -58,8 +60,10 @@ class LimitedEffects:
     ) -> AsyncIterator[LlmResponse]:
         call, tokens = new_id(), 0
         try:
+            began = uptime()
             for limit in limits:
                 await self._enter(limit, call)
+            metrics.waited(model.model, uptime() - began)
             responses = self._inner.call_model(ctx, model, request, stream)
             async for response in responses:
                 usage = response.usage_metadata

@@ -17,6 +17,7 @@ from itertools import combinations
 from typing import Any, Self
 
 from flowloom import __version__
+from flowloom.durable import metrics
 from flowloom.durable.beats import Beats
 from flowloom.durable.channel import Channel
 from flowloom.durable.courier import Courier
@@ -254,6 +255,7 @@ class Worker:
 
     async def took_over(self, worker: str, run_ids: Sequence[str]) -> None:
         """The runs of `worker`, which was buried, are ready: those of `run_ids`."""
+        metrics.taken_over(self.runner.app_name, len(run_ids))
         _log.warning(
             "Worker `%s` takes over for `%s`, which is dead: %d runs are ready again.", self.name, worker, len(run_ids)
         )
@@ -308,7 +310,10 @@ class Worker:
         return begun
 
     def _begin(self, claimed: Claimed) -> Awaitable[None]:
-        leg = self._legs[claimed.row.run_id] = Leg(self, claimed)
+        row = claimed.row
+        leg = self._legs[row.run_id] = Leg(self, claimed)
+        if row.leg == row.attempts == 1 and row.started is not None:
+            metrics.begun(row.app_name, row.started - max(row.created, row.due))
         self.channel.begin(claimed.row.run_id)
         task = asyncio.create_task(self._run(leg), name=f"flowloom run {claimed.row.run_id}")
         self._tasks.add(task)
@@ -332,11 +337,19 @@ class Worker:
             self._room.set()
             self.channel.end(run_id)
         if ended is None:
-            _log.warning("Worker `%s` has lost run `%s`: another one has it.", self.name, run_id)
+            await self._tell_of_loss(run_id)
             return
         if ended.woken or ended.status == "waiting":
             self._changed.set()
         await self._offer(ended.ready)
+
+    async def _tell_of_loss(self, run_id: str) -> None:
+        metrics.fenced(self.runner.app_name)
+        other = "another one"
+        with contextlib.suppress(StorageError):
+            row = await self.registry.find(run_id)
+            other = f"`{row.worker}`" if row is not None and row.worker is not None else other
+        _log.warning("Worker `%s` has lost run `%s`: %s has it.", self.name, run_id, other)
 
     # -- what is to be done from time to time ------------------------------------------------------------
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -27,3 +28,22 @@ class TestStoreCourierOnPostgres(CourierSuite):
 
     def make_courier(self, store: str, service: SqlSessionService, app_name: str) -> Courier:
         return StoreCourier(service, app_name, poll=0.1)
+
+
+MANY = 200 if os.environ.get("FLOWLOOM_LONG") else 30
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(900)
+class TestStoreCourierOnSqliteLong(TestStoreCourierOnSqlite):
+    """The same with many kills."""
+
+    kills, runs = MANY, 4 * MANY
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(900)
+class TestStoreCourierOnPostgresLong(TestStoreCourierOnPostgres):
+    """The same with many kills."""
+
+    kills, runs = MANY, 4 * MANY

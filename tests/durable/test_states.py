@@ -197,7 +197,7 @@ class LimitedMachine(Machine):
 
 
 OFTEN = settings(
-    max_examples=2000 if os.environ.get("FLOWLOOM_LONG") else 10,
+    max_examples=2000 if os.environ.get("FLOWLOOM_LONG") else 5,
     stateful_step_count=20,
     deadline=None,
     suppress_health_check=list(HealthCheck),

@@ -1,4 +1,4 @@
-"""`python -m flowloom.testing.suites.courier_crew MODULE:CLASS`: workers in processes of their own, for a suite.
+"""Workers in processes of their own, for a suite: `main` is called in a process whose argument is `MODULE:CLASS`.
 
 It imports everything once, and forks a worker for each line `{"store": ..., ...}` that it reads; it answers with the
 process id. What the tools of a worker do is written to a diary, a line for each beginning and end.
@@ -168,7 +168,3 @@ def _reap(children: set[int]) -> None:
         with suppress(ChildProcessError):
             if os.waitpid(child, os.WNOHANG)[0]:
                 children.discard(child)
-
-
-if __name__ == "__main__":
-    main()

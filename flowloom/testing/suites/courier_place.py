@@ -29,7 +29,8 @@ class Crew:
 
     def __init__(self, suite: type) -> None:
         name = f"{suite.__module__}:{suite.__qualname__}"
-        command = [sys.executable, "-m", "flowloom.testing.suites.courier_crew", name]
+        program = "from flowloom.testing.suites.courier_crew import main; main()"
+        command = [sys.executable, "-c", program, name]
         env = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
         self._process = subprocess.Popen(command, env=env, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
         self.pids: list[int] = []
