@@ -96,10 +96,9 @@ def messages_of(root: BaseAgent, session: Session, message: types.Content) -> li
 
 def as_reply(root: BaseAgent, session: Session, message: types.Content) -> types.Content:
     """A message of words as the answer to the latest question of an agent that takes words; itself if none waits."""
-    waiting = session.history.ledger(session.events).pending()
-    for made in reversed(waiting):
-        place = place_of(root, made.author) if made.is_request and not made.inner else None
-        if place is not None and place[0].takes_words:
+    takers = {agent.name for agent in agents_of(root) if agent.takes_words}
+    for made in reversed(session.history.ledger(session.events).pending() if takers else []):
+        if made.is_request and not made.inner and made.author in takers:
             words = "\n".join(part.text for part in message.parts or () if part.text and not part.thought)
             answer = response_part(made.id, made.name, {"result": words})
             kept = () if made.kind == "credential" else message.parts or ()  # which may hold a secret
