@@ -321,6 +321,16 @@ def test_every_event_has_a_row_that_opens_to_its_json(opened: Open) -> None:
 
 
 @pytest.mark.soak
+def test_a_call_that_waits_has_not_failed(opened: Open) -> None:
+    """Its result in the timeline is that it asks for approval."""
+    page = opened()
+    page.say("pay the bill")
+    row = page.find("event-row").filter(has_text="pay →")
+    expect(row).to_contain_text("pay → asks for approval")
+    expect(page.find("timeline")).not_to_contain_text("failed")
+
+
+@pytest.mark.soak
 def test_an_event_of_an_unknown_form_has_a_row(opened: Open, server: Running) -> None:
     """It is never dropped: its JSON is there."""
     event = {

@@ -152,6 +152,26 @@ def test_a_request_comes_into_the_inbox(model: Driven, asking: Callable[..., Ask
 
 
 @pytest.mark.soak
+def test_a_sound_and_the_title_tell_of_requests_if_that_is_wished(model: Driven, asking: Callable[..., Asking]) -> None:
+    """Both are a choice that is remembered; the sound is off at first, the number in the title on."""
+    model.page.add_init_script(
+        "window.played = 0; window.AudioContext = class { constructor() { window.played += 1; } };"
+    )
+    model.page.reload()
+    asking()
+    model.page.wait_for_function("document.title.startsWith('(1) ')")
+    assert model.page.evaluate("played") == 0
+    model.find("model-inbox").get_by_label("sound").check()
+    model.find("model-inbox").get_by_label("title").uncheck()
+    asking("Another one.")
+    expect(model.find("model-inbox")).to_contain_text("Another one.")
+    model.page.wait_for_function("played === 1")
+    assert not model.page.title().startswith("(")
+    model.page.reload()
+    expect(model.find("model-inbox").get_by_label("sound")).to_be_checked()
+
+
+@pytest.mark.soak
 def test_the_request_stands_in_blocks_with_their_authors(model: Driven, asking: Callable[..., Asking]) -> None:
     """The system instruction is folded; each block says who wrote it; older contents are folded."""
     run = asking()

@@ -23,8 +23,8 @@ STALLS = """() => {
     .observe({ type: "longtask", buffered: true });
 }"""
 """Writes down how long each task took that took long."""
-MOST = 1000
-"""Milliseconds that a task may take on a machine that does other things, too."""
+MOST = 2500
+"""Milliseconds that a task may take on a machine that does other things, too: a text laid out whole takes 14,000."""
 
 
 @pytest.fixture(scope="module")
@@ -78,7 +78,7 @@ def test_a_card_and_a_form_hold_a_text_without_end(opened: Open) -> None:
         expect(page.find("approval-answered")).to_contain_text("Approved.")
         assert page.page.evaluate("window.hacked") is None
         stalls: list[Any] = page.page.evaluate("stalls")
-        assert max(stalls, default=0) < 3 * MOST, stalls  # the text is typed, too
+        assert max(stalls, default=0) < MOST, stalls
         page.page.close()  # it listens until then
 
 

@@ -3,7 +3,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 
-import { blocksOf } from "../../flowloom/server/page/parts.js";
+import { blocksOf, short } from "../../flowloom/server/page/parts.js";
 import { linesOf, textsOf } from "../../flowloom/server/page/panel_diff.js";
 import { keyProblem, readValue, scopesOf } from "../../flowloom/server/page/panel_scopes.js";
 import { authorsOf, curlOf, groupsOf, partLines, speakerOf, warningsOf, wireBody } from "../../flowloom/server/page/panel_sections.js";
@@ -59,6 +59,7 @@ test("a long text is laid out in blocks that end with a line, and nothing of it 
   assert.equal(blocksOf(faces, 101).join(""), faces);
   assert.ok(blocksOf(faces, 101).every((block) => block.isWellFormed()));
   assert.deepEqual(blocksOf("short"), ["short"]);
+  assert.deepEqual([short("abc", 2), short("ab", 2), short(undefined)], ["ab…", "ab", ""]);
 });
 
 test("the curl command quotes what a shell would take for its own, and holds no key", () => {

@@ -72,7 +72,7 @@ function Confirmation({ request, disabled }) {
     setProblems((now) => ({ ...now, [name]: problem }));
   };
   return html`
-    <h3 class="card-title"><${Icon} name="warn" /><span><bdi>${event.author}</bdi> wants to run <code>${short(subject.name ?? "", 80)}</code></span></h3>
+    <h3 class="card-title"><${Icon} name="warn" /><span><bdi>${event.author}</bdi> wants to run <code>${short(subject.name, 80)}</code></span></h3>
     ${asked.hint && html`<div class="card-hint" dir="auto">${markdown(short(asked.hint, LONG))}</div>`}
     <div class="fields">
       ${Object.entries(subject.args ?? {}).map(([name, value]) => html`<${Field} key=${name} id=${`arg-${call.id}-${name}`} ...${{ name, value, disabled }} edit=${edit(name)} />`)}

@@ -62,7 +62,7 @@ function ToolCall({ call, status, result, event }) {
     <div class=${classes("tool", status, open && "open")} data-testid="tool-call" data-status=${status}>
       <button type="button" class="chip" aria-expanded=${String(open)} onClick=${() => setOpen(!open)}>
         <span class="chip-status"><${Icon} name=${icon} /></span>
-        <span class="chip-name">${short(call.name ?? "", 80)}</span>
+        <span class="chip-name">${short(call.name, 80)}</span>
         <span class="chip-args" dir="auto">${args.slice(0, 120)}</span>
         <span class="chip-word">${word}${took && ` · ${took}`}</span>
         <${Icon} name="chevron" />
@@ -189,7 +189,7 @@ function Message({ row }) {
   const { sources, cited } = sourcesOf(event);
   const texts = list.filter((each) => each.kind === "text");
   const at = {
-    note: (number) => html`<sup><a class="note" href=${sources[number - 1]?.url} target="_blank" rel="noopener noreferrer nofollow" title=${short(sources[number - 1]?.title ?? "")} aria-label=${`Source ${number}: ${short(sources[number - 1]?.title ?? "")}`}>${number}</a></sup>`,
+    note: (number) => html`<sup><a class="note" href=${sources[number - 1]?.url} target="_blank" rel="noopener noreferrer nofollow" title=${short(sources[number - 1]?.title)} aria-label=${`Source ${number}: ${short(sources[number - 1]?.title)}`}>${number}</a></sup>`,
   };
   const author = own ? "You" : event.author || "Server";
   const failed = Boolean(event.errorCode || event.errorMessage);

@@ -84,7 +84,10 @@ export function Copy({ text, label = "Copy" }) {
 export const LONG = 10000;
 
 /** The beginning of a name or a title that goes on without end. */
-export const short = (text, most = 200) => (text.length > most ? `${text.slice(0, most)}…` : text);
+export function short(text, most = 200) {
+  const said = String(text ?? "");
+  return said.length > most ? `${said.slice(0, most)}…` : said;
+}
 
 const BLOCK = 2000;
 

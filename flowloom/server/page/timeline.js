@@ -37,7 +37,8 @@ function wordsOf(event) {
   const response = parts.find((part) => part.functionResponse)?.functionResponse;
   if (event.errorCode || event.errorMessage) return `${event.errorCode ?? ""} ${event.errorMessage ?? ""}`.trim().slice(0, 200);
   if (call) return `${short(call.name, 80)}(${JSON.stringify(call.args ?? {}).slice(1, 120).replace(/}$/, "")})`;
-  if (response) return `${response.name} → ${hasFailed(response) ? "failed: " : ""}${JSON.stringify(response.response ?? null)}`.slice(0, 160);
+  if (response && event.actions?.requestedToolConfirmations?.[response.id]) return `${short(response.name, 80)} → asks for approval`;
+  if (response) return `${short(response.name, 80)} → ${hasFailed(response) ? "failed: " : ""}${JSON.stringify(response.response ?? null)}`.slice(0, 160);
   const words = textOf(event) || parts.map((part) => part.text ?? "").join("");
   if (words) return words.slice(0, 200);
   if (event.actions?.transferToAgent) return `to ${event.actions.transferToAgent}`;
