@@ -25,6 +25,9 @@ from flowloom.errors import (
     ConfigurationError,
     ConfirmationRejectedError,
     ConfirmationRequiredError,
+    CredentialError,
+    FlowloomError,
+    ToolArgumentsError,
     ToolError,
     error_text,
 )
@@ -237,11 +240,15 @@ class RestApiTool(BaseTool):
         """
         args = await self._checked(args)
         await self._confirm(args, tool_context)
-        request = await outgoing(self.operation, args, partial(_load_artifact, tool_context))
         try:
+            request = await outgoing(self.operation, args, partial(_load_artifact, tool_context))
             granted = await self._security.granted(self.operation.security, tool_context)
         except Pending:
             return PENDING
+        except (ToolArgumentsError, CredentialError):
+            raise
+        except FlowloomError as error:  # which ends no run, whatever its policy on errors is
+            return {"error": f"{self.operation.label}: {error}"}
         await self._add_headers(request, tool_context)
         origin = origin_of(request.url)
         attributes = {

@@ -177,7 +177,8 @@ class Security:
         return granted
 
     async def _config(self, name: str, scheme: AuthScheme, raw: AuthCredential | None) -> AuthConfig:
-        config = AuthConfig(auth_scheme=scheme, raw_auth_credential=raw, credential_key=self._key)
+        key = f"{self._key}_{name}" if self._key and name and len(self._schemes) > 1 else self._key
+        config = AuthConfig(auth_scheme=scheme, raw_auth_credential=raw, credential_key=key)
         if scheme.is_oauth and name != EVERYWHERE:  # the addresses come from the document
             for url in scheme.discovery_urls if scheme.endpoints is None else ():
                 await self._check(url)

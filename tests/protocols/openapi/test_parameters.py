@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from protocols.openapi.service import Service, call, get, post
 
-from flowloom.errors import ToolArgumentsError, ToolError
+from flowloom.errors import ToolArgumentsError
 
 BLUE: dict[str, Any] = {"string": "blue", "empty": "", "array": ["blue", "black", "brown"]}
 BLUE["object"] = {"R": 100, "G": 200, "B": 150}
@@ -159,8 +159,7 @@ async def test_a_style_cannot_make_a_step(service: Service) -> None:
     parameter = {"name": "p", "in": "path", "style": "label", "required": True, "schema": {}}
     toolset = service.toolset({"/x/{p}": get(parameter), "/x/{p}/y": get(parameter, operationId="two")})
     for name in ("op", "two"):
-        with pytest.raises(ToolError, match="leads elsewhere"):
-            await call(toolset, name, p="")
+        assert "leads elsewhere" in (await call(toolset, name, p=""))["error"]
     assert service.received == []
     await toolset.close()
 

@@ -18,7 +18,15 @@ import pytest
 from google.genai import types
 from protocols.openapi.service import ALLOWED, Received, Reply, Service, call, get, post, serving
 
-from flowloom import InMemoryArtifactService, InMemoryRunner, LlmAgent, OpenAPIToolset, RunConfig
+from flowloom import (
+    InMemoryArtifactService,
+    InMemoryRunner,
+    InMemorySessionService,
+    LlmAgent,
+    OpenAPIToolset,
+    RunConfig,
+    Runner,
+)
 from flowloom.errors import ToolArgumentsError, ToolError, ToolsetError
 from flowloom.protocols import targets
 from flowloom.protocols.openapi import OperationEndpoint, RestApiTool
@@ -382,6 +390,23 @@ class TestErrors:
         error = events[1].get_function_responses()[0].response["error"]
         assert error.startswith("GET /x: no connection to 127.0.0.1")
         await runner.close()
+
+    async def test_what_cannot_be_written_or_got_ends_no_run(self, service: Service) -> None:
+        """A file without a store of files, a server without a host, where tools' errors end runs."""
+        upload = post({"image/png": {"schema": {}}})
+        nowhere = post({"application/json": {"schema": {}}}, operationId="nowhere", servers=[{"url": "/"}])
+        toolset = service.toolset({"/x": upload, "/y": nowhere})
+        script = [calls("op", body={"artifact": "a.png"}), calls("nowhere", body=1), "done"]
+        async with Runner(
+            app_name="a",
+            agent=LlmAgent(name="a", model=ScriptedModel(script), tools=[toolset]),
+            session_service=InMemorySessionService(),
+        ) as runner:
+            events = await runner.run_debug("go", quiet=True, run_config=RunConfig(tool_errors="raise"))
+        told = [each.response["error"] for event in events for each in event.get_function_responses()]
+        assert "artifact service" in told[0]
+        assert "base_url" in told[1]
+        assert service.received == []
 
     async def test_a_name_that_nothing_has(self, service: Service, monkeypatch: pytest.MonkeyPatch) -> None:
         """As no connection."""
