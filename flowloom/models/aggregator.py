@@ -196,7 +196,8 @@ class StreamingAggregator:
         kept = self._kept
         for name, value in fields_of(response).items():
             if value is not None and name not in _MADE_HERE and not _is_empty(value):
-                kept[name] = value
+                known = kept.get(name) if name == "grounding_metadata" else None
+                kept[name] = value if known is None else _joined_fields(known, value)
         if response.logprobs_result is not None:
             self._logprobs.append(response.logprobs_result)
         # An error stays when later responses have none, and its code and message stay together.
@@ -378,6 +379,11 @@ def _is_empty(value: Any) -> bool:
     if isinstance(value, BaseModel):
         return not value.__pydantic_fields_set__ and all(field is None for field in fields_of(value).values())
     return value == "" or value == {}
+
+
+def _joined_fields(before: BaseModel, since: BaseModel) -> BaseModel:
+    """The later one, with what only the earlier one says: a search tells its queries and its sources in turns."""
+    return replace(before, **{name: value for name, value in fields_of(since).items() if value})
 
 
 def _joined_logprobs(results: list[types.LogprobsResult]) -> types.LogprobsResult:

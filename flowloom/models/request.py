@@ -111,9 +111,9 @@ class LlmRequest(BaseModel):
     cacheable_contents_token_count: int | None = None
     previous_interaction_id: str | None = None
     service_tier: str | None = None
-    server_tools: list[dict[str, Any]] | None = None
+    server_tools: list[dict[str, Any]] | None = Field(default=None, exclude=True, repr=False)
     """Tools that the model's provider runs, beside those in `config.tools` for which google-genai has a type: each with
-    its `kind` and its `options`, or as the provider has it (`raw`)."""
+    its `kind` and its `options`, or as the provider has it (`raw`). Never serialised: they may hold credentials."""
     dynamic_instructions: list[str] = Field(default_factory=list[str], exclude=True)
     """Instructions that belong with the contents, because the agent's static instruction is the system's."""
     _origin: Origin | None = PrivateAttr(default=None)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import json
 import re
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, cast
 
@@ -21,6 +21,7 @@ from flowloom.events.response import LlmResponse
 from flowloom.models.aggregator import StreamingAggregator
 from flowloom.models.base_llm import BaseLlm
 from flowloom.models.request import LlmRequest
+from flowloom.models.server_tools import Asked
 from flowloom.offline.answers import asked_back, composed, greeting, overview, review, told_results
 from flowloom.offline.arguments import Filled, Filler
 from flowloom.offline.request import LABEL, Function, View, read
@@ -58,6 +59,10 @@ class OfflineModel(BaseLlm):
     seconds_per_word: float = 0.0
 
     keeps_call_ids: ClassVar[bool] = True
+
+    def server_tool_refusal(self, asked: Asked, functions: Sequence[str], model: str | None = None) -> str | None:
+        """No provider stands behind it."""
+        return "has no provider that could run it"
 
     def model_post_init(self, context: Any, /) -> None:
         if self.seconds_per_word < 0:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from google.genai import types
 from kit import STREAMED, Chat
-from models.gemini_wire import text, whole
+from models.gemini_wire import answer, streamed, text, whole
 from models.wire_server import WireServer
 from server_tools.gemini_search import CHUNKS, CLAIM, ENTRY, SAID, grounded, grounding, support
 
@@ -205,6 +205,16 @@ async def test_what_a_search_found_is_grounding_and_sources(server: WireServer, 
     assert found.search_entry_point is not None
     assert found.search_entry_point.rendered_content == ENTRY["renderedContent"]
     assert supported(last) == [CLAIM, "It opens at eight."]
+
+
+async def test_what_a_stream_tells_of_a_search_in_turns_is_told_together(server: WireServer) -> None:
+    """Queries in one chunk, sources in another."""
+    first, last = answer(text("Found.")), answer(finish="STOP")
+    first["candidates"][0]["groundingMetadata"] = {"groundingChunks": CHUNKS}
+    last["candidates"][0]["groundingMetadata"] = {"webSearchQueries": ["menu"]}
+    server.replies.append(streamed(first, last))
+    event = (await Chat(searcher(server, google_search), config=STREAMED).say("go"))[-1]
+    assert (event.searches, len(ParsedEvent(event).sources)) == (1, 2)
 
 
 def supported(event: Any) -> list[str]:
