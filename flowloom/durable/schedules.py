@@ -13,7 +13,7 @@ from flowloom.durable.records import OVER, RunInfo
 from flowloom.durable.specs import Spec, message_data
 from flowloom.durable.sql_runs import Setting, find
 from flowloom.durable.sql_submit import Submission, submit
-from flowloom.errors import ConfigurationError
+from flowloom.errors import ConfigurationError, MissingExtraError
 from flowloom.events.ids import new_id
 from flowloom.extras import absent, missing_extra
 from flowloom.runner.message import Message, content_of_message
@@ -71,6 +71,8 @@ class Schedule:
             ) from error
         try:
             next(self.times(0.0))
+        except MissingExtraError:
+            raise
         except (ValueError, IndexError, StopIteration) as error:
             raise ConfigurationError(
                 f"`{self.cron}` does not say when: {error}. Give five fields (minute, hour, day of the month, month, "
