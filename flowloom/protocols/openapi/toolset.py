@@ -129,6 +129,7 @@ class OpenAPIToolset(BaseToolset):
             self._get_clients, header_provider, timeout, max_result_bytes, require_confirmation, follow_redirects
         )
         self._clients: Any = None
+        self._replaced: list[Any] = []
         self._reading = threading.Lock()
         self._tools: list[RestApiTool] | None = None
         self._prefixed: dict[str, BaseTool] = {}
@@ -180,6 +181,7 @@ class OpenAPIToolset(BaseToolset):
     def configure_ssl_verify_all(self, ssl_verify: Verify | None = None) -> None:
         """Check certificates in this way from the next connection on (see `ssl_verify`)."""
         self._verify = True if ssl_verify is None else ssl_verify
+        self._replaced += [self._clients] if self._clients is not None else []
         self._clients = None
 
     def status(self) -> ToolsetStatus:
@@ -190,9 +192,10 @@ class OpenAPIToolset(BaseToolset):
 
     async def close(self) -> None:
         """Close all connections; a second time does nothing."""
-        clients, self._clients = self._clients, None
-        if clients is not None:
-            await clients.close()
+        held, self._clients, self._replaced = [*self._replaced, self._clients], None, []
+        for clients in held:
+            if clients is not None:
+                await clients.close()
 
     async def _get_clients(self) -> Any:
         if self._clients is None:

@@ -643,6 +643,16 @@ class TestConnections:
             for _ in range(2):
                 assert asyncio.run(call(toolset)) == {"ok": True}
 
+    async def test_other_certificates_are_for_the_next_connection(self, service: Service) -> None:
+        """Those that are open are closed with the toolset, too."""
+        toolset = service.toolset({"/x": get()})
+        await call(toolset)
+        toolset.configure_ssl_verify_all(False)
+        await call(toolset)
+        assert len([task for task in asyncio.all_tasks() if task.get_name() == "flowloom:openapi"]) == 2
+        await toolset.close()
+        assert len(asyncio.all_tasks()) == 1
+
     async def test_cookies_of_a_server_are_not_kept(self, service: Service) -> None:
         """What is set for one user is not sent for the next, by a client of the program's neither."""
         for factory in (None, httpx2.AsyncClient, httpx.AsyncClient):
