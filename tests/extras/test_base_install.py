@@ -71,6 +71,7 @@ USES = {
     "from flowloom import OpenAPIToolset; OpenAPIToolset(spec_str='{}')": "openapi",
     "from flowloom.skills import load_skill_from_dir; load_skill_from_dir('examples')": "config",
     "from flowloom.server import app_of; app_of(None)": "server",
+    "from flowloom.protocols.ag_ui import to_ag_ui; to_ag_ui(None)": "ag-ui",
     "from flowloom.protocols.a2a import to_a2a; to_a2a(None)": "a2a",
     "from flowloom import McpToolset; McpToolset(connection_params={'command': 'server'})": "mcp",
     "from flowloom.testing import ModelSuite\nclass Suite(ModelSuite): ...": "test",
