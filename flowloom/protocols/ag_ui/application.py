@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
 from contextlib import aclosing, asynccontextmanager
 from copy import copy
@@ -12,7 +13,7 @@ from pydantic import ValidationError
 from flowloom.agents import BaseAgent, LlmAgent
 from flowloom.artifacts import InMemoryArtifactService
 from flowloom.asgi import PRINCIPAL, Auth, Guard, GuardRules, Principal
-from flowloom.context import RunConfig
+from flowloom.context import RunConfig, StreamingMode
 from flowloom.errors import ConfigurationError, InputValidationError
 from flowloom.events.event import Event
 from flowloom.memory import InMemoryMemoryService
@@ -32,8 +33,10 @@ from flowloom.protocols.ag_ui.sdk import (
 from flowloom.protocols.ag_ui.telling import Emit, ag_ui_events, as_mapping
 from flowloom.run_stream import RunFailed, RunStreamEvent
 from flowloom.runner import Runner
+from flowloom.runner.routing import agents_of
 from flowloom.sessions import InMemorySessionService, Session
 
+_log = logging.getLogger("flowloom.ag_ui")
 User = str | Callable[[Any, Principal], str]
 """Whose the sessions are: a user id, or what gives one for a `RunAgentInput` and who asks."""
 _SSE = "text/event-stream"
@@ -106,6 +109,8 @@ class _Serving:
         self._user, self._state, self._client_tools = user, state, client_tools
         self._emit: Emit = emit
         agent = runner.agent
+        tools = [tool for each in agents_of(agent) if isinstance(each, LlmAgent) for tool in each.own_tools]
+        self._own = {getattr(tool, "name", None) for tool in tools}
         self._structured = isinstance(agent, LlmAgent) and agent.output_schema is not None
 
     async def answer(self, request: Request) -> Response:
@@ -128,6 +133,7 @@ class _Serving:
             return _problem(409, "stale_answer", str(stale))
         except InputValidationError as refused:
             return _problem(422, "invalid_input", str(refused))
+        given.tools = self._page_tools(given.tools or ())
         runner, config = self._for_page(given, asked.message_ids)
         stream = runner.run_stream(
             user_id=user_id,
@@ -156,11 +162,21 @@ class _Serving:
             async for event in told:
                 yield f"data: {event.model_dump_json(by_alias=True)}\n\n"
 
+    def _page_tools(self, given: Sequence[Any]) -> list[Any]:
+        """Those of a page's tools that the run takes: of a name that an agent's own has, ours is meant."""
+        if not self._client_tools:
+            return []
+        for tool in given:
+            if tool.name in self._own:
+                _log.warning("The page has a tool `%s`, and so has an agent; the page's is left out.", tool.name)
+        return [tool for tool in given if tool.name not in self._own]
+
     def _for_page(self, given: Any, new_ids: list[str]) -> tuple[Runner[Any], RunConfig]:
         """The runner and the settings of one run: with the page's tools, and with what it tells."""
-        tools = page_tools(given.tools or []) if self._client_tools else []
+        tools = page_tools(given.tools)
         told = page_words(given.context or [])
-        config = RunConfig(pause_on_tool_calls=[tool.name or "" for tool in tools] or False)
+        paused: list[str] | bool = [tool.name or "" for tool in tools] or False
+        config = RunConfig(streaming_mode=StreamingMode.SSE, pause_on_tool_calls=paused)
         config.custom_metadata = {**(as_mapping(given.forwarded_props) or {}), MESSAGE_IDS: new_ids}
         if not tools and not told:
             return self.runner, config
