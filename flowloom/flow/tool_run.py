@@ -80,7 +80,9 @@ def tool_run(
     `delegates` says whether the agent has sub-agents that are called like functions.
     """
     agent, forwards = ctx.agent, ctx.run.config.forward_agent_tool_events
-    reports = any(getattr(tools.get(call.name or ""), "reports_progress", False) for call in calls)
+    reports = False
+    for call in calls:  # no generator: this is done for each answer with calls
+        reports = reports or getattr(tools.get(call.name or ""), "reports_progress", False)
     if not forwards and not reports and not (delegates and any(is_single_turn(agent, call) for call in calls)):
         return ToolRun(run_calls(ctx, calls, tools, None, transfer_problem))
     single = SingleTurns(ctx)

@@ -166,9 +166,12 @@ def _merged(ctx: InvocationContext, answers: list[_Answer]) -> CallResults:
     error: Exception | None = None
     waiting: list[Event] = []
     actions: EventActions | None = None
+    kept: dict[str | None, dict[str, Any]] = {}
     for answer in answers:
         if answer.part is not None:
             parts.append(answer.part)
+            if answer.metadata is not None and answer.part.function_response is not None:
+                kept[answer.part.function_response.id] = answer.metadata
         if answer.part is not None or answer.begun is not None:
             actions = merge_actions(actions, answer.actions)
         if answer.display is not None:
@@ -187,10 +190,8 @@ def _merged(ctx: InvocationContext, answers: list[_Answer]) -> CallResults:
             or None
         )
     results = ctx.new_event({"content": content_of("user", parts), "actions": actions})
-    kept = [(each.part.function_response, each.metadata) for each in answers if each.part and each.metadata]
     if kept:
-        told = {call.id: metadata for call, metadata in kept if call is not None}
-        set_fields(results, custom_metadata={"tool_metadata": as_json(told)})
+        set_fields(results, custom_metadata={"tool_metadata": as_json(kept)})
     if actions is not None and actions.set_model_response is not None:
         set_fields(results, output=task_result(results))
     return CallResults(results, error, waiting)

@@ -168,6 +168,7 @@ def test_every_field_of_a_request_is_written_or_known_to_be_left_out() -> None:
         "cache_metadata",
         "cacheable_contents_token_count",
         "previous_interaction_id",
+        "server_tools",
         "dynamic_instructions",
     }
     assert {"model", "contents", "config", "service_tier"} | elsewhere == set(LlmRequest.model_fields)
