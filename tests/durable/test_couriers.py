@@ -30,7 +30,7 @@ class TestStoreCourierOnPostgres(CourierSuite):
         return StoreCourier(service, app_name, poll=0.1)
 
 
-MANY = 200 if os.environ.get("FLOWLOOM_LONG") else 30
+MANY = int(os.environ.get("FLOWLOOM_KILLS", "30"))
 
 
 @pytest.mark.soak
