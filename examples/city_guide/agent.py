@@ -1,6 +1,6 @@
 """A guide to a city: the model's own web search, or a function in its place.
 
-With a key, give it a model that searches: `flowloom run examples/city_guide --model gemini-2.5-flash`.
+With a key the model searches by itself; without one, the offline stand-in calls the function.
 """
 
 from typing import Literal
@@ -22,6 +22,7 @@ def look_up_place(place: Literal["museum", "market", "harbour"]) -> str:
 
 root_agent = LlmAgent(
     name="city_guide",
+    model="gemini-2.5-flash",
     description="Tells visitors what is open.",
     instruction="Answer from what you find, and say where it stands.",
     tools=[ServerTool("web_search").native_or(look_up_place)],
