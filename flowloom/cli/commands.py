@@ -19,9 +19,12 @@ from flowloom.cli.loading import Loaded, load_app
 from flowloom.cli.model_choice import ModelChoice
 from flowloom.cli.options import USER_ID, AllowImports, AllowStdio, AsJson, StoreName, User
 from flowloom.cli.reading import open_reader
+from flowloom.cli.runs import runs
+from flowloom.cli.schedules import schedules
 from flowloom.cli.sessions import sessions
 from flowloom.cli.usage_error import UsageError
 from flowloom.cli.web import ServerCommand, api_server, plain_flag, web
+from flowloom.cli.worker import worker, workers
 from flowloom.errors import FlowloomError
 
 AgentPath = Annotated[
@@ -57,6 +60,10 @@ app = typer.Typer(
     },
 )
 app.add_typer(sessions, name="sessions")
+app.add_typer(runs, name="runs")
+app.add_typer(schedules, name="schedules")
+app.command("worker")(worker)
+app.command("workers")(workers)
 app.command("web", cls=ServerCommand)(web)
 app.command("api_server", cls=ServerCommand)(api_server)
 

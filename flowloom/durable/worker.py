@@ -10,7 +10,7 @@ import signal
 import socket
 import sys
 import threading
-from collections.abc import Awaitable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from copy import copy
 from functools import partial
 from itertools import combinations
@@ -115,8 +115,9 @@ class Worker:
 
     # -- from outside ------------------------------------------------------------------------------------
 
-    async def run(self) -> None:
-        """Work until the process is told to end (SIGTERM, SIGINT), or the task is cancelled; then drain.
+    async def run(self, serving: Callable[[], object] | None = None) -> None:
+        """Work until the process is told to end (SIGTERM, SIGINT), or the task is cancelled; then drain. `serving` is
+        called once, when the worker takes runs.
 
         Raises `StorageError` if the store cannot be used at the start.
         """
@@ -128,6 +129,8 @@ class Worker:
                 heard.append(number)
         try:
             async with self:
+                if serving is not None:
+                    serving()
                 await self._ending.wait()
         finally:
             for number in heard:

@@ -1,0 +1,149 @@
+"""`flowloom worker` and `flowloom workers`: what runs the runs of the fleet (durable design, section 4)."""
+
+from __future__ import annotations
+
+import logging
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import typer
+
+from flowloom.cli.display import Display
+from flowloom.cli.fleet import in_store, show_data, show_table
+from flowloom.cli.loading import Loaded, load_app
+from flowloom.cli.model_choice import ModelChoice
+from flowloom.cli.options import AllowImports, AllowStdio, AsJson, StoreName
+from flowloom.cli.stores import Store, store_named
+from flowloom.cli.tables import moment
+from flowloom.cli.usage_error import UsageError
+from flowloom.runner import Runner
+
+if TYPE_CHECKING:
+    from flowloom.durable import Courier, WorkerInfo
+
+
+def worker(
+    agent: Annotated[
+        Path,
+        typer.Argument(
+            metavar="AGENT",
+            help="A .py file or a package folder with `root_agent` or `app`, or a root_agent.yaml.",
+            show_default=False,
+        ),
+    ],
+    store: StoreName = None,
+    courier: Annotated[
+        Literal["store", "dbos"], typer.Option(help="What brings the runs: the store itself, or DBOS on PostgreSQL.")
+    ] = "store",
+    concurrency: Annotated[int, typer.Option(min=1, help="The most runs at a time.")] = 32,
+    label: Annotated[
+        list[str] | None,
+        typer.Option(metavar="LABEL", help="What this worker can do; may be repeated.", show_default=False),
+    ] = None,
+    heartbeat: Annotated[float, typer.Option(metavar="SECONDS", help="It is heard of this often.")] = 2.0,
+    dead_after: Annotated[float, typer.Option(metavar="SECONDS", help="Unheard of for this long, it is dead.")] = 10.0,
+    drain: Annotated[float, typer.Option(metavar="SECONDS", help="How long its runs have when it ends.")] = 30.0,
+    model: Annotated[
+        str | None, typer.Option(help="The model of all agents; `offline` needs no key.", show_default=False)
+    ] = None,
+    allow_imports: AllowImports = None,
+    allow_stdio: AllowStdio = False,
+    json: AsJson = False,
+) -> None:
+    """Run the runs that are submitted to a store, with other workers of the same app.
+
+    Prints `up` when it serves. SIGTERM or Ctrl-C ends it: it takes no more runs, waits for those that it has, and hands
+    over what lasts longer than `--drain`.
+    """
+    logging.basicConfig(format="%(asctime)s %(levelname)s %(name)s: %(message)s", level=logging.WARNING)
+
+    async def work(opened_store: Store) -> None:
+        from flowloom.durable import Worker
+
+        display = Display(sys.stdout, sys.stderr)
+        loaded = load_app(agent, allow_imports=allow_imports or (), allow_stdio=allow_stdio)
+        choice = ModelChoice(loaded.agent, model, watched=False)
+        for notice in (loaded.notice, choice.notice):
+            display.notice(notice or "")
+        runner = _runner(loaded, choice, opened_store)
+        try:
+            made = Worker(
+                runner,
+                courier=_courier(courier, store),
+                concurrency=concurrency,
+                labels=label or (),
+                heartbeat=heartbeat,
+                dead_after=dead_after,
+                drain=drain,
+            )
+            await made.run(lambda: show_data({"status": "up", "worker": made.name}) if json else _say("up"))
+        finally:
+            await runner.close()
+
+    in_store(work, store, make=True)
+
+
+def workers(
+    app: Annotated[str | None, typer.Option(metavar="NAME", help="Only those of this app.", show_default=False)] = None,
+    store: StoreName = None,
+    json: AsJson = False,
+) -> None:
+    """List the workers of a store."""
+
+    async def work(opened_store: Store) -> list[WorkerInfo]:
+        from flowloom.durable import WorkerInfo
+        from flowloom.durable.registry import Registry
+
+        rows, now = await Registry(opened_store.sessions).workers(app)
+        return [WorkerInfo.of(row, now) for row in rows]
+
+    found = in_store(work, store)
+    if json:
+        show_data([info.to_dict() for info in found])
+        return
+    rows = [
+        (w.worker, w.app_name, _health(w), f"{w.running}/{w.capacity}", ",".join(w.labels), moment(w.started))
+        for w in found
+    ]
+    show_table(("WORKER", "APP", "STATE", "RUNS", "LABELS", "STARTED"), rows, "There are no workers.")
+
+
+def _health(info: WorkerInfo) -> str:
+    if info.silent > info.dead_after:
+        return f"silent for {info.silent:.0f} s"
+    return "draining" if info.draining else "up"
+
+
+def _say(text: str) -> None:
+    typer.echo(text)
+    sys.stdout.flush()
+
+
+def _runner(loaded: Loaded, choice: ModelChoice, store: Store) -> Runner[Any]:
+    runner: Runner[Any] = Runner(
+        app_name=loaded.name,
+        agent=loaded.agent,
+        plugins=[*choice.plugins, *loaded.plugins],
+        session_service=store.sessions,
+        artifact_service=store.artifacts,
+        memory_service=store.memory,
+    )
+    if loaded.app is not None:
+        runner.take_settings(loaded.app)
+    return runner
+
+
+def _courier(kind: str, store: str | None) -> Courier | None:
+    """The courier of that kind; None for the store's own. Raises `UsageError`."""
+    if kind == "store":
+        return None
+    import flowloom.durable
+
+    dbos: Any = getattr(flowloom.durable, "DbosCourier", None)
+    if dbos is None:
+        raise UsageError(
+            "`--courier dbos` needs the extra `dbos`, and a release of flowloom that has it. Until then, leave the "
+            "option out: the store itself brings the runs."
+        )
+    return dbos(store_named(store))

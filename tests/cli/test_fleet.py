@@ -1,0 +1,128 @@
+"""`flowloom worker`, `runs`, `workers` and `schedules`: a fleet from the command line."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cli.process import DESK, flowloom, started, told
+
+QUICK = ("--model", "offline", "--heartbeat", "0.1", "--dead-after", "0.5", "--drain", "5")
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> str:
+    return str(tmp_path / "fleet.db")
+
+
+@pytest.fixture
+def fleet(store: str) -> Iterator[Any]:
+    """A worker of the travel desk that serves."""
+    with started("worker", DESK, "--store", store, *QUICK) as process:
+        assert process.stdout.readline() == "up\n"
+        yield process
+        process.terminate()
+        assert process.wait(20) == 0
+
+
+def data(*args: str) -> Any:
+    """What a command prints as JSON."""
+    done = flowloom(*args, "--json")
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+def submitted(store: str, message: str, *args: str) -> str:
+    done = flowloom("runs", "submit", message, "--app", "travel_desk", "--store", store, *args)
+    assert done.returncode == 0, done.stderr
+    return done.stdout.strip()
+
+
+def test_a_run_is_submitted_followed_approved_and_listed(store: str, fleet: Any) -> None:
+    """Each step is a command of its own, and the booking is made when it was approved."""
+    run = submitted(store, "Book NL103 for Ann Lee", "--user", "ann")
+    followed = flowloom("runs", "attach", run, "--store", store)
+    assert followed.returncode == 0
+    assert "you: Book NL103 for Ann Lee" in followed.stdout
+    assert f"Run {run} is paused." in followed.stderr
+    shown = data("runs", "show", run, "--store", store)
+    [asked] = shown["pending"]
+    assert (shown["status"], shown["user_id"], asked["name"]) == ("paused", "ann", "book_flight")
+    assert flowloom("runs", "answer", run, "--approve", "--call", asked["id"], "--store", store).returncode == 0
+    assert "Booked NL103" in flowloom("runs", "attach", run, "--store", store).stdout
+    assert [each["run_id"] for each in data("runs", "list", "--status", "final", "--store", store)] == [run]
+    [worker] = data("workers", "--store", store)
+    assert (worker["app_name"], worker["capacity"]) == ("travel_desk", 32)
+
+
+def test_events_of_a_run_are_lines_of_json(store: str, fleet: Any) -> None:
+    """`attach --json` prints the log's events, the message first."""
+    run = submitted(store, "hello")
+    lines = flowloom("runs", "attach", run, "--store", store, "--json").stdout.splitlines()
+    assert [json.loads(line)["author"] for line in lines] == ["user", "travel_desk"]
+    again = flowloom("runs", "attach", run, "--after", "1", "--store", store, "--json").stdout.splitlines()
+    assert again == lines[1:]
+
+
+def test_runs_without_a_worker_are_paused_resumed_and_cancelled(store: str) -> None:
+    """What is asked of a run that no worker has is done when the command ends; a cancelled one makes `attach` fail."""
+    run = submitted(store, "hello", "--id", "r1")
+    assert run == submitted(
+        store, "hello", "--id", "r1", "--session", data("runs", "show", "r1", "--store", store)["session_id"]
+    )
+    for command, status in (("pause", "paused"), ("resume", "ready"), ("cancel", "cancelled")):
+        assert data("runs", command, "r1", "--store", store)["status"] == status
+    done = flowloom("runs", "attach", "r1", "--store", store)
+    assert (done.returncode, told(done)) == (1, "Error: Run r1 is cancelled.\n")
+
+
+def test_schedules_are_put_listed_and_deleted(store: str) -> None:
+    """A schedule is kept by its name."""
+    put = data("schedules", "put", "report", "0 7 * * *", "Report.", "--app", "desk", "--store", store)
+    [listed] = data("schedules", "list", "--app", "desk", "--store", store)
+    assert (listed["name"], listed["cron"], listed["next_due"]) == ("report", "0 7 * * *", put["next_due"])
+    delete = ("schedules", "delete", "report", "--app", "desk", "--store", store)
+    assert flowloom(*delete).returncode == 0
+    assert flowloom(*delete).returncode == 2
+
+
+@pytest.mark.parametrize(
+    ("args", "what"),
+    [
+        (("runs", "show", "nope"), "There is no run `nope`"),
+        (("runs", "retry", "r1"), "to retry it, it has to be `failed` or `limit`"),
+        (("runs", "answer", "r1", "--approve"), "waits for no answer"),
+        (("runs", "answer", "r1"), "Answer with one of `--approve`"),
+        (("runs", "list", "--status", "over"), "`over` is no state of a run"),
+        (("runs", "submit", "", "--app", "desk", "--user", ""), "needs a user id"),
+        (("schedules", "put", "x", "now", "Hi.", "--app", "desk"), "`now` does not say when"),
+        (("worker", DESK, "--model", "offline", "--dead-after", "3"), "`dead_after` is at least three beats"),
+        (("worker", "nowhere"), "There is no file or folder `nowhere`"),
+    ],
+)
+def test_what_cannot_be_used_is_told_and_ends_with_2(store: str, args: tuple[str, ...], what: str) -> None:
+    """One line says what was wrong."""
+    submitted(store, "hello", "--id", "r1")
+    done = flowloom(*args, "--store", store)
+    assert done.returncode == 2
+    assert what in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_a_store_in_memory_has_no_fleet() -> None:
+    """The error says which stores do."""
+    done = flowloom("worker", DESK, "--store", "memory", "--model", "offline")
+    assert (done.returncode, "SqliteSessionService" in done.stderr) == (2, True)
+
+
+def test_the_app_is_asked_for_when_the_store_has_several(store: str) -> None:
+    """With one, it need not be named."""
+    submitted(store, "hello")
+    assert flowloom("runs", "submit", "again", "--store", store).returncode == 0
+    assert flowloom("runs", "submit", "hi", "--app", "other", "--store", store).returncode == 0
+    done = flowloom("runs", "submit", "again", "--store", store)
+    assert (done.returncode, "`other`, `travel_desk`" in told(done)) == (2, True)
