@@ -14,7 +14,7 @@ SITE := build/site/.built
 # tests start many processes: each would compile the whole package and the tests anew
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo web test soak mutants check docs snap bench bench-quick clean
+.PHONY: demo web fleet test soak mutants check docs snap bench bench-quick clean
 
 demo: $(READY)
 	@$(BIN)/flowloom run examples/travel_desk
@@ -22,6 +22,10 @@ demo: $(READY)
 # the examples in a browser, answered by the offline model; the address is printed
 web: $(READY)
 	@$(BIN)/flowloom web examples --models offline
+
+# two workers, one of which is killed, and a person who approves; on SQLite, or on STORE=postgresql://...
+fleet: $(READY)
+	@$(BIN)/python -m examples.night_shift $(if $(STORE),--store '$(STORE)')
 
 # not more processes: each collects all tests for itself
 test: check

@@ -1,0 +1,44 @@
+"""What the world has seen: which shelves were begun, and what was paid. A SQLite file, which all workers share."""
+
+import os
+import sqlite3
+from collections.abc import Generator
+from contextlib import closing, contextmanager
+
+_TABLES = (
+    "CREATE TABLE IF NOT EXISTS notes (what TEXT, key TEXT, about TEXT)",
+    "CREATE TABLE IF NOT EXISTS payments (key TEXT PRIMARY KEY, boxes INTEGER)",
+)
+
+
+def note(what: str, key: str, about: str) -> None:
+    """Write down what happens."""
+    with _books() as books:
+        books.execute("INSERT INTO notes VALUES (?, ?, ?)", (what, key, about))
+
+
+def pay(key: str, boxes: int) -> None:
+    """Pay for boxes. A payment of the same key is made once, however often a fault has it made again."""
+    with _books() as books:
+        books.execute("INSERT OR IGNORE INTO payments VALUES (?, ?)", (key, boxes))
+
+
+def notes() -> list[tuple[str, str, str]]:
+    """What was written down, in order."""
+    with _books() as books:
+        return books.execute("SELECT what, key, about FROM notes ORDER BY rowid").fetchall()
+
+
+def payments() -> list[int]:
+    """The boxes of each payment."""
+    with _books() as books:
+        return [boxes for (boxes,) in books.execute("SELECT boxes FROM payments")]
+
+
+@contextmanager
+def _books() -> Generator[sqlite3.Connection]:
+    """The file, with the tables in it; committed in the end."""
+    with closing(sqlite3.connect(os.environ["NIGHT_LEDGER"], timeout=30)) as connection, connection:
+        for table in _TABLES:
+            connection.execute(table)
+        yield connection
