@@ -6,6 +6,8 @@ the tables, `sql_runs.py` what becomes of a run in them, and `courier.py` what b
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from flowloom.durable.client import RunClient
 from flowloom.durable.courier import Courier
 from flowloom.durable.errors import (
@@ -24,10 +26,15 @@ from flowloom.durable.store_courier import StoreCourier
 from flowloom.durable.submitted import SubmittedRun
 from flowloom.durable.worker import Worker
 from flowloom.errors import RunLostError
+from flowloom.objects.on_use import homes_of, loaded_on_use
+
+if TYPE_CHECKING:
+    from flowloom.durable.dbos_courier import DbosCourier
 
 __all__ = [
     "ConcurrencyLimit",
     "Courier",
+    "DbosCourier",
     "ModelLimit",
     "Outcome",
     "PoisonRunError",
@@ -48,3 +55,5 @@ __all__ = [
     "WorkerInfo",
     "default_retryable",
 ]
+
+__getattr__, __dir__ = loaded_on_use(__name__, homes_of(__name__, {"dbos_courier": "DbosCourier"}))

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from flowloom.durable import Courier, StoreCourier
+from flowloom.durable import Courier, DbosCourier, StoreCourier
 from flowloom.sessions.sql_service import SqlSessionService
 from flowloom.testing.suites.courier import CourierSuite
 
@@ -28,6 +28,15 @@ class TestStoreCourierOnPostgres(CourierSuite):
 
     def make_courier(self, store: str, service: SqlSessionService, app_name: str) -> Courier:
         return StoreCourier(service, app_name, poll=0.1)
+
+
+class TestDbosCourier(CourierSuite):
+    @pytest.fixture
+    def store(self, postgres_dsn: str) -> str:
+        return postgres_dsn
+
+    def make_courier(self, store: str, service: SqlSessionService, app_name: str) -> Courier:
+        return DbosCourier(store)
 
 
 MANY = int(os.environ.get("FLOWLOOM_KILLS", "30"))

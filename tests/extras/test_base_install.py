@@ -78,6 +78,7 @@ USES = {
     "from flowloom.testing import ToolsetSuite; ToolsetSuite().toolset": "test",
     "import flowloom.testing.suites": "test",
     "from flowloom.durable import Schedule; Schedule('a', '0 7 * * *', 'UTC', 'Go.', user_id='ann')": "schedules",
+    "from flowloom.durable import DbosCourier; DbosCourier('postgresql://a')": "dbos",
     "import flowloom.testing.snapshots": "test",
 }
 
