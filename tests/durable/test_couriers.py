@@ -56,3 +56,11 @@ class TestStoreCourierOnPostgresLong(TestStoreCourierOnPostgres):
     """The same with many kills."""
 
     kills, runs = MANY, 4 * MANY
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(900)
+class TestDbosCourierLong(TestDbosCourier):
+    """The same with many kills."""
+
+    kills, runs = MANY, 4 * MANY

@@ -1,0 +1,128 @@
+"""`DbosCourier`: what DBOS has of a run, and that it is one for each process."""
+
+from __future__ import annotations
+
+import asyncio
+import subprocess
+import sys
+import threading
+from collections.abc import Awaitable, Sequence
+from typing import Any
+
+import psycopg
+import pytest
+from dbos import DBOS
+
+from durable.fleet import WHO, client_of, opened, steps, worker_of
+from flowloom.durable import DbosCourier
+from flowloom.durable.courier import Deliver, Free
+from flowloom.errors import ConfigurationError, StorageError
+from flowloom.testing.suites.courier_place import until
+
+SOON = 10.0
+
+
+class Watched(DbosCourier):
+    """Knows the runs that it has brought."""
+
+    def __init__(self, dsn: str) -> None:
+        super().__init__(dsn)
+        self.brought: list[str] = []
+
+    async def serve(self, handle: Deliver, free: Free) -> None:
+        async def take(run_ids: Sequence[str] | None = None) -> Sequence[Awaitable[None]]:
+            self.brought += run_ids or ()
+            return await handle(run_ids)
+
+        await super().serve(take, free)
+
+
+def rows(dsn: str) -> list[tuple[Any, ...]]:
+    """What DBOS has of runs: status, serialization, version of the application."""
+    with psycopg.connect(dsn) as connection:
+        sql = "SELECT status, serialization, application_version FROM flowloom_dbos.workflow_status"
+        return connection.execute(sql).fetchall()
+
+
+async def test_dbos_brings_the_runs_and_keeps_nothing_of_them(postgres_dsn: str) -> None:
+    """Each is offered once however often it is said, brought by its id, and its row deleted when its leg is over."""
+    service = opened(postgres_dsn)
+    courier, offering = Watched(postgres_dsn), DbosCourier(postgres_dsn)
+    before = {*threading.enumerate()}
+    async with client_of(service, courier=offering) as client:
+        run = await client.submit("Go.", **WHO)
+        await offering.offer([run.id, run.id])
+        assert rows(postgres_dsn) == [("ENQUEUED", "portable_json", "flowloom")]
+        async with worker_of(service, steps(1), courier=courier):
+            assert (await asyncio.wait_for(run.result(), SOON)).status == "final"
+            await asyncio.sleep(0.1)
+        assert courier.brought == [run.id]
+        assert rows(postgres_dsn) == []
+    await service.close()
+    left = [each.name for each in {*threading.enumerate()} - before if not each.name.startswith("asyncio_")]
+    assert left == []
+
+
+async def test_rows_are_deleted_while_the_worker_works(postgres_dsn: str) -> None:
+    """Not only when it ends."""
+    service = opened(postgres_dsn)
+    async with (
+        client_of(service, courier=DbosCourier(postgres_dsn)) as client,
+        worker_of(service, steps(1), courier=DbosCourier(postgres_dsn)),
+    ):
+        run = await client.submit("Go.", **WHO)
+        assert (await asyncio.wait_for(run.result(), SOON)).status == "final"
+        await until(lambda: not rows(postgres_dsn))
+    await service.close()
+
+
+async def test_a_second_worker_in_the_process_is_refused(postgres_dsn: str) -> None:
+    """The error says to start another process; when the first is closed, there is room for another."""
+    first, second = DbosCourier(postgres_dsn), DbosCourier(postgres_dsn)
+    await first.check()
+    with pytest.raises(ConfigurationError, match=r"another process \(`flowloom worker`\)"):
+        await second.check()
+    await first.close()
+    await second.check()
+    await second.close()
+    await second.close()
+
+
+async def test_a_program_that_uses_dbos_itself_is_told_to_have_workers_elsewhere(postgres_dsn: str) -> None:
+    """Its DBOS is left as it is; clients can be beside it."""
+    theirs = DBOS(config={"name": "theirs", "system_database_url": postgres_dsn})
+    try:
+        courier = DbosCourier(postgres_dsn)
+        with pytest.raises(ConfigurationError, match="workers in processes of their own"):
+            await courier.check()
+        await courier.offer(["a run"])
+        await courier.close()
+        assert DBOS(config={"name": "again", "system_database_url": postgres_dsn}) is theirs
+    finally:
+        await asyncio.to_thread(DBOS.destroy)
+    assert len(rows(postgres_dsn)) == 1
+
+
+@pytest.mark.parametrize("dsn", ["runs.db", "sqlite:///runs.db", "dbname=a"])
+def test_a_store_that_is_not_postgresql_is_refused(dsn: str) -> None:
+    """The error names the courier for it."""
+    with pytest.raises(ConfigurationError, match="StoreCourier"):
+        DbosCourier(dsn)
+
+
+async def test_a_database_that_is_not_there_is_a_storage_error() -> None:
+    """At once, in a worker and in a client; this process's DBOS is free again."""
+    dsn = "postgresql://user@127.0.0.1:1/none"
+    for _ in range(2):
+        courier = DbosCourier(dsn)
+        with pytest.raises(StorageError):
+            await courier.check()
+        with pytest.raises(StorageError):
+            await courier.offer(["a run"])
+        await courier.close()
+
+
+def test_dbos_is_not_loaded_until_it_is_asked_for() -> None:
+    """Neither by `flowloom` nor by `flowloom.durable`."""
+    code = "import sys, flowloom, flowloom.durable; sys.exit('dbos' in sys.modules or 'sqlalchemy' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
