@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, InvalidStateError
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -38,6 +39,8 @@ AT_ONCE = 32
 """How many runs DBOS gives to one worker at once; what the worker has no room for waits in it until it is swept."""
 POLL = 0.1
 """Seconds between two looks of DBOS at its queue."""
+FRESH = 1.0
+"""For how many seconds a row counts as just taken from the queue."""
 TIDYING = 0.5
 """Seconds between two times that rows are deleted whose legs are over."""
 
@@ -89,9 +92,10 @@ class DbosCourier:
             await _in_thread(lambda: [self._enqueue(client, run_id) for run_id in run_ids])
 
     def _enqueue(self, client: DBOSClient, run_id: str) -> None:
-        """One row for each run. One that is not in the queue any more is of a leg that is over or a worker that is
-        dead, for the run is ready: it makes way."""
-        for _ in range(3):
+        """Have one row for a run. One that was taken from the queue is of a leg that is over, and gone in a moment; of
+        a run that is just being claimed; or of a worker that is dead or has no room: that one makes way."""
+        until = time.monotonic() + FRESH
+        while True:
             options: EnqueueOptions = {
                 "workflow_name": BRING,
                 "queue_name": self._queue,
@@ -103,10 +107,13 @@ class DbosCourier:
             there = client.enqueue(options, run_id).workflow_id
             if there == options["workflow_id"]:
                 return
-            rows = client.list_workflows(workflow_ids=[there], load_input=False, load_output=False)
-            if rows and rows[0].status == "ENQUEUED":
-                return
-            client.delete_workflows([there])
+            for row in client.list_workflows(workflow_ids=[there], load_input=False, load_output=False):
+                if row.status == "ENQUEUED" or time.monotonic() > until:
+                    return
+                if time.time() - (row.dequeued_at or 0) / 1000 > FRESH:
+                    client.delete_workflows([there])
+                else:
+                    time.sleep(FRESH / 20)
 
     async def withdraw(self, run_id: str) -> None:
         """See `Courier.withdraw`: `run_id` is not ready any more, so that its row brings nothing."""
@@ -256,10 +263,15 @@ class DbosCourier:
             await self._delete_over()
 
     async def _delete_over(self) -> None:
-        client, rows = self._client, list(self._over)
-        if client is not None and rows:
-            await _in_thread(lambda: client.delete_workflows(rows))
-            self._over.difference_update(rows)
+        """Delete the rows whose legs are over, as soon as DBOS has written that they are, if it still works."""
+        client, over = self._client, list(self._over)
+        if client is None or not over:
+            return
+        if self._engine is not None:
+            pending = await _in_thread(lambda: client.list_workflows(workflow_ids=over, status="PENDING"))
+            over = list({*over} - {row.workflow_id for row in pending})
+        await _in_thread(lambda: client.delete_workflows(over))
+        self._over.difference_update(over)
 
     # -- ending ------------------------------------------------------------------------------------------
 
