@@ -39,7 +39,7 @@ _FIRST_LOOK = 0.1
 _MOST_FAILURES = 5
 """How often in a row a look at the task may fail."""
 _MOST_STREAMS = 3
-"""How often a stream is taken up again."""
+"""How often a stream is resumed."""
 
 
 class Exchange:

@@ -196,7 +196,7 @@ class McpToolset(BaseToolset):
             raise self.unavailable(error) from error
 
     async def _may_sign_in(self, error: ToolError) -> bool:
-        """Whether a listing was refused to somebody who can be asked for a credential."""
+        """Whether a listing was refused, and the user can be asked for a credential."""
         if not isinstance(error, McpTransportError) or error.status != 401:
             return False
         if self.authorization is None:

@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, cast
-from urllib.parse import quote
+from urllib.parse import quote, unquote
 
 from flowloom.errors import ToolArgumentsError
 
@@ -50,7 +50,7 @@ class Parameter:
 def path_text(parameter: Parameter, value: Any) -> str:
     """A path parameter's value as it stands in the path. Raises `ToolArgumentsError` for one that names no segment."""
     text = _path_text(parameter, value)
-    for held in _texts(value):
+    for held in (*_texts(value), unquote(text)):  # the dot of the style `label` makes steps of its own
         if any(step in (".", "..") for step in re.split(r"[/\\]", held)):
             raise ToolArgumentsError(f"{parameter.label} may not be `.` or `..`, or a path that has such a step.")
     if not text:

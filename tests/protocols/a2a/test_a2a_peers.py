@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
-import shutil
 import socket
 import subprocess
 import time
@@ -17,6 +15,7 @@ from typing import Any
 import pytest
 from a2a_peer import served
 from kit import WHERE, text
+from peers import missing, npm_packages
 
 from benchmarks.engines import GOOGLE_ADK, HOMES, install
 from flowloom import InMemoryRunner, LlmAgent, LlmRequest, RemoteA2aAgent, SequentialAgent, answers, request_input
@@ -29,30 +28,9 @@ HERE = Path(__file__).parent
 pytestmark = [pytest.mark.soak, pytest.mark.timeout(600)]
 
 
-def missing(why: str) -> None:
-    """Skip what needs a peer that cannot be had; fail where peers are required."""
-    if os.environ.get("FLOWLOOM_PEERS") == "required":
-        pytest.fail(why)
-    pytest.skip(why)
-
-
 def js_sdk() -> Path:
-    """The folder of the JavaScript SDK, which is installed once and kept."""
-    home = HOMES / "a2a-js"
-    package = home / "node_modules" / "@a2a-js" / "sdk"
-    if not package.exists():
-        npm = shutil.which("npm")
-        if npm is None:
-            missing("There is no npm for the JavaScript SDK of A2A.")
-        home.mkdir(parents=True, exist_ok=True)
-        done = subprocess.run(
-            [npm or "", "install", "--no-audit", "--no-fund", "--prefix", str(home), JS_SDK],
-            capture_output=True,
-            text=True,
-        )
-        if done.returncode:
-            missing(f"The JavaScript SDK of A2A could not be installed: {done.stderr[-500:]}")
-    return package
+    """The folder of the JavaScript SDK."""
+    return npm_packages(HOMES / "a2a-js", JS_SDK) / "@a2a-js" / "sdk"
 
 
 def google_adk() -> str:

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
 import shutil
-import subprocess
 from pathlib import Path
 from typing import Any
 
 import pytest
+from peers import npm_packages
 from test_ag_ui import add, page_of
 
 from benchmarks.engines import HOMES
@@ -22,25 +21,10 @@ CLIENT = "@ag-ui/client@1.0.0"
 pytestmark = [pytest.mark.soak, pytest.mark.timeout(300)]
 
 
-def missing(why: str) -> None:
-    """Skip what needs the client; fail where peers are required."""
-    if os.environ.get("FLOWLOOM_PEERS") == "required":
-        pytest.fail(why)
-    pytest.skip(why)
-
-
 def client_home() -> Path:
-    """The folder with the client, which is installed once and kept."""
+    """The folder with the client."""
     home = HOMES / "ag-ui-js"
-    if not (home / "node_modules" / "@ag-ui" / "client").exists():
-        npm = shutil.which("npm")
-        if npm is None or shutil.which("node") is None:
-            missing("There is no Node for the client of AG-UI.")
-        home.mkdir(parents=True, exist_ok=True)
-        command = [npm or "", "install", "--no-audit", "--no-fund", "--prefix", str(home), CLIENT]
-        done = subprocess.run(command, capture_output=True, text=True)
-        if done.returncode:
-            missing(f"The client of AG-UI could not be installed: {done.stderr[-500:]}")
+    npm_packages(home, CLIENT)
     shutil.copy(Path(__file__).with_name("ag_ui_story.mjs"), home / "story.mjs")
     return home
 

@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 from mcp_kit import results_of
+from peers import missing, npm_packages
 
 from flowloom import McpToolset
 from flowloom.protocols.mcp import StdioConnectionParams, StreamableHTTPConnectionParams
@@ -25,13 +26,6 @@ ROOT = Path(__file__).parents[3]
 FOLDER = ROOT / ".bench" / "mcp-peers"
 CLIENT = Path(__file__).with_name("conformance_client.py")
 SCENARIOS = ("initialize", "tools_call", "elicitation-sep1034-client-defaults", "sse-retry")
-
-
-def missing(reason: str) -> None:
-    """Skip, or fail where peers are required."""
-    if os.environ.get("FLOWLOOM_PEERS") == "required":
-        pytest.fail(reason)
-    pytest.skip(reason)
 
 
 @cache
@@ -51,11 +45,7 @@ def installed(what: str, commands: tuple[tuple[str, ...], ...], folder: Path) ->
 def node() -> Path:
     """The folder of the programs of npm, with a Node of its own."""
     names = ("node@22", "@modelcontextprotocol/conformance", "@modelcontextprotocol/server-everything")
-    if not (FOLDER / "node_modules" / ".bin" / "conformance").exists():
-        reason = installed("the Node peers", (("npm", "init", "-y"), ("npm", "i", "--silent", *names)), FOLDER)
-        if reason is not None:
-            missing(reason)
-    return FOLDER / "node_modules" / ".bin"
+    return npm_packages(FOLDER, *names) / ".bin"
 
 
 def environment(node: Path) -> dict[str, str]:
