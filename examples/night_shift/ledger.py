@@ -1,9 +1,12 @@
-"""What the world has seen: which shelves were begun, and what was paid. A SQLite file, which all workers share."""
+"""What the world has seen: which shelves were begun, and what was paid. A SQLite file, which all workers share: the one
+that `NIGHT_LEDGER` names, or `night_shift.db` in the folder for temporary files."""
 
 import os
 import sqlite3
+import tempfile
 from collections.abc import Generator
 from contextlib import closing, contextmanager
+from pathlib import Path
 
 _TABLES = (
     "CREATE TABLE IF NOT EXISTS notes (what TEXT, key TEXT, about TEXT)",
@@ -38,7 +41,8 @@ def payments() -> list[int]:
 @contextmanager
 def _books() -> Generator[sqlite3.Connection]:
     """The file, with the tables in it; committed in the end."""
-    with closing(sqlite3.connect(os.environ["NIGHT_LEDGER"], timeout=30)) as connection, connection:
+    path = os.environ.get("NIGHT_LEDGER") or Path(tempfile.gettempdir()) / "night_shift.db"
+    with closing(sqlite3.connect(path, timeout=30)) as connection, connection:
         for table in _TABLES:
             connection.execute(table)
         yield connection

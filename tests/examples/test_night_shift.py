@@ -7,13 +7,15 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).resolve().parents[2]
 
 
-def test_a_run_outlives_its_worker_and_pays_once() -> None:
-    """The other worker goes on from the log, what was under way has the same key, and the order is made once."""
+def night(*args: str) -> None:
+    """The whole night, and what has to be told of it."""
     done = subprocess.run(
-        [sys.executable, "-m", "examples.night_shift"],
+        [sys.executable, "-m", "examples.night_shift", *args],
         cwd=ROOT,
         env={**os.environ, "PYTHONPATH": str(ROOT)},
         capture_output=True,
@@ -30,3 +32,14 @@ def test_a_run_outlives_its_worker_and_pays_once() -> None:
     assert told.count("got order_boxes") == 1
     assert "Payments: 1, of 21 boxes." in told
     assert told.count("night_shift: 6 shelves are counted. Ordered 21 boxes.") == 1
+
+
+def test_a_run_outlives_its_worker_and_pays_once() -> None:
+    """The other worker goes on from the log, what was under way has the same key, and the order is made once."""
+    night()
+
+
+@pytest.mark.soak
+def test_the_night_is_the_same_on_postgresql(postgres_dsn: str) -> None:
+    """Nothing but the store is another one."""
+    night("--store", postgres_dsn)
