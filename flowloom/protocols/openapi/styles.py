@@ -50,7 +50,8 @@ class Parameter:
 def path_text(parameter: Parameter, value: Any) -> str:
     """A path parameter's value as it stands in the path. Raises `ToolArgumentsError` for one that names no segment."""
     text = _path_text(parameter, value)
-    for held in (*_texts(value), unquote(text)):  # the dot of the style `label` makes steps of its own
+    decoded = unquote(text)  # the dot of the style `label` may make a step of what follows it
+    for held in (*_texts(value), decoded if decoded != "." else ""):
         if any(step in (".", "..") for step in re.split(r"[/\\]", held)):
             raise ToolArgumentsError(f"{parameter.label} may not be `.` or `..`, or a path that has such a step.")
     if not text:
