@@ -1,0 +1,34 @@
+"""Clients and servers of others, which tests install from the package registries."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from pathlib import Path
+from typing import NoReturn
+
+import pytest
+
+
+def missing(why: str) -> NoReturn:
+    """Skip what needs a peer that cannot be had; fail where peers are required (`FLOWLOOM_PEERS=required`)."""
+    if os.environ.get("FLOWLOOM_PEERS") == "required":
+        pytest.fail(why)
+    pytest.skip(why)
+
+
+def npm_packages(home: Path, *names: str) -> Path:
+    """A folder in which packages of npm were installed, once; its `node_modules`."""
+    modules = home / "node_modules"
+    folders = [modules / (name if name.rfind("@") <= 0 else name[: name.rfind("@")]) for name in names]
+    if not all(folder.exists() for folder in folders):
+        npm = shutil.which("npm")
+        if npm is None:
+            missing(f"There is no npm for {', '.join(names)}.")
+        home.mkdir(parents=True, exist_ok=True)
+        command = [npm, "install", "--no-audit", "--no-fund", "--prefix", str(home), *names]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=500)
+        if done.returncode:
+            missing(f"{', '.join(names)} could not be installed: {done.stderr[-500:]}")
+    return modules
