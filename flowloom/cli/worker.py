@@ -16,7 +16,6 @@ from flowloom.cli.model_choice import ModelChoice
 from flowloom.cli.options import AllowImports, AllowStdio, AsJson, StoreName
 from flowloom.cli.stores import Store, store_named
 from flowloom.cli.tables import moment
-from flowloom.cli.usage_error import UsageError
 from flowloom.runner import Runner
 
 if TYPE_CHECKING:
@@ -135,15 +134,9 @@ def _runner(loaded: Loaded, choice: ModelChoice, store: Store) -> Runner[Any]:
 
 
 def _courier(kind: str, store: str | None) -> Courier | None:
-    """The courier of that kind; None for the store's own. Raises `UsageError`."""
+    """The courier of that kind; None for the store's own. Raises `ConfigurationError`."""
     if kind == "store":
         return None
-    import flowloom.durable
+    from flowloom.durable import DbosCourier
 
-    dbos: Any = getattr(flowloom.durable, "DbosCourier", None)
-    if dbos is None:
-        raise UsageError(
-            "`--courier dbos` needs the extra `dbos`, and a release of flowloom that has it. Until then, leave the "
-            "option out: the store itself brings the runs."
-        )
-    return dbos(store_named(store))
+    return DbosCourier(store_named(store))

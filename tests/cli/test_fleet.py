@@ -59,6 +59,16 @@ def test_a_run_is_submitted_followed_approved_and_listed(store: str, fleet: Any)
     assert (worker["app_name"], worker["capacity"]) == ("travel_desk", 32)
 
 
+def test_dbos_brings_the_runs_of_a_store_in_postgresql(postgres_dsn: str) -> None:
+    """For a worker that is told so; commands submit as they always do."""
+    with started("worker", DESK, "--store", postgres_dsn, "--courier", "dbos", *QUICK) as process:
+        assert process.stdout.readline() == "up\n"
+        run = submitted(postgres_dsn, "hello")
+        assert flowloom("runs", "attach", run, "--store", postgres_dsn).returncode == 0
+        process.terminate()
+        assert process.wait(20) == 0
+
+
 def test_events_of_a_run_are_lines_of_json(store: str, fleet: Any) -> None:
     """`attach --json` prints the log's events, the message first."""
     run = submitted(store, "hello")
@@ -101,6 +111,7 @@ def test_schedules_are_put_listed_and_deleted(store: str) -> None:
         (("runs", "submit", "", "--app", "desk", "--user", ""), "needs a user id"),
         (("schedules", "put", "x", "now", "Hi.", "--app", "desk"), "`now` does not say when"),
         (("worker", DESK, "--model", "offline", "--dead-after", "3"), "`dead_after` is at least three beats"),
+        (("worker", DESK, "--model", "offline", "--courier", "dbos"), "`DbosCourier` needs PostgreSQL"),
         (("worker", "nowhere"), "There is no file or folder `nowhere`"),
     ],
 )
