@@ -425,3 +425,34 @@ def test_what_no_file_can_say_is_told_before_anything_is_written(tmp_path: Path)
         write_config(agent, tmp_path / "new")
     assert all(word in str(caught.value) for word in ("`model`", "<lambda>", "`output_retries`"))
     assert not (tmp_path / "new").exists()
+
+
+def test_servers_documents_skills_and_remote_agents_are_entries(write: Write, tmp_path: Path) -> None:
+    """Each becomes the toolset, or the agent, that one would make in Python; nothing is connected before a run."""
+    (tmp_path / "skills" / "greet").mkdir(parents=True)
+    (tmp_path / "skills" / "greet" / "SKILL.md").write_text("---\nname: greet\ndescription: Greets.\n---\nHi\n")
+    (tmp_path / "spec.json").write_text('{"openapi": "3.1.0", "info": {"title": "t", "version": "1"}, "paths": {}}')
+    agent = agent_from_config(
+        write(
+            """
+            name: desk
+            model: gemini-2.5-flash
+            instruction: Help.
+            tools:
+              - mcp: {command: cat, args: ["-"]}
+              - mcp: {url: "http://127.0.0.1:1/mcp", transport: sse}
+              - {name: McpToolset, args: {stdio_server_params: {command: cat}, tool_filter: [x]}}
+              - openapi: {spec_path: spec.json, base_url: "https://shop.example"}
+              - skills: skills
+              - google_search
+            sub_agents: [far.yaml]
+            """,
+            far="{agent_class: RemoteA2aAgent, name: far, agent_card: 'http://127.0.0.1:1/card'}",
+        ),
+        allow_stdio=True,
+    )
+    kinds = [type(tool).__name__ for tool in agent.tools]
+    assert kinds == ["McpToolset"] * 3 + ["OpenAPIToolset", "SkillToolset", "GoogleSearchTool"]
+    assert type(agent.sub_agents[0]).__name__ == "RemoteA2aAgent"
+    outside = write("{name: a, instruction: x, tools: [{skills: ..}, {openapi: {spec_path: none.yaml}}]}")
+    assert problems_of(outside).keys() == {"1 tools[0]", "1 tools[1]"}
