@@ -10,9 +10,10 @@ import asyncio
 import contextlib
 import logging
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from concurrent.futures import Future, InvalidStateError
 from typing import TYPE_CHECKING, Any, TypeVar
+from urllib.parse import urlsplit
 
 from flowloom.durable.courier import Deliver, Free
 from flowloom.errors import ConfigurationError, StorageError
@@ -21,6 +22,7 @@ from flowloom.extras import absent, missing_extra, require
 
 try:
     from dbos import DBOS, DBOSClient, DBOSConfig, DBOSPortableJSONSerializer, EnqueueOptions
+    from dbos import error as dbos_error
     from sqlalchemy.exc import SQLAlchemyError
 except ImportError as error:
     if TYPE_CHECKING:
@@ -60,7 +62,7 @@ class DbosCourier:
 
     def __init__(self, dsn: str, *, queue: str = "flowloom") -> None:
         require(DBOS)
-        if not dsn.startswith(("postgresql://", "postgres://")):
+        if not dsn.startswith(("postgresql://", "postgres://")) or not urlsplit(dsn).path.strip("/"):
             raise ConfigurationError(
                 "`DbosCourier` needs PostgreSQL: give the URL of the database (`postgresql://user@host/name`), or have "
                 "the runs brought by a `StoreCourier`."
@@ -188,12 +190,10 @@ class DbosCourier:
         self._loop, self._hands = asyncio.get_running_loop(), (handle, free)
         try:
             await self._opened()
-            await _in_thread(self._launch)
+            await _finished(_in_thread(self._launch))
             async with asyncio.TaskGroup() as group:
                 group.create_task(self._tidy())
                 group.create_task(self._answer())
-        except* (StorageError, ConfigurationError) as errors:
-            raise errors.exceptions[0] from None
         finally:
             self._hands = None
             await self._release()
@@ -218,7 +218,10 @@ class DbosCourier:
             handle, free = self._hands
             async with self._taking:
                 await free()
-                await handle()
+                try:
+                    await handle()
+                except StorageError as error:
+                    _log.warning("Ready runs wait for a sweep: %s", error)
 
     def bring(self, row: str, run_id: str) -> Future[None]:
         """A run has come to this process, by its `row`, in a thread of DBOS: what is done when its leg is over."""
@@ -243,9 +246,8 @@ class DbosCourier:
         async with self._taking:
             if self._hands is not None:
                 await self._hands[1]()
-            if self._hands is None:
+            if self._hands is None or self._waiting.pop(row, None) is None:  # it was offered to others
                 return
-            del self._waiting[row]
             try:
                 begun = await self._hands[0]([run_id])
             except StorageError as error:
@@ -260,7 +262,8 @@ class DbosCourier:
     async def _tidy(self) -> None:
         while True:
             await asyncio.sleep(TIDYING)
-            await self._delete_over()
+            with contextlib.suppress(StorageError):  # DBOS waits for its database to come back, and says so
+                await self._delete_over()
 
     async def _delete_over(self) -> None:
         """Delete the rows whose legs are over, as soon as DBOS has written that they are, if it still works."""
@@ -280,11 +283,10 @@ class DbosCourier:
         global _holder
         if self._engine is None:
             return
-        stopping = asyncio.ensure_future(_in_thread(DBOS.destroy))
-        while not stopping.done():
-            with contextlib.suppress(asyncio.CancelledError, StorageError):
-                await asyncio.shield(stopping)
-        self._engine = _holder = None
+        try:
+            await _finished(_in_thread(DBOS.destroy))
+        finally:
+            self._engine = _holder = None
         left = list(self._waiting.values())
         self._waiting.clear()
         try:
@@ -317,9 +319,22 @@ async def _bring(run_id: str) -> None:
         await asyncio.wrap_future(holder.bring(row, run_id))
 
 
+async def _finished(work: Coroutine[Any, Any, None]) -> None:
+    """Wait for the end of `work`, which cannot be broken off in the middle; a cancel counts then."""
+    task, cancelled = asyncio.ensure_future(work), False
+    while not task.done():
+        try:
+            await asyncio.wait([task])
+        except asyncio.CancelledError:
+            cancelled = True
+    if cancelled:
+        raise asyncio.CancelledError
+    task.result()
+
+
 async def _in_thread(work: Callable[[], _T]) -> _T:
     """What DBOS does, which waits for its database, in a thread. Raises `StorageError` if the database fails."""
     try:
         return await asyncio.to_thread(work)
-    except SQLAlchemyError as error:
+    except (SQLAlchemyError, dbos_error.DBOSException) as error:
         raise StorageError(f"The database of the queue cannot be used: {type(error).__name__}: {error}") from error

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import subprocess
 import sys
 import threading
@@ -14,7 +15,7 @@ import pytest
 from dbos import DBOS
 
 from durable.fleet import WHO, client_of, opened, steps, worker_of
-from flowloom.durable import DbosCourier
+from flowloom.durable import DbosCourier, RunClient, SubmittedRun
 from flowloom.durable.courier import Deliver, Free
 from flowloom.errors import ConfigurationError, StorageError
 from flowloom.testing.suites.courier_place import until
@@ -35,6 +36,14 @@ class Watched(DbosCourier):
             return await handle(run_ids)
 
         await super().serve(take, free)
+
+
+async def submitted_at_last(client: RunClient) -> SubmittedRun:
+    """A run; connections that were cut are found out by those who use them."""
+    for _ in range(20):
+        with contextlib.suppress(StorageError):
+            return await client.submit("Go.", **WHO, run_id="r1")
+    raise AssertionError("Nothing could be submitted.")
 
 
 def rows(dsn: str) -> list[tuple[Any, ...]]:
@@ -103,11 +112,28 @@ async def test_a_program_that_uses_dbos_itself_is_told_to_have_workers_elsewhere
     assert len(rows(postgres_dsn)) == 1
 
 
-@pytest.mark.parametrize("dsn", ["runs.db", "sqlite:///runs.db", "dbname=a"])
+@pytest.mark.parametrize("dsn", ["runs.db", "sqlite:///runs.db", "dbname=a", "postgresql://host"])
 def test_a_store_that_is_not_postgresql_is_refused(dsn: str) -> None:
     """The error names the courier for it."""
     with pytest.raises(ConfigurationError, match="StoreCourier"):
         DbosCourier(dsn)
+
+
+async def test_runs_are_brought_again_when_the_database_was_away(postgres_dsn: str) -> None:
+    """The worker keeps its DBOS meanwhile, and all that it had."""
+    service = opened(postgres_dsn)
+    courier = DbosCourier(postgres_dsn)
+    async with (
+        client_of(service, courier=DbosCourier(postgres_dsn)) as client,
+        worker_of(service, steps(1), courier=courier),
+    ):
+        with psycopg.connect(postgres_dsn) as connection:
+            others = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database()"
+            connection.execute(f"{others} AND pid <> pg_backend_pid()")
+        await asyncio.sleep(0.3)
+        run = await submitted_at_last(client)
+        assert (await asyncio.wait_for(run.result(), SOON)).status == "final"
+    await service.close()
 
 
 async def test_a_database_that_is_not_there_is_a_storage_error() -> None:
