@@ -2,6 +2,7 @@
 
 Nothing here loads the SDK before something is connected. Begin with `toolset.py`; then `pool.py` (which connection),
 `connection.py` (one connection, owned by one task), `tool_calls.py` (one call) and `content.py` (its result).
+`serving.py` is the other side: an agent of ours as a server (spec §2).
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
         StreamableHTTPConnectionParams,
     )
     from flowloom.protocols.mcp.prompts import McpInstructionProvider
+    from flowloom.protocols.mcp.serving import to_mcp_server
     from flowloom.protocols.mcp.tool import MCPTool, McpTool
     from flowloom.protocols.mcp.toolset import MCPToolset, McpToolset
 
@@ -26,6 +28,7 @@ _HOMES = {
     "errors": "McpProtocolError McpToolError McpTransportError",
     "parameters": "SseConnectionParams StdioConnectionParams StdioServer StreamableHTTPConnectionParams",
     "prompts": "McpInstructionProvider",
+    "serving": "to_mcp_server",
     "tool": "MCPTool McpTool",
     "toolset": "MCPToolset McpToolset",
 }
@@ -43,6 +46,7 @@ __all__ = [
     "StdioConnectionParams",
     "StdioServer",
     "StreamableHTTPConnectionParams",
+    "to_mcp_server",
 ]
 
 __getattr__, __dir__ = loaded_on_use(__name__, homes_of(__name__, _HOMES))

@@ -1,0 +1,116 @@
+"""An agent as a tool of an MCP server, as clients of both eras see it."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+import uvicorn
+from mcp import Client, StdioServerParameters
+from mcp.client.stdio import stdio_client
+
+from flowloom import LlmAgent, LlmRequest
+from flowloom.errors import ConfigurationError
+from flowloom.protocols.mcp import to_mcp_server
+from flowloom.testing import FunctionModel, ScriptedModel, call
+from flowloom.tools import FunctionTool
+
+ERAS = ("auto", "legacy")
+PROGRAM = '''
+from flowloom import LlmAgent
+from flowloom.protocols.mcp import to_mcp_server
+from flowloom.testing import ScriptedModel, call
+
+def ring() -> str:
+    """Ring."""
+    print("ding")
+    return "rung"
+
+model = ScriptedModel([call("ring"), "Done.", "Again."])
+to_mcp_server(LlmAgent(name="desk", description="Rings.", model=model, tools=[ring])).run()
+'''
+
+
+def counting() -> LlmAgent:
+    """An agent that says how many messages of the user it sees."""
+
+    def count(request: LlmRequest) -> str:
+        return str(sum(content.role == "user" for content in request.contents))
+
+    return LlmAgent(name="desk", description="Counts.", model=FunctionModel(count))
+
+
+@asynccontextmanager
+async def served(agent: LlmAgent, **options: Any) -> AsyncIterator[str]:
+    """The address of the agent's server, on loopback."""
+    app = to_mcp_server(agent, **options).streamable_http_app()
+    server = uvicorn.Server(uvicorn.Config(app, port=0, log_level="error"))
+    task = asyncio.create_task(server.serve())
+    while not server.started:  # noqa: ASYNC110 - uvicorn has no event for it
+        await asyncio.sleep(0.01)
+    try:
+        yield f"http://127.0.0.1:{server.servers[0].sockets[0].getsockname()[1]}/mcp"
+    finally:
+        server.should_exit = True
+        await task
+
+
+def words(result: Any) -> str:
+    return "".join(block.text for block in result.content)
+
+
+@pytest.mark.parametrize("mode", ERAS)
+async def test_an_agent_is_one_tool_over_http(mode: Any) -> None:
+    """It is named as the agent, takes a `request`, and gives the answer."""
+    async with served(counting()) as url, Client(url, mode=mode) as client:
+        (tool,) = (await client.list_tools()).tools
+        result = await client.call_tool("desk", {"request": "a"})
+    assert (tool.name, tool.description, tool.input_schema["required"]) == ("desk", "Counts.", ["request"])
+    assert (words(result), result.is_error) == ("1", False)
+
+
+async def test_connections_are_conversations_apart() -> None:
+    """The second call of a connection goes on where the first ended; another connection begins anew."""
+    async with served(counting()) as url, Client(url, mode="legacy") as one, Client(url, mode="legacy") as two:
+        told = [words(await client.call_tool("desk", {"request": "a"})) for client in (one, one, two)]
+    assert told == ["1", "2", "1"]
+
+
+@pytest.mark.parametrize("mode", ERAS)
+async def test_prints_of_tools_stay_off_the_pipe(tmp_path: Path, mode: Any) -> None:
+    """Over stdio what a tool prints goes to stderr, and the connection is one conversation."""
+    program = tmp_path / "desk.py"
+    program.write_text(PROGRAM)
+    with (tmp_path / "errors").open("w+") as errors:
+        here = str(Path(__file__).parents[3])
+        parameters = StdioServerParameters(command=sys.executable, args=[str(program)], env={"PYTHONPATH": here})
+        async with Client(stdio_client(parameters, errlog=errors), mode=mode) as client:
+            told = [words(await client.call_tool("desk", {"request": "a"})) for _ in range(2)]
+    assert told == ["Done.", "Again."]
+    assert "ding" in (tmp_path / "errors").read_text()
+
+
+async def test_what_waits_is_an_error_that_says_so() -> None:
+    """A call that a person has to approve is never an empty answer."""
+
+    def pay() -> str:
+        """Pay."""
+        return "paid"
+
+    model = ScriptedModel([call("pay"), "Done."])
+    agent = LlmAgent(name="desk", model=model, tools=[FunctionTool(pay, require_confirmation=True)])
+    async with served(agent) as url, Client(url) as client:
+        result = await client.call_tool("desk", {"request": "a"})
+    assert result.is_error
+    assert "confirmation of `pay`" in words(result)
+
+
+def test_an_open_address_needs_auth() -> None:
+    """Others than this machine are served only if it is known who asks."""
+    with pytest.raises(ConfigurationError, match="auth"):
+        to_mcp_server(counting()).streamable_http_app(host="0.0.0.0")
