@@ -114,3 +114,24 @@ def test_an_open_address_needs_auth() -> None:
     """Others than this machine are served only if it is known who asks."""
     with pytest.raises(ConfigurationError, match="auth"):
         to_mcp_server(counting()).streamable_http_app(host="0.0.0.0")
+
+
+async def test_a_cancelled_call_cancels_the_run() -> None:
+    """The client's cancel reaches what the run is doing."""
+    began, stopped = asyncio.Event(), asyncio.Event()
+
+    async def wait() -> str:
+        """Wait."""
+        began.set()
+        try:
+            await asyncio.sleep(60)
+        finally:
+            stopped.set()
+        return "late"
+
+    agent = LlmAgent(name="desk", model=ScriptedModel([call("wait"), "Done."]), tools=[wait])
+    async with served(agent) as url, Client(url, mode="legacy") as client:
+        asked = asyncio.create_task(client.call_tool("desk", {"request": "a"}))
+        await began.wait()
+        asked.cancel()
+        await asyncio.wait_for(stopped.wait(), 5)
