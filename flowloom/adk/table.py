@@ -20,7 +20,7 @@ _HOMES = {
     "models": "BaseLlm CacheMetadata ContextCacheConfig Gemini LLMRegistry LlmRequest",
     "plugins": "BasePlugin LoggingPlugin PluginManager",
     "protocols.mcp": "MCPTool MCPToolset McpInstructionProvider McpTool McpToolset SseConnectionParams "
-    "StdioConnectionParams StreamableHTTPConnectionParams",
+    "StdioConnectionParams StreamableHTTPConnectionParams to_mcp_server",
     "protocols.openapi": "OpenAPIToolset OperationEndpoint RestApiTool",
     "processors": "BaseCodeExecutor BasePlanner BuiltInCodeExecutor BuiltInPlanner CodeExecutionInput "
     "CodeExecutionResult File PlanReActPlanner inject_session_state",
@@ -149,7 +149,7 @@ _PATHS = {
     "tools.load_memory_tool": "LoadMemoryTool load_memory load_memory_tool",
     "tools.long_running_tool": "LongRunningFunctionTool",
     "tools.mcp_tool": "MCPTool MCPToolset McpTool McpToolset SseConnectionParams StdioConnectionParams "
-    "StreamableHTTPConnectionParams",
+    "StreamableHTTPConnectionParams to_mcp_server",
     "tools.mcp_tool.mcp_session_manager": "SseConnectionParams StdioConnectionParams StreamableHTTPConnectionParams",
     "tools.mcp_tool.mcp_tool": "MCPTool McpTool",
     "tools.mcp_tool.mcp_toolset": "MCPToolset McpToolset",

@@ -7,6 +7,7 @@ from flowloom.protocols.mcp import McpToolset
 from flowloom.protocols.mcp import SseConnectionParams
 from flowloom.protocols.mcp import StdioConnectionParams
 from flowloom.protocols.mcp import StreamableHTTPConnectionParams
+from flowloom.protocols.mcp import to_mcp_server
 
 __all__ = [
     "MCPTool",
@@ -16,4 +17,5 @@ __all__ = [
     "SseConnectionParams",
     "StdioConnectionParams",
     "StreamableHTTPConnectionParams",
+    "to_mcp_server",
 ]
