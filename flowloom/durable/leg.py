@@ -63,6 +63,7 @@ class Leg:
         self._wish: Wish | None = None
         self._handed_over = False
         """Whether the worker ends, and another one is to go on."""
+        self._dropped = False
 
     # -- what is asked of it -----------------------------------------------------------------------------
 
@@ -82,6 +83,7 @@ class Leg:
 
     def drop(self) -> None:
         """The run is another worker's: end at once, and store nothing."""
+        self._dropped = True
         self.fence.lose()
         if self._handle is not None:
             self._handle.cancel()
@@ -106,7 +108,7 @@ class Leg:
             await self._worker.registry.write(partial(_drop, self.row), ("run", self.row.run_id))
             result = await self._result(spec, None)
             error = result.error
-        if isinstance(error, RunLostError):
+        if self._dropped or isinstance(error, RunLostError):  # what was dropped may have ended as cancelled
             if not self.fence.abandoned:
                 return None
             return await self._noted(partial(self._registry.hand_back, self.row))
