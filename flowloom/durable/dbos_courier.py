@@ -88,7 +88,7 @@ class DbosCourier:
     # -- offering ----------------------------------------------------------------------------------------
 
     async def offer(self, run_ids: Sequence[str]) -> None:
-        """See `Courier.offer`. Raises `StorageError` if the database cannot be reached."""
+        """Put the runs of `run_ids` into the queue. Raises `StorageError` if the database cannot be reached."""
         if run_ids:
             client = await self._opened()
             await _in_thread(lambda: [self._enqueue(client, run_id) for run_id in run_ids])
@@ -224,7 +224,8 @@ class DbosCourier:
                     _log.warning("Ready runs wait for a sweep: %s", error)
 
     def bring(self, row: str, run_id: str) -> Future[None]:
-        """A run has come to this process, by its `row`, in a thread of DBOS: what is done when its leg is over."""
+        """The run `run_id` has come to this process, by its `row`, in a thread of DBOS: what is done when its leg is
+        over."""
         assert self._loop is not None
         ended = Future[None]()
         self._loop.call_soon_threadsafe(self._begin, row, run_id, ended)
