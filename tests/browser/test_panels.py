@@ -103,7 +103,7 @@ def test_a_request_is_copied_as_json_and_as_curl(desk: Driven) -> None:
     copied = json.loads(desk.page.evaluate("navigator.clipboard.readText()"))
     assert copied["contents"][0]["parts"][0]["text"] == "weather in Rome?"
     desk.page.get_by_role("button", name="Copy curl").click()
-    desk.page.wait_for_function("navigator.clipboard.readText().then((text) => text.startsWith('curl '))")
+    desk.page.wait_for_function("() => navigator.clipboard.readText().then((text) => text.startsWith('curl '))")
     assert "$GEMINI_API_KEY" in desk.page.evaluate("navigator.clipboard.readText()")
 
 

@@ -255,7 +255,7 @@ def tools_problem(body: Json, *, nested: bool) -> str | None:
         return "Invalid 'tools': empty array. Expected an array with minimum length 1, but got an empty array instead."
     if body.get("tool_choice") and not tools:
         return "Invalid value for 'tool_choice': 'tool_choice' is only allowed when 'tools' are specified."
-    names = [(tool["function"] if nested else tool)["name"] for tool in tools]
+    names = [(tool["function"] if nested else tool)["name"] for tool in tools if tool["type"] == "function"]
     for name in names:
         if not NAME.fullmatch(name):
             return f"Invalid function name '{name}': string does not match pattern '^[a-zA-Z0-9_-]+$'."

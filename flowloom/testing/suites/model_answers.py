@@ -229,7 +229,7 @@ def outline(response: LlmResponse, *, ids: bool) -> dict[str, Any]:
         "usage_metadata": {} if counted is None else _counts(counted),
         "logprobs": _logprobs(response),
         "citations": _citations(response),
-        "grounding": None if response.grounding_metadata is None else _plain(response.grounding_metadata),
+        "grounding": _grounding(response),
     }
 
 
@@ -273,6 +273,19 @@ def _logprobs(response: LlmResponse) -> Any:
 def _citations(response: LlmResponse) -> list[dict[str, Any]]:
     found = response.citation_metadata
     return [_plain(each) for each in (found.citations if found is not None else None) or ()]
+
+
+def _grounding(response: LlmResponse) -> dict[str, Any] | None:
+    """The grounding, unless it tells only of what is cited: adapters may tell of citations in both ways."""
+    found = response.grounding_metadata
+    if found is None:
+        return None
+    cited = {each["uri"] for each in _citations(response) if "uri" in each}
+    grounding = _plain(found)
+    told = {each.get("web", {}).get("uri") for each in grounding.get("grounding_chunks", ())}
+    if cited and told <= cited and grounding.keys() <= {"grounding_chunks", "grounding_supports"}:
+        return None
+    return grounding
 
 
 def _plain(model: Any) -> dict[str, Any]:

@@ -167,7 +167,7 @@ _FURTHER: dict[str, RequestKind] = {
     "media_resolution": _setting("media_resolution", types.MediaResolution.MEDIA_RESOLUTION_LOW),
     "cached_content": _setting("cached_content", "cachedContents/abc", "cachedContents/abc"),
     "service_tier": _setting("service_tier", types.ServiceTier.STANDARD),
-    "search": _setting("tools", [types.Tool(google_search=types.GoogleSearch())], "oogle"),
+    "search": _setting("tools", [types.Tool(google_search=types.GoogleSearch())], "earch"),
     "headers": _plain("And in Rome?", http_options=types.HttpOptions(headers={"x-weather": "sunny"})),
 }
 
