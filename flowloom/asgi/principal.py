@@ -34,6 +34,13 @@ class Principal:
             if given is not None:
                 object.__setattr__(self, name, frozenset({given} if isinstance(given, str) else given))
 
+    @property
+    def user_id(self) -> str:
+        """The user whose sessions are meant where a request names none: the only one of theirs, else who asks."""
+        if self.user_ids is not None and len(self.user_ids) == 1:
+            return next(iter(self.user_ids))
+        return self.name
+
     def may_use(self, app_name: str | None, user_id: str | None = None) -> bool:
         """Whether `app_name`, and in it what belongs to `user_id`, is theirs; None asks for neither."""
         if app_name is not None and self.apps is not None and app_name not in self.apps:

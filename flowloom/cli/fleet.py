@@ -35,6 +35,10 @@ AppName = Annotated[
     str | None,
     typer.Option("--app", metavar="NAME", help="The app; needed if the store has several.", show_default=False),
 ]
+Labels = Annotated[
+    list[str] | None,
+    typer.Option(metavar="LABEL", help="What its worker must have; may be repeated.", show_default=False),
+]
 _GIVEN_WRONGLY = (
     UsageError,
     ConfigurationError,

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar, get_args
 import typer
 
 from flowloom.cli.display import Display, call_text
-from flowloom.cli.fleet import AppName, apps_of, client_of, client_of_run, in_store, show_data, show_table
+from flowloom.cli.fleet import AppName, Labels, apps_of, client_of, client_of_run, in_store, show_data, show_table
 from flowloom.cli.options import USER_ID, AsJson, StoreName, User
 from flowloom.cli.stores import Store
 from flowloom.cli.tables import moment
@@ -53,10 +53,7 @@ def submit(
     attempts: Annotated[
         int, typer.Option(min=1, help="How often it is tried in all, if what failed may pass.", show_default=True)
     ] = 1,
-    label: Annotated[
-        list[str] | None,
-        typer.Option(metavar="LABEL", help="What its worker must have; may be repeated.", show_default=False),
-    ] = None,
+    label: Labels = None,
     store: StoreName = None,
     json: AsJson = False,
 ) -> None:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from flowloom.cli.fleet import AppName, client_of, in_store, show_data, show_table
+from flowloom.cli.fleet import AppName, Labels, client_of, in_store, show_data, show_table
 from flowloom.cli.options import USER_ID, AsJson, StoreName, User
 from flowloom.cli.stores import Store
 from flowloom.cli.tables import moment
@@ -64,10 +64,7 @@ def put(
         bool, typer.Option("--catch-up", help="Make good all times that passed without a worker.")
     ] = False,
     priority: Annotated[int, typer.Option(help="Runs of a higher one come first.")] = 0,
-    label: Annotated[
-        list[str] | None,
-        typer.Option(metavar="LABEL", help="What its worker must have; may be repeated.", show_default=False),
-    ] = None,
+    label: Labels = None,
     store: StoreName = None,
     json: AsJson = False,
 ) -> None:

@@ -173,10 +173,7 @@ class _Caller(User):
     @property
     def user_name(self) -> str:
         """The user whose tasks and sessions are meant; empty if it is not known."""
-        principal = self._principal
-        if principal.user_ids is not None and len(principal.user_ids) == 1:
-            return next(iter(principal.user_ids))
-        return principal.name
+        return self._principal.user_id
 
 
 class _Callers(ServerCallContextBuilder):

@@ -189,9 +189,7 @@ class _Serving:
             return self._user(given, principal)
         if self._user is not None:
             return self._user
-        if principal.user_ids is not None and len(principal.user_ids) == 1:
-            return next(iter(principal.user_ids))
-        return principal.name or f"ag_ui_user_{given.thread_id}"
+        return principal.user_id or f"ag_ui_user_{given.thread_id}"
 
     async def _session(self, user_id: str, thread_id: str) -> Session:
         names: dict[str, Any] = {"app_name": self.runner.app_name, "user_id": user_id, "session_id": thread_id}

@@ -141,11 +141,7 @@ def _user_of(ctx: Context[Any, Any]) -> str:
     """Who asks, as the guard knows them: never what a call says."""
     request = ctx.request_context.request
     principal: Principal | None = None if request is None else request.scope.get(PRINCIPAL)
-    if principal is None:
-        return USER_ID
-    if principal.user_ids is not None and len(principal.user_ids) == 1:
-        return next(iter(principal.user_ids))
-    return principal.name or USER_ID
+    return USER_ID if principal is None else principal.user_id or USER_ID
 
 
 def _told(result: RunResult[Any]) -> mcp.CallToolResult:
