@@ -8,10 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from flowloom.agents import BaseAgent
-from flowloom.artifacts import InMemoryArtifactService
 from flowloom.asgi import PRINCIPAL, Auth, Guard, GuardRules, Principal
 from flowloom.errors import ConfigurationError
-from flowloom.memory import InMemoryMemoryService
 from flowloom.protocols.a2a.cards import given_card
 from flowloom.protocols.a2a.executor import RunExecutor
 from flowloom.protocols.a2a.links import WELL_KNOWN
@@ -38,8 +36,7 @@ from flowloom.protocols.a2a.server_sdk import (
     get_requested_extensions,
 )
 from flowloom.protocols.a2a.stores import TidyTaskStore
-from flowloom.runner import Runner
-from flowloom.sessions import InMemorySessionService
+from flowloom.runner import InMemoryRunner, Runner
 
 Lifespan = Callable[[Any], AbstractAsyncContextManager[Any]]
 _PARKED_SECONDS = 600.0
@@ -83,7 +80,7 @@ def to_a2a(
     if unknown:
         raise ConfigurationError(f"`to_a2a` has no extension {', '.join(unknown)}; it has {', '.join(EXTENSIONS)}.")
     prefix = f"/{path}" if (path := rpc_path.strip("/")) else ""
-    own_runner = runner or _runner_of(agent)
+    own_runner = runner or InMemoryRunner(agent, app_name=agent.name)
     url = f"{protocol}://{host}:{port}{prefix}"
     options: dict[str, Any] = {
         "extensions": extensions,
@@ -193,13 +190,3 @@ def _card(agent: BaseAgent[Any], given: Any, url: str, **options: Any) -> AgentC
     if known is None:
         raise ConfigurationError("`agent_card` takes a card or the path of a file with one, not an address.")
     return known.card
-
-
-def _runner_of(agent: BaseAgent[Any]) -> Runner[Any]:
-    return Runner(
-        app_name=agent.name,
-        agent=agent,
-        session_service=InMemorySessionService(),
-        artifact_service=InMemoryArtifactService(),
-        memory_service=InMemoryMemoryService(),
-    )

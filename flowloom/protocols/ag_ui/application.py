@@ -11,12 +11,10 @@ from typing import Any, Literal
 from pydantic import ValidationError
 
 from flowloom.agents import BaseAgent, LlmAgent
-from flowloom.artifacts import InMemoryArtifactService
 from flowloom.asgi import PRINCIPAL, Auth, Guard, GuardRules, Principal
 from flowloom.context import RunConfig, StreamingMode
 from flowloom.errors import ConfigurationError, InputValidationError
 from flowloom.events.event import Event
-from flowloom.memory import InMemoryMemoryService
 from flowloom.plugins import PluginManager
 from flowloom.protocols.ag_ui.page import PagePlugin, page_tools, page_words
 from flowloom.protocols.ag_ui.reading import MESSAGE_IDS, StaleAnswerError, read_request
@@ -32,9 +30,9 @@ from flowloom.protocols.ag_ui.sdk import (
 )
 from flowloom.protocols.ag_ui.telling import Emit, ag_ui_events, as_mapping
 from flowloom.run_stream import RunFailed, RunStreamEvent
-from flowloom.runner import Runner
+from flowloom.runner import InMemoryRunner, Runner
 from flowloom.runner.routing import agents_of
-from flowloom.sessions import InMemorySessionService, Session
+from flowloom.sessions import Session
 
 _log = logging.getLogger("flowloom.ag_ui")
 User = str | Callable[[Any, Principal], str]
@@ -217,10 +215,4 @@ def _problem(status: int, code: str, detail: str) -> JSONResponse:
 def _runner_of(agent: Any) -> Runner[Any]:
     if not isinstance(agent, BaseAgent):
         raise ConfigurationError(f"`to_ag_ui` takes an agent or a runner, not a `{type(agent).__name__}`.")
-    return Runner(
-        app_name=agent.name,
-        agent=agent,  # pyright: ignore[reportUnknownArgumentType]
-        session_service=InMemorySessionService(),
-        artifact_service=InMemoryArtifactService(),
-        memory_service=InMemoryMemoryService(),
-    )
+    return InMemoryRunner(agent, app_name=agent.name)  # pyright: ignore[reportUnknownArgumentType]

@@ -12,14 +12,11 @@ from uuid import uuid4
 from google.genai import types
 
 from flowloom.agents import BaseAgent
-from flowloom.artifacts import InMemoryArtifactService
 from flowloom.asgi import PRINCIPAL, Auth, Guard, GuardRules, Principal
 from flowloom.errors import ConfigurationError
 from flowloom.extras import missing_extra
-from flowloom.memory import InMemoryMemoryService
 from flowloom.run_stream import MessageCompleted, ToolCallFinished
-from flowloom.runner import PendingCall, Runner, RunResult
-from flowloom.sessions import InMemorySessionService
+from flowloom.runner import InMemoryRunner, PendingCall, Runner, RunResult
 
 try:
     import mcp_types as mcp
@@ -56,7 +53,7 @@ def to_mcp_server(
     """
     if not isinstance(agent, BaseAgent):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise ConfigurationError(f"`to_mcp_server` takes an agent, not a `{type(agent).__name__}`.")
-    asked = _AskedAgent(runner or _runner_of(agent), session)
+    asked = _AskedAgent(runner or InMemoryRunner(agent, app_name=agent.name), session)
     server = _AgentServer(asked.runner if runner is None else None, auth, name or agent.name, instructions)
     described = agent.description or f"Ask the agent {agent.name}."
     server.add_tool(asked.answer, name=agent.name, description=described, structured_output=False)
@@ -178,13 +175,3 @@ def _block(blob: types.Blob) -> mcp.ContentBlock:
     address = blob.display_name or "answer"
     uri = address if "://" in address else f"file:///{address}"
     return mcp.EmbeddedResource(resource=mcp.BlobResourceContents(uri=uri, blob=data, mime_type=kind))
-
-
-def _runner_of(agent: BaseAgent[Any]) -> Runner[Any]:
-    return Runner(
-        app_name=agent.name,
-        agent=agent,
-        session_service=InMemorySessionService(),
-        artifact_service=InMemoryArtifactService(),
-        memory_service=InMemoryMemoryService(),
-    )
