@@ -7,6 +7,7 @@ session's streams. Whoever imports this module loads the SDK: `pool.py` does so 
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import logging
 from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -102,6 +103,8 @@ class Connection:
         self.refusal: Refusal | None = None
         """What the server said when it refused the start."""
         self.calls: set[OpenCall] = set()
+        self.described: dict[str, str] = {}
+        """What spans tell of the server that answered: names, and the hash of its session's id."""
         self._headers, self._host, self._era = headers, host, era
         self._on_change, self._on_end = on_change, on_end
         self._secrets = _secrets_of(params, headers)
@@ -174,9 +177,11 @@ class Connection:
         try:
             async with AsyncExitStack() as stack:
                 read, write = await stack.enter_async_context(self._streams())
-                session = self._session_over(JSONRPCDispatcher(Repaired(read), write))
+                incoming = Repaired(read, self.hidden, lambda: self._ended("the server ended its stream"))
+                session = self._session_over(JSONRPCDispatcher(incoming, write))
                 await stack.enter_async_context(session)
                 await self._negotiate(session)
+                self.described = _description(session, noted.session)
                 if not self._ready.done():
                     self._ready.set_result(session)
                 listening = self._listening(session)
@@ -424,6 +429,16 @@ class Connection:
         if isinstance(error, MCPError | RuntimeError):
             return self.hidden(cleaned(str(error))).rstrip(".")
         return f"the connection failed ({type(error).__name__})"
+
+
+def _description(session: ClientSession, session_id: str | None) -> dict[str, str]:
+    """What a span says of a session; its id is a secret, and is told apart from others by a hash."""
+    told = {
+        "mcp.server.name": cleaned(session.server_info.name) if session.server_info is not None else None,
+        "mcp.protocol.version": session.protocol_version,
+        "mcp.session.id": session_id and hashlib.sha256(session_id.encode()).hexdigest()[:16],
+    }
+    return {name: value for name, value in told.items() if value}
 
 
 def _first(error: BaseException) -> BaseException:

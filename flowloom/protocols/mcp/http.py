@@ -31,6 +31,8 @@ class Exchange:
     """What is known of the HTTP requests that were made for one request of the protocol."""
 
     refusal: Refusal | None = None
+    session: str | None = None
+    """The session that the server has begun."""
 
 
 exchange: ContextVar[Exchange | None] = ContextVar("flowloom_mcp_exchange", default=None)
@@ -80,8 +82,11 @@ def _client(
 
 async def _noted(response: httpx2.Response) -> None:
     known = exchange.get()
-    if known is not None and response.status_code >= 400:
-        headers = response.headers
+    if known is None:
+        return
+    headers = response.headers
+    known.session = headers.get("mcp-session-id") or known.session
+    if response.status_code >= 400:
         after = _seconds(headers.get("retry-after"))
         known.refusal = Refusal(response.status_code, headers.get("www-authenticate"), after)
 

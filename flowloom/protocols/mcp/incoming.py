@@ -1,8 +1,12 @@
-"""Messages of a server as the SDK takes them: one tool that is not well described does not take the list away."""
+"""Messages of a server as the SDK takes them.
+
+One tool that is not well described does not take the list away, and no error repeats a secret of ours.
+"""
 
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from types import TracebackType
 from typing import Any, Self, cast
 
@@ -14,10 +18,13 @@ _log = logging.getLogger("flowloom.mcp")
 
 
 class Repaired:
-    """A stream of messages, `inner`, with lists of tools whose every tool can be read."""
+    """A stream of messages, `inner`: every tool of its lists can be read, and `hide` takes secrets out of its errors.
 
-    def __init__(self, inner: Any) -> None:
-        self._inner = inner
+    `on_end` is called when it has ended.
+    """
+
+    def __init__(self, inner: Any, hide: Callable[[str], str], on_end: Callable[[], object]) -> None:
+        self._inner, self._hide, self._on_end = inner, hide, on_end
 
     @property
     def last_context(self) -> Any:
@@ -25,7 +32,7 @@ class Repaired:
         return getattr(self._inner, "last_context", None)
 
     async def receive(self) -> SessionMessage | Exception:
-        return _repaired(await self._inner.receive())
+        return self._repaired(await self._inner.receive())
 
     async def aclose(self) -> None:
         await self._inner.aclose()
@@ -34,7 +41,11 @@ class Repaired:
         return self
 
     async def __anext__(self) -> SessionMessage | Exception:
-        return _repaired(await self._inner.__anext__())
+        try:
+            return self._repaired(await self._inner.__anext__())
+        except StopAsyncIteration:
+            self._on_end()
+            raise
 
     async def __aenter__(self) -> Self:
         await self._inner.__aenter__()
@@ -45,14 +56,15 @@ class Repaired:
     ) -> bool | None:
         return await self._inner.__aexit__(exc_type, exc_val, exc_tb)
 
-
-def _repaired(item: SessionMessage | Exception) -> SessionMessage | Exception:
-    if isinstance(item, SessionMessage) and isinstance(item.message, types.JSONRPCResponse):
-        result = item.message.result
-        tools = result.get("tools")
-        if isinstance(tools, list):
-            result["tools"] = [tool for tool in map(_readable, cast(list[Any], tools)) if tool is not None]
-    return item
+    def _repaired(self, item: SessionMessage | Exception) -> SessionMessage | Exception:
+        message = item.message if isinstance(item, SessionMessage) else None
+        if isinstance(message, types.JSONRPCResponse):
+            tools = message.result.get("tools")
+            if isinstance(tools, list):
+                message.result["tools"] = [tool for tool in map(_readable, cast(list[Any], tools)) if tool is not None]
+        elif isinstance(message, types.JSONRPCError):
+            message.error.message = self._hide(message.error.message)
+        return item
 
 
 def _readable(tool: Any) -> dict[str, Any] | None:

@@ -39,7 +39,8 @@ class Listing:
 
 async def list_tools(connection: Connection, toolset: ToolHost) -> Listing:
     """Ask a server for its tools, all pages. Raises `McpTransportError`, `McpProtocolError`, `DuplicateToolError`."""
-    with protocol_span("tools/list", {"mcp.method": "tools/list", "server.address": toolset.address}) as span:
+    attributes = {"mcp.method": "tools/list", "server.address": toolset.address, **connection.described}
+    with protocol_span("tools/list", attributes) as span:
         capabilities = connection.session.server_capabilities
         tools, ttl = ([], None) if capabilities and not capabilities.tools else await connection.listed("tools")
         if span is not None:

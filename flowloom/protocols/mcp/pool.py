@@ -125,7 +125,7 @@ class Pool:
                     era.known = None  # the server may have changed: the next try asks it again
                     raise
                 if span is not None:
-                    span.set_attribute("mcp.protocol.version", made.session.protocol_version or "")
+                    span.set_attributes(made.described)
             entry.failures = 0
             entry.connection = made
             entry.stale |= {"tools", "resources", "prompts"}

@@ -41,8 +41,8 @@ async def called(tool: McpTool, args: dict[str, Any], context: Context) -> Any:
     headers = await toolset.headers(context)
     entry = toolset.pool.entry(headers)
     attributes = {"mcp.method": "tools/call", "mcp.tool": tool.raw_mcp_tool.name, "server.address": toolset.address}
-    with protocol_span(f"tools/call {tool.name}", attributes):
-        answer = await _Attempts(tool, args, context, headers, entry).answer()
+    with protocol_span(f"tools/call {tool.name}", attributes) as span:
+        answer = await _Attempts(tool, args, context, headers, entry, span).answer()
         if answer.is_error:
             told = await within_limit(cleaned(error_of(answer)), toolset.max_result_bytes, context, tool.name)
             raise McpToolError(told if isinstance(told, str) else told["result"])
@@ -55,10 +55,11 @@ class _Attempts:
     """The tries of one call: a further one is made only if the one before was certainly not carried out."""
 
     def __init__(
-        self, tool: McpTool, args: dict[str, Any], context: Context, headers: dict[str, str], entry: Entry
+        self, tool: McpTool, args: dict[str, Any], context: Context, headers: dict[str, str], entry: Entry, span: Any
     ) -> None:
         self.tool, self.args, self.context, self.headers, self.entry = tool, args, context, headers, entry
         self.toolset = tool.toolset
+        self._span = span
 
     async def answer(self) -> mcp.CallToolResult:
         parked = self.entry.parked.pop(self.toolset.place_of(self.context), None)
@@ -131,6 +132,8 @@ class _Attempts:
         raise McpProtocolError(f"it asked more than {MAX_ROUNDS} times within one call")
 
     def _begun(self, connection: Connection, given: Any, state: str | None) -> OpenCall:
+        if self._span is not None:
+            self._span.set_attributes(connection.described)
         call = OpenCall(*self.toolset.place_of(self.context))
         params = mcp.CallToolRequestParams(
             name=self.tool.raw_mcp_tool.name, arguments=self.args, input_responses=given, request_state=state
