@@ -89,7 +89,8 @@ class Event(LlmResponse):
             return True
         if self.partial or (self.custom_metadata is not None and UNFIT_OUTPUT in self.custom_metadata):
             return False
-        parts = self.content.parts if self.content is not None else None
+        content = self.content
+        parts = content and content.parts
         if not parts:
             return True
         answered = False

@@ -52,7 +52,7 @@ def replace(model: ModelT, /, **fields: Any) -> ModelT:
     The other values are shared. So is the set of given fields: it only grows, and only dumps without unset fields look
     at it.
     """
-    new: ModelT = _new(model.__class__)
+    new: ModelT = _new(type(model))
     _put_fields(new, model.__dict__ | fields)
     _put_given(new, model.__pydantic_fields_set__)
     extra = model.__pydantic_extra__

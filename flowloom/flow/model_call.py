@@ -336,7 +336,8 @@ def mark_if_empty(response: LlmResponse) -> LlmResponse:
     """A complete response that says nothing becomes an error, never silence (decision 3)."""
     if response.partial or response.error_code or response.interrupted:
         return response
-    parts = (response.content.parts if response.content is not None else None) or ()
+    content = response.content
+    parts = (content and content.parts) or ()
     stopped = response.finish_reason is types.FinishReason.STOP
     if parts and not (stopped and all(_says_nothing(part) for part in parts)):
         return response
@@ -358,9 +359,10 @@ def _says_nothing(part: types.Part) -> bool:
 
 def is_thought_only(event: Event) -> bool:
     """Whether a complete event holds thoughts and nothing else (spec §1.4); the model is then asked again."""
-    if event.partial or event.content is None or not event.content.parts:
+    content = event.content
+    if content is None or not content.parts or event.partial:
         return False
-    for part in event.content.parts:  # noqa: SIM110 - a generator costs more than the look
+    for part in content.parts:  # noqa: SIM110 - a generator costs more than the look
         if not part.thought:
             return False
     return True

@@ -190,10 +190,12 @@ class InMemorySessionService(BaseSessionService):
     async def append_event(self, session: Session, event: Event) -> Event:
         if event.partial:
             return event
-        stored = self._sessions.get((session.app_name, session.user_id, session.id))
+        key = session.app_name, session.user_id, session.id
+        stored = self._sessions.get(key)
         if stored is None:
-            raise session_not_found(session.app_name, session.user_id, session.id)
-        if event.id in stored.ids:
+            raise session_not_found(*key)
+        event_id = event.id
+        if event_id in stored.ids:
             return event
         kept = as_appended(stored.events, event)
         if kept.actions.state_delta:
@@ -201,7 +203,7 @@ class InMemorySessionService(BaseSessionService):
             self._write_shared(session.app_name, session.user_id, app, user)
             stored.state.update(_owned(own))
         stored.events.append(kept)
-        stored.ids.add(kept.id)
+        stored.ids.add(event_id)
         stored.last_update_time = kept.timestamp
         apply_event(session, event, kept)
         return kept
