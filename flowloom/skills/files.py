@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import stat
 import zipfile
+import zlib
 from abc import ABC, abstractmethod
 from pathlib import Path, PurePosixPath
 
@@ -28,11 +29,14 @@ class SkillFiles(ABC):
 
     @abstractmethod
     def names(self) -> list[str]:
-        """The paths of the files, sorted; hidden ones and compiled code are left out."""
+        """The paths of the files that can be read, sorted; hidden ones and compiled code are left out."""
 
     @abstractmethod
     def read(self, path: str) -> bytes:
-        """The bytes of the file at `path`. Raises `SkillFileError` if it leads out, to nothing, or to no plain file."""
+        """The bytes of the file at `path`.
+
+        Raises `SkillFileError` if it leads out, to nothing, to what is hidden, or to no plain file.
+        """
 
     @abstractmethod
     def shown(self, path: str) -> str:
@@ -56,6 +60,18 @@ def _parts_of(path: str) -> tuple[str, ...]:
     return parts
 
 
+def _shown_parts(path: str) -> tuple[str, ...]:
+    """The same of a path to what is not hidden."""
+    parts = _parts_of(path)
+    if not _is_shown(parts):
+        raise _not_there(path)
+    return parts
+
+
+def _not_there(path: str) -> SkillFileError:
+    return SkillFileError(f"There is no file `{path[:100]}` in the skill.")
+
+
 def _is_shown(parts: tuple[str, ...]) -> bool:
     return not any(part.startswith(".") or part == "__pycache__" for part in parts)
 
@@ -68,16 +84,17 @@ class FolderFiles(SkillFiles):
 
     def names(self) -> list[str]:
         found: list[str] = []
-        for above, folders, files in os.walk(self._folder):  # links to folders are not followed
+        home = self._folder.resolve()
+        for above, folders, files in os.walk(home):  # links to folders are not followed
             folders[:] = sorted(each for each in folders if _is_shown((each,)))
-            place = Path(above).relative_to(self._folder)
-            found += [(place / file).as_posix() for file in files if _is_shown((file,))]
+            shown = [Path(above, file) for file in files if _is_shown((file,))]
+            found += [each.relative_to(home).as_posix() for each in shown if self._is_plain(each, home)]
             if len(found) > MOST_FILES:
                 break
         return sorted(found)[:MOST_FILES]
 
     def read(self, path: str) -> bytes:
-        parts = _parts_of(path)
+        parts = _shown_parts(path)
         home = self._folder.resolve()
         try:
             file = home.joinpath(*parts).resolve(strict=True)
@@ -85,7 +102,7 @@ class FolderFiles(SkillFiles):
                 raise SkillFileError(f"`{path[:100]}` leads out of the skill's folder.")
             descriptor = os.open(file, os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0))
         except (OSError, RuntimeError, ValueError) as error:
-            raise SkillFileError(f"There is no file `{path[:100]}` in the skill.") from error
+            raise _not_there(path) from error
         with os.fdopen(descriptor, "rb") as opened:
             state = os.fstat(descriptor)
             if not stat.S_ISREG(state.st_mode):
@@ -93,6 +110,11 @@ class FolderFiles(SkillFiles):
             if state.st_size > MOST_BYTES:
                 raise SkillFileError(f"`{path[:100]}` has {state.st_size:,} bytes; {MOST_BYTES:,} are the most.")
             return opened.read(MOST_BYTES)
+
+    @staticmethod
+    def _is_plain(file: Path, home: Path) -> bool:
+        """Whether it is a plain file, or a link to one in the folder."""
+        return file.is_file() and (not file.is_symlink() or home in file.resolve().parents)
 
     def shown(self, path: str) -> str:
         return str(self._folder / path)
@@ -133,13 +155,21 @@ class ZipFiles(SkillFiles):
         return [name for name in self._names if _is_shown(PurePosixPath(name).parts)]
 
     def read(self, path: str) -> bytes:
-        name = "/".join(_parts_of(path))
+        name = "/".join(_shown_parts(path))
         if name not in self._names:
-            raise SkillFileError(f"There is no file `{path[:100]}` in the skill.")
+            raise _not_there(path)
         try:
             with zipfile.ZipFile(self._archive) as opened, opened.open(self._before + name) as file:
                 data = file.read(MOST_BYTES + 1)
-        except (OSError, zipfile.BadZipFile, KeyError, NotImplementedError, RuntimeError) as error:
+        except (
+            OSError,
+            EOFError,
+            zipfile.BadZipFile,
+            KeyError,
+            NotImplementedError,
+            RuntimeError,
+            zlib.error,
+        ) as error:
             raise SkillFileError(f"`{path[:100]}` cannot be read out of the archive.") from error
         if len(data) > MOST_BYTES:
             raise SkillFileError(f"`{path[:100]}` is larger than the archive says.")

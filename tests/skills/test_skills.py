@@ -164,7 +164,31 @@ def test_no_path_leads_out(make: Make, tmp_path: Path, path: str) -> None:
     files = load_skill_from_dir(folder).files
     with pytest.raises(LookupError):
         files.read(path)
-    assert "SKILL.md" in files.names()
+    assert files.names() == ["SKILL.md"]
+
+
+def test_hidden_files_are_as_if_they_were_not_there(make: Make) -> None:
+    """What no listing shows no path reads, in a folder or in an archive."""
+    folder = make(DOTenv="KEY=secret", DOTgit__config="secret", assets__DOThidden="secret")
+    for files in (load_skill_from_dir(folder).files, load_skill_from_zip(packed(folder)).files):
+        assert files.names() == ["SKILL.md"]
+        for path in (".env", ".git/config", "assets/.hidden"):
+            with pytest.raises(LookupError, match="There is no file"):
+                files.read(path)
+
+
+def test_a_spoilt_archive_is_an_error_with_a_name(make: Make) -> None:
+    """Bytes that cannot be unpacked are told as a file that cannot be read."""
+    archive = packed(make(notesDOTmd="words " * 200))
+    skill = load_skill_from_zip(archive)
+    data = bytearray(archive.read_bytes())
+    with zipfile.ZipFile(archive) as opened:
+        entry = opened.getinfo("pdf-forms/notes.md")
+    begin = entry.header_offset + 30 + len(entry.filename)
+    data[begin : begin + entry.compress_size] = b"\xff" * entry.compress_size
+    archive.write_bytes(data)
+    with pytest.raises(LookupError, match="cannot be read out of the archive"):
+        skill.files.read("notes.md")
 
 
 async def test_what_is_not_there_has_a_nearest(make: Make) -> None:
@@ -257,7 +281,7 @@ def test_keys_that_mean_nothing_are_told(make: Make, caplog: pytest.LogCaptureFi
 def packed(folder: Path, *more: tuple[str, str, int], below: bool = True) -> Path:
     """An archive of a skill's folder, with more entries: name, text, and mode."""
     archive = folder.parent / "skill.zip"
-    with zipfile.ZipFile(archive, "w") as opened:
+    with zipfile.ZipFile(archive, "w", zipfile.ZIP_DEFLATED) as opened:
         for file in folder.rglob("*"):
             opened.write(file, file.relative_to(folder.parent if below else folder))
         for name, text, mode in more:
