@@ -89,8 +89,7 @@ class Event(LlmResponse):
             return True
         if self.partial or (self.custom_metadata is not None and UNFIT_OUTPUT in self.custom_metadata):
             return False
-        content = self.content
-        parts = content and content.parts
+        parts = content.parts if (content := self.content) is not None else None
         if not parts:
             return True
         answered = False

@@ -336,8 +336,7 @@ def mark_if_empty(response: LlmResponse) -> LlmResponse:
     """A complete response that says nothing becomes an error, never silence (decision 3)."""
     if response.partial or response.error_code or response.interrupted:
         return response
-    content = response.content
-    parts = (content and content.parts) or ()
+    parts = (content.parts if (content := response.content) is not None else None) or ()
     stopped = response.finish_reason is types.FinishReason.STOP
     if parts and not (stopped and all(_says_nothing(part) for part in parts)):
         return response
@@ -359,8 +358,7 @@ def _says_nothing(part: types.Part) -> bool:
 
 def is_thought_only(event: Event) -> bool:
     """Whether a complete event holds thoughts and nothing else (spec §1.4); the model is then asked again."""
-    content = event.content
-    if content is None or not content.parts or event.partial:
+    if event.partial or (content := event.content) is None or not content.parts:
         return False
     for part in content.parts:  # noqa: SIM110 - a generator costs more than the look
         if not part.thought:
