@@ -17,7 +17,9 @@ from flowloom.server.wire import Body, Part, answer
 
 _A = "/apps/{app_name}/users/{user_id}/sessions/{session_id}/artifacts"
 _ABSOLUTE = re.compile(r"[/\\]|[A-Za-z]:[/\\]")
-_NUMBER = re.compile(r"[0-9]{1,18}")
+_NUMBER = re.compile(r"[+-]?[0-9]+")
+_DIGITS = 18
+"""More than the number of any version has."""
 
 router = APIRouter(tags=["artifacts"])
 
@@ -123,11 +125,14 @@ def _file(request: Request, app_name: str, user_id: str, session_id: str, name: 
 
 
 def _version(text: str) -> int | None:
-    """The number of a version; None for the newest. Raises `ProblemError` (422) for what is neither."""
+    """The number of a version; None for the newest. Raises `ProblemError`: 422 for what is neither, 404 for a number
+    that no version has."""
     if text == "latest":
         return None
     if not _NUMBER.fullmatch(text):
         raise ProblemError(422, "invalid_version", "Invalid version ID")
+    if text.startswith("-") or len(text) > _DIGITS:
+        raise _not_found()
     return int(text)
 
 

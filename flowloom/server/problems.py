@@ -80,8 +80,13 @@ async def _on_http(request: Request, error: Exception) -> Response:
 
 
 async def _on_invalid(request: Request, error: Exception) -> Response:
-    problems = cast(RequestValidationError, error).errors()
+    problems = [{**each, "input": _text(each.get("input"))} for each in cast(RequestValidationError, error).errors()]
     return _answer(422, {"detail": problems, "code": "invalid_request"}, None)
+
+
+def _text(given: Any) -> Any:
+    """A body that was not read as JSON, as it was sent."""
+    return given.decode("utf-8", "replace") if isinstance(given, bytes) else given
 
 
 class Failures:

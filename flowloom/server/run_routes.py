@@ -202,7 +202,7 @@ async def ready(request: Request) -> Response:
 async def _stream(request: Request, body: RunRequest, *, grace: float | None, legacy: bool = False) -> Response:
     served = served_of(request)
     served.runs.check_streams()
-    begun = await _begin(request, body, split=not legacy and body.function_call_event_id is None, grace=grace)
+    begun = await _begin(request, body, split=not legacy and not body.function_call_event_id, grace=grace)
     reader = begun.read()
     if begun.started:
         with suppress(TimeoutError):

@@ -28,6 +28,8 @@ from flowloom.sessions import BaseSessionService, Session
 _log = logging.getLogger("flowloom.server")
 _S = "/apps/{app_name}/users/{user_id}/sessions"
 _SESSION_ID = re.compile(r"[\w.:@~+-]{1,128}")
+_STEPS = (".", "..")
+"""What browsers take out of an address, however it is written."""
 _PAGE = 50
 """How many sessions a page has that does not say."""
 _EVALUATIONS = ("adk-eval-session-", "___eval___session___")
@@ -234,11 +236,11 @@ def session_id_of(given: str | None) -> str | None:
     """The id that a session is to have, trimmed; None for one that is made. Raises `ProblemError` (400) for one that a
     path cannot name."""
     session_id = (given or "").strip() or None
-    if session_id is not None and not _SESSION_ID.fullmatch(session_id):
+    if session_id is not None and (session_id in _STEPS or not _SESSION_ID.fullmatch(session_id)):
         raise ProblemError(
             400,
             "invalid_session_id",
-            "The id of a session has 1 to 128 letters, digits and the characters . : @ ~ + - _",
+            "The id of a session has 1 to 128 letters, digits and the characters . : @ ~ + - _, and is not `.` or `..`",
         )
     return session_id
 

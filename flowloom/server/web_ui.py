@@ -15,6 +15,7 @@ from flowloom.errors import ConfigurationError
 from flowloom.server.development import local_only, local_writes
 from flowloom.server.problems import ProblemError
 from flowloom.server.served import admit, served_of
+from flowloom.server.wire import Body
 
 router = APIRouter(include_in_schema=False)
 below_dev = APIRouter(prefix="/dev/apps/{app_name}", tags=["dev"], dependencies=[Depends(local_writes)])
@@ -24,6 +25,12 @@ _INDEX = "index.html"
 _NOT_BUILT = "There is nothing of this yet: {}."
 _WRITING = ["POST", "PUT", "PATCH", "DELETE"]
 _ALL = ["GET", *_WRITING]
+
+
+class TelemetryChoice(Body):
+    """Whether what people do may be reported."""
+
+    telemetry: bool
 
 
 @router.get("/dev-ui/assets/config/runtime-config.json")
@@ -50,7 +57,7 @@ async def telemetry() -> dict[str, bool]:
 
 
 @router.post("/config/telemetry")
-async def set_telemetry(request: Request) -> dict[str, bool]:
+async def set_telemetry(request: Request, body: TelemetryChoice) -> dict[str, bool]:
     """The same; nothing is stored. Raises `ProblemError` (400) without the header that other pages cannot send."""
     if request.headers.get("x-adk-telemetry-request") != "true":
         raise ProblemError(400, "bad_request", "The header `x-adk-telemetry-request: true` is missing.")

@@ -6,11 +6,11 @@ from collections.abc import Iterator
 
 import httpx
 import pytest
-from server import difference_rows, difference_runs
+from server import difference_edges, difference_rows, difference_runs
 from server.differences import Row, ask_all, compared, differing
 from server.google_adk_peer import google_adk_server, our_server
 
-ROWS = [*difference_rows.ROWS, *difference_runs.ROWS]
+ROWS = [*difference_rows.ROWS, *difference_runs.ROWS, *difference_edges.ROWS]
 pytestmark = [pytest.mark.soak, pytest.mark.timeout(300)]
 
 

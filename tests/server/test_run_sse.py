@@ -115,6 +115,13 @@ def test_an_event_is_sent_whole_to_those_who_ask_so(server: Running, path: str) 
     assert [event["actions"]["artifactDelta"] for event in events if "content" in event][1] == {"note.txt": 0}
 
 
+@pytest.mark.parametrize("asked_by", [None, ""])
+def test_no_form_answers_for_an_id_of_nothing(server: Running, asked_by: str | None) -> None:
+    """The event with an artifact is sent twice, as to all others."""
+    seen = run(server, server.new_session(), "tool save", functionCallEventId=asked_by)
+    assert len({event["id"] for event in seen}) == len(seen) - 1
+
+
 def test_the_state_delta_is_in_the_users_event(server: Running) -> None:
     """It is stored with the message."""
     session = server.new_session()

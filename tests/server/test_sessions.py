@@ -64,6 +64,7 @@ def test_a_body_has_to_be_json_by_its_type(server: Running, kind: str) -> None:
     )
     assert made.status_code == 422
     assert made.json()["detail"][0]["loc"] == ["body"]
+    assert made.json()["detail"][0]["input"] == '{"state": {}}'
 
 
 @pytest.mark.parametrize(
@@ -100,7 +101,7 @@ def test_an_empty_id_is_a_new_one(server: Running) -> None:
     assert len(server.new_session(sessionId="  ")) == 36
 
 
-@pytest.mark.parametrize("name", ["a/b", "a b", "x" * 129, "a\nb", "a%", "é\0"])
+@pytest.mark.parametrize("name", ["a/b", "a b", "x" * 129, "a\nb", "a%", "é\0", ".", " .. "])
 def test_an_id_that_no_address_can_name_is_refused(server: Running, name: str) -> None:
     """It could never be read again."""
     made = server.client.post(server.sessions(), json={"sessionId": name})

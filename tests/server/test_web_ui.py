@@ -170,6 +170,7 @@ class TestSettingsOfTheUi:
             assert (answer.status_code, answer.json()) == (200, {"telemetry": False})
         for headers in ({}, {"x-adk-telemetry-request": "no"}):
             assert server.client.post("/config/telemetry", json={"telemetry": True}, headers=headers).status_code == 400
+        assert server.client.post("/config/telemetry", json={}, headers=header).status_code == 422
 
 
 class TestWhatThereIsNothingOf:
