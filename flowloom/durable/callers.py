@@ -29,6 +29,7 @@ class Callers:
         self._workers: list[WorkerRow] = []
         self._read = 0.0
         self._lines: dict[str, asyncio.StreamWriter] = {}
+        self._opening = asyncio.Lock()
 
     async def ring(self) -> None:
         """Say to the workers that a run is ready."""
@@ -50,15 +51,20 @@ class Callers:
         path = path_of(row.address)
         if path is None:
             return
-        line = self._lines.get(row.worker)
         try:
-            if line is None or line.is_closing():
-                _, line = await asyncio.open_unix_connection(path, limit=MAX_LINE)
-                self._lines[row.worker] = line
+            line = await self._line_to(row.worker, path)
             line.write(json.dumps({"token": row.token, "do": what}).encode() + b"\n")
             await line.drain()
         except OSError:
             self._hang_up(row.worker)
+
+    async def _line_to(self, worker: str, path: str) -> asyncio.StreamWriter:
+        async with self._opening:
+            line = self._lines.get(worker)
+            if line is None or line.is_closing():
+                _, line = await asyncio.open_unix_connection(path, limit=MAX_LINE)
+                self._lines[worker] = line
+            return line
 
     def _hang_up(self, worker: str) -> None:
         line = self._lines.pop(worker, None)

@@ -60,7 +60,8 @@ class Leg:
         self._held = claimed.held
         self.fence = worker.fence_of(claimed)
         self._handle: RunHandle[Any] | None = None
-        self._wish: Wish | None = None
+        self._wish: Wish | None = claimed.row.wish
+        """What was asked of it, which may have been while a worker had it that is dead."""
         self._handed_over = False
         """Whether the worker ends, and another one is to go on."""
         self._dropped = False
@@ -150,8 +151,8 @@ class Leg:
         )
         rounds.stream_models()
         handle = self._handle = RunHandle[Any](rounds)
-        if self._wish is not None:
-            _tell(handle, self._wish)
+        if self._wish is not None:  # a run that was cut off has calls to close: so it begins, and takes no step
+            _tell(handle, "pause" if self._wish == "pause" else "cancel_after_step")
         elif self._handed_over:
             handle.pause()
         try:

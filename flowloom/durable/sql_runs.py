@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 from flowloom.durable.admission import Admission, lock_shard
@@ -22,7 +23,7 @@ _CLAIMABLE = (
 )
 _CLAIM = (
     "UPDATE flowloom_runs SET status = 'running', worker = ?, epoch = ?, attempts = attempts + 1, "
-    "started = COALESCE(started, ?), wish = NULL WHERE run_id = ?"
+    "started = COALESCE(started, ?) WHERE run_id = ?"
 )
 _OVER_AT = (
     "UPDATE flowloom_runs SET status = ?, outcome = ?, ended = ?, worker = NULL, wish = NULL, message = CASE WHEN ? "
@@ -141,12 +142,19 @@ def finish(connection: Connection, setting: Setting, mine: Row, outcome: Outcome
     row = _still_mine(connection, setting, mine)
     if row is None:
         return None
+    return _settled(connection, setting, row, outcome)
+
+
+def _settled(connection: Connection, setting: Setting, row: Row, outcome: Outcome) -> Ended:
     moment, admission = now(connection, setting.dialect), Admission(connection, setting.dialect, setting.limits)
+    if outcome.status == "paused" and row.wish not in (None, "pause"):  # it came after the last step
+        outcome = replace(outcome, status="cancelled")
     if outcome.status == "paused":
-        if row.answers is not None:  # they came while it ran
+        if row.answers is not None and row.wish is None:  # they came while it ran
             woken = admission.free_places(row.run_id, moment)
             return Ended("waiting", _go_on(connection, admission, row, row.answers, moment), woken)
-        connection.execute(f"{_PAUSED}, outcome = ? WHERE run_id = ?", (outcome.dumps(), row.run_id))
+        sql = f"{_PAUSED}, outcome = ?, message = ?, answers = NULL WHERE run_id = ?"
+        connection.execute(sql, (outcome.dumps(), row.answers, row.run_id))
     else:
         connection.execute(_OVER_AT, (outcome.status, outcome.dumps(), moment, outcome.status == "failed", row.run_id))
     woken = admission.free_places(row.run_id, moment)
@@ -177,10 +185,15 @@ def hand_back(connection: Connection, setting: Setting, mine: Row) -> Ended | No
 
 
 def try_again(connection: Connection, setting: Setting, mine: Row, wait: float, outcome: Outcome) -> Ended | None:
-    """Let a run that failed wait for some seconds, and go on then; it keeps its session, and no worker."""
+    """Let a run that failed wait for some seconds, and go on then; it keeps its session, and no worker. One that is to
+    stop is tried no more."""
     row = _still_mine(connection, setting, mine)
     if row is None:
         return None
+    if row.wish is not None:
+        return _settled(
+            connection, setting, row, replace(outcome, status="paused", error_code=None, error_message=None)
+        )
     moment = now(connection, setting.dialect)
     sql = (
         "UPDATE flowloom_runs SET status = 'waiting', worker = NULL, wakes = ?, due = ?, outcome = ?, wish = NULL "
@@ -200,11 +213,13 @@ def drop_message(connection: Connection, mine: Row) -> None:
 
 
 def cancel(connection: Connection, setting: Setting, run_id: str, wish: Wish) -> Changed | None:
-    """End a run that no worker has, or ask the worker that has it. One that is over stays as it is."""
+    """End a run that no worker has, or ask the worker that has it. One that is over stays as it is. One that a worker
+    has died of is ended by the next one, which closes the calls that are open in the log."""
     row = locked(connection, run_id, setting)
     if row is None or row.status in OVER:
         return None if row is None else Changed(row)
-    if row.status == "running":
+    broken_off = row.status == "ready" and row.takeovers > 0 and row.message is None
+    if row.status == "running" or broken_off:
         return _wished(connection, row, wish)
     moment, admission = now(connection, setting.dialect), Admission(connection, setting.dialect, setting.limits)
     outcome = Outcome("cancelled")
@@ -264,7 +279,8 @@ def answer(connection: Connection, setting: Setting, run_id: str, message: dict[
     if row is None:
         return None
     if row.status == "paused":
-        return resume(connection, setting, run_id, ("paused",), json.dumps([message], ensure_ascii=False))
+        texts = [*json.loads(row.message or "[]"), message]
+        return resume(connection, setting, run_id, ("paused",), json.dumps(texts, ensure_ascii=False))
     column = "answers" if row.status == "running" else "message"
     given = row.answers if row.status == "running" else row.message
     texts = [*json.loads(given or "[]"), message]

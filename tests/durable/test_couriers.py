@@ -38,29 +38,33 @@ class TestDbosCourier(CourierSuite):
     def make_courier(self, store: str, service: SqlSessionService, app_name: str) -> Courier:
         return DbosCourier(store)
 
+    pace = 1.0  # DBOS takes its time to begin
+
 
 MANY = int(os.environ.get("FLOWLOOM_KILLS", "30"))
+"""200 have all counts as they are claimed; other tests have a tenth as many zombies, and so on."""
+
+
+class Long:
+    """The same with many kills, and all else as often."""
+
+    kills, runs, zombies, sessions = MANY, 4 * MANY, MANY // 10, MANY // 10
+    tries, asleep = max(MANY * 3 // 20, 1), 15.0 if MANY >= 200 else 1.0
 
 
 @pytest.mark.soak
-@pytest.mark.timeout(900)
-class TestStoreCourierOnSqliteLong(TestStoreCourierOnSqlite):
-    """The same with many kills."""
-
-    kills, runs = MANY, 4 * MANY
+@pytest.mark.timeout(1800)
+class TestStoreCourierOnSqliteLong(Long, TestStoreCourierOnSqlite):
+    """On SQLite."""
 
 
 @pytest.mark.soak
-@pytest.mark.timeout(900)
-class TestStoreCourierOnPostgresLong(TestStoreCourierOnPostgres):
-    """The same with many kills."""
-
-    kills, runs = MANY, 4 * MANY
+@pytest.mark.timeout(1800)
+class TestStoreCourierOnPostgresLong(Long, TestStoreCourierOnPostgres):
+    """On PostgreSQL."""
 
 
 @pytest.mark.soak
-@pytest.mark.timeout(900)
-class TestDbosCourierLong(TestDbosCourier):
-    """The same with many kills."""
-
-    kills, runs = MANY, 4 * MANY
+@pytest.mark.timeout(1800)
+class TestDbosCourierLong(Long, TestDbosCourier):
+    """With DBOS."""

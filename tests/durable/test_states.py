@@ -9,16 +9,19 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+import psycopg
+import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
+from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_state_machine_as_test
 
-from flowloom import SqliteSessionService
+from flowloom import PostgresSessionService, SqliteSessionService
 from flowloom.durable import sql_runs
 from flowloom.durable.limits import ConcurrencyLimit
 from flowloom.durable.records import OVER, Outcome, Row, WorkerRow
 from flowloom.durable.registry import Registry
 from flowloom.durable.sql_submit import Submission
+from flowloom.sessions.sql_service import SqlSessionService
 
 APP = "app"
 MESSAGE: dict[str, Any] = {"role": "user", "parts": [{"text": "Go."}]}
@@ -44,14 +47,19 @@ class Machine(RuleBasedStateMachine):
         super().__init__()
         self.folder = TemporaryDirectory()
         self.runner = asyncio.Runner()
-        self.service = SqliteSessionService(Path(self.folder.name) / "a.db")
+        self.service = self.open()
         self.registry = Registry(self.service, self.limits)
         self.claimed: list[Row] = []
         self.stale: list[Row] = []
         self.submitted: list[str] = []
         self.known: dict[str, str] = {}
+        self.promised: dict[str, str] = {}
+        """What was asked of runs that workers have, and is to be done."""
         self.workers = 0
         self.worker = self.new_worker()
+
+    def open(self) -> SqlSessionService:
+        return SqliteSessionService(Path(self.folder.name) / "a.db")
 
     def teardown(self) -> None:
         self.do(self.service.close())
@@ -128,10 +136,11 @@ class Machine(RuleBasedStateMachine):
             return
         run_id = data.draw(st.sampled_from(self.submitted))
         change = self.registry.change
-        if what == "cancel":
-            self.do(change(sql_runs.cancel, run_id, "cancel"))
-        elif what == "pause":
-            self.do(change(sql_runs.pause, run_id))
+        if what in ("cancel", "pause"):
+            asked = (sql_runs.cancel, run_id, "cancel") if what == "cancel" else (sql_runs.pause, run_id)
+            row = self.do(change(*asked)).row
+            if row.status in ("ready", "running"):
+                self.promised[run_id] = row.wish
         elif what == "answer":
             row = self.do(self.registry.find(run_id))
             if row.status not in OVER:
@@ -144,6 +153,16 @@ class Machine(RuleBasedStateMachine):
         sql = "UPDATE flowloom_runs SET wakes = wakes - 60 WHERE wakes IS NOT NULL"
         self.do(self.registry.write(lambda c: c.execute(sql), "test"))
         self.do(self.registry.promote(APP))
+
+    @invariant()
+    def what_was_asked_is_done(self) -> None:
+        for row in self.rows():
+            wish = self.promised.get(row.run_id)
+            if wish is not None and row.status in ("ready", "running"):
+                assert row.wish == wish, f"{row.run_id} was to {wish}, which is forgotten"
+            elif wish is not None:
+                del self.promised[row.run_id]
+                assert row.status in OVER or (wish, row.status) == ("pause", "paused"), (row.run_id, wish, row.status)
 
     @invariant()
     def every_run_is_where_it_may_be(self) -> None:
@@ -196,6 +215,20 @@ class LimitedMachine(Machine):
         ) or any(other.key == row.key and other.wakes is not None for other in rows)
 
 
+class PostgresMachine(LimitedMachine):
+    """The same on PostgreSQL."""
+
+    dsn = ""
+
+    def open(self) -> SqlSessionService:
+        tables = "runs, workers, slots, rates, limits, schedules, sessions"
+        with psycopg.connect(self.dsn) as connection:
+            for name in tables.split(", "):
+                if connection.execute("SELECT to_regclass(%s)", (f"flowloom_{name}",)).fetchone() != (None,):
+                    connection.execute(f"TRUNCATE flowloom_{name} CASCADE".encode())
+        return PostgresSessionService(self.dsn, max_connections=1)
+
+
 OFTEN = settings(
     max_examples=2000 if os.environ.get("FLOWLOOM_LONG") else 5,
     stateful_step_count=20,
@@ -206,3 +239,10 @@ TestStates = Machine.TestCase
 TestStates.settings = OFTEN
 TestLimitedStates = LimitedMachine.TestCase
 TestLimitedStates.settings = OFTEN
+
+
+@pytest.mark.timeout(3000)
+def test_states_on_postgresql(postgres_dsn: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The registry is the same there."""
+    monkeypatch.setattr(PostgresMachine, "dsn", postgres_dsn)
+    run_state_machine_as_test(PostgresMachine, settings=settings(OFTEN, max_examples=OFTEN.max_examples // 2))

@@ -22,7 +22,8 @@ from google.genai import types
 
 from flowloom.agents import LlmAgent
 from flowloom.context import Context
-from flowloom.durable import ConcurrencyLimit, Worker
+from flowloom.durable import ConcurrencyLimit, ModelLimit, Worker
+from flowloom.durable.limits import Limit
 from flowloom.events.parts import call_part, text_part
 from flowloom.events.response import LlmResponse
 from flowloom.models import BaseLlm, LlmRequest
@@ -47,11 +48,25 @@ class CrewModel(BaseLlm):
     model: str = "crew"
     pause: float = 0.0
     """Seconds before each answer, and between the parts of one."""
+    diary: Path | None = None
+    """Where each call is written down, if it is."""
 
     async def generate_content_async(
         self, llm_request: LlmRequest, stream: bool = False
     ) -> AsyncGenerator[LlmResponse, None]:
         """See `BaseLlm`."""
+        self._note("asks")
+        try:
+            async for response in self._answers(llm_request, stream):
+                yield response
+        finally:
+            self._note("told")
+
+    def _note(self, what: str) -> None:
+        if self.diary is not None:
+            _write(self.diary, f"{what} - - {os.getpid()}")
+
+    async def _answers(self, llm_request: LlmRequest, stream: bool) -> AsyncGenerator[LlmResponse, None]:
         said, answers = "", list[types.FunctionResponse]()
         for content in llm_request.contents:
             for part in content.parts or ():
@@ -84,13 +99,16 @@ def _answer(part: types.Part) -> LlmResponse:
     return LlmResponse(content=_content(part))
 
 
-def crew_runner(service: SqlSessionService, diary: Path, pause: float) -> Runner[Any]:
-    """The runner of a worker: its tools write to the `diary`, and take `pause` seconds."""
+def _write(diary: Path, line: str) -> None:
+    with diary.open("ab", buffering=0) as file:
+        file.write(f"{line}\n".encode())
+
+
+def crew_runner(service: SqlSessionService, diary: Path, pause: float, *, asked: bool = False) -> Runner[Any]:
+    """The runner of a worker: its tools write to the `diary`, and take `pause` seconds; `asked`: its model, too."""
 
     def note(what: str, context: Context) -> None:
-        line = f"{what} {context.idempotency_key} {context.invocation_id} {os.getpid()}\n".encode()
-        with diary.open("ab", buffering=0) as file:
-            file.write(line)
+        _write(diary, f"{what} {context.idempotency_key} {context.invocation_id} {os.getpid()}")
 
     async def step(number: int, tool_context: Context) -> str:
         """Take a step."""
@@ -105,7 +123,7 @@ def crew_runner(service: SqlSessionService, diary: Path, pause: float) -> Runner
         note("end", tool_context)
         return f"paid {amount}"
 
-    model = CrewModel(pause=pause)
+    model = CrewModel(pause=pause, diary=diary if asked else None)
     agent = LlmAgent(name="crew", model=model, tools=[step, FunctionTool(pay, require_confirmation=True)])
     return Runner(app_name=APP, agent=agent, session_service=service)
 
@@ -113,9 +131,12 @@ def crew_runner(service: SqlSessionService, diary: Path, pause: float) -> Runner
 async def work(suite: Any, options: dict[str, Any]) -> None:
     """Be a worker until the process is told to end."""
     service = opened(options["store"])
-    limits = [ConcurrencyLimit("user", options["most"])] if "most" in options else []
+    limits: list[Limit] = [ConcurrencyLimit("user", options["most"])] if "most" in options else []
+    at_once: int | None = options.get("model_calls")
+    if at_once is not None:
+        limits.append(ModelLimit("crew", concurrent=at_once))
     worker = Worker(
-        crew_runner(service, Path(options["diary"]), options.get("pause", 0.01)),
+        crew_runner(service, Path(options["diary"]), options.get("pause", 0.01), asked=at_once is not None),
         courier=suite.make_courier(options["store"], service, APP),
         concurrency=options.get("concurrency", 4),
         heartbeat=options.get("heartbeat", 0.1),

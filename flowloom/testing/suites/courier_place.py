@@ -7,12 +7,13 @@ import json
 import os
 import random
 import signal
+import sqlite3
 import subprocess
 import sys
 import time
 from collections import Counter
 from collections.abc import AsyncGenerator, Awaitable, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, closing
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,7 @@ from flowloom.durable import Courier, RunClient, SubmittedRun
 from flowloom.durable.courier import Deliver, Free
 from flowloom.events import Event
 
-SECONDS = 60.0
+SECONDS = 180.0
 """How long a run may take until a test gives up."""
 
 
@@ -81,6 +82,15 @@ class Place:
     def lines(self) -> list[list[str]]:
         """What the tools have written: what, key, run, process."""
         return [line.split() for line in self.diary.read_text().splitlines()]
+
+    def has_begun(self, run: SubmittedRun) -> bool:
+        """Whether a tool of a run has begun."""
+        return any(line[2] == run.id for line in self.lines())
+
+    def note_death(self, pid: int) -> None:
+        """Write down that a process was killed."""
+        with self.diary.open("ab", buffering=0) as file:
+            file.write(f"died - - {pid}\n".encode())
 
     def check_keys(self, runs: Sequence[SubmittedRun]) -> int:
         """Each call of the runs has been made under one key; how many were begun again."""
@@ -175,9 +185,48 @@ def quiet(steps: int, run: SubmittedRun) -> list[Any]:
     return [["user", said, [], []], *between, ["crew", f"Done: {said}", [], []]]
 
 
-async def followed(run: SubmittedRun) -> list[Event]:
-    """The events as a follower sees them."""
-    return [event async for event in run.events()]
+class Following:
+    """Follows a run from its beginning, twice at once, and from the middle, as clients do."""
+
+    def __init__(self, run: SubmittedRun) -> None:
+        self._run = run
+
+    async def follow(self) -> list[float]:
+        """How many seconds after it was made each event came; all of them came, once and in order."""
+        whole, other, rest = await asyncio.gather(self._from(0), self._from(0), self._middle())
+        wanted = [event.id async for event in self._run.events()]
+        for ids, first in ((whole, 0), (other, 0), (rest, 3)):
+            assert [event.id for event, _ in ids] == wanted[first:], (
+                "A follower has not seen each event once, in order."
+            )
+        return [lag for _, lag in (*whole, *other)]
+
+    async def _from(self, after: int) -> list[tuple[Event, float]]:
+        return [(event, time.time() - event.timestamp) async for event in self._run.events(after)]
+
+    async def _middle(self) -> list[tuple[Event, float]]:
+        count = 0
+        async for _ in self._run.events():
+            count += 1
+            if count == 3:
+                break
+        return await self._from(3)
+
+
+async def stopped(crew: Crew, place: Place, pid: int) -> None:
+    """Stop a worker, and not while it writes to a SQLite file, which would lock that for all."""
+    while True:
+        crew.kill(pid, signal.SIGSTOP)
+        if place.store.startswith("postgres"):
+            return
+        try:
+            with closing(sqlite3.connect(place.store, timeout=1.0)) as connection:
+                connection.execute("BEGIN IMMEDIATE").connection.rollback()
+        except sqlite3.OperationalError:
+            crew.kill(pid, signal.SIGCONT)
+            await asyncio.sleep(0.02)
+        else:
+            return
 
 
 async def legal(run: SubmittedRun) -> None:
@@ -190,14 +239,14 @@ async def legal(run: SubmittedRun) -> None:
 
 
 @asynccontextmanager
-async def killing(crew: Crew, place: Place, kills: int) -> AsyncGenerator[list[int]]:
-    """Three workers, of which one after the other is killed at some moment, and replaced."""
+async def killing(crew: Crew, place: Place, kills: int, pace: float) -> AsyncGenerator[list[int]]:
+    """Three workers, of which one after the other is killed and replaced, with `pace` seconds between at most."""
     chance, killed = random.Random(kills), list[int]()
     pids = [crew.start(place) for _ in range(3)]
 
     async def kill() -> None:
         for _ in range(kills):
-            await asyncio.sleep(0.05 + 0.25 * chance.random())
+            await asyncio.sleep(pace * (0.15 + 0.85 * chance.random()))
             pid = pids.pop(chance.randrange(3))
             crew.kill(pid)
             killed.append(pid)
@@ -252,3 +301,22 @@ async def most_at_once(client: RunClient) -> int:
             await asyncio.sleep(0.005)
     except asyncio.CancelledError:
         return most
+
+
+async def places_taken(client: RunClient) -> int:
+    """How many places of limits are taken."""
+    return await client.registry.read(lambda c: c.execute("SELECT COUNT(*) FROM flowloom_slots").fetchone()[0])
+
+
+def calls_at_once(lines: Sequence[Sequence[str]]) -> int:
+    """How many model calls were under way at once, by the lines of a diary; those of the dead are over."""
+    active, most = Counter[str](), 0
+    for what, _, _, pid in lines:
+        if what == "asks":
+            active[pid] += 1
+        elif what == "told":
+            active[pid] -= 1
+        elif what == "died":
+            del active[pid]
+        most = max(most, active.total())
+    return most
