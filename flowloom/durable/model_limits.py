@@ -18,6 +18,7 @@ from flowloom.context.protocols import Effects, RunnableTool
 from flowloom.durable import metrics
 from flowloom.durable.limits import ModelLimit
 from flowloom.durable.registry import Registry
+from flowloom.durable.sql_runs import is_alive
 from flowloom.errors import StorageError
 from flowloom.events.ids import new_id
 from flowloom.events.response import LlmResponse
@@ -96,6 +97,8 @@ class LimitedEffects:
         place, most = f"model\x1f{limit.model}", limit.concurrent or 1
 
         def take(connection: Connection) -> bool:
+            if not is_alive(connection, dialect, worker):  # buried: a place that it took now would not come free
+                return False
             _lock(connection, dialect, place)
             rows = connection.execute("SELECT number FROM flowloom_slots WHERE place = ?", (place,)).fetchall()
             taken = {row[0] for row in rows}

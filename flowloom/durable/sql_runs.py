@@ -102,7 +102,7 @@ def _claimed(connection: Connection, setting: Setting, worker: str, rows: Sequen
     claimed: list[Claimed] = []
     if not rows:
         return claimed, False
-    if not _is_alive(connection, worker):  # buried: what it took now would be no worker's to notice
+    if not is_alive(connection, setting.dialect, worker):  # buried: what it took now would be no worker's to notice
         return claimed, False
     moment = now(connection, setting.dialect)
     for row in rows:
@@ -115,8 +115,11 @@ def _claimed(connection: Connection, setting: Setting, worker: str, rows: Sequen
     return claimed, len(claimed) < len(rows)
 
 
-def _is_alive(connection: Connection, worker: str) -> bool:
-    return connection.execute("SELECT 1 FROM flowloom_workers WHERE worker = ?", (worker,)).fetchone() is not None
+def is_alive(connection: Connection, dialect: Dialect, worker: str) -> bool:
+    """Whether a worker is in the registry; it stays there then until the transaction ends."""
+    lock = " FOR KEY SHARE" if dialect == "postgres" else ""
+    sql = f"SELECT 1 FROM flowloom_workers WHERE worker = ?{lock}"
+    return connection.execute(sql, (worker,)).fetchone() is not None
 
 
 def has_ready(connection: Connection, app_name: str, labels: Sequence[str]) -> bool:
