@@ -41,6 +41,7 @@ class LlmResponse(WireModel):
     logprobs_result: types.LogprobsResult | None = None
     cache_metadata: Any | None = None
     citation_metadata: types.CitationMetadata | None = None
+    url_context_metadata: types.UrlContextMetadata | None = None
     interaction_id: str | None = None
     environment_id: str | None = None
     error: Exception | None = Field(default=None, exclude=True, repr=False)
@@ -64,6 +65,7 @@ class LlmResponse(WireModel):
             candidate = raw.candidates[0]
             values["grounding_metadata"] = candidate.grounding_metadata
             values["citation_metadata"] = candidate.citation_metadata
+            values["url_context_metadata"] = candidate.url_context_metadata
             values["avg_logprobs"] = candidate.avg_logprobs
             values["logprobs_result"] = candidate.logprobs_result
             values["finish_reason"] = candidate.finish_reason

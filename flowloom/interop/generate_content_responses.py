@@ -18,6 +18,7 @@ OF_CANDIDATE = (
     "content",
     "grounding_metadata",
     "citation_metadata",
+    "url_context_metadata",
     "avg_logprobs",
     "logprobs_result",
     "finish_reason",

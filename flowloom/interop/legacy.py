@@ -134,7 +134,7 @@ def _source_objects(rest: dict[str, Any], event: ParsedEvent) -> list[LegacyEven
     if not event.sources:
         return []
     shown = [{"url": source.url, "title": source.title} for source in event.sources]
-    if rest.get("groundingMetadata") == _grounding(shown):
+    if "urlContextMetadata" not in rest and rest.get("groundingMetadata") == _grounding(shown):
         del rest["groundingMetadata"]
     return [{"type": "sources", "data": {"sources": shown}}]
 
@@ -249,6 +249,8 @@ def _canonical(objects: list[tuple[str, dict[str, Any]]], envelope: dict[str, An
             fields = cast(dict[str, Any], found) if isinstance(found, dict) else {}
         else:
             parts.append(_part_of(kind, data))
+    if "urlContextMetadata" in fields:  # which the sources are of; grounding stands beside it, if there was any
+        event.pop("groundingMetadata", None)
     event.update(fields)
     if transfer is not None:
         given: Any = event.get("actions")

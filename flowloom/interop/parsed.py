@@ -104,15 +104,14 @@ class ParsedEvent:
 
     @cached_property
     def sources(self) -> list[Source]:
-        """What the answer is grounded on, each address once."""
-        metadata = self.event.grounding_metadata
-        if metadata is None or not metadata.grounding_chunks:
-            return []
+        """What the answer is grounded on, and the pages that were read for it, each address once."""
+        grounding, pages = self.event.grounding_metadata, self.event.url_context_metadata
+        chunks = (grounding.grounding_chunks if grounding is not None else None) or ()
+        read = (pages.url_metadata if pages is not None else None) or ()
         found: dict[str, Source] = {}
-        for chunk in metadata.grounding_chunks:
-            source = _source_of(chunk)
-            if source is not None and source.url not in found:
-                found[source.url] = source
+        for source in (*map(_source_of, chunks), *map(_page_of, read)):
+            if source is not None:
+                found.setdefault(source.url, source)
         return list(found.values())
 
     @cached_property
@@ -271,6 +270,14 @@ def _source_of(chunk: types.GroundingChunk) -> Source | None:
     image = chunk.image
     if image is not None and image.source_uri:
         return Source(image.source_uri, image.title or image.domain or image.source_uri)
+    return None
+
+
+def _page_of(page: types.UrlMetadata) -> Source | None:
+    """A page that Gemini was to read, if it could be."""
+    status = types.UrlRetrievalStatus.URL_RETRIEVAL_STATUS_SUCCESS
+    if page.retrieved_url and page.url_retrieval_status == status:
+        return Source(page.retrieved_url, page.retrieved_url)
     return None
 
 

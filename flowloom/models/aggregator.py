@@ -13,7 +13,7 @@ streamed function calls put together, each call under the id that its partials h
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, cast
 
 from google.genai import types
@@ -23,6 +23,7 @@ from flowloom.events.ids import CLIENT_CALL_PREFIX, new_id
 from flowloom.events.parts import content_of, text_part
 from flowloom.events.response import LlmResponse
 from flowloom.events.wire import assemble, fields_of, make, replace
+from flowloom.models.grounding import joined_pages
 from flowloom.models.partial_args import PartialArgs
 
 # Chunks and parts that set nothing beyond these take the fast path.
@@ -196,8 +197,8 @@ class StreamingAggregator:
         kept = self._kept
         for name, value in fields_of(response).items():
             if value is not None and name not in _MADE_HERE and not _is_empty(value):
-                known = kept.get(name) if name == "grounding_metadata" else None
-                kept[name] = value if known is None else _joined_fields(known, value)
+                join = _JOINED.get(name) if name in kept else None
+                kept[name] = value if join is None else join(kept[name], value)
         if response.logprobs_result is not None:
             self._logprobs.append(response.logprobs_result)
         # An error stays when later responses have none, and its code and message stay together.
@@ -384,6 +385,13 @@ def _is_empty(value: Any) -> bool:
 def _joined_fields(before: BaseModel, since: BaseModel) -> BaseModel:
     """The later one, with what only the earlier one says: a search tells its queries and its sources in turns."""
     return replace(before, **{name: value for name, value in fields_of(since).items() if value})
+
+
+_JOINED: Mapping[str, Callable[[Any, Any], Any]] = {
+    "grounding_metadata": _joined_fields,
+    "url_context_metadata": joined_pages,
+}
+"""What a stream may tell in turns, and how that is put together; of all else the latest counts."""
 
 
 def _joined_logprobs(results: list[types.LogprobsResult]) -> types.LogprobsResult:

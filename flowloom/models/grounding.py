@@ -100,6 +100,12 @@ def _moved(support: types.GroundingSupport, starts: Sequence[int], text: bytes) 
     return replace(support, segment=own)
 
 
+def joined_pages(before: types.UrlContextMetadata, since: types.UrlContextMetadata) -> types.UrlContextMetadata:
+    """The pages of both, each address once, with what was told of it last."""
+    pages = {page.retrieved_url: page for each in (before, since) for page in each.url_metadata or ()}
+    return make(types.UrlContextMetadata, url_metadata=list(pages.values()))
+
+
 def joined(metadata: Sequence[types.GroundingMetadata | None], texts: Sequence[str]) -> types.GroundingMetadata | None:
     """The metadata of an answer that came in several, each with its text, as if it were one."""
     found = [(each, text) for each, text in zip(metadata, texts, strict=True)]

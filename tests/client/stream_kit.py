@@ -107,6 +107,10 @@ other_chunks = objects({"web": objects({"uri": words}, domain=words)}) | objects
 groundings = objects(
     {}, groundingChunks=st.lists(chunks | other_chunks, max_size=3), webSearchQueries=st.lists(words, max_size=2)
 )
+pages = objects(
+    {"retrievedUrl": words},
+    urlRetrievalStatus=st.sampled_from(["URL_RETRIEVAL_STATUS_SUCCESS", "URL_RETRIEVAL_STATUS_ERROR"]),
+)
 actions = objects(
     {},
     stateDelta=json_objects,
@@ -129,6 +133,7 @@ wires = objects(
     finishReason=st.sampled_from(["STOP", "MAX_TOKENS"]),
     longRunningToolIds=st.lists(words, max_size=2),
     groundingMetadata=groundings,
+    urlContextMetadata=objects({}, urlMetadata=st.lists(pages, max_size=3)),
     usageMetadata=objects({"totalTokenCount": st.integers(0, 9)}, promptTokenCount=st.integers(0, 9)),
     customMetadata=json_objects,
     actions=actions,

@@ -138,6 +138,19 @@ WRITTEN: list[tuple[str, dict[str, Any], list[dict[str, Any]]]] = [
         [{"type": "sources", "data": {"sources": [{"url": "u", "title": "t"}]}}],
     ),
     (
+        "a page that was read",
+        wire(
+            author="agent",
+            urlContextMetadata={
+                "urlMetadata": [
+                    {"retrievedUrl": "u", "urlRetrievalStatus": "URL_RETRIEVAL_STATUS_SUCCESS"},
+                    {"retrievedUrl": "v", "urlRetrievalStatus": "URL_RETRIEVAL_STATUS_ERROR"},
+                ]
+            },
+        ),
+        [{"type": "sources", "data": {"sources": [{"url": "u", "title": "u"}]}}],
+    ),
+    (
         "an error",
         wire(author="agent", errorCode="E", errorMessage="no"),
         [{"type": "error", "data": {"code": "E", "message": "no"}}],

@@ -10,9 +10,9 @@ from google.genai import types
 from kit import STREAMED, Chat
 from models.gemini_wire import answer, streamed, text, whole
 from models.wire_server import WireServer
-from server_tools.gemini_search import CHUNKS, CLAIM, ENTRY, SAID, grounded, grounding, support
+from server_tools.gemini_search import CHUNKS, CLAIM, ENTRY, SAID, grounded, grounding, support, whole_of
 
-from flowloom import AgentTool, Gemini, LlmAgent, LlmRequest, RetryOptions
+from flowloom import AgentTool, Event, Gemini, LlmAgent, LlmRequest, RetryOptions
 from flowloom.errors import ConfigurationError, UnsupportedFeatureError
 from flowloom.interop.parsed import ParsedEvent
 from flowloom.run_stream import ToolCallFinished, ToolCallStarted, UsageReported, run_stream_of
@@ -215,6 +215,44 @@ async def test_what_a_stream_tells_of_a_search_in_turns_is_told_together(server:
     server.replies.append(streamed(first, last))
     event = (await Chat(searcher(server, google_search), config=STREAMED).say("go"))[-1]
     assert (event.searches, len(ParsedEvent(event).sources)) == (1, 2)
+
+
+MENU, LOCKED = "https://elan.example/menu", "https://elan.example/staff"
+
+
+def pages(**read: str) -> dict[str, Any]:
+    """What Gemini says of the pages that it was to read, and whether it could."""
+    addresses = {"menu": MENU, "locked": LOCKED}
+    told = [
+        {"retrievedUrl": addresses[name], "urlRetrievalStatus": f"URL_RETRIEVAL_STATUS_{how}"}
+        for name, how in read.items()
+    ]
+    return {"urlMetadata": told}
+
+
+@pytest.mark.parametrize("stream", [False, True])
+async def test_pages_that_gemini_read_are_sources(server: WireServer, stream: bool) -> None:
+    """Those that it could read, once each; what it says of the others is kept beside them."""
+    first, last = answer(text("Crème brûlée.")), answer(finish="STOP")
+    if stream:
+        first["candidates"][0]["urlContextMetadata"] = pages(menu="UNSPECIFIED")
+        last["candidates"][0]["urlContextMetadata"] = pages(locked="PAYWALL", menu="SUCCESS")
+        server.replies.append(streamed(first, last))
+    else:
+        first["candidates"][0] |= {
+            "urlContextMetadata": pages(menu="SUCCESS", locked="PAYWALL"),
+            "finishReason": "STOP",
+        }
+        first["candidates"][0]["groundingMetadata"] = {"groundingChunks": CHUNKS[:1]}
+        server.replies.append(whole_of(first))
+    chat = Chat(searcher(server, url_context), config=STREAMED if stream else None)
+    event = (await chat.say(f"What is on {MENU} and {LOCKED}?"))[-1]
+    told = event.url_context_metadata
+    assert told is not None
+    assert told.url_metadata is not None
+    assert {page.retrieved_url for page in told.url_metadata} == {MENU, LOCKED}
+    assert [source.url for source in ParsedEvent(event).sources] == [MENU]
+    assert Event.model_validate(event.to_wire()).url_context_metadata == told
 
 
 def supported(event: Any) -> list[str]:

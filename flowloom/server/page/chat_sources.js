@@ -25,6 +25,8 @@ export function sourcesOf(event) {
     end: citation.endIndex,
     notes: [numberOf(citation.uri, citation.title)].filter(Boolean),
   }));
+  for (const { retrievedUrl, urlRetrievalStatus } of event.urlContextMetadata?.urlMetadata ?? [])
+    if (urlRetrievalStatus === "URL_RETRIEVAL_STATUS_SUCCESS") numberOf(retrievedUrl);
   const supported = (event.groundingMetadata?.groundingSupports ?? []).map(({ segment = {}, groundingChunkIndices = [] }) => ({
     part: segment.partIndex ?? 0,
     start: segment.startIndex ?? 0,

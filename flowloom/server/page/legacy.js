@@ -56,6 +56,7 @@ function canonical(objects, envelope) {
       if ("message" in data) event.errorMessage = data.message;
     } else parts.push(partOf(kind, data));
   }
+  if ("urlContextMetadata" in fields) delete event.groundingMetadata;
   Object.assign(event, fields);
   if (transfer !== undefined) event.actions = { ...event.actions, transferToAgent: transfer };
   if (parts.length) event.content = { ...(event.content ?? { role }), parts };

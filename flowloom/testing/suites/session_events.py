@@ -237,6 +237,14 @@ def _with_everything() -> Event:
         grounding_metadata=types.GroundingMetadata(
             web_search_queries=["q"], grounding_chunks=[types.GroundingChunk(web=web)]
         ),
+        url_context_metadata=types.UrlContextMetadata(
+            url_metadata=[
+                types.UrlMetadata(
+                    retrieved_url="https://example.org",
+                    url_retrieval_status=types.UrlRetrievalStatus.URL_RETRIEVAL_STATUS_SUCCESS,
+                )
+            ]
+        ),
         finish_reason=types.FinishReason.STOP,
         model_version="m-1",
         turn_complete=True,
