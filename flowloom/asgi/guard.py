@@ -28,6 +28,9 @@ class GuardRules:
     _: KW_ONLY
     allow_origins: Sequence[str] = ()
     """Origins of other pages that may use it: literal, `regex:PATTERN`, or `*`."""
+    allow_hosts: Sequence[str] = ()
+    """Names that it is asked for by, beside those of this machine, or `*`. With none, a server that is bound to
+    loopback takes those alone, and one that is bound elsewhere takes any."""
     auth: Auth | None = None
     allow_unauthenticated: bool = False
     max_body_bytes: int = 32 * 1024 * 1024
@@ -43,7 +46,7 @@ class GuardRules:
                 f"(`--token`, `FLOWLOOM_TOKEN`) or an `auth` hook, bind the server to 127.0.0.1, or say that everybody "
                 f"may use it (`allow_unauthenticated`)."
             )
-        object.__setattr__(self, "origins", Origins(self.allow_origins, self.bind_host))
+        object.__setattr__(self, "origins", Origins(self.allow_origins, self.bind_host, self.allow_hosts))
 
     def is_open(self, path: str) -> bool:
         """Whether `path` needs no `auth`."""

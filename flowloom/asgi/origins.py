@@ -17,17 +17,21 @@ _SECONDS_KNOWN = "600"
 
 
 class Origins:
-    """The origins of the pages that may use a server bound to `bind_host`, beside its own.
+    """The origins of the pages that may use a server bound to `bind_host`, beside its own, and the names that it is
+    asked for by.
 
     `allowed` has literal origins (`https://chat.example`), `regex:PATTERN` for those that a pattern matches as a whole,
-    and `*` for all, which is logged as a warning. Raises `ConfigurationError` for one that is none of these.
+    and `*` for all, which is logged as a warning. `hosts` are names beside those of this machine, or `*` for any; a
+    port beside one says nothing. Raises `ConfigurationError` for what is none of these.
     """
 
-    def __init__(self, allowed: Sequence[str], bind_host: str) -> None:
+    def __init__(self, allowed: Sequence[str], bind_host: str, hosts: Sequence[str] = ()) -> None:
         self.all = "*" in allowed
         self._literal = {_literal(origin) for origin in allowed if origin != "*" and not origin.startswith(_REGEX)}
         self._patterns = [_pattern(origin) for origin in allowed if origin.startswith(_REGEX)]
-        self._loopback = is_loopback(bind_host)
+        any_host = "*" in hosts if hosts else not is_loopback(bind_host)
+        self._hosts = None if any_host else frozenset(map(_named, hosts))
+        """The names that are taken beside those of this machine; None for any."""
         if self.all:
             _log.warning(
                 "`allow_origins` has `*`: every web page that a person opens may use this server, with all that they "
@@ -35,18 +39,18 @@ class Origins:
             )
 
     def check_host(self, scope: Scope) -> None:
-        """Raise `RejectedError`: 400 for a request of HTTP/1.1 without a `Host`; 403 for several, and for one that is
-        neither loopback nor the host of an allowed origin while the server is bound to loopback: a name that was
-        pointed here (DNS rebinding)."""
+        """Raise `RejectedError`: 400 for a request of HTTP/1.1 without a `Host`; 403 for several, and, unless any is
+        taken, for one that is neither loopback nor allowed nor the host of an allowed origin: a name that was pointed
+        here (DNS rebinding)."""
         named = hosts_named(scope)
         if len(named) > 1:
             raise RejectedError(403, "host_not_allowed", "The request has several values of `Host`. Send one.")
         if not named and scope.get("http_version") == "1.1":
             raise RejectedError(400, "bad_request", "The request has no `Host`.")
-        if not named or not self._loopback or self.all:
+        if not named or self._hosts is None or self.all:
             return
         host = host_of(named[0])
-        if is_loopback(host) or host in {known[1] for known in self._literal}:
+        if is_loopback(host) or host in self._hosts or host in {known[1] for known in self._literal}:
             return
         raise RejectedError(
             403,
@@ -70,11 +74,15 @@ class Origins:
         if len(named) == 1 and self.listed(named[0]):
             return named[0]
         known = origin_of(named[0]) if len(named) == 1 else None
-        if known is not None and known == own_origin(scope) and (is_loopback(known[1]) or not self._loopback):
+        if known is not None and known == own_origin(scope) and self._is_own(known[1]):
             return None
         raise RejectedError(
             403, "origin_not_allowed", "This origin is not allowed. List it in `allow_origins`, if it is trusted."
         )
+
+    def _is_own(self, host: str) -> bool:
+        """Whether a page of this host, which the request was sent to, is the server's own."""
+        return is_loopback(host) or self._hosts is None or host in self._hosts
 
 
 def is_preflight(scope: Scope) -> bool:
@@ -117,6 +125,13 @@ def _literal(origin: str) -> tuple[str, str, int | None]:
             f"`{origin}` in `allow_origins` is no origin. Write it as `https://chat.example`, `http://localhost:4200`, "
             f"`regex:PATTERN` for a pattern that origins match as a whole, or `*` for all."
         )
+    return known
+
+
+def _named(host: str) -> str:
+    known = host_of(host.strip().removesuffix(":*"))
+    if known is None:
+        raise ConfigurationError(f"`{host}` is no host. Write its name alone, as `mcp.example`, or `*` for any.")
     return known
 
 

@@ -4,23 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
-import uvicorn
 from mcp import Client, StdioServerParameters
 from mcp.client.stdio import stdio_client
+from serving_kit import ERAS, counting, served, words
 
-from flowloom import LlmAgent, LlmRequest
+from flowloom import LlmAgent
 from flowloom.errors import ConfigurationError
 from flowloom.protocols.mcp import to_mcp_server
-from flowloom.testing import FunctionModel, ScriptedModel, call
+from flowloom.testing import ScriptedModel, call
 from flowloom.tools import FunctionTool
 
-ERAS = ("auto", "legacy")
 PROGRAM = '''
 from flowloom import LlmAgent
 from flowloom.protocols.mcp import to_mcp_server
@@ -34,34 +31,6 @@ def ring() -> str:
 model = ScriptedModel([call("ring"), "Done.", "Again."])
 to_mcp_server(LlmAgent(name="desk", description="Rings.", model=model, tools=[ring])).run()
 '''
-
-
-def counting() -> LlmAgent:
-    """An agent that says how many messages of the user it sees."""
-
-    def count(request: LlmRequest) -> str:
-        return str(sum(content.role == "user" for content in request.contents))
-
-    return LlmAgent(name="desk", description="Counts.", model=FunctionModel(count))
-
-
-@asynccontextmanager
-async def served(agent: LlmAgent, **options: Any) -> AsyncIterator[str]:
-    """The address of the agent's server, on loopback."""
-    app = to_mcp_server(agent, **options).streamable_http_app()
-    server = uvicorn.Server(uvicorn.Config(app, port=0, log_level="error"))
-    task = asyncio.create_task(server.serve())
-    while not server.started:  # noqa: ASYNC110 - uvicorn has no event for it
-        await asyncio.sleep(0.01)
-    try:
-        yield f"http://127.0.0.1:{server.servers[0].sockets[0].getsockname()[1]}/mcp"
-    finally:
-        server.should_exit = True
-        await task
-
-
-def words(result: Any) -> str:
-    return "".join(block.text for block in result.content)
 
 
 @pytest.mark.parametrize("mode", ERAS)
