@@ -47,11 +47,8 @@ def result_of_tool(
     elif isinstance(value, dict):
         data = cast(dict[str, Any], value)
     told = [mcp.TextContent(text=text_of(value))] if files is None or isinstance(raw, Mapping) else []
-    blocks: list[mcp.ContentBlock] = [*told, *(files or ())]
-    for part in answer.parts or ():
-        if part.inline_data is not None and part.inline_data.data is not None:
-            blocks.append(_file(part.inline_data.data, part.inline_data.mime_type, part.inline_data.display_name))
-    return mcp.CallToolResult(content=blocks, structured_content=data)
+    beside = [block for part in answer.parts or () for block in part_blocks(part)]
+    return mcp.CallToolResult(content=[*told, *(files or ()), *beside], structured_content=data)
 
 
 def text_of(value: Any) -> str:
