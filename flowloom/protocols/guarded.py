@@ -17,7 +17,7 @@ from typing import Any, NoReturn
 from urllib.request import getproxies, proxy_bypass
 
 from flowloom.protocols.spans import protocol_span
-from flowloom.protocols.targets import check_host, checked_addresses
+from flowloom.protocols.targets import NONE, Kinds, check_host, checked_addresses
 
 MAX_CONNECTIONS = 100
 IDLE_SECONDS = 5.0
@@ -25,10 +25,11 @@ IDLE_SECONDS = 5.0
 
 
 def guarded_transport(
-    library: ModuleType, *, allow_private: bool = False, verify: bool | str | ssl.SSLContext = True
+    library: ModuleType, *, allow_private: bool | Kinds = False, verify: bool | str | ssl.SSLContext = True
 ) -> Any:
-    """A transport of `library` (`httpx2` or `httpx`) that refuses other hosts than public ones, unless `allow_private`.
+    """A transport of `library` (`httpx2` or `httpx`) that refuses other hosts than public ones.
 
+    It refuses none if `allow_private` is True, and not those of the kinds that it names.
     `verify` says how certificates are checked: as the system does (True), not at all (False), by a file or folder of
     certificates, or by an `ssl.SSLContext`. Reading certificates takes some 50 ms, once: make it in a thread.
     Its requests raise `AddressRefusedError`, and the library's own errors.
@@ -59,7 +60,9 @@ def _certificates(path: str) -> dict[str, Any]:
 
 
 class _Transport:
-    def __init__(self, library: Any, core: Any, allow_private: bool, verify: bool | str | ssl.SSLContext) -> None:
+    def __init__(
+        self, library: Any, core: Any, allow_private: bool | Kinds, verify: bool | str | ssl.SSLContext
+    ) -> None:
         self._library, self._core, self._allow_private = library, core, allow_private
         self._tls = tls_context(library, verify)
         self._pool = core.AsyncConnectionPool(
@@ -95,8 +98,8 @@ class _Transport:
         url = request.url
         proxy = self._proxy(url.scheme, url.host)
         if proxy is not None:
-            if not self._allow_private:
-                check_host(url.host)
+            if self._allow_private is not True:
+                check_host(url.host, self._allow_private or NONE)
             return await proxy.handle_async_request(request)
         core = self._core
         sent = core.Request(
@@ -142,7 +145,7 @@ class _Transport:
 class _Backend:
     """Connects to addresses that were checked."""
 
-    def __init__(self, backend: Any, core: Any, allow_private: bool) -> None:
+    def __init__(self, backend: Any, core: Any, allow_private: bool | Kinds) -> None:
         self._backend, self._core, self._allow_private = backend, core, allow_private
 
     async def connect_tcp(self, host: str, port: int, **options: Any) -> Any:

@@ -16,6 +16,9 @@ from flowloom.errors import ToolError
 from flowloom.protocols.loading import in_thread
 
 Address = IPv4Address | IPv6Address
+Kinds = frozenset[str]
+"""Kinds of addresses that are not public, as `refusal_of` calls them."""
+NONE: Kinds = frozenset()
 
 _LOCAL_NAMES = ("localhost", "localdomain", "local", "internal", "home.arpa")
 _HOSTS_OF_CLOUDS = frozenset({ip_address("168.63.129.16")})
@@ -29,27 +32,41 @@ class AddressRefusedError(ToolError):
     """A host is not reached: it is this machine or one of a private network, and that was not allowed."""
 
 
-async def checked_addresses(host: str, port: int, *, allow_private: bool = False) -> list[str]:
+async def checked_addresses(host: str, port: int, *, allow_private: bool | Kinds = False) -> list[str]:
     """The addresses of `host`, looked up once, as a connection to `port` may use them.
 
-    Raises `AddressRefusedError` if one of them is no public one (unless `allow_private`), and `OSError` for a name that
-    cannot be found.
+    Raises `AddressRefusedError` if one of them is no public one, unless `allow_private` is True or names its kind, and
+    `OSError` for a name that cannot be found.
     """
     literal = address_in(host)
-    if not allow_private:
-        check_host(host)
+    if allow_private is not True:
+        check_host(host, allow_private or NONE)
     if literal is not None:
         return [str(literal)]
-    bare = _bare(host)
-    found = await in_thread(lambda: socket.getaddrinfo(bare, port, type=socket.SOCK_STREAM))
-    addresses = list(dict.fromkeys(str(info[4][0]) for info in found))
-    if not allow_private:
+    addresses = await _looked_up(host, port)
+    if allow_private is not True:
         for each in addresses:
-            _check(ip_address(each), host)
+            _check(ip_address(each), host, allow_private or NONE)
     return addresses
 
 
-async def check_target(url: str, *, allow_private: bool = False) -> None:
+async def kinds_at(host: str, port: int) -> Kinds:
+    """The kinds of addresses of `host` that are not public, as `refusal_of` calls them; none if it cannot be found."""
+    literal = address_in(host)
+    try:
+        addresses = [literal] if literal is not None else [*map(ip_address, await _looked_up(host, port))]
+    except OSError:
+        return NONE
+    return frozenset(kind for each in addresses if (kind := refusal_of(each)) is not None)
+
+
+async def _looked_up(host: str, port: int) -> list[str]:
+    bare = _bare(host)
+    found = await in_thread(lambda: socket.getaddrinfo(bare, port, type=socket.SOCK_STREAM))
+    return list(dict.fromkeys(str(info[4][0]) for info in found))
+
+
+async def check_target(url: str, *, allow_private: bool | Kinds = False) -> None:
     """Raise `AddressRefusedError` unless `url` is one of http or https, with a host that may be reached.
 
     It is for clients that look names up again: between that and this the answer may change. Raises `OSError` for a
@@ -65,11 +82,16 @@ async def check_target(url: str, *, allow_private: bool = False) -> None:
     await checked_addresses(host, port or 443, allow_private=allow_private)
 
 
-def check_host(host: str) -> None:
-    """Raise `AddressRefusedError` if `host`, by its name or number alone, is no public one."""
+def check_host(host: str, allowed: Kinds = NONE) -> None:
+    """Raise `AddressRefusedError` if `host`, by its name or number alone, is no public one.
+
+    Addresses of the kinds `allowed` pass; where there are such, a name says nothing.
+    """
     literal = address_in(host)
     if literal is not None:
-        _check(literal, host)
+        _check(literal, host, allowed)
+        return
+    if allowed:
         return
     labels = _bare(host).lower()
     if any(labels == name or labels.endswith(f".{name}") for name in _LOCAL_NAMES):
@@ -121,9 +143,9 @@ def _inner(address: Address) -> IPv4Address | None:
     return None
 
 
-def _check(address: Address, host: str) -> None:
+def _check(address: Address, host: str, allowed: Kinds) -> None:
     kind = refusal_of(address)
-    if kind is not None:
+    if kind is not None and kind not in allowed:
         raise _refused(host, kind)
 
 

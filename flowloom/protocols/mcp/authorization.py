@@ -40,9 +40,21 @@ class Authorization:
         if self._scheme is not None:
             if self._scheme.type_ == "apiKey" and self._scheme.in_ not in (None, "header"):
                 raise ConfigurationError(f"An MCP server takes an API key in a header, and not as {self._scheme.in_}.")
-            self.config = AuthConfig(
-                auth_scheme=self._scheme, raw_auth_credential=self._credential, credential_key=key or ""
-            )
+            if not self._alone:
+                self.config = AuthConfig(
+                    auth_scheme=self._scheme, raw_auth_credential=self._credential, credential_key=key or ""
+                )
+
+    @property
+    def _alone(self) -> bool:
+        """Whether the program's client asks for itself, at an authorization server that the MCP server is to name."""
+        scheme = self._scheme
+        return scheme is not None and scheme.needs_no_user and scheme.endpoints is None and not scheme.discovery_urls
+
+    @property
+    def needs_no_user(self) -> bool:
+        """Whether the program's own client is enough for a credential."""
+        return self.config is not None and self.config.auth_scheme.needs_no_user
 
     @property
     def _client(self) -> OAuth2Auth | None:
@@ -88,7 +100,9 @@ class Authorization:
         if self.config is None and refusal is not None and refusal.challenge and self._own_is_client:
             discovery: Any = await in_thread(lambda: import_module("flowloom.protocols.mcp.discovery"))
             assert not isinstance(self._params, StdioConnectionParams)
-            self.config = await discovery.discovered(self._params, refusal.challenge, self._client, self._key)
+            self.config = await discovery.discovered(
+                self._params, refusal.challenge, self._client, self._key, alone=self._alone
+            )
         return self.config is not None and (self.config.auth_scheme.is_oauth or self._credential is None)
 
     @property

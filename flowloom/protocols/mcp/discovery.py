@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import ipaddress
+import json
 import re
 from typing import Any, cast
 from urllib.parse import urlsplit
@@ -16,11 +17,19 @@ import httpx2
 from flowloom.auth import AuthConfig, AuthCredential, AuthCredentialTypes, AuthScheme, OAuth2Auth, OAuthFlow, OAuthFlows
 from flowloom.errors import ToolError
 from flowloom.protocols.addresses import is_same_origin, origin_of, shown_address
+from flowloom.protocols.guarded import guarded_transport
+from flowloom.protocols.loading import in_thread
 from flowloom.protocols.mcp.parameters import SseConnectionParams, StreamableHTTPConnectionParams
+from flowloom.protocols.targets import AddressRefusedError, Kinds, check_target, kinds_at
 
 _FIELD = re.compile(r'(\w+)\s*=\s*(?:"([^"]*)"|([^\s,"]+))')
 REDIRECT = "http://localhost:8000/oauth/callback"
 """Where a user is sent back to, if the program does not say."""
+MAX_DOCUMENT_BYTES = 1024 * 1024
+"""A longer description is not read."""
+_ENDPOINTS = ("authorization_endpoint", "token_endpoint", "registration_endpoint")
+_PROOFS = ("none", "client_secret_basic", "client_secret_post")
+"""How a client may prove itself that is registered here, the best first."""
 
 
 async def discovered(
@@ -28,47 +37,51 @@ async def discovered(
     challenge: str,
     client: OAuth2Auth | None,
     key: str | None,
+    *,
+    alone: bool = False,
 ) -> AuthConfig | None:
     """The request for a credential that a server's `challenge` leads to; None if it leads nowhere.
 
-    `client` is what the program has of an OAuth client, `key` the name under which the credential is to be kept.
-    Raises `ToolError` for an authorization server that cannot be used.
+    `client` is what the program has of an OAuth client, `key` the name under which the credential is to be kept; with
+    `alone` the client asks for itself (the flow `client_credentials`), and no user.
+    Addresses that the server names are asked only if they are public, or where the server itself is: on this machine,
+    in a private network. Raises `ToolError` for an authorization server that cannot be used.
     """
     said = _fields(challenge)
-    async with httpx2.AsyncClient(timeout=params.timeout, follow_redirects=False) as http:
-        resource = await _resource(http, params.url, said.get("resource_metadata"))
-        if resource is None:
-            return None
-        servers: Any = resource.get("authorization_servers") or ()
-        issuer = str(next(iter(servers), ""))
-        server = await _server(http, issuer) if issuer else None
-        if server is None:
-            return None
-        if "S256" not in (server.get("code_challenge_methods_supported") or ()):
-            raise ToolError(
-                f"The authorization server {shown_address(issuer)} offers no PKCE with S256: it is not used."
-            )
-        identifier = str(resource.get("resource") or params.url)
-        known = client if client is not None and client.client_id else await _registered(http, server, client)
+    _, host, port = origin_of(params.url)
+    beside = await kinds_at(host, port or 443)
+    transport = await in_thread(lambda: guarded_transport(httpx2, allow_private=beside))
+    try:
+        async with httpx2.AsyncClient(transport=transport, timeout=params.timeout, follow_redirects=False) as http:
+            resource = await _resource(http, params.url, said.get("resource_metadata"))
+            issuer = str(next(iter(cast(Any, resource.get("authorization_servers")) or ()), ""))
+            server = await _server(http, issuer) if issuer else await _older(http, params.url)
+            if server is None:
+                return None
+            await _check_usable(server, beside, alone)
+            known = client if client is not None and client.client_id else await _registered(http, server, client)
+    except AddressRefusedError as error:
+        raise ToolError(
+            f"What {params.address} says of its authorization server leads to a place that is not asked. {error}"
+        ) from error
+    identifier = str(resource.get("resource") or params.url)
     scopes = (said.get("scope") or " ".join(resource.get("scopes_supported") or ())).split()
     flow = OAuthFlow(
-        authorization_url=str(server["authorization_endpoint"]),
+        authorization_url=None if alone else str(server["authorization_endpoint"]),
         token_url=str(server["token_endpoint"]),
         scopes=dict.fromkeys(scopes, ""),
     )
-    told = hashlib.sha256(f"{issuer}\n{identifier}".encode()).hexdigest()[:16]
+    flows = OAuthFlows(client_credentials=flow) if alone else OAuthFlows(authorization_code=flow)
+    told = hashlib.sha256(f"{server['issuer']}\n{identifier}".encode()).hexdigest()[:16]
+    own = {
+        "redirect_uri": known.redirect_uri or REDIRECT,
+        "code_challenge_method": "S256",
+        "resource": identifier,
+        "token_endpoint_auth_method": _proof(known, server),
+    }
     return AuthConfig(
-        auth_scheme=AuthScheme(type="oauth2", flows=OAuthFlows(authorization_code=flow)),
-        raw_auth_credential=AuthCredential(
-            auth_type=AuthCredentialTypes.OAUTH2,
-            oauth2=known.model_copy(
-                update={
-                    "redirect_uri": known.redirect_uri or REDIRECT,
-                    "code_challenge_method": "S256",
-                    "resource": identifier,
-                }
-            ),
-        ),
+        auth_scheme=AuthScheme(type="oauth2", flows=flows),
+        raw_auth_credential=AuthCredential(auth_type=AuthCredentialTypes.OAUTH2, oauth2=known.model_copy(update=own)),
         credential_key=key or f"mcp_{told}",
     )
 
@@ -89,10 +102,9 @@ def _fields(challenge: str) -> dict[str, str]:
     return {name.lower(): quoted or plain for name, quoted, plain in _FIELD.findall(challenge)}
 
 
-async def _resource(http: httpx2.AsyncClient, url: str, told: str | None) -> dict[str, Any] | None:
+async def _resource(http: httpx2.AsyncClient, url: str, told: str | None) -> dict[str, Any]:
     """What the server says of itself as a protected resource; only about its own origin is it believed."""
-    scheme, host, port = origin_of(url)
-    base, path = f"{scheme}://{host if ':' not in host else f'[{host}]'}:{port}", urlsplit(url).path.rstrip("/")
+    base, path = _base(url), urlsplit(url).path.rstrip("/")
     known = "/.well-known/oauth-protected-resource"
     for address in dict.fromkeys(filter(None, (told, f"{base}{known}{path}", f"{base}{known}"))):
         if not is_same_origin(address, url):
@@ -102,7 +114,29 @@ async def _resource(http: httpx2.AsyncClient, url: str, told: str | None) -> dic
             if not is_same_origin(str(found.get("resource") or url), url):
                 raise ToolError(f"The server at {shown_address(url)} describes another one as itself.")
             return found
-    return None
+    return {}
+
+
+def _base(url: str) -> str:
+    """The origin of `url` as an address."""
+    scheme, host, port = origin_of(url)
+    return f"{scheme}://{host if ':' not in host else f'[{host}]'}:{port}"
+
+
+async def _older(http: httpx2.AsyncClient, url: str) -> dict[str, Any] | None:
+    """The authorization server of a server of protocol 2025-03-26, which is one itself: as it describes it, or at the
+    addresses which that protocol names. PKCE is demanded of both."""
+    base = _base(url)
+    found = await _document(http, f"{base}/.well-known/oauth-authorization-server")
+    if found is not None and not (found.get("authorization_endpoint") and found.get("token_endpoint")):
+        return None
+    described = found or {
+        "authorization_endpoint": f"{base}/authorize",
+        "token_endpoint": f"{base}/token",
+        "registration_endpoint": f"{base}/register",
+        "code_challenge_methods_supported": ["S256"],
+    }
+    return {"issuer": base, **described}
 
 
 async def _server(http: httpx2.AsyncClient, issuer: str) -> dict[str, Any] | None:
@@ -124,19 +158,33 @@ async def _server(http: httpx2.AsyncClient, issuer: str) -> dict[str, Any] | Non
     return None
 
 
+async def _check_usable(server: dict[str, Any], beside: Kinds, alone: bool) -> None:
+    """Raise `ToolError` for an authorization server without PKCE for users, or with an address that is not asked."""
+    for name in _ENDPOINTS:
+        if name in server:
+            _check_safe(str(server[name]))
+    try:
+        await check_target(str(server["token_endpoint"]), allow_private=beside)
+    except OSError:
+        pass  # it says so when it is asked, perhaps by way of a proxy
+    if not alone and "S256" not in (server.get("code_challenge_methods_supported") or ()):
+        told = shown_address(str(server["issuer"]))
+        raise ToolError(f"The authorization server {told} offers no PKCE with S256: it is not used.")
+
+
 async def _registered(http: httpx2.AsyncClient, server: dict[str, Any], client: OAuth2Auth | None) -> OAuth2Auth:
     """A client of an authorization server, registered there and then."""
     address = server.get("registration_endpoint")
     if not address:
         raise ToolError("The authorization server registers no clients: give a `client_id` in `auth_credential`.")
-    _check_safe(str(address))
     redirect = (None if client is None else client.redirect_uri) or REDIRECT
+    methods: Any = server.get("token_endpoint_auth_methods_supported") or ["none"]
     asked = {
         "client_name": "flowloom",
         "redirect_uris": [redirect],
         "grant_types": ["authorization_code", "refresh_token"],
         "response_types": ["code"],
-        "token_endpoint_auth_method": "none",
+        "token_endpoint_auth_method": next((each for each in _PROOFS if each in methods), "none"),
     }
     try:
         answer = await http.post(str(address), json=asked)
@@ -149,12 +197,26 @@ async def _registered(http: httpx2.AsyncClient, server: dict[str, Any], client: 
         raise ToolError(f"The authorization server did not register a client ({type(error).__name__}).") from None
 
 
+def _proof(client: OAuth2Auth, server: dict[str, Any]) -> str | None:
+    """How a client proves itself: as the program says, or else as the server takes it."""
+    methods: Any = server.get("token_endpoint_auth_methods_supported") or ()
+    told = client.token_endpoint_auth_method
+    if "token_endpoint_auth_method" in client.model_fields_set or told in methods:
+        return told
+    return "client_secret_post" if "client_secret_post" in methods else told
+
+
 async def _document(http: httpx2.AsyncClient, address: str) -> dict[str, Any] | None:
     _check_safe(address)
     try:
-        answer = await http.get(address)
-        found: Any = answer.json() if answer.status_code == 200 else None
-    except (httpx2.HTTPError, ValueError):
+        async with http.stream("GET", address) as answer:
+            text = b""
+            async for piece in answer.aiter_bytes():
+                text += piece
+                if len(text) > MAX_DOCUMENT_BYTES:
+                    return None
+        found: Any = json.loads(text) if answer.status_code == 200 else None
+    except (httpx2.HTTPError, ValueError, RecursionError):
         return None
     return cast(dict[str, Any], found) if isinstance(found, dict) else None
 

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 from weakref import WeakKeyDictionary
 
 from flowloom.context.ending import all_ended
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from flowloom.protocols.mcp.connection import Connection, Era
 
 _log = logging.getLogger("flowloom.mcp")
+T = TypeVar("T")
 IDLE_SECONDS = 900.0
 """After how many seconds without use a connection is closed."""
 FIRST_PAUSE, LONGEST_PAUSE = 0.1, 5.0
@@ -104,6 +105,24 @@ class Pool:
             entry.opening = loop.create_task(self._opened(entry, dict(headers)))
             entry.opening.add_done_callback(lambda task: task.cancelled() or task.exception())
         return await asyncio.shield(entry.opening)
+
+    async def reading(self, headers: Mapping[str, str], ask: Callable[[Connection], Awaitable[T]]) -> T:
+        """What `ask` reads over the connection of an identity.
+
+        It is asked once more, over a new connection, if the one that there was turns out to be over: reading twice does
+        no harm. Raises what `ask` raises.
+        """
+        entry = self.entry(headers)
+        known = entry.connection
+        connection = await self.connection(headers)
+        try:
+            return await ask(connection)
+        except McpTransportError as error:
+            if error.status == 404:  # the server no longer knows the session
+                await self.drop(entry)
+            elif connection is not known or connection.is_open:
+                raise
+        return await ask(await self.connection(headers))
 
     async def _opened(self, entry: Entry, headers: dict[str, str]) -> Connection:
         loop = asyncio.get_running_loop()

@@ -41,8 +41,7 @@ class McpInstructionProvider:
 
     async def _words(self, headers: Mapping[str, str], state: Any) -> str:
         toolset, mcp = self._toolset, _types()
-        connection = await toolset.pool.connection(headers)
-        prompts, _ = await connection.listed("prompts")
+        prompts, _ = await toolset.pool.reading(headers, lambda made: made.listed("prompts"))
         prompt = next((each for each in prompts if each.name == self.prompt_name), None)
         if prompt is None:
             names = closest_first(self.prompt_name, [each.name for each in prompts])
@@ -58,7 +57,10 @@ class McpInstructionProvider:
                     variable=each.name,
                 )
         asked = mcp.GetPromptRequest(params=mcp.GetPromptRequestParams(name=self.prompt_name, arguments=arguments))
-        answer: Any = await connection.request(asked, mcp.GetPromptResult, timeout=toolset.connection_params.timeout)
+        timeout = toolset.connection_params.timeout
+        answer: Any = await toolset.pool.reading(
+            headers, lambda made: made.request(asked, mcp.GetPromptResult, timeout=timeout)
+        )
         return "\n\n".join(text for each in answer.messages if (text := getattr(each.content, "text", None)))
 
 

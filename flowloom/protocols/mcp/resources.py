@@ -33,20 +33,18 @@ async def listed_resources(host: ToolHost, headers: Mapping[str, str]) -> list[A
         if capabilities is not None and not capabilities.resources:
             entry.resources = []
         else:
-            entry.resources, _ = await connection.listed("resources")
+            entry.resources, _ = await host.pool.reading(headers, lambda made: made.listed("resources"))
     return entry.resources
 
 
 async def listed_templates(host: ToolHost, headers: Mapping[str, str]) -> list[Any]:
     """The templates of addresses that a server offers."""
-    connection = await host.pool.connection(headers)
-    found, _ = await connection.listed("resource_templates")
+    found, _ = await host.pool.reading(headers, lambda made: made.listed("resource_templates"))
     return found
 
 
 async def read(host: ToolHost, headers: Mapping[str, str], name_or_uri: str) -> list[Any]:
     """The contents of the resource of that name or address. Raises `ToolError` for an unknown name."""
-    connection = await host.pool.connection(headers)
     uri = name_or_uri
     if "://" not in name_or_uri:
         resources = await listed_resources(host, headers)
@@ -58,7 +56,10 @@ async def read(host: ToolHost, headers: Mapping[str, str], name_or_uri: str) -> 
         uri = str(found[0].uri)
     mcp: Any = import_module("mcp_types")
     asked = mcp.ReadResourceRequest(params=mcp.ReadResourceRequestParams(uri=uri))
-    answer: Any = await connection.request(asked, mcp.ReadResourceResult, timeout=host.connection_params.timeout)
+    timeout = host.connection_params.timeout
+    answer: Any = await host.pool.reading(
+        headers, lambda made: made.request(asked, mcp.ReadResourceResult, timeout=timeout)
+    )
     return cast(list[Any], answer.contents)
 
 

@@ -45,7 +45,6 @@ from flowloom.tools.base_toolset import BaseToolset, ToolPredicate
 
 if TYPE_CHECKING:
     from flowloom.auth import AuthCredential, AuthScheme
-    from flowloom.protocols.mcp.connection import Connection
     from flowloom.protocols.mcp.listing import Listing
     from flowloom.protocols.mcp.tool import McpTool
 
@@ -190,9 +189,14 @@ class McpToolset(BaseToolset):
             headers = await self.headers(context)
             return await self._latest(headers, new_run=True)
         except ToolError as error:
-            if context is not None and await self._may_sign_in(error):
-                self._listing_error = str(error)
-                return SignIn(self)
+            try:
+                if context is not None and await self._may_sign_in(error):
+                    if self.authorization.needs_no_user and not headers:
+                        return await self._latest(await self.headers(context), new_run=True)
+                    self._listing_error = str(error)
+                    return SignIn(self)
+            except ToolError as refused:
+                raise self.unavailable(refused) from refused
             raise self.unavailable(error) from error
 
     async def _may_sign_in(self, error: ToolError) -> bool:
@@ -215,7 +219,7 @@ class McpToolset(BaseToolset):
     async def _latest(self, headers: Mapping[str, str], *, new_run: bool) -> Listing:
         """The latest listing: the kept one, if it holds, or a new one, which all who want it share."""
         entry = self.pool.entry(headers)
-        connection = await self.pool.connection(headers)
+        await self.pool.connection(headers)
         kept: Listing | None = entry.listing
         loop = asyncio.get_running_loop()
         if kept is not None and "tools" not in entry.stale:
@@ -223,15 +227,15 @@ class McpToolset(BaseToolset):
             if holds or not new_run:
                 return kept
         if entry.listing_task is None:
-            entry.listing_task = loop.create_task(self._list(entry, connection))
+            entry.listing_task = loop.create_task(self._list(entry, headers))
             entry.listing_task.add_done_callback(lambda task: task.cancelled() or task.exception())
         return await asyncio.shield(entry.listing_task)
 
-    async def _list(self, entry: Entry, connection: Connection) -> Listing:
+    async def _list(self, entry: Entry, headers: Mapping[str, str]) -> Listing:
         listing: Any = import_module("flowloom.protocols.mcp.listing")
         try:
             entry.stale.discard("tools")  # what changes from now on is not in the listing
-            made: Listing = await listing.list_tools(connection, self)
+            made: Listing = await self.pool.reading(headers, lambda connection: listing.list_tools(connection, self))
             entry.listing = made
             self._listed_at = asyncio.get_running_loop(), made.at, len(made.plain)
             self._listing_error = None

@@ -60,8 +60,9 @@ class Handler(BaseHTTPRequestHandler):
         self.note()
         base = self.http.url.rpartition("/mcp")[0]
         path = urlsplit(self.path).path
-        if path == "/.well-known/oauth-protected-resource/mcp":
-            self.answer(200, {"resource": self.http.url, "authorization_servers": [base], "scopes_supported": ["read"]})
+        if path == "/.well-known/oauth-protected-resource/mcp" and not self.http.told.get("older"):
+            said = {"resource": self.http.url, "authorization_servers": [base], "scopes_supported": ["read"]}
+            self.answer(200, {**said, **self.http.told.get("resource", {})})
         elif path == "/.well-known/oauth-authorization-server":
             served = {
                 "issuer": base,
@@ -71,7 +72,7 @@ class Handler(BaseHTTPRequestHandler):
                 "code_challenge_methods_supported": ["S256"],
                 "token_endpoint_auth_methods_supported": ["none"],
             }
-            self.answer(200, served)
+            self.answer(200, {**served, **self.http.told.get("server", {})})
         else:
             self.answer(405)
 
@@ -80,13 +81,15 @@ class Handler(BaseHTTPRequestHandler):
         path = urlsplit(self.path).path
         if path == "/register":
             self.note(json.loads(raw))
-            self.answer(201, {"client_id": "client-1"})
+            self.answer(201, {"client_id": "client-1", **self.http.told.get("client", {})})
         elif path == "/token":
             given = {name: values[0] for name, values in parse_qs(raw.decode()).items()}
             self.note(given)
             verifier = hashlib.sha256(given.get("code_verifier", "").encode()).digest()
             fits = self.http.challenges.get("challenge") == base64.urlsafe_b64encode(verifier).decode().rstrip("=")
-            granted = {"access_token": "token-of-ann-1234567890", "token_type": "Bearer", "expires_in": 3600}
+            tokens = self.http.told.get("tokens")
+            token = tokens.pop(0) if tokens else "token-of-ann-1234567890"
+            granted = {"access_token": token, "token_type": "Bearer", "expires_in": 3600}
             self.answer(200 if fits else 400, granted if fits else {"error": "invalid_grant"})
         else:
             body = json.loads(raw)
@@ -99,7 +102,7 @@ class Handler(BaseHTTPRequestHandler):
         if told.get("status"):
             self.answer(told["status"], **told.get("headers", {}))
             return
-        if "token" in told and http.token_of(self.headers) != told["token"]:
+        if "token" in told and http.token_of(self.headers) not in (told["token"], told.get("wide")):
             base = http.url.rpartition("/mcp")[0]
             challenge = f'Bearer resource_metadata="{base}/.well-known/oauth-protected-resource/mcp"'
             self.answer(401, **({} if told.get("mute") else {"WWW_Authenticate": challenge}))
@@ -112,7 +115,7 @@ class Handler(BaseHTTPRequestHandler):
             http.sessions.add(session)
             result = {
                 "protocolVersion": body["params"]["protocolVersion"],
-                "capabilities": {"tools": {"listChanged": True}},
+                "capabilities": {"tools": {"listChanged": not told.get("forgetful")}},
                 "serverInfo": {"name": "raw", "version": "1"},
             }
             self.answer(200, {"jsonrpc": "2.0", "id": number, "result": result}, Mcp_Session_Id=session)
@@ -126,6 +129,11 @@ class Handler(BaseHTTPRequestHandler):
         if method == "tools/list":
             tools = [{"name": "who", "inputSchema": {"type": "object"}, "annotations": told.get("hints", {})}]
             self.answer(200, {"jsonrpc": "2.0", "id": number, "result": {"tools": tools}})
+            return
+        if "wide" in told and http.token_of(self.headers) != told["wide"]:
+            base = http.url.rpartition("/mcp")[0]
+            metadata = f'resource_metadata="{base}/.well-known/oauth-protected-resource/mcp"'
+            self.answer(403, WWW_Authenticate=f'Bearer error="insufficient_scope", scope="write", {metadata}')
             return
         if http.told.get("busy"):
             http.told["busy"] -= 1

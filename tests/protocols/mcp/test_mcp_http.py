@@ -52,6 +52,18 @@ async def test_a_session_that_the_server_forgot_is_begun_anew() -> None:
         await chat.runner.close()
 
 
+async def test_a_session_that_the_server_forgot_before_a_listing_is_begun_anew() -> None:
+    """The run that lists does not notice."""
+    with served(forgetful=True) as http:
+        chat = Chat(asks(toolset(http), "ok", call("who"), "ok"))
+        await chat.say("go")
+        http.sessions.clear()
+        events = await chat.say("again")
+        assert events[1].get_function_responses()[0].response == {"result": "nobody"}
+        assert len(http.received("initialize")) == 2
+        await chat.runner.close()
+
+
 async def test_a_busy_server_is_asked_again() -> None:
     """429 with `Retry-After`: the call was certainly not carried out."""
     with served(busy=1) as http:

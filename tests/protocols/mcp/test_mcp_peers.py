@@ -25,7 +25,16 @@ pytestmark = [pytest.mark.soak, pytest.mark.timeout(600)]
 ROOT = Path(__file__).parents[3]
 FOLDER = ROOT / ".bench" / "mcp-peers"
 CLIENT = Path(__file__).with_name("conformance_client.py")
-SCENARIOS = ("initialize", "tools_call", "elicitation-sep1034-client-defaults", "sse-retry")
+SCENARIOS = (
+    "initialize tools_call elicitation-sep1034-client-defaults sse-retry auth/metadata-default auth/metadata-var1 "
+    "auth/metadata-var2 auth/metadata-var3 auth/basic-cimd auth/scope-from-www-authenticate "
+    "auth/scope-from-scopes-supported auth/scope-omitted-when-undefined auth/scope-step-up auth/scope-retry-limit "
+    "auth/token-endpoint-auth-basic auth/token-endpoint-auth-post auth/token-endpoint-auth-none auth/pre-registration "
+    "auth/2025-03-26-oauth-metadata-backcompat auth/2025-03-26-oauth-endpoint-fallback auth/resource-mismatch "
+    "auth/offline-access-scope auth/offline-access-not-supported auth/client-credentials-basic"
+).split()
+"""All that there are for clients, but two extensions: a client that proves itself by a key's signature
+(`auth/client-credentials-jwt`), and the exchange of an identity provider's tokens (`auth/cross-app-access-...`)."""
 
 
 @cache
