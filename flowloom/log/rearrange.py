@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from itertools import count
 
 from google.genai import types
 
@@ -31,7 +32,8 @@ class _Answer:
     """The part of a response item that answers one call item."""
 
     item: int
-    keys: list[str]
+    keys: dict[int, str]
+    """By which key each of the item's responses is known, by its number among them; without those to other calls."""
 
 
 def rearrange(items: list[HistoryItem]) -> Arranged:
@@ -65,13 +67,13 @@ def _call_resumed(items: list[HistoryItem], answers: dict[int, list[_Answer]], l
     last = len(items) - 1
     called = max((call for call, found in answers.items() if any(each.item == last for each in found)), default=None)
     before = last - 1
-    while before > 0 and before in loose:
+    while before in loose:
         before -= 1
     return None if called == before else called
 
 
 def _pair(items: list[HistoryItem]) -> tuple[dict[int, list[_Answer]], list[str], set[int]]:
-    """Which items answer which call items; ids of orphans; items all of whose responses are orphans.
+    """Which items answer which call items; ids of orphans; items of nothing but orphans, and perhaps words.
 
     A response belongs to the latest call of its id before it, so an id that a model uses twice is no problem.
     Without an id it belongs to the first unanswered call without one of the latest call item.
@@ -85,8 +87,8 @@ def _pair(items: list[HistoryItem]) -> tuple[dict[int, list[_Answer]], list[str]
         if item.calls:
             nameless = [(index, f"#{position}") for position, call_id in enumerate(item.calls) if not call_id]
             call_of.update((call_id, index) for call_id in item.calls if call_id)
-        by_call: dict[int, list[str]] = {}
-        for response_id in item.responses:
+        by_call: dict[int, dict[int, str]] = {}
+        for number, response_id in enumerate(item.responses):
             if response_id:
                 call, key = call_of.get(response_id), response_id
             else:
@@ -94,8 +96,8 @@ def _pair(items: list[HistoryItem]) -> tuple[dict[int, list[_Answer]], list[str]
             if call is None or call == index:
                 orphans.append(response_id)
             else:
-                by_call.setdefault(call, []).append(key)
-        if item.responses and not by_call:
+                by_call.setdefault(call, {})[number] = key
+        if item.responses and not (by_call or item.calls):
             loose.add(index)
         for call, keys in by_call.items():
             answers.setdefault(call, []).append(_Answer(index, keys))
@@ -104,7 +106,7 @@ def _pair(items: list[HistoryItem]) -> tuple[dict[int, list[_Answer]], list[str]
 
 def _latest(found: list[_Answer]) -> list[_Answer]:
     """Those of the answers to one call item that hold the latest response to one of its calls."""
-    latest = {key: answer.item for answer in found for key in answer.keys}
+    latest = {key: answer.item for answer in found for key in answer.keys.values()}
     wanted = set(latest.values())
     return [answer for answer in found if answer.item in wanted]
 
@@ -116,7 +118,7 @@ def _merge(items: list[HistoryItem], asked: HistoryItem, found: list[_Answer]) -
     """
     first = items[found[0].item]
     if len(found) == 1:
-        keys = found[0].keys
+        keys = [*found[0].keys.values()]
         if len(keys) == len(first.responses) and keys == _in_call_order(keys, asked):
             return first.content
     parts: list[types.Part] = []
@@ -138,19 +140,17 @@ def _merge(items: list[HistoryItem], asked: HistoryItem, found: list[_Answer]) -
     return content_of(first.content.role, parts)
 
 
-def _answering(item: HistoryItem, keys: list[str]) -> Iterator[tuple[types.Part, str | None]]:
-    """The parts of an item with the calls that they answer, of which these are the keys; None for other parts.
+def _answering(item: HistoryItem, keys: dict[int, str]) -> Iterator[tuple[types.Part, str | None]]:
+    """The parts of an item with the keys of the calls that they answer; None for other parts.
 
     Responses to calls of other items are left out.
     """
-    ids, rest = iter(item.responses), iter(keys)
+    numbers = count()
     for part in item.content.parts or ():
         if part.function_response is None:
             yield part, None
-            continue
-        response_id = next(ids)
-        if not response_id or response_id in keys:
-            yield part, next(rest, response_id)
+        elif (number := next(numbers)) in keys:
+            yield part, keys[number]
 
 
 def _in_call_order(keys: list[str], asked: HistoryItem) -> list[str]:

@@ -119,3 +119,50 @@ def test_what_has_no_role_or_no_parts_is_not_shown() -> None:
     for content in (types.Content(parts=[text("hm")]), types.Content(role="user", parts=[]), types.Content()):
         for author in ("user", "root", "other"):
             assert lines(Event(author=author, content=content), ONE) == ["one"]
+
+
+def test_a_message_that_calls_and_answers_no_call_is_shown_once() -> None:
+    """As another program may have stored it."""
+    both = event("root", text("hm"), named_call("c1", "look"), gives_part("c9"))
+    assert lines(both, gives(1, "c1")) == ["hm c1? c9=3", "c1=1"]
+    assert lines(event("user", "go"), both, gives(0, "c8", beside="mine"), gives(1, "c1")) == [
+        "go",
+        "hm c1? c9=3",
+        "c1=1",
+        "mine",
+    ]
+
+
+def without_id(part: types.Part) -> types.Part:
+    """A call or an answer without an id."""
+    named = part.function_call or part.function_response
+    assert named is not None
+    named.id = None
+    return part
+
+
+def test_answers_without_ids_belong_to_calls_without_ids_in_their_order() -> None:
+    """Each to the first of the latest message with calls that has no answer yet; further ones answer nothing."""
+    look, give = without_id(named_call("", "look")), [without_id(result("", "look", {"n": n})) for n in range(4)]
+    asked = event("root", look, named_call("c1", "look"), look)
+    assert lines(asked, event("user", give[1]), ONE, event("user", give[2]), gives(3, "c1"), TWO) == [
+        "None? c1? None?",
+        "None=1 None=2 c1=3",
+        "one",
+        "two",
+    ]
+    earlier = asks("c0")
+    mixed = event("user", gives_part("c0"), give[1], give[2], give[0])
+    assert lines(earlier, asked, gives(2, "c1"), mixed, ONE) == [
+        "c0?",
+        "c0=3",
+        "None? c1? None?",
+        "c1=2 None=1 None=2",
+        "one",
+    ]
+    assert project([asked, event("user", give[1], give[2], give[0])], ROOT).orphans == [""]
+
+
+def test_what_answers_no_call_is_told() -> None:
+    """By its id."""
+    assert project([asks("c1"), gives(1, "c9", "c1"), gives(1, "c8")], ROOT).orphans == ["c9", "c8"]
