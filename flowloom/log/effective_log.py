@@ -160,7 +160,7 @@ class EffectiveLog:
     def shown_since(self, position: int) -> list[Event] | None:
         """What counts from a position on, seen from there: summaries of nothing but what came since. None if no summary
         is one of those, so that all counts as it was."""
-        if self._plain or not any(self._is_since(event, position) for event in self._changes):
+        if not any(self._is_since(event, position) for event in self._changes):
             return None
         log = EffectiveLog()
         log._gone = self._gone

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from google.genai import types
 from kit import event, named_call, result, said
 
 from flowloom import Event, EventActions
@@ -84,3 +85,26 @@ def test_a_summary_counts_in_a_turn_that_was_brought_back_if_it_tells_of_nothing
 def test_a_summary_of_all_that_was_said_is_shown_if_no_turn_has_begun() -> None:
     """Without any input, the current turn is the whole log."""
     assert lines([event("root", "one"), event("root", "two"), summary(0, 1)]) == ["<in short>"]
+
+
+def test_what_the_user_was_heard_to_say_begins_a_turn() -> None:
+    """What the agent was heard to say goes on with it."""
+    heard = [
+        Event(author=author, **{field: types.Transcription(text=said)})
+        for author, field, said in (
+            ("user", "input_transcription", "one"),
+            ("root", "output_transcription", "first"),
+            ("user", "input_transcription", "two"),
+            ("root", "output_transcription", "second"),
+        )
+    ]
+    assert lines(heard) == ["two", "second"]
+
+
+def test_an_earlier_step_back_changes_no_turn_that_comes_back() -> None:
+    """The turn between is left out all the same."""
+    wrong = event("user", "wrong", invocation_id="i0")
+    back = Event(author="user", actions=EventActions(rewind_before_invocation_id="i0"))
+    answer = event("user", result("c1", "order", {}))
+    shown = lines([wrong, back, *FIRST, *SECOND, *THIRD, answer, event("root", "it came")])
+    assert shown == ["one", "c1()", "-> c1", "ordered one", "it came"]

@@ -106,3 +106,11 @@ def test_a_summarised_call_that_is_answered_twice_is_shown_once() -> None:
     first, second = (event("user", result("c1", "look", {"n": n})) for n in (1, 2))
     log = log_of(ONE, call, TWO, summary(0, 2), first, event("root", "so far"), second, event("root", "at last"))
     assert texts(log) == ["<in short>", "let me look?", "?", "so far", "at last"]
+
+
+def test_a_summary_whose_place_cannot_be_read_is_one_from_elsewhere() -> None:
+    """Its times say what it stands for."""
+    for place in ({"from": "e0"}, {"through": "e1"}, {"from": "e0", "through": 1}, ["e0", "e1"], None):
+        short = summary(0, 1)
+        short.custom_metadata = {"flowloom.compaction": place}
+        assert texts(log_of(ONE, TWO, THREE, short)) == ["<in short>", "three"]

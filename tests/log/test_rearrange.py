@@ -26,6 +26,7 @@ def lines(*log: Event) -> list[str]:
     for seen in range(1, len(log) + 1):
         grown = history.contents(log[:seen], ROOT).contents
         assert grown == project(log[:seen], ROOT).contents
+    assert {content.role for content in grown} <= {"user", "model"}
     return [" ".join(map(told, content.parts or ())) for content in grown]
 
 
@@ -75,6 +76,7 @@ def test_a_late_answer_at_the_end_leaves_out_what_came_since_its_call(between: l
 
 def test_an_answer_to_no_call_is_nothing_between() -> None:
     """The words beside it stay: the answer behind it is not late."""
+    assert lines(ONE, gives(0, "c9"), TWO) == ["one", "two"]
     stray = gives(0, "c9", beside="mine")
     assert lines(asks("c1"), stray, gives(1, "c1")) == ["c1?", "c1=1", "mine"]
     assert lines(event("user", "go"), asks("c1"), stray, stray, gives(1, "c1")) == ["go", "c1?", "c1=1", "mine", "mine"]
