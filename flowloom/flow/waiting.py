@@ -29,7 +29,9 @@ def awaits_more(ctx: InvocationContext) -> bool:
         made = _tool_calls(event, ctx)
         if made:
             waiting = [waiting_calls[call_id] for call_id in made & waiting_calls.keys()]
-            return any(call.suspended or not (call.answers or words) for call in waiting)
+            return any(
+                call.suspended or not (call.answers or (words and not call.is_of_stopped_run)) for call in waiting
+            )
     return False
 
 

@@ -154,6 +154,9 @@ def _waits(ctx: InvocationContext, made: CallRecord, tools: Mapping[str, Runnabl
     if made.suspended:
         progress = ctx.run.progress
         return progress is None or not (progress.was_answered(made.id) or ctx.run.ledger.is_ready(made.id))
-    if tool is None or not tool.is_long_running or made.kind != "client":
+    if tool is None:  # what the client has declared is the client's to execute
+        wanted = ctx.run.config.pause_on_tool_calls
+        return made.is_of_stopped_run and isinstance(wanted, list) and made.name in wanted
+    if not tool.is_long_running or made.kind != "client":
         return False
     return not made.is_of_stopped_run or made.attempts > 0

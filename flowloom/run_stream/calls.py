@@ -36,7 +36,19 @@ UNFINISHED = "The run ended before this call gave a result."
 class Call:
     """A tool call that was shown."""
 
-    __slots__ = ("args", "finished", "id", "long_running", "name", "parent", "provider", "ready", "run", "waiting")
+    __slots__ = (
+        "args",
+        "finished",
+        "id",
+        "long_running",
+        "name",
+        "parent",
+        "provider",
+        "ready",
+        "run",
+        "signature",
+        "waiting",
+    )
 
     def __init__(self, call_id: str, name: str, parent: str | None, long_running: bool, run: int) -> None:
         self.id = call_id
@@ -50,6 +62,7 @@ class Call:
         """Whether the provider of the model runs it."""
         self.args: dict[str, Any] | None = None
         """The arguments, if they came as a whole."""
+        self.signature: str | None = None
         self.ready = False
         """Whether the complete call is known."""
         self.waiting = False
@@ -125,7 +138,7 @@ class ToolCalls:
     def complete(self, call: Call, out: Out) -> None:
         """The arguments of a call are known."""
         if not call.ready and call.args is not None:
-            out.append(ToolCallArgumentsCompleted(call.id, call.name, call.args))
+            out.append(ToolCallArgumentsCompleted(call.id, call.name, call.args, call.signature))
         call.ready = True
 
     def drop(self, calls: list[Call], out: Out) -> None:

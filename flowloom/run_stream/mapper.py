@@ -12,6 +12,7 @@ yet.
 
 from __future__ import annotations
 
+import base64
 from collections.abc import Iterable, Iterator
 from typing import Any
 
@@ -329,8 +330,11 @@ class RunStreamMapper:
         made: list[Call] = []
         asked: list[types.FunctionCall] = []
         code: types.ExecutableCode | None = None
+        signature: str | None = None
         for part in parts:
             call = part.function_call
+            if call is None and part.thought_signature:
+                signature = _signature_of(part)
             if part.text:
                 if message is None:
                     message = self._new_message(event, speaker)
@@ -349,6 +353,7 @@ class RunStreamMapper:
                 elif call.name not in HIDDEN_CALLS:
                     known = self._calls.take_whole(call, speaker, event, out)
                     if known is not None:
+                        known.signature = _signature_of(part)
                         made.append(known)
             elif part.function_response is not None:
                 self._take_answer(part.function_response, speaker, event, out)
@@ -365,7 +370,7 @@ class RunStreamMapper:
             interrupted, kept = bool(event.interrupted), others or None
             out.append(
                 MessageCompleted(
-                    message.id, text, thoughts, author, event.id or None, branch, parent, kept, interrupted=interrupted
+                    message.id, text, thoughts, author, event.id or None, branch, parent, kept, interrupted, signature
                 )
             )
         for known in made:
@@ -419,6 +424,11 @@ def _shown(pieces: list[str], text: str) -> int:
     """How much of a complete text is not to be shown any more: all of it, if something else was streamed."""
     shown = "".join(pieces)
     return len(shown) if text.startswith(shown) else len(text)
+
+
+def _signature_of(part: types.Part) -> str | None:
+    signature = part.thought_signature
+    return base64.b64encode(signature).decode() if signature else None
 
 
 def _holds_more(part: types.Part) -> bool:

@@ -212,7 +212,8 @@ class MessageCompleted(RunStreamEvent):
     others.
 
     `parts` holds what is neither text nor call (images, files, executed code), in ADK's JSON form. `event_id` is the
-    stored event; None for a message that broke off (`interrupted`), whose text is what was streamed.
+    stored event; None for a message that broke off (`interrupted`), whose text is what was streamed. `signature` is
+    what the provider has signed its last words or thoughts with, in base64.
     """
 
     type: ClassVar[str] = "message_completed"
@@ -225,6 +226,7 @@ class MessageCompleted(RunStreamEvent):
     parent_call_id: str | None = None
     parts: list[dict[str, Any]] | None = None
     interrupted: bool = False
+    signature: str | None = None
 
 
 # -- tool calls ------------------------------------------------------------------------------------
@@ -261,12 +263,16 @@ class ToolCallArgumentsDelta(RunStreamEvent):
 
 @dataclass(frozen=True, slots=True)
 class ToolCallArgumentsCompleted(RunStreamEvent):
-    """A call's arguments are known, streamed or not; the tool runs now, unless a person has to be asked."""
+    """A call's arguments are known, streamed or not; the tool runs now, unless a person has to be asked.
+
+    `signature` is what the provider has signed the call with, in base64.
+    """
 
     type: ClassVar[str] = "tool_call_arguments_completed"
     call_id: str
     name: str
     args: dict[str, Any]
+    signature: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,6 +16,8 @@ from flowloom.context import RunConfig, StreamingMode
 from flowloom.errors import ConfigurationError, InputValidationError
 from flowloom.events.event import Event
 from flowloom.plugins import PluginManager
+from flowloom.protocols.ag_ui.data import as_mapping
+from flowloom.protocols.ag_ui.legs import BUSY, whole_run
 from flowloom.protocols.ag_ui.page import PagePlugin, page_tools, page_words
 from flowloom.protocols.ag_ui.reading import MESSAGE_IDS, StaleAnswerError, read_request
 from flowloom.protocols.ag_ui.sdk import (
@@ -28,7 +30,7 @@ from flowloom.protocols.ag_ui.sdk import (
     StreamingResponse,
     core,
 )
-from flowloom.protocols.ag_ui.telling import Emit, ag_ui_events, as_mapping
+from flowloom.protocols.ag_ui.telling import Emit, ag_ui_events
 from flowloom.run_stream import RunFailed, RunStreamEvent
 from flowloom.runner import InMemoryRunner, Runner
 from flowloom.runner.routing import agents_of
@@ -119,8 +121,8 @@ class _Serving:
             given = core.RunAgentInput.model_validate_json(await request.body())
         except ValidationError as error:
             first = error.errors(include_input=False, include_url=False)[0]
-            where = ".".join(map(str, first["loc"]))
-            return _problem(422, "invalid_input", f"This is no `RunAgentInput`: `{where}`: {first['msg']}")
+            place = ".".join(map(str, first["loc"]))
+            return _problem(422, "invalid_input", f"This is no `RunAgentInput`: `{place}`: {first['msg']}")
         user_id = self._user_id(given, request.scope[PRINCIPAL])
         try:
             session = await self._session(user_id, given.thread_id)
@@ -133,29 +135,29 @@ class _Serving:
             return _problem(422, "invalid_input", str(refused))
         given.tools = self._page_tools(given.tools or ())
         runner, config = self._for_page(given, asked.message_ids)
-        stream = runner.run_stream(
-            user_id=user_id,
-            session_id=given.thread_id,
-            new_message=asked.message,
-            state_delta=asked.state_delta or None,
-            run_config=config,
-        )
+        where: dict[str, Any] = {"user_id": user_id, "session_id": given.thread_id}
+        delta = asked.state_delta or None
+        stream = runner.run_stream(**where, new_message=asked.message, state_delta=delta, run_config=config)
         first = await anext(stream)
-        if isinstance(first, RunFailed) and first.error_code == "SESSION_BUSY":
+        if isinstance(first, RunFailed) and first.error_code == BUSY:
             await stream.aclose()
             return _problem(409, "session_busy", first.error_message)
+        told = whole_run(runner, stream, [tool.name for tool in given.tools], config, **where)
         state = {**session.state, **asked.state_delta} if self._state else None
-        return StreamingResponse(self._frames(first, stream, given, state), media_type=_SSE, headers=_HEADERS)
+        return StreamingResponse(self._frames(first, stream, told, given, state), media_type=_SSE, headers=_HEADERS)
 
-    async def _frames(self, first: RunStreamEvent, stream: Any, given: Any, state: Any) -> AsyncIterator[str]:
-        """The events as they go out. A client that goes away closes them, and with them the run."""
+    async def _frames(
+        self, first: RunStreamEvent, stream: Any, events: Any, given: Any, state: Any
+    ) -> AsyncIterator[str]:
+        """The `events` as they go out, behind the `first`. A client that goes away closes them, and with them the run,
+        which gives them as a `stream`."""
 
         async def all_events() -> AsyncIterator[RunStreamEvent]:
             yield first
-            async for event in stream:
+            async for event in events:
                 yield event
 
-        async with aclosing(stream):
+        async with aclosing(stream), aclosing(events):
             told = ag_ui_events(all_events(), given, state=state, structured=self._structured, emit=self._emit)
             async for event in told:
                 yield f"data: {event.model_dump_json(by_alias=True)}\n\n"
@@ -175,6 +177,7 @@ class _Serving:
         told = page_words(given.context or [])
         paused: list[str] | bool = [tool.name or "" for tool in tools] or False
         config = RunConfig(streaming_mode=StreamingMode.SSE, pause_on_tool_calls=paused)
+        config.forward_agent_tool_events = self._emit == "1.0"
         config.custom_metadata = {**(as_mapping(given.forwarded_props) or {}), MESSAGE_IDS: new_ids}
         if not tools and not told:
             return self.runner, config

@@ -11,7 +11,7 @@ from flowloom.context import CallbackContext
 from flowloom.events.parts import content_of, text_part
 from flowloom.models.request import LlmRequest
 from flowloom.plugins import BasePlugin
-from flowloom.protocols.ag_ui.telling import as_mapping
+from flowloom.protocols.ag_ui.data import as_mapping
 from flowloom.protocols.names import is_fit, is_reserved
 from flowloom.tools.placeholder import PlaceholderTool
 

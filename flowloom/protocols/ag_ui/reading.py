@@ -14,7 +14,7 @@ from google.genai import types
 from flowloom.errors import FlowloomError, InputValidationError
 from flowloom.events.event import Event
 from flowloom.events.parts import content_of, text_part
-from flowloom.protocols.ag_ui.telling import CLOSED_PREFIXES, as_mapping
+from flowloom.protocols.ag_ui.data import CLOSED_PREFIXES, as_mapping
 from flowloom.runner import PendingCall, pending_calls
 from flowloom.sessions import Session
 
