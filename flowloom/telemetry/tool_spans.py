@@ -94,21 +94,27 @@ class ToolSpans:
         """
         if event is None:
             return
+        actions = event.actions
+        asked = {*actions.requested_tool_confirmations, *actions.requested_auth_configs, *(actions.requested_inputs or ())}
         for index, (part, error) in enumerate(outcomes):
             given = part.function_response if part is not None else None
             if given is not None and index in self._spans:
-                self._answer(self._spans[index], given.response or {}, error, event.id)
+                self._answer(self._spans[index], given.response or {}, error, event.id, given.id in asked)
         if self._merged is not None and self._merged.is_recording():
             names = {"gen_ai.tool.name": _MERGED, "gen_ai.tool.description": _MERGED}
             self._merged.set_attributes(self._labels | names | {"gcp.vertex.agent.tool_call_args": "N/A"})
             self._merged.set_attribute("gcp.vertex.agent.event_id", event.id)
             self._merged.set_attribute("gcp.vertex.agent.tool_response", as_json(event))
 
-    def _answer(self, call: ToolSpan, response: dict[str, Any], error: BaseException | None, event_id: str) -> None:
+    def _answer(
+        self, call: ToolSpan, response: dict[str, Any], error: BaseException | None, event_id: str, waits: bool
+    ) -> None:
         span, told, kind = call.span, response.get("error"), None
         if span is None:
             return
-        if error is not None:
+        if waits:
+            pass  # for a person: that it has not run is told as an error, and is none
+        elif error is not None:
             kind = type(error).__qualname__
             mark_failed(span, error)
         elif isinstance(told, str):

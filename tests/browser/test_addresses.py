@@ -1,4 +1,4 @@
-"""Addresses, keys, sessions and the timeline in a browser (server spec §12)."""
+"""Addresses, keys and sessions in a browser (server spec §12)."""
 
 from __future__ import annotations
 
@@ -295,52 +295,3 @@ def test_sessions_are_searched(opened: Open) -> None:
     expect(page.find("session-item")).to_contain_text("apples")
     page.find("session-search").fill("nothing of it")
     expect(page.page.get_by_role("navigation", name="Sessions")).to_contain_text("Nothing found")
-
-
-# -- the timeline ------------------------------------------------------------------------------------
-
-
-@pytest.mark.soak
-def test_every_event_has_a_row_that_opens_to_its_json(opened: Open) -> None:
-    """Rows tell time, author, kind and size; filters choose among them; a row leads to the chat."""
-    page = opened()
-    page.say("weather in Rome", answered="It is 21")
-    rows = page.find("event-row")
-    assert [row.get_attribute("data-kind") for row in rows.all()] == ["user", "call", "result", "text"]
-    page.find("event-filter-kind").select_option("call")
-    expect(rows).to_have_count(1)
-    rows.get_by_role("button").first.click()
-    expect(page.find("event-json")).to_contain_text('"name": "get_weather"')
-    page.page.get_by_role("button", name="Show in chat").click()
-    expect(page.find("message").nth(1)).to_be_focused()
-    page.page.get_by_role("button", name="Show all events").click()
-    page.find("event-filter-text").fill("celsius")
-    expect(rows).to_have_count(1)
-    page.find("event-filter-text").fill("nowhere to be found")
-    expect(page.find("timeline")).to_contain_text("Nothing fits the filter")
-
-
-@pytest.mark.soak
-def test_a_call_that_waits_has_not_failed(opened: Open) -> None:
-    """Its result in the timeline is that it asks for approval."""
-    page = opened()
-    page.say("pay the bill")
-    row = page.find("event-row").filter(has_text="pay →")
-    expect(row).to_contain_text("pay → asks for approval")
-    expect(page.find("timeline")).not_to_contain_text("failed")
-
-
-@pytest.mark.soak
-def test_an_event_of_an_unknown_form_has_a_row(opened: Open, server: Running) -> None:
-    """It is never dropped: its JSON is there."""
-    event = {
-        "id": "odd",
-        "invocationId": "i",
-        "author": "desk",
-        "timestamp": 1.0,
-        "customMetadata": {"mood": "curious"},
-    }
-    page = opened(f"/ui/desk/ann/{server.new_session(events=[event])}")
-    expect(page.find("event-row")).to_have_attribute("data-kind", "other")
-    page.find("event-row").get_by_role("button").first.click()
-    expect(page.find("event-json")).to_contain_text('"mood": "curious"')

@@ -137,6 +137,22 @@ def test_a_run_is_a_tree_of_spans_with_bars(desk: Driven) -> None:
 
 
 @pytest.mark.soak
+def test_a_tool_that_waits_for_approval_has_not_failed(opened: Open, server: Running) -> None:
+    """Its span says that it has asked; the one of its run, after the answer, does not."""
+    session = server.new_session()
+    run(server, session, "pay")
+    page = opened(f"/ui/desk/ann/{session}?tab=trace")
+    rows = page.find("span-row").filter(has_text="execute_tool pay")
+    expect(rows).to_have_count(1)
+    expect(rows).to_contain_text("asked for approval")
+    expect(panel(page).get_by_text("failed")).to_have_count(0)
+    page.find("approve").click()
+    page.rest()
+    expect(rows).to_have_count(2)
+    expect(rows.last).not_to_contain_text("asked for approval")
+
+
+@pytest.mark.soak
 def test_the_tree_of_spans_is_walked_by_keyboard(desk: Driven) -> None:
     """Arrows go and fold, Enter chooses; the address names the span."""
     tab(desk, "trace")

@@ -91,6 +91,15 @@ async def test_a_result_that_tells_of_an_error_fails_the_span(recording: Recordi
     assert (span.attributes or {})["error.type"] == "_OTHER"
 
 
+async def test_a_call_that_waits_for_approval_has_not_failed(recording: Recording) -> None:
+    """Its result says that it has not run, as an error; neither its span nor the metrics count one."""
+    await run(agent([call("add", a=1, b=2)], tools=[FunctionTool(add, require_confirmation=True)]))
+    span = recording.span("execute_tool add")
+    assert span.status.status_code is StatusCode.UNSET
+    assert "error.type" not in (span.attributes or {})
+    assert "gcp.vertex.agent.event_id" in (span.attributes or {})
+
+
 async def test_an_unknown_tool_has_a_failed_span(recording: Recording) -> None:
     """A name that the model made up."""
     await run(agent([call("nothing"), "done"], tools=[add]))

@@ -128,11 +128,20 @@ function Tree({ rows, length, wanted }) {
     ${chosen && html`<${Details} row=${chosen} />`}`;
 }
 
+/** What the call of a tool has asked for before it runs, in a word; undefined if nothing. */
+function askedBy({ kind, eventId, attributes }) {
+  const actions = kind === "tool" && eventId ? eventOf(eventId)?.actions : null;
+  const id = attributes["gen_ai.tool.call.id"];
+  if (actions?.requestedToolConfirmations?.[id]) return "asked for approval";
+  return actions?.requestedAuthConfigs?.[id] ? "asked for a login" : undefined;
+}
+
 function Row({ row, length, chosen, reachable, closed, onFold, onChoose, onKey }) {
   const { span: each, depth, agent, from, to, parent } = row;
   const critical = row.critical && to - from >= length * SEEN;
   const share = (value) => `${(100 * value) / (length || 1)}%`;
-  const said = [KIND_NAMES[each.kind], span(to - from), critical && "on the critical path", each.error && `failed: ${each.error.type}`];
+  const asked = askedBy(each);
+  const said = [KIND_NAMES[each.kind], span(to - from), critical && "on the critical path", asked, each.error && `failed: ${each.error.type}`];
   return html`
     <div class=${classes("span-row", `span-${each.kind}`, chosen && "chosen", critical && "critical", each.error && "span-failed", `hue-${hueOf(agent ?? "")}`)}
       role="treeitem" data-testid="span-row" id=${`span-${each.id}`} aria-level=${depth + 1} aria-selected=${String(chosen)}
@@ -145,6 +154,7 @@ function Row({ row, length, chosen, reachable, closed, onFold, onChoose, onKey }
           onFold(row, !closed);
         }}>${parent ? "▸" : ""}</span>
         <span class="span-title" title=${each.name}>${each.name}</span>
+        ${asked && html`<span class="asked">${asked}</span>`}
         ${each.error && html`<span class="bad" title=${`${each.error.type}: ${each.error.message ?? ""}`}>failed</span>`}
       </span>
       <span class="span-track" aria-hidden="true"><span class="span-bar" style=${{ insetInlineStart: share(from), width: share(to - from) }}></span></span>

@@ -1,0 +1,115 @@
+"""The timeline, and what is copied from it and from the chat, in a browser (server spec §12)."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+
+import pytest
+from browser.driving import Driven
+from playwright.sync_api import expect
+from server.serving import Running
+
+Open = Callable[..., Driven]
+
+
+def copied(page: Driven) -> str:
+    """What the clipboard holds, once a button says that it is there."""
+    expect(page.page.get_by_role("button", name="Copied")).to_be_visible()
+    return page.page.evaluate("navigator.clipboard.readText()")
+
+
+@pytest.mark.soak
+def test_every_event_has_a_row_that_opens_to_its_json(opened: Open) -> None:
+    """Rows tell time, author, kind and size; filters choose among them; a row leads to the chat."""
+    page = opened()
+    page.say("weather in Rome", answered="It is 21")
+    rows = page.find("event-row")
+    assert [row.get_attribute("data-kind") for row in rows.all()] == ["user", "call", "result", "text"]
+    page.find("event-filter-kind").select_option("call")
+    expect(rows).to_have_count(1)
+    rows.get_by_role("button").first.click()
+    expect(page.find("event-json")).to_contain_text('"name": "get_weather"')
+    page.page.get_by_role("button", name="Show in chat").click()
+    expect(page.find("message").nth(1)).to_be_focused()
+    page.page.get_by_role("button", name="Show all events").click()
+    page.find("event-filter-text").fill("celsius")
+    expect(rows).to_have_count(1)
+    page.find("event-filter-text").fill("nowhere to be found")
+    expect(page.find("timeline")).to_contain_text("Nothing fits the filter")
+
+
+@pytest.mark.soak
+def test_a_call_that_waits_has_not_failed(opened: Open) -> None:
+    """Its result in the timeline is that it asks for approval."""
+    page = opened()
+    page.say("pay the bill")
+    row = page.find("event-row").filter(has_text="pay →")
+    expect(row).to_contain_text("pay → asks for approval")
+    expect(page.find("timeline")).not_to_contain_text("failed")
+
+
+@pytest.mark.soak
+def test_an_event_of_an_unknown_form_has_a_row(opened: Open, server: Running) -> None:
+    """It is never dropped: its JSON is there."""
+    event = {
+        "id": "odd",
+        "invocationId": "i",
+        "author": "desk",
+        "timestamp": 1.0,
+        "customMetadata": {"mood": "curious"},
+    }
+    page = opened(f"/ui/desk/ann/{server.new_session(events=[event])}")
+    expect(page.find("event-row")).to_have_attribute("data-kind", "other")
+    page.find("event-row").get_by_role("button").first.click()
+    expect(page.find("event-json")).to_contain_text('"mood": "curious"')
+
+
+@pytest.mark.soak
+def test_events_are_filtered_by_author(opened: Open) -> None:
+    """Those who said something may be chosen, alone or with a kind; the sums go on telling of all events."""
+    page = opened()
+    page.say("flights to Rome")
+    rows, author = page.find("event-row"), page.find("event-filter-author")
+    every = rows.count()
+    assert author.locator("option").all_inner_texts() == ["Author: all", "desk", "flights", "user"]
+    for who in ("desk", "flights", "user"):
+        author.select_option(who)
+        assert set(rows.locator(".event-author").all_inner_texts()) == {who}
+    expect(rows).to_have_count(1)
+    expect(page.find("totals")).to_contain_text(f"{every} events")
+    expect(page.find("totals")).to_contain_text("1 shown")
+    page.find("event-filter-kind").select_option("call")
+    expect(page.find("timeline")).to_contain_text("Nothing fits the filter")
+    author.select_option("desk")
+    expect(rows).to_have_count(1)
+    page.find("timeline").get_by_role("button", name="Show all events").click()
+    expect(rows).to_have_count(every)
+
+
+@pytest.mark.soak
+def test_an_event_is_copied_as_json_and_as_an_address(opened: Open) -> None:
+    """The JSON is the stored event; the address leads to it."""
+    page = opened()
+    page.say("weather in Rome", answered="It is 21")
+    row = page.find("event-row").last
+    row.get_by_role("button").first.click()
+    page.page.get_by_role("button", name="Copy JSON").click()
+    event = json.loads(copied(page))
+    assert event == page.stored()[-1]
+    expect(page.page.get_by_role("button", name="Copied")).to_have_count(0)
+    page.page.get_by_role("button", name="Copy link").click()
+    address = copied(page)
+    assert address.startswith(f"{page.server.url}/ui/desk/ann/{page.session}")
+    other = opened(address.removeprefix(page.server.url))
+    expect(other.page.locator(f'[data-testid="message"][data-event="{event["id"]}"]')).to_be_focused()
+
+
+@pytest.mark.soak
+def test_a_message_is_copied_as_it_was_written(opened: Open, server: Running) -> None:
+    """Its text with the marks of Markdown, and without its thoughts."""
+    page = opened()
+    page.say("weather in Rome", answered="It is 21")
+    page.messages.last.hover()
+    page.messages.last.get_by_role("button", name="Copy").click()
+    assert copied(page) == "It is **21 °C** in Rome, and dry."
