@@ -95,7 +95,8 @@ class ToolSpans:
         if event is None:
             return
         actions = event.actions
-        asked = {*actions.requested_tool_confirmations, *actions.requested_auth_configs, *(actions.requested_inputs or ())}
+        asked = {*actions.requested_tool_confirmations, *actions.requested_auth_configs}
+        asked.update(actions.requested_inputs or ())
         for index, (part, error) in enumerate(outcomes):
             given = part.function_response if part is not None else None
             if given is not None and index in self._spans:
