@@ -5,13 +5,15 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import random
 import time
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Sequence
 from typing import Any, Literal
 
 from flowloom.durable.channel import MAX_LINE, path_of
 from flowloom.durable.records import WorkerRow
 from flowloom.durable.registry import Registry
+from flowloom.errors import StorageError
 from flowloom.events import Event
 
 _KNOWN_FOR = 2.0
@@ -21,7 +23,8 @@ _MOST_RUNG = 8
 
 
 class Callers:
-    """Calls the workers of an app that are on this machine. The others look by themselves, or a courier tells them."""
+    """Calls the workers of an app: those on this machine over their sockets, others by the database if that is
+    PostgreSQL. What is missed is seen all the same, when the worker looks by itself."""
 
     def __init__(self, registry: Registry, app_name: str) -> None:
         self._registry = registry
@@ -32,31 +35,36 @@ class Callers:
         self._opening = asyncio.Lock()
 
     async def ring(self) -> None:
-        """Say to the workers that a run is ready."""
+        """Say to workers that a run is ready: first to those that had room when they were heard of last."""
         if not self._workers or time.monotonic() - self._read > _KNOWN_FOR:
             self._read = time.monotonic()
             rows, moment = await self._registry.workers(self._app_name)
             self._workers = [row for row in rows if not row.draining and row.beat + row.patience > moment]
-        for row in self._workers[:_MOST_RUNG]:
-            await self._say(row, "ring")
+        some = random.sample(self._workers, len(self._workers))
+        some.sort(key=lambda row: row.running >= row.capacity)
+        await self._say(some[:_MOST_RUNG], "ring")
 
     async def look(self, worker: str | None) -> None:
         """Say to a worker that something is asked of a run of its."""
         rows, _ = await self._registry.workers(self._app_name)
-        for row in rows:
-            if row.worker == worker:
-                await self._say(row, "look")
+        await self._say([row for row in rows if row.worker == worker], "look")
 
-    async def _say(self, row: WorkerRow, what: Literal["ring", "look"]) -> None:
-        path = path_of(row.address)
-        if path is None:
-            return
-        try:
-            line = await self._line_to(row.worker, path)
-            line.write(json.dumps({"token": row.token, "do": what}).encode() + b"\n")
-            await line.drain()
-        except OSError:
-            self._hang_up(row.worker)
+    async def _say(self, rows: Sequence[WorkerRow], what: Literal["ring", "look"]) -> None:
+        elsewhere: list[str] = []
+        for row in rows:
+            path = path_of(row.address)
+            if path is None:
+                elsewhere.append(row.worker)
+                continue
+            try:
+                line = await self._line_to(row.worker, path)
+                line.write(json.dumps({"token": row.token, "do": what}).encode() + b"\n")
+                await line.drain()
+            except OSError:
+                self._hang_up(row.worker)
+        if elsewhere:
+            with contextlib.suppress(StorageError):  # it is seen by and by
+                await self._registry.tell(self._app_name, what, elsewhere)
 
     async def _line_to(self, worker: str, path: str) -> asyncio.StreamWriter:
         async with self._opening:

@@ -41,14 +41,16 @@ class Follower:
     async def events(self) -> AsyncGenerator[Event | None, None]:
         """Its events, partial ones too if they were asked for; None when what was being said comes to no end, because
         another worker goes on."""
-        pause = _SHORTEST
+        pause, before = _SHORTEST, None
         while True:
             row = await self._registry.find(self._run_id)
             if row is None:
                 raise not_found(self._run_id)
             given = False
             worker = await self._worker_of(row)
-            if worker is None or not self._deltas:
+            waits = row.status in ("waiting", "ready") and row == before  # nothing is in the log since
+            before = row
+            if not waits and (worker is None or not self._deltas):
                 for event in await self._news():
                     given = True
                     yield event

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Sequence
+import hashlib
+from collections.abc import AsyncGenerator, Callable, Hashable, Sequence
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
 from flowloom.durable import schedules, sql_runs, sql_submit, sql_workers
 from flowloom.durable.errors import RunNotFoundError
@@ -198,9 +199,24 @@ class Registry:
         """The workers of an app, or all; and the time."""
         return await self.read(lambda c: sql_workers.workers(c, self.setting, app_name))
 
+    async def tell(self, app_name: str, what: Literal["ring", "look"], names: Sequence[str]) -> None:
+        """Say something to workers of an app that listen, wherever they are: on PostgreSQL."""
+        if self.setting.dialect == "postgres":
+            values = channel_of(app_name), " ".join((what, *names))
+            await self.write(lambda c: c.execute("SELECT pg_notify(?, ?)", values), ("tell", app_name), durable=False)
+
+    def told(self, app_name: str) -> AsyncGenerator[str, None]:
+        """What is said to the workers of an app by `tell`; see `Database.notices`."""
+        return self._database.notices(channel_of(app_name))
+
     async def epoch_of(self, key: Key) -> tuple[int, int] | None:
         """The log and the epoch of a session."""
         return await self.read(lambda c: sql_workers.epoch_of(c, key))
+
+
+def channel_of(app_name: str) -> str:
+    """The name under which the workers of an app hear what is said to them."""
+    return "flowloom_" + hashlib.sha256(app_name.encode("utf-8", "surrogatepass")).hexdigest()[:32]
 
 
 def not_found(run_id: str) -> RunNotFoundError:

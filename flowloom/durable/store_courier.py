@@ -1,7 +1,7 @@
 """`StoreCourier`: the courier that needs nothing but the store (durable design, sections 2 and 3).
 
 Workers find ready runs in the registry: when they are rung by whoever has made one ready, on this machine by the direct
-channel, and otherwise by looking from time to time.
+channel, from others by the database's notices, and otherwise by looking from time to time.
 """
 
 from __future__ import annotations

@@ -11,6 +11,7 @@ import socket
 import sys
 import threading
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import aclosing
 from copy import copy
 from functools import partial
 from itertools import combinations
@@ -158,6 +159,7 @@ class Worker:
         self._own = [
             asyncio.create_task(self._serve(), name="flowloom worker"),
             asyncio.create_task(self._keep_house(), name="flowloom worker's house"),
+            asyncio.create_task(self._hear(), name="flowloom worker's ear"),
         ]
         return self
 
@@ -274,6 +276,22 @@ class Worker:
 
     def _look(self) -> None:
         self.beats.at_once()
+
+    async def _hear(self) -> None:
+        """Hear what is said to the worker from other machines, where the database tells it: on PostgreSQL."""
+        while True:
+            try:
+                async with aclosing(self.registry.told(self.runner.app_name)) as said:
+                    async for each in said:
+                        what, *names = each.split() or ("", self.name)
+                        if self.name in names and what != "look":
+                            self._ring()
+                        if self.name in names and what != "ring":
+                            self._look()
+                return
+            except StorageError as error:
+                _log.debug("Worker `%s` hears nothing from other machines: %s", self.name, error)
+            await asyncio.sleep(self.beats.heartbeat)
 
     async def _offer(self, run_ids: Sequence[str]) -> None:
         if run_ids:

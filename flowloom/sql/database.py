@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import os
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Hashable, Iterable, Sequence
+from collections.abc import AsyncGenerator, Callable, Hashable, Iterable, Sequence
 from typing import Any, Final, Generic, Literal, Protocol, TypeVar
 
 from flowloom.errors import StorageError
@@ -104,6 +104,15 @@ class Database(ABC):
     @abstractmethod
     async def flush(self, *, lane: Hashable = ALL_LANES) -> None:
         """Return when all writes (of a lane) are committed. Raises the first error of a `write_buffered`."""
+
+    async def notices(self, channel: str) -> AsyncGenerator[str, None]:
+        """What is said on a `channel` (a plain name) by `SELECT pg_notify(channel, text)`; an empty text first, as
+        soon as it is heard.
+
+        It ends at once where the database has no such thing. Raises `StorageError` if the connection is lost.
+        """
+        return
+        yield ""  # pyright: ignore[reportUnreachable] - makes this an async generator
 
     @abstractmethod
     async def close(self) -> None:

@@ -13,7 +13,7 @@ import threading
 import time
 import weakref
 from collections import OrderedDict, deque
-from collections.abc import Generator, Hashable, Iterable, Sequence
+from collections.abc import AsyncGenerator, Generator, Hashable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from flowloom.errors import ConfigurationError, StorageError
@@ -121,6 +121,16 @@ class PostgresDatabase(Database):
         job: Job[None] = Job(None, True, lane, awaited=True)
         self._core.submit(job)
         await job.wait()
+
+    async def notices(self, channel: str) -> AsyncGenerator[str, None]:
+        try:
+            async with await self._core.listening() as connection:
+                await connection.execute(f"LISTEN {channel}".encode())
+                yield ""
+                async for notice in connection.notifies():
+                    yield notice.payload
+        except psycopg.Error as error:
+            raise self._core.translated(error) from error
 
     async def close(self) -> None:
         try:
@@ -260,7 +270,7 @@ class _Core:
             except BaseException as error:
                 missed = all(job.future is None for job in jobs)
                 for job in jobs:
-                    job.error = self._translated(error)
+                    job.error = self.translated(error)
                     if missed and job.is_missed:
                         self._failures.setdefault(lane, job.error)
             self._settle(lane, jobs)
@@ -380,7 +390,7 @@ class _Core:
                 if not safe:
                     job.error = _UNDONE
                     return False
-                job.error = self._translated(error)
+                job.error = self.translated(error)
                 if job.is_missed:
                     failures[job.lane] = job.error
         return True
@@ -405,7 +415,12 @@ class _Core:
         with pool.connection() as connection:
             yield connection
 
-    def _translated(self, error: BaseException) -> BaseException:
+    async def listening(self) -> psycopg.AsyncConnection[Any]:
+        """A connection of its own, on which notices come in."""
+        options: dict[str, Any] = {"autocommit": True, "application_name": "flowloom", "keepalives_idle": 30}
+        return await psycopg.AsyncConnection.connect(self._dsn, **options)
+
+    def translated(self, error: BaseException) -> BaseException:
         if not isinstance(error, psycopg.Error):
             return error
         if isinstance(error, _conflicts()):

@@ -49,7 +49,8 @@ class Long:
     """The same with many kills, and all else as often."""
 
     kills, runs, zombies, sessions = MANY, 4 * MANY, MANY // 10, MANY // 10
-    tries, asleep = max(MANY * 3 // 20, 1), 15.0 if MANY >= 200 else 1.0
+    tries = max(MANY * 3 // 20, 1)
+    asleep, behind = (15.0, 0.5) if MANY >= 200 else (1.0, 5.0)
 
 
 @pytest.mark.soak

@@ -38,7 +38,7 @@ class CourierSuite(DyingRules, AskingRules):
 
     `store` is the path of a SQLite file or a PostgreSQL URL, an empty one for each test. Workers are killed for real,
     in processes that import the class by its name. How often each thing is tried is said by attributes of the class:
-    `kills`, `pace`, `runs`, `zombies`, `asleep`, `tries` and `sessions` (see `CourierRules`).
+    `kills`, `pace`, `runs`, `zombies`, `asleep`, `behind`, `tries` and `sessions` (see `CourierRules`).
     """
 
     @in_loop

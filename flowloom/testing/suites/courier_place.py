@@ -186,31 +186,30 @@ def quiet(steps: int, run: SubmittedRun) -> list[Any]:
 
 
 class Following:
-    """Follows a run from its beginning, twice at once, and from the middle, as clients do."""
+    """Follows a run as clients do: from its beginning, twice at once, or from the middle, by the `number`."""
 
-    def __init__(self, run: SubmittedRun) -> None:
+    def __init__(self, run: SubmittedRun, number: int) -> None:
         self._run = run
+        self._firsts = ([0], [0, 0], [3])[number % 3]
 
-    async def follow(self) -> list[float]:
+    async def lags(self) -> list[float]:
         """How many seconds after it was made each event came; all of them came, once and in order."""
-        whole, other, rest = await asyncio.gather(self._from(0), self._from(0), self._middle())
+        told = await asyncio.gather(*(self._from(first) for first in self._firsts))
         wanted = [event.id async for event in self._run.events()]
-        for ids, first in ((whole, 0), (other, 0), (rest, 3)):
-            assert [event.id for event, _ in ids] == wanted[first:], (
+        for first, seen in zip(self._firsts, told, strict=True):
+            assert [event.id for event, _ in seen] == wanted[first:], (
                 "A follower has not seen each event once, in order."
             )
-        return [lag for _, lag in (*whole, *other)]
+        return [lag for seen in told for _, lag in seen]
 
-    async def _from(self, after: int) -> list[tuple[Event, float]]:
-        return [(event, time.time() - event.timestamp) async for event in self._run.events(after)]
-
-    async def _middle(self) -> list[tuple[Event, float]]:
-        count = 0
-        async for _ in self._run.events():
-            count += 1
-            if count == 3:
-                break
-        return await self._from(3)
+    async def _from(self, first: int) -> list[tuple[Event, float]]:
+        if first:  # when the run has come so far
+            count = 0
+            async for _ in self._run.events():
+                count += 1
+                if count == first:
+                    break
+        return [(event, time.time() - event.timestamp) async for event in self._run.events(first)]
 
 
 async def stopped(crew: Crew, place: Place, pid: int) -> None:

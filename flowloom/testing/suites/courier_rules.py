@@ -29,6 +29,8 @@ class CourierRules(Suite):
     """How many workers are stopped and woken."""
     asleep = 0.0
     """For how many seconds they are stopped at the least."""
+    behind = 2.0
+    """How many seconds behind a follower may be in the median; on a machine that does nothing else, 0.5 is enough."""
     tries = 1
     """How often what is asked while a worker dies is tried."""
     sessions = 3
