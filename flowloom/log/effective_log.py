@@ -36,7 +36,11 @@ class Entry:
     first: int
     """The position in the log of the first event it stands for, those that were rewound not counted."""
     last: int
-    is_summary: bool = False
+
+    @property
+    def is_summary(self) -> bool:
+        """Whether it stands for other events."""
+        return self.event.actions.compaction is not None
 
 
 class Span(NamedTuple):
@@ -276,7 +280,7 @@ class EffectiveLog:
         first, last = entries[covered[0]], max(entries[index].last for index in covered)
         set_fields(shown, timestamp=first.event.timestamp)
         events = [entries[index].event for index in covered if not entries[index].is_summary]
-        entries[covered[0]] = Entry(shown, first.first, last, is_summary=True)
+        entries[covered[0]] = Entry(shown, first.first, last)
         gone = set(covered[1:])
         entries[lowest:highest] = [entries[index] for index in range(lowest, highest) if index not in gone]
         self._hide(events, after=covered[0])
@@ -314,9 +318,8 @@ class EffectiveLog:
         if span is not None and span.last_id not in self._positions:
             first = -1
         set_fields(shown, timestamp=compaction.end_timestamp)
-        entries.insert(index, Entry(shown, first, first, is_summary=True))
-        times = [_time_of(entry) for entry in entries[max(index - 1, 0) : index + 2]]
-        self._in_time = self._in_time and times == sorted(times)
+        entries.insert(index, Entry(shown, first, first))
+        self._in_time = self._in_time and span is None  # one from elsewhere is put where its time belongs
 
     def _hide(self, events: Sequence[Event], *, after: int) -> None:
         """Take note of the summarised calls that may still be answered, and show again those that are."""
@@ -349,7 +352,7 @@ def _answerable_calls(events: Sequence[Event]) -> dict[str, Event]:
 def _within(entry: Entry, start: float, end: float) -> bool:
     """Whether an entry is of nothing but what happened between two times."""
     compaction = entry.event.actions.compaction
-    if entry.is_summary and compaction is not None:
+    if compaction is not None:
         return start <= compaction.start_timestamp and compaction.end_timestamp <= end
     return start <= entry.event.timestamp <= end
 
@@ -357,7 +360,7 @@ def _within(entry: Entry, start: float, end: float) -> bool:
 def _holds(entry: Entry, shown: Event, compaction: EventCompaction) -> bool:
     """Whether an entry is a summary at the same location, of all that another one is of."""
     held = entry.event.actions.compaction
-    if held is None or not entry.is_summary or location_of(entry.event) != location_of(shown):
+    if held is None or location_of(entry.event) != location_of(shown):
         return False
     return held.start_timestamp <= compaction.start_timestamp and compaction.end_timestamp <= held.end_timestamp
 

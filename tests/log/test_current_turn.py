@@ -9,17 +9,21 @@ from kit import event, named_call, result, said
 from flowloom import Event, EventActions
 from flowloom.events import EventCompaction
 from flowloom.log import Viewer
-from flowloom.log.history import project
+from flowloom.log.history import History, project
 
 CURRENT = Viewer("root", current_turn_only=True, keeps_call_ids=True)
 
 
 def lines(log: list[Event]) -> list[str]:
-    """What an agent with `include_contents="none"` is shown, a line for each part: its text, its call, its answer."""
+    """What an agent with `include_contents="none"` is shown, a line for each part: its text, its call, its answer;
+    the same when the log is read event by event."""
     shown: list[str] = []
     for number, each in enumerate(log):
         each.timestamp = float(number)
-    for content in project(log, CURRENT).contents:
+    history = History()
+    for seen in range(1, len(log) + 1):
+        assert history.contents(log[:seen], CURRENT).contents == project(log[:seen], CURRENT).contents
+    for content in history.contents(log, CURRENT).contents:
         for part in content.parts or ():
             call, answer = part.function_call, part.function_response
             shown.append(f"{call.id}()" if call else f"-> {answer.id}" if answer else part.text or "")
@@ -108,3 +112,20 @@ def test_an_earlier_step_back_changes_no_turn_that_comes_back() -> None:
     answer = event("user", result("c1", "order", {}))
     shown = lines([wrong, back, *FIRST, *SECOND, *THIRD, answer, event("root", "it came")])
     assert shown == ["one", "c1()", "-> c1", "ordered one", "it came"]
+
+
+def test_words_beside_a_tools_result_begin_no_turn() -> None:
+    """Nor do words of the role of models that stand in the user's name."""
+    results = event("root", result("c1", "order", {}), "here you are")
+    assert results.content is not None
+    results.content.role = "user"
+    assert lines([*FIRST[:2], results, event("root", "done")]) == ["one", "c1()", "-> c1", "here you are", "done"]
+    put = Event(author="user", content=said("said before"))
+    assert lines([event("user", "one"), put, event("root", "done")]) == ["one", "said before", "done"]
+
+
+def test_a_summary_of_a_turn_behind_a_step_back_is_shown() -> None:
+    """The turn begins where its message stands without what was rewound."""
+    wrong = event("user", "wrong", invocation_id="i0")
+    back = Event(author="user", actions=EventActions(rewind_before_invocation_id="i0"))
+    assert lines([wrong, back, event("user", "one"), event("root", "two"), summary(2, 3)]) == ["<in short>"]

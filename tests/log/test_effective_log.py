@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from kit import event, named_call, result, said, text
 
 from flowloom import Event, EventActions
@@ -16,14 +17,19 @@ NOW = Viewer("root", current_turn_only=True)
 
 def log_of(*events: Event) -> list[Event]:
     """Events with ids and times of their own: 0.0, 1.0, ..."""
-    for number, each in enumerate(events):
-        each.id, each.timestamp = f"e{number}", float(number)
-    return [*events]
+    return at_times(*((float(number), each) for number, each in enumerate(events)))
 
 
-def summary(first: int, last: int, *, here: bool = False, **fields: object) -> Event:
+def at_times(*events: tuple[float, Event]) -> list[Event]:
+    """Events with ids of their own, at these times."""
+    for number, (time, each) in enumerate(events):
+        each.id, each.timestamp = f"e{number}", time
+    return [each for _, each in events]
+
+
+def summary(first: float, last: float, words: str = "<in short>", *, here: bool = False, **fields: object) -> Event:
     """A summary of the events from one place through another, made here or elsewhere."""
-    compaction = EventCompaction(start_timestamp=first, end_timestamp=last, compacted_content=said("<in short>"))
+    compaction = EventCompaction(start_timestamp=first, end_timestamp=last, compacted_content=said(words))
     span = Span(f"e{first}", f"e{last}").to_metadata() if here else None
     return Event(author="user", actions=EventActions(compaction=compaction), custom_metadata=span, **fields)  # type: ignore[arg-type]
 
@@ -33,8 +39,12 @@ def rewind(invocation_id: str) -> Event:
 
 
 def texts(log: list[Event], viewer: Viewer = ROOT) -> list[str]:
-    """What is shown, a line for each content."""
-    shown = project(log, viewer).contents
+    """What is shown, a line for each content; the same when the log is read event by event."""
+    history = History()
+    for seen in range(len(log) + 1):
+        grown, whole = history.contents(log[:seen], viewer), project(log[:seen], viewer)
+        assert (grown.contents, grown.special) == (whole.contents, whole.special)
+    shown = history.contents(log, viewer).contents
     return ["".join(part.text or "?" for part in content.parts or ()) for content in shown]
 
 
@@ -114,3 +124,121 @@ def test_a_summary_whose_place_cannot_be_read_is_one_from_elsewhere() -> None:
         short = summary(0, 1)
         short.custom_metadata = {"flowloom.compaction": place}
         assert texts(log_of(ONE, TWO, THREE, short)) == ["<in short>", "three"]
+
+
+FOUR = event("root", "four")
+WAITS = event("root", text("let me look"), named_call("c1", "look"), long_running_tool_ids=["c1"])
+OPEN = event("root", text("let me look"), named_call("c1", "look"))
+ANSWER = event("user", result("c1", "look", {"n": 1}))
+
+
+def test_a_summary_stands_for_what_was_said_between_its_times_wherever_that_stands() -> None:
+    """Though the log is not in the order of its times: two processes append to it, say, or a call is shown again."""
+    log = at_times((0, ONE), (2, TWO), (1, THREE), (3, summary(0, 1)))
+    assert texts(log) == ["<in short>", "two"]
+    log = at_times((0, ONE), (5, TWO), (3, THREE), (9, summary(1, 2)))
+    assert texts(log) == ["one", "<in short>", "two", "three"]
+    shown_again = [ONE, WAITS, TWO, summary(0, 2), THREE, ANSWER, summary(4, 5, "<later>")]
+    assert texts(log_of(*shown_again)) == ["<in short>", "<later>", "let me look?"]
+
+
+def test_a_summary_of_what_is_not_there_stands_where_that_would() -> None:
+    """One made here tells of what was not loaded, whatever its times say, and stands before all that was. A later one
+    from the beginning on has taken it in."""
+    here = summary(50, 60, here=True)
+    here.custom_metadata = Span("x", "y").to_metadata()
+    assert texts(log_of(ONE, TWO, here)) == ["<in short>", "one", "two"]
+    assert texts(log_of(ONE, here, TWO, summary(0, 2, "<later>"))) == ["<in short>", "<later>"]
+    old = summary(-5, -1, "<old>")
+    assert texts(log_of(ONE, TWO, THREE, old, summary(0, 1, here=True))) == ["<in short>", "three"]
+    assert texts(log_of(THREE, FOUR, here), NOW) == ["three", "four"]
+
+
+def test_of_summaries_of_what_is_not_there_one_that_another_holds_is_not_shown() -> None:
+    """One that reaches further at either end is."""
+    wide = (-5, -2)
+    for other, shown in (((-4, -3), 1), ((-5, -2), 1), ((-6, -3), 2), ((-4, -1), 2), ((-9, -7), 2)):
+        assert len(texts(log_of(ONE, summary(*wide), summary(*other)))) == 1 + shown
+
+
+def test_a_summary_made_elsewhere_stands_for_what_is_in_its_scope() -> None:
+    """On every branch."""
+    log = log_of(event("user", "one", isolation_scope="c1"), TWO, event("root", "on a branch", branch="side.a"))
+    scoped = [*log, *log_of(summary(0, 2, isolation_scope="c1"))]
+    assert texts(scoped, ROOT._replace(isolation_scope="c1")) == ["<in short>"]
+    assert texts(scoped) == ["two", "on a branch"]
+    assert texts([*log, *log_of(summary(0, 2))]) == ["<in short>"]
+
+
+def test_a_rewind_of_nothing_but_a_summary_shows_again_what_it_stood_for() -> None:
+    """One that was made in a turn of its own."""
+    log = log_of(ONE, TWO, summary(0, 1, invocation_id="i2"), THREE)
+    assert texts([*log, rewind("i2")]) == ["one", "two"]
+    gone = log_of(event("user", "one", invocation_id="i1"), summary(0, 0, invocation_id="i1"), rewind("i1"))
+    assert texts(gone, NOW) == texts(gone) == []
+
+
+def test_an_answer_that_is_rewound_hides_the_call_that_it_had_shown_again() -> None:
+    """Until it is answered again."""
+    answers = [event("user", result("c1", "look", {"n": n}), invocation_id=f"i{n}") for n in (1, 2)]
+    log = log_of(ONE, WAITS, TWO, summary(0, 2), answers[0], rewind("i1"))
+    assert texts(log) == ["<in short>"]
+    assert texts([*log, answers[1], FOUR]) == ["<in short>", "let me look?", "?", "four"]
+
+
+@pytest.mark.parametrize(
+    ("summarised", "shown"),
+    [
+        ([WAITS, TWO], ["let me look?", "?"]),
+        ([OPEN, TWO], ["let me look?", "?"]),
+        ([OPEN, ANSWER], []),
+        ([WAITS, ANSWER], ["let me look?", "?"]),
+        ([OPEN, event("root", text("again"), named_call("c1", "look")), ANSWER], ["let me look?", "?"]),
+    ],
+    ids=["waits", "is open", "was answered", "reports again", "and another of its id, which was answered"],
+)
+def test_a_summarised_call_is_shown_again_with_an_answer_to_it(summarised: list[Event], shown: list[str]) -> None:
+    """If it may be answered still."""
+    log = [*summarised, summary(0, len(summarised) - 1), THREE, ANSWER, FOUR]
+    assert texts(log_of(*[each.model_copy() for each in log])) == ["<in short>", "three", *shown, "four"]
+
+
+@pytest.mark.parametrize("between", [[], [THREE]], ids=["at once", "later"])
+def test_an_answer_that_came_before_the_summary_of_its_call_is_shown_with_the_call(between: list[Event]) -> None:
+    """The summary tells of what stands before it, and the answer behind that."""
+    log = log_of(ONE, WAITS, *between, ANSWER, FOUR, summary(0, 1, here=True))
+    assert texts(log) == ["<in short>", *(each.text for each in between), "let me look?", "?", "four"]
+
+
+def test_a_summary_takes_the_place_of_all_that_it_stands_for() -> None:
+    """In number, too: what waits for a summary of its own is counted without those that have one."""
+    log = log_of(ONE, TWO, THREE, summary(0, 1))
+    read = EffectiveLog()
+    read.read(log)
+    assert (read.size(log), [entry.is_summary for entry in read.entries(log)]) == (2, [True, False])
+    assert EffectiveLog().size(log[:2]) == 2
+
+
+def test_a_view_knows_of_each_change_since_it_was_looked_at() -> None:
+    """Of a step back, though a summary of earlier turns, which changes nothing here, came behind it."""
+    history = History()
+    log = log_of(
+        event("user", "one", invocation_id="i1"),
+        summary(-2, -1),
+        event("user", "two", invocation_id="i2"),
+        rewind("i2"),
+        summary(-4, -3),
+    )
+    for seen in (3, 5):
+        shown = history.contents(log[:seen], NOW).contents
+        assert shown == project(log[:seen], NOW).contents
+
+
+def test_so_many_views_of_a_log_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The one that was made first goes first."""
+    monkeypatch.setattr(History, "MAX_VIEWS", 2)
+    history, log = History(), [ONE]
+    viewers = [Viewer(name) for name in ("a", "b", "c")]
+    first, second, _ = [history.contents(log, viewer) for viewer in viewers]
+    assert history.contents(log, viewers[1]) is second
+    assert history.contents(log, viewers[0]) is not first

@@ -24,10 +24,10 @@ def lines(*log: Event) -> list[str]:
     """What is shown of a log, a line for each content; the same when the log is read event by event."""
     history = History()
     for seen in range(1, len(log) + 1):
-        grown = history.contents(log[:seen], ROOT).contents
-        assert grown == project(log[:seen], ROOT).contents
-    assert {content.role for content in grown} <= {"user", "model"}
-    return [" ".join(map(told, content.parts or ())) for content in grown]
+        grown, whole = history.contents(log[:seen], ROOT), project(log[:seen], ROOT)
+        assert (grown.contents, grown.special) == (whole.contents, whole.special)
+    assert {content.role for content in grown.contents} <= {"user", "model"}
+    return [" ".join(map(told, content.parts or ())) for content in grown.contents]
 
 
 def asks(*call_ids: str) -> Event:
@@ -89,6 +89,7 @@ def test_words_beside_an_answer_that_another_one_replaced_go_with_it_unless_the_
     assert lines(*log, TWO) == ["c1?", "c1=2 at last", "one", "two"]
 
 
+IMAGE = types.Part(inline_data=types.Blob(data=b"x", mime_type="image/png"))
 TWICE = event("root", named_call("c1", "look"), named_call("c1", "look"))
 LOOK = event("root", text("let me look"), named_call("c2", "look"))
 
@@ -107,6 +108,7 @@ LOOK = event("root", text("let me look"), named_call("c2", "look"))
             ["c1? c3?", "c1=1 c3=3 so:"],
         ),
         ([event("root", ""), ONE], ["one"]),
+        ([event("root", IMAGE, named_call("c2", "look")), gives(2, "c2"), ONE], [" c2?", "c2=2", "one"]),
         ([TWICE, ONE], ["one"]),
         ([TWICE, gives(1, "c1", "c1"), ONE], ["c1? c1?", "c1=1", "one"]),
     ],
@@ -121,6 +123,16 @@ def test_what_has_no_role_or_no_parts_is_not_shown() -> None:
     for content in (types.Content(parts=[text("hm")]), types.Content(role="user", parts=[]), types.Content()):
         for author in ("user", "root", "other"):
             assert lines(Event(author=author, content=content), ONE) == ["one"]
+    heard = types.Transcription(text="heard")
+    said = Event(author="user", content=types.Content(parts=[text("hm")]), input_transcription=heard)
+    assert lines(ONE, said) == ["one", "heard"]
+
+
+def test_ids_that_were_minted_here_are_kept_from_models_that_have_none() -> None:
+    """Those that a model gave stay."""
+    log = [asks("adk-1", "c1"), gives(1, "adk-1", "c1")]
+    shown = project(log, ROOT._replace(keeps_call_ids=False)).contents
+    assert [" ".join(map(told, content.parts or ())) for content in shown] == ["None? c1?", "None=1 c1=1"]
 
 
 def test_a_message_that_calls_and_answers_no_call_is_shown_once() -> None:

@@ -10,6 +10,7 @@ from google.genai import types
 from kit import agent, context, event, named_call, result, shown, text, user
 
 from flowloom import BaseAgent, Event, Flow, InvocationContext, LlmAgent, LlmRequest, RunConfig
+from flowloom.events.event import UNFIT_OUTPUT
 from flowloom.processors import Contents
 from flowloom.testing import call
 
@@ -74,6 +75,26 @@ async def test_what_another_agent_showed_is_shown_as_it_is(signature: bytes | No
     [content] = (await root.flow.assemble(context(root, said))).request.contents
     assert (content.parts or [])[1:] == [image]
     assert await seen(event("helper", types.Part(thought_signature=b"alone"))) == []
+
+
+async def test_all_that_another_agent_said_and_showed_is_told_in_its_order() -> None:
+    """But for an answer that did not fit, which is told once it does."""
+    image = types.Part(inline_data=types.Blob(data=b"x", mime_type="image/png"))
+    said = event("helper", "look", image, "nice?", custom_metadata={"mark": 1})
+    root = agent("root")
+    [content] = (await root.flow.assemble(context(root, said))).request.contents
+    assert [part.text for part in (content.parts or [])[1:]] == ["[helper] said: look", None, "[helper] said: nice?"]
+    assert await seen(event("helper", "{}", custom_metadata={UNFIT_OUTPUT: "a field is missing"})) == []
+
+
+async def test_code_that_another_agent_ran_is_told_unless_its_provider_ran_it() -> None:
+    """Then its result stands in the same answer."""
+    code = types.Part(executable_code=types.ExecutableCode(code="1 + 1", language=types.Language.PYTHON))
+    gave = types.Part(code_execution_result=types.CodeExecutionResult(output="2", outcome=types.Outcome.OUTCOME_OK))
+    root = agent("root")
+    for parts, told in (([code], [code]), ([code, gave], [])):
+        shown = (await root.flow.assemble(context(root, event("helper", "so:", *parts)))).request.contents
+        assert (shown[0].parts or [])[2:] == told
 
 
 async def test_missing_arguments_are_told_as_null() -> None:
