@@ -7,18 +7,18 @@ from urllib.parse import parse_qs, quote, unquote, urlsplit
 
 from google.genai import types
 
+from flowloom.errors import InputValidationError
 from flowloom.events import Event
 from flowloom.protocols.mcp.serving.conversations import Served, Where
 from flowloom.protocols.mcp.serving.sdk import ReadResourceContents, mcp
 
 _SCHEME = "artifact://"
-_USERS = "user:"
 
 
 def address_of(name: str, session_id: str | None = None) -> str:
     """The address of the file `name`; `session_id` where a connection does not say which conversation is meant."""
     told = f"{_SCHEME}{quote(name, safe='/')}"
-    return told if session_id is None or name.startswith(_USERS) else f"{told}?session={quote(session_id)}"
+    return told if session_id is None else f"{told}?session={quote(session_id)}"
 
 
 def file_at(uri: str) -> tuple[str, str | None] | None:
@@ -50,7 +50,10 @@ async def contents_of(served: Served, where: Where, name: str) -> ReadResourceCo
     files = runner.artifact_service
     if files is None:
         return None
-    part = await files.load_artifact(app_name=runner.app_name, filename=name, **where._asdict())
+    try:
+        part = await files.load_artifact(app_name=runner.app_name, filename=name, **where._asdict())
+    except InputValidationError:  # no file has such a name
+        part = None
     if part is None:
         return None
     blob = part.inline_data

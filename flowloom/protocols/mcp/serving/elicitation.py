@@ -51,11 +51,13 @@ class Question:
     def answer(self, given: mcp.ElicitResult) -> types.Part | Refused | None:
         """The part that answers; None for a page that was visited, whose question is followed by another.
 
-        A person who does not decide is `cancelled`, one who gives no input `declined`.
+        A person who does not decide is `cancelled`, one who gives no input `declined`, unless the schema has words for
+        that: null, and `false` beside an object.
         """
         pending, content = self.pending, given.content or {}
+        kinds = _kinds(pending.response_schema or {}) if pending.kind == "input" else ()
         if given.action == "cancel":
-            return "cancelled"
+            return pending.reply(None) if "null" in kinds else "cancelled"
         if pending.kind == "confirmation":
             agrees = given.action == "accept" and content.get("confirmed") is True
             return pending.approve() if agrees else pending.reject()
@@ -66,7 +68,7 @@ class Question:
                 return None if _comes_back(pending) else pending.consent(self.params.url)
             return pending.consent(str(content.get("address") or ""))
         if given.action == "decline":
-            return "declined"
+            return pending.reply(False) if "boolean" in kinds and "object" in kinds else "declined"
         return pending.reply(self._value(cast(dict[str, Any], content)))
 
     def _value(self, content: dict[str, Any]) -> Any:
@@ -126,15 +128,21 @@ def _form_schema(schema: dict[str, Any] | None) -> tuple[dict[str, Any], Literal
     """The form in which a value of `schema` is given. Forms are flat: what is not is asked for as JSON."""
     if not schema:
         return _field({"type": "string"}), "value"
-    if schema.get("type") == "object" and schema.get("properties"):
+    if "object" in _kinds(schema) and schema.get("properties"):
         properties = cast(dict[str, Any], schema["properties"])
         if all(map(_is_flat, properties.values())):
-            kept = {key: schema[key] for key in ("type", "properties", "required") if key in schema}
-            return kept, "whole"
+            kept = {key: schema[key] for key in ("properties", "required") if key in schema}
+            return {"type": "object", **kept}, "whole"
     if _is_flat(schema):
         return _field(schema), "value"
     told = json.dumps(schema, ensure_ascii=False)
     return _field({"type": "string", "title": "JSON", "description": f"JSON of the schema {told}"}), "json"
+
+
+def _kinds(schema: dict[str, Any]) -> Sequence[str]:
+    """The types that a schema takes."""
+    kinds: Any = schema.get("type") or ()
+    return (kinds,) if isinstance(kinds, str) else kinds
 
 
 def _field(schema: dict[str, Any]) -> dict[str, Any]:

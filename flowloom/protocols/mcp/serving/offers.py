@@ -192,8 +192,10 @@ class ToolOffers:
             answer = next((each for each in reversed(given) if each.name == tool.name), None)
             if answer is None:
                 return failure(f"`{tool.name}` gave no result.")
-            raw = self._raw.pop(answer.id or "", None)
-            return result_of_tool(answer, raw, self._output_of(tool), tool.name)
+            raw, output = self._raw.pop(answer.id or "", None), self._output_of(tool)
+            if output is None and hasattr(tool, "raw_mcp_tool") and isinstance(raw, dict) and set(raw) == {"result"}:  # pyright: ignore[reportUnknownArgumentType]
+                raw = cast(Any, raw["result"])  # a server's text, which stands there for a model
+            return result_of_tool(answer, raw, output, tool.name)
 
         return ServedCall(self.served, caller, request, where, told, exact=True)
 
