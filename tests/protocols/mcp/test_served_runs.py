@@ -237,7 +237,7 @@ async def test_files_are_resources(mode: Any) -> None:
         listed = {each.name: each for each in (await client.list_resources()).resources}
         assert (await other.list_resources()).resources == []
         for uri in ("artifact://a%20dot.png", "artifact://../a%20dot.png", "artifact://%2e%2e%2fa", "artifact://"):
-            with pytest.raises(MCPError, match="There is no file|Unknown resource"):
+            with pytest.raises(MCPError, match=r"There is no file|Unknown resource"):
                 await other.read_resource(uri)
     assert [link.name for link in links] == ["a dot.png", "user:notes.txt"]
     assert base64.b64decode(read[0].blob) == PNG
