@@ -110,7 +110,7 @@ class EffectiveLog:
         """What was rewound, in the order in which it was."""
         self._plain = True  # nothing was rewound or summarised so far, and the log is what counts
         self._kept: list[Event] = []  # without what was rewound
-        self._positions: dict[str, int] = {}  # of the kept events, by id
+        self._positions: dict[str, int] = {}  # in `_kept`, by id
         self._starts: dict[str, int] = {}  # of the kept invocations, by id
         self._gone: set[str] = set()  # the ids of what was rewound
         self._entries: list[Entry] = []  # in the order of `first`
@@ -181,7 +181,7 @@ class EffectiveLog:
     def _is_since(self, summary: Event | None, position: int) -> bool:
         """Whether a summary is of nothing that stands before a position."""
         compaction = None if summary is None else summary.actions.compaction
-        if summary is None or compaction is None:
+        if summary is None or compaction is None or summary.id in self._gone:
             return False
         span = span_of(summary)
         if span is None:
@@ -221,7 +221,6 @@ class EffectiveLog:
         for event in removed:
             summarised = summarised or event.actions.compaction is not None
             self._gone.add(event.id)
-            self._positions.pop(event.id, None)
             if self._starts.get(event.invocation_id, -1) >= start:
                 del self._starts[event.invocation_id]
         if not summarised:

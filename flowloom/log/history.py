@@ -396,7 +396,7 @@ def _merge_transcriptions(items: list[HistoryItem]) -> list[HistoryItem]:
             merged.extend(said)
         else:
             texts = [part.text or "" for item in said for part in item.content.parts or ()]
-            merged.append(HistoryItem(content_of(speaker, [text_part("".join(texts))]), [], [], transcription=speaker))
+            merged.append(HistoryItem(content_of(speaker, [text_part("".join(texts))]), [], []))
     return merged
 
 

@@ -9,6 +9,7 @@ from kit import event, named_call, result, said
 from flowloom import Event, EventActions
 from flowloom.events import EventCompaction
 from flowloom.log import Viewer
+from flowloom.log.effective_log import Span
 from flowloom.log.history import History, project
 
 CURRENT = Viewer("root", current_turn_only=True, keeps_call_ids=True)
@@ -129,3 +130,15 @@ def test_a_summary_of_a_turn_behind_a_step_back_is_shown() -> None:
     wrong = event("user", "wrong", invocation_id="i0")
     back = Event(author="user", actions=EventActions(rewind_before_invocation_id="i0"))
     assert lines([wrong, back, event("user", "one"), event("root", "two"), summary(2, 3)]) == ["<in short>"]
+
+
+@pytest.mark.parametrize("here", [True, False], ids=["here", "elsewhere"])
+def test_a_summary_that_was_rewound_changes_no_turn_that_comes_back(here: bool) -> None:
+    """The turns between are left out, as if it had never been made."""
+    aside, short = event("root", "aside", invocation_id="i9"), summary(6, 6)
+    short.invocation_id = "i9"
+    if here:
+        short.custom_metadata = Span(aside.id, aside.id).to_metadata()
+    back = Event(author="user", actions=EventActions(rewind_before_invocation_id="i9"))
+    log = [*FIRST, *SECOND, aside, short, back, *THIRD, event("user", result("c1", "order", {})), event("root", "came")]
+    assert lines(log) == ["one", "c1()", "-> c1", "ordered one", "came"]

@@ -43,7 +43,7 @@ def texts(log: list[Event], viewer: Viewer = ROOT) -> list[str]:
     history = History()
     for seen in range(len(log) + 1):
         grown, whole = history.contents(log[:seen], viewer), project(log[:seen], viewer)
-        assert (grown.contents, grown.special) == (whole.contents, whole.special)
+        assert (grown.contents, grown.special, grown.orphans) == (whole.contents, whole.special, whole.orphans)
     shown = history.contents(log, viewer).contents
     return ["".join(part.text or "?" for part in content.parts or ()) for content in shown]
 
@@ -140,6 +140,8 @@ def test_a_summary_stands_for_what_was_said_between_its_times_wherever_that_stan
     assert texts(log) == ["one", "<in short>", "two", "three"]
     shown_again = [ONE, WAITS, TWO, summary(0, 2), THREE, ANSWER, summary(4, 5, "<later>")]
     assert texts(log_of(*shown_again)) == ["<in short>", "<later>", "let me look?"]
+    shown_again[-1] = summary(4, 5, "<later>", here=True)
+    assert texts(log_of(*shown_again)) == ["<in short>", "<later>"]
 
 
 def test_a_summary_of_what_is_not_there_stands_where_that_would() -> None:
@@ -207,7 +209,16 @@ def test_a_summarised_call_is_shown_again_with_an_answer_to_it(summarised: list[
 def test_an_answer_that_came_before_the_summary_of_its_call_is_shown_with_the_call(between: list[Event]) -> None:
     """The summary tells of what stands before it, and the answer behind that."""
     log = log_of(ONE, WAITS, *between, ANSWER, FOUR, summary(0, 1, here=True))
-    assert texts(log) == ["<in short>", *(each.text for each in between), "let me look?", "?", "four"]
+    shown = ["<in short>", *(each.text for each in between), "let me look?", "?", "four"]
+    assert texts(log) == shown
+    assert texts(log_of(*log, TWO, summary(len(log), len(log), "<later>", here=True))) == [*shown, "<later>"]
+
+
+def test_another_call_behind_a_summarised_one_is_shown_as_ever() -> None:
+    """The summarised one is answered behind it all the same."""
+    other = event("root", named_call("c2", "look"))
+    log = log_of(ONE, WAITS, TWO, summary(0, 2), other, event("user", result("c2", "look", {})), THREE, ANSWER, FOUR)
+    assert texts(log) == ["<in short>", "?", "?", "three", "let me look?", "?", "four"]
 
 
 def test_a_summary_takes_the_place_of_all_that_it_stands_for() -> None:
@@ -215,8 +226,10 @@ def test_a_summary_takes_the_place_of_all_that_it_stands_for() -> None:
     log = log_of(ONE, TWO, THREE, summary(0, 1))
     read = EffectiveLog()
     read.read(log)
-    assert (read.size(log), [entry.is_summary for entry in read.entries(log)]) == (2, [True, False])
+    assert read.size(log) == 2
+    assert [(entry.first, entry.last, entry.is_summary) for entry in read.entries(log)] == [(0, 1, True), (2, 2, False)]
     assert EffectiveLog().size(log[:2]) == 2
+    assert [(entry.first, entry.last) for entry in EffectiveLog().entries(log[:2])] == [(0, 0), (1, 1)]
 
 
 def test_a_view_knows_of_each_change_since_it_was_looked_at() -> None:

@@ -25,7 +25,7 @@ def lines(*log: Event) -> list[str]:
     history = History()
     for seen in range(1, len(log) + 1):
         grown, whole = history.contents(log[:seen], ROOT), project(log[:seen], ROOT)
-        assert (grown.contents, grown.special) == (whole.contents, whole.special)
+        assert (grown.contents, grown.special, grown.orphans) == (whole.contents, whole.special, whole.orphans)
     assert {content.role for content in grown.contents} <= {"user", "model"}
     return [" ".join(map(told, content.parts or ())) for content in grown.contents]
 
@@ -108,6 +108,11 @@ LOOK = event("root", text("let me look"), named_call("c2", "look"))
             ["c1? c3?", "c1=1 c3=3 so:"],
         ),
         ([event("root", ""), ONE], ["one"]),
+        ([event("root", text("", thought=True), "a")], ["a"]),
+        (
+            [asks("c1"), ONE, gives(1, "c1"), event("root", named_call("c2", "look")), gives(2, "c2")],
+            ["c1?", "c1=1", "one", "c2?", "c2=2"],
+        ),
         ([event("root", IMAGE, named_call("c2", "look")), gives(2, "c2"), ONE], [" c2?", "c2=2", "one"]),
         ([TWICE, ONE], ["one"]),
         ([TWICE, gives(1, "c1", "c1"), ONE], ["c1? c1?", "c1=1", "one"]),

@@ -11,6 +11,7 @@ from kit import agent, context, event, named_call, result, shown, text, user
 
 from flowloom import BaseAgent, Event, Flow, InvocationContext, LlmAgent, LlmRequest, RunConfig
 from flowloom.events.event import UNFIT_OUTPUT
+from flowloom.log import Viewer
 from flowloom.processors import Contents
 from flowloom.testing import call
 
@@ -95,6 +96,16 @@ async def test_code_that_another_agent_ran_is_told_unless_its_provider_ran_it() 
     for parts, told in (([code], [code]), ([code, gave], [])):
         shown = (await root.flow.assemble(context(root, event("helper", "so:", *parts)))).request.contents
         assert (shown[0].parts or [])[2:] == told
+
+
+def test_contents_say_whose_rule_they_go_by() -> None:
+    """If it is not the usual one."""
+
+    def all_of_it(event: Event, viewer: Viewer) -> bool:
+        return True
+
+    assert repr(Contents()) == "Contents()"
+    assert repr(Contents(visible=all_of_it)) == "Contents(visible=all_of_it)"
 
 
 async def test_missing_arguments_are_told_as_null() -> None:
@@ -212,6 +223,8 @@ async def test_another_agents_thoughts_are_dropped_unless_asked_for() -> None:
     assert await seen(*log) == ["user: q", LEAD, "user: [helper] said: public"]
     shown_all = await seen(*log, run_config=RunConfig(include_thoughts_from_other_agents=True))
     assert "user: [helper] said: secret" in shown_all
+    empty = event("helper", text("", thought=True), types.Part(thought=True))
+    assert await seen(empty, run_config=RunConfig(include_thoughts_from_other_agents=True)) == []
 
 
 async def test_an_answer_to_another_agents_call_is_told_as_well() -> None:
