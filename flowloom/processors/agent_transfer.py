@@ -30,7 +30,7 @@ def agent_transfer(ctx: InvocationContext, request: LlmRequest) -> Awaitable[Non
     if offer is not None:
         block, instruction, late = offer
         if late:
-            return _look_up(ctx, request, late)
+            return _look_up(ctx, agent, request, late)
         request.append_tools(block)
         request.append_instructions((instruction,))
     return None
@@ -51,11 +51,11 @@ def _offer(agent: AnyLlmAgent, parent: AnyAgent | None) -> tuple[ToolBlock, str,
     return ToolBlock([tool]), _instruction(targets, above), those_late(targets)
 
 
-async def _look_up(ctx: InvocationContext, request: LlmRequest, late: tuple[Any, ...]) -> None:
+async def _look_up(ctx: InvocationContext, agent: AnyLlmAgent, request: LlmRequest, late: tuple[Any, ...]) -> None:
     """The same, when those who have to have looked up what they are for."""
-    for agent in late:
-        await agent.look_up_description(ctx)
-    offer = None if ctx.llm_agent is None else _offer(ctx.llm_agent, ctx.parent)
+    for each in late:
+        await each.look_up_description(ctx)
+    offer = _offer(agent, ctx.parent)
     if offer is not None:
         request.append_tools(offer[0])
         request.append_instructions((offer[1],))

@@ -125,8 +125,6 @@ def _split(part: types.Part) -> list[types.Part]:
     if not text or part.thought or "/*" not in text:
         return [part]
     pieces = _ANY_TAG.split(text)
-    if len(pieces) == 1:
-        return [part]
     tags, texts = ["", *pieces[1::2]], pieces[0::2]
     answer = max((i for i, tag in enumerate(tags) if tag == FINAL_ANSWER_TAG), default=0)
     thoughts: list[str] = []

@@ -5,11 +5,12 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
+import pytest
 from google.genai import types
 from kit import Chat, context, declared_names, model, requests_of, text
 
-from compaction.logs import Gate, Tally, shown_words, turns, words
-from flowloom import Event, EventsCompactionConfig, LlmAgent, LlmRequest, LlmResponse
+from compaction.logs import ALL, Gate, Tally, asked, config, shown_words, turns, words
+from flowloom import BaseAgent, Event, EventsCompactionConfig, LlmAgent, LlmRequest, LlmResponse
 from flowloom.flow import Flow
 from flowloom.processors import REQUEST_PROCESSORS
 from flowloom.processors.compaction import Compaction
@@ -136,3 +137,34 @@ async def test_two_agents_at_once_summarise_the_same_only_once() -> None:
     assert compaction(ctx, LlmRequest.empty("m")) is None
     gate.open.set()
     assert await writing is not None
+
+
+async def test_turns_are_not_counted_in_a_run() -> None:
+    """They are when it is over; and an agent without a model has nothing to be shortened."""
+    ctx = context(compacting(config=config(compaction_interval=1)), *turns(3))
+    assert Compaction(config(compaction_interval=1))(ctx, LlmRequest.empty("m")) is None
+    plain = context(BaseAgent(name="plain"), *turns(3))
+    assert Compaction(config(**ALL))(plain, LlmRequest.empty("m")) is None
+
+
+async def test_an_old_event_is_looked_for_in_a_run() -> None:
+    """By the clock of the run."""
+    ctx = context(compacting(config=config(max_age_seconds=1)), *turns(3))
+    made = Compaction(config(max_age_seconds=1, compaction_interval=50))(ctx, LlmRequest.empty("m"))
+    assert made is not None
+    assert (await made) is not None
+
+
+@pytest.mark.parametrize("place", [{}, {"branch": "a.b"}, {"isolation_scope": "c1"}])
+async def test_a_summary_stands_where_the_agent_does_and_in_its_run(place: dict[str, str]) -> None:
+    """What others say elsewhere is none of it."""
+    elsewhere = turns(1, start=5, branch="x") if place else turns(1, start=5, isolation_scope="c9")
+    ctx = context(compacting(config=config(**ALL)), *turns(2, **place), *elsewhere, **place)
+    given = config(**ALL)
+    made = Compaction(given)(ctx, LlmRequest.empty("m"))
+    assert made is not None
+    event = await made
+    assert event is not None
+    assert event.invocation_id == ctx.invocation_id
+    assert (event.branch, event.isolation_scope) == (place.get("branch"), place.get("isolation_scope"))
+    assert asked(given) == [["u0", "a0", "u1", "a1"]]

@@ -21,6 +21,7 @@ from flowloom import (
 )
 from flowloom.errors import ToolArgumentsError
 from flowloom.processors import agent_transfer, tool_declarations, tools
+from flowloom.processors.agent_transfer import transfer_problem
 from flowloom.tools import TransferToAgentTool
 
 
@@ -222,3 +223,42 @@ def test_one_agent_below_two_parents_has_the_targets_of_the_run_it_is_in() -> No
         request = LlmRequest()
         agent_transfer(context(parent).below(shared), request)
         assert targets(request) == expected
+
+
+def test_the_model_is_told_what_each_target_is_for_and_whom_to_turn_to_last() -> None:
+    """Without a description, by its name; without a parent that can be reached, of no last resort."""
+    child, parent = family()
+    first, *lines = system_text(built(child)).splitlines()
+    assert first == "Other agents that you can hand the conversation over to:"
+    assert lines[:4] == ["- one: First.", "- two", "- parent: On top.", "- peer: Beside."]
+    assert lines[-1] == f"If neither you nor any of them fits, hand over to `{parent.name}`."
+    alone, _ = family(disallow_transfer_to_parent=True)
+    assert "neither you" not in system_text(built(alone))
+
+
+async def test_what_a_target_is_for_may_be_looked_up_first() -> None:
+    """As of an agent on another server, whose card is fetched before its first turn."""
+
+    class Remote(Custom):
+        async def look_up_description(self, ctx: InvocationContext) -> None:
+            self.description = f"Looked up for {ctx.agent.name}."
+
+    asked = LlmAgent(name="current", sub_agents=[Remote(name="far"), LlmAgent(name="near", description="Here.")])
+    request = LlmRequest()
+    looking_up = agent_transfer(context(asked), request)
+    assert (targets(request), system_text(request)) == ([], "")
+    assert looking_up is not None
+    await looking_up
+    assert targets(request) == ["far", "near"]
+    assert system_text(request).splitlines()[1:3] == ["- far: Looked up for current.", "- near: Here."]
+
+
+def test_what_is_wrong_with_a_handover_names_those_that_can_be_reached() -> None:
+    """An agent without a model reaches none."""
+    child, _ = family()
+    assert transfer_problem(context(child), "two") is None
+    told = transfer_problem(context(child), "tow")
+    assert told == "Agent `current` cannot hand over to `tow`. It can reach: `two`, `one`, `parent`, `peer`."
+    told = transfer_problem(context(Custom(name="plain")), "two")
+    assert told is not None
+    assert told.startswith("Agent `plain` cannot hand over to `two`.")

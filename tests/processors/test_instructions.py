@@ -174,3 +174,47 @@ async def test_state_that_the_user_controls_is_never_rendered_again() -> None:
     helper = LlmAgent(name="a", instruction="Say {word}.")
     told = await instructed(context(helper, state={"word": "{secret} {{ 7*7 }}", "secret": "s"}))
     assert told == "Say {secret} {{ 7*7 }}."
+
+
+async def slow(readonly: ReadonlyContext) -> str:
+    return "Slow."
+
+
+@pytest.mark.parametrize("own", ["Own.", slow])
+@pytest.mark.parametrize("everywhere", ["All.", slow, ""])
+async def test_beside_a_static_instruction_the_global_one_is_the_systems_and_the_agents_own_is_not(
+    everywhere: Any, own: Any
+) -> None:
+    """However long they take; the global one is the root's."""
+    helper = LlmAgent(name="helper", static_instruction="Rules.", instruction=own, global_instruction="never mine")
+    root = LlmAgent(name="root", global_instruction=everywhere, sub_agents=[helper])
+    request, texts = LlmRequest(), {"All.": "All.", "Own.": "Own.", slow: "Slow.", "": ""}
+    made = instructions(context(helper), request)
+    if made is not None:
+        await made
+    assert root.sub_agents == [helper]
+    assert system_text(request).split() == [*texts[everywhere].split(), "Rules."]
+    assert request.dynamic_instructions == [texts[own]]
+
+
+async def test_a_static_instruction_with_files_stands_behind_the_global_one() -> None:
+    """As parts of one content."""
+    data = types.Part(inline_data=types.Blob(data=b"x", mime_type="image/png"))
+    static = types.Content(role="user", parts=[types.Part(text="Rules."), data])
+    for everywhere, texts in (("All.", ["All.", "Rules.", None]), ("", ["Rules.", None])):
+        request = LlmRequest()
+        instructions(context(LlmAgent(name="a", global_instruction=everywhere, static_instruction=static)), request)
+        given: Any = request.config.system_instruction
+        assert [part.text for part in given.parts] == texts
+
+
+async def test_a_static_instruction_of_texts_is_text() -> None:
+    """However many parts they are."""
+    static = types.Content(role="user", parts=[types.Part(text="Be kind."), types.Part(text="Be brief.")])
+    assert await instructed(context(LlmAgent(name="a", static_instruction=static))) == "Be kind.\n\nBe brief."
+
+
+@pytest.mark.parametrize(("given", "said"), [(None, ""), ("", ""), (3, "3")])
+async def test_what_a_provider_gives_is_taken_as_text(given: Any, said: str) -> None:
+    """None is nothing."""
+    assert await instructed(context(LlmAgent(name="a", instruction=lambda _: given))) == said

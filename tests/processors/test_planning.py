@@ -222,6 +222,7 @@ class TestResponse:
     def test_a_response_without_content_is_not_given_to_the_planner(self) -> None:
         planner = _Own()
         planning_response(_context(planner), LlmRequest(), LlmResponse(error_code="X"))
+        planning_response(_context(planner), LlmRequest(), _response())
         assert planner.asked == 0
 
     def test_state_that_the_planner_writes_is_on_an_event_of_the_agent(self) -> None:
@@ -317,3 +318,4 @@ class TestPlanReAct:
 
     def test_in_a_chunk_only_the_space_next_to_a_tag_goes(self) -> None:
         assert _said(_react(_text("/*FINAL_ANSWER*/ The "), partial=True)) == [("The ", False)]
+        assert _said(_react(_text(" and /*PLANNING*/ so"), partial=True)) == [(" and", False), ("so", True)]

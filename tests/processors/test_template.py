@@ -11,9 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from kit import context
 
-from flowloom import FlowloomError, InvocationContext, LlmAgent, LlmRequest, Template
+from flowloom import FlowloomError, InMemoryArtifactService, InvocationContext, LlmAgent, LlmRequest, Template
 from flowloom.errors import MissingVariableError, TemplateError
-from flowloom.processors import instructions
+from flowloom.processors import inject_session_state, instructions
 
 STATE: dict[str, Any] = {
     "name": "Ann",
@@ -321,3 +321,40 @@ async def test_any_value_goes_in_as_it_is(value: str) -> None:
 async def test_any_text_is_an_instruction(source: str) -> None:
     """No text of braces and signs breaks the dialect; without known names everything stays as written or is empty."""
     await rendered(source, {}, on_missing="empty")
+
+
+async def test_a_missing_name_is_told_with_its_line_whatever_stands_before_it() -> None:
+    """And with the keys that are there."""
+    for source, line in (("\n{gone}", 2), ("{name}\n\n{gone}", 3), ("{gone}\n", 1), ("{not so}\n{gone}", 2)):
+        with pytest.raises(
+            MissingVariableError, match=rf"of agent `writer`, line {line} needs .* State keys: name\."
+        ) as e:
+            await rendered(source, {"name": "Ann"})
+        assert (e.value.line, e.value.variable) == (line, "gone")
+    with pytest.raises(MissingVariableError, match="State keys: none"):
+        await rendered("{gone}", {})
+
+
+async def test_names_and_artifacts_may_stand_side_by_side() -> None:
+    """Each is filled in."""
+    ctx = prepared("{name}, {artifact.a.txt?}{n} {city?}{app:motto}\r\n")
+    ctx.run.artifact_service = InMemoryArtifactService()
+    where = {"app_name": "app", "user_id": "ann", "session_id": "s1"}
+    await ctx.run.artifact_service.save_artifact(**where, filename="a.txt", artifact=types.Part(text="A"))
+    assert await told(ctx) == "Ann, A3 be kind\r\n"
+
+
+async def test_a_template_may_lack_what_is_no_plain_name() -> None:
+    """Jinja2's words say what it is."""
+    with pytest.raises(MissingVariableError, match="needs the variable `gone`") as missing:
+        await rendered(Template("{{ gone }}"))
+    assert missing.value.variable == "gone"
+    with pytest.raises(MissingVariableError, match="value of which Jinja2 says: 'dict object' has no attribute 'b'"):
+        await rendered(Template("{{ state.facts.b }}"))
+
+
+async def test_a_provider_may_fill_in_artifacts_itself() -> None:
+    """And names alone, at once."""
+    ctx = prepared(lambda readonly: inject_session_state("{name} {artifact.a.txt?}", readonly))
+    ctx.run.artifact_service = InMemoryArtifactService()
+    assert await told(ctx) == "Ann "
