@@ -48,6 +48,12 @@ class ServeOptions:
         str | None,
         _text("memory_service_uri", "Memories: the same forms as sessions. Default: memory://.", "URI"),
     ] = None
+    fleet: Annotated[
+        bool,
+        typer.Option(
+            "--fleet", help="Workers (`flowloom worker`) that share the store of --session_service_uri run the agents."
+        ),
+    ] = False
     use_local_storage: Annotated[
         bool | None,
         typer.Option(

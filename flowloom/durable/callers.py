@@ -8,7 +8,7 @@ import json
 import random
 import time
 from collections.abc import AsyncGenerator, Sequence
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from flowloom.durable.channel import MAX_LINE, path_of
 from flowloom.durable.records import WorkerRow
@@ -20,6 +20,14 @@ _KNOWN_FOR = 2.0
 """Seconds for which the workers are known that were read."""
 _MOST_RUNG = 8
 """How many workers are rung at most: one has room, or the next that has finished looks by itself."""
+
+
+class Part(NamedTuple):
+    """A part of a message, `event`: when the session had `stored` events, the one of this number `since` the last."""
+
+    event: Event
+    stored: int
+    since: int
 
 
 class Callers:
@@ -80,9 +88,9 @@ class Callers:
             line.close()
         self._workers = [row for row in self._workers if row.worker != worker]
 
-    async def follow(self, row: WorkerRow, run_id: str, *, deltas: bool) -> AsyncGenerator[Event | str, None]:
-        """What a worker tells of a run while it has it: partial events, and the ids of complete ones, which are in the
-        log; an empty one if nothing was heard for half the time after which the worker is dead.
+    async def follow(self, row: WorkerRow, run_id: str, *, deltas: bool) -> AsyncGenerator[Part | str, None]:
+        """What a worker tells of a run while it has it: parts of messages, and the ids of complete ones, which are in
+        the log; an empty one if nothing was heard for half the time after which the worker is dead.
 
         It ends when the worker has done with the run, or is gone.
         """
@@ -100,7 +108,7 @@ class Callers:
                 while line := await _line_of(reader, row.patience / 2):
                     told: dict[str, Any] = json.loads(line)
                     if "part" in told:
-                        yield Event.model_validate(told["part"])
+                        yield Part(Event.model_validate(told["part"]), *told["at"])
                     elif "stored" in told:
                         yield told["stored"]
                     else:

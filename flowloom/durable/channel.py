@@ -25,6 +25,8 @@ from flowloom.events import Event
 from flowloom.sessions.sql_holders import this_process
 
 MAX_LINE = 64 * 1024 * 1024
+ATTEMPT = 1_000_000
+"""How many parts of messages an attempt may tell between two complete events, so that their numbers are its own."""
 _MOST_KEPT = 256 * 1024
 """Bytes of a run that are kept for those who come late."""
 _MOST_WAITING = 10_000
@@ -62,9 +64,11 @@ class _Follower:
 
 
 class _Topic:
-    """A run that is under way here: who follows it, and what was told of it, as far as that is kept."""
+    """A run that is under way here: who follows it, and what was told of it, as far as that is kept. Parts of messages
+    are numbered from `base` on, which grows with each attempt at the run: none has the number of an earlier one."""
 
-    def __init__(self) -> None:
+    def __init__(self, attempt: int) -> None:
+        self.base = self.since = ATTEMPT * (attempt - 1)
         self.followers: set[_Follower] = set()
         self.told: deque[bytes] = deque()
         self._size = 0
@@ -118,22 +122,24 @@ class Channel:
 
     # -- what the worker tells -----------------------------------------------------------------------
 
-    def begin(self, run_id: str) -> None:
-        """A run is under way here from now on."""
-        self._topics[run_id] = _Topic()
+    def begin(self, run_id: str, attempt: int) -> None:
+        """A run is under way here from now on; which `attempt` at its leg that is counts from 1."""
+        self._topics[run_id] = _Topic(attempt)
 
-    def tell(self, run_id: str, event: Event) -> None:
-        """An event of it was yielded, and is in the log unless it is partial."""
+    def tell(self, run_id: str, event: Event, stored: int) -> None:
+        """An event of it was yielded, and is in the log unless it is partial; the session has `stored` events then."""
         topic = self._topics.get(run_id)
         if topic is None:
             return
         if event.partial:
-            line = _line({"part": event.to_wire()})
+            topic.since += 1
+            line = _line({"part": event.to_wire(), "at": [stored, topic.since]})
             topic.keep(line)
             for follower in topic.followers:
                 if follower.deltas:
                     follower.tell(line)
             return
+        topic.since = topic.base
         line = _line({"stored": event.id})
         topic.keep(line)
         for follower in topic.followers:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal, Self, Unpack
 
 from google.genai import types
@@ -11,24 +12,27 @@ from flowloom.context import RunConfig
 from flowloom.durable.callers import Callers
 from flowloom.durable.courier import Courier
 from flowloom.durable.limits import Limit, concurrency_limits
-from flowloom.durable.records import RunInfo, Status, WorkerInfo
+from flowloom.durable.records import OVER, RunInfo, Status, WorkerInfo
 from flowloom.durable.registry import Registry, not_found
 from flowloom.durable.retrying import RetryPolicy
 from flowloom.durable.schedules import Schedule, ScheduleInfo
-from flowloom.durable.specs import Spec, message_data
+from flowloom.durable.specs import Audience, Spec, message_data
 from flowloom.durable.sql_submit import Submission
 from flowloom.durable.store_courier import StoreCourier
 from flowloom.durable.submitted import SubmittedRun, refuse_credentials
-from flowloom.errors import ConfigurationError, InputValidationError
+from flowloom.errors import ConfigurationError, FlowloomError, InputValidationError
 from flowloom.events import Event
 from flowloom.events.ids import new_id
 from flowloom.events.parts import answers_calls
 from flowloom.runner import RunArguments, RunResult
 from flowloom.runner.message import Message, content_of_message
-from flowloom.sessions import BaseSessionService
+from flowloom.sessions import BaseSessionService, Session
 
 if TYPE_CHECKING:
     from flowloom.run_stream import RunStreamEvent
+
+
+_NOT_OVER: Sequence[Status] = ("waiting", "ready", "running", "paused")
 
 
 class Schedules:
@@ -156,7 +160,7 @@ class RunClient:
 
     async def _submitted(
         self,
-        content: types.Content,
+        content: types.Content | None,
         spec: Spec,
         user_id: str,
         session_id: str,
@@ -166,6 +170,7 @@ class RunClient:
         at: float | None = None,
         expires: float | None = None,
         labels: Sequence[str] = (),
+        most: int | None = None,
     ) -> SubmittedRun:
         if not user_id or not session_id:
             raise InputValidationError("A run needs a user id and a session id; one of them is empty.")
@@ -176,7 +181,7 @@ class RunClient:
         given = Submission(
             run_id=run_id or "e-" + new_id(),
             key=(self.app_name, user_id, session_id),
-            message=message_data(content),
+            message=None if content is None else message_data(content),
             spec=spec.to_dict(),
             priority=priority,
             delay=delay or 0.0,
@@ -186,6 +191,7 @@ class RunClient:
             makes_session=self._makes_session,
             max_waiting=self._most[0],
             max_waiting_of_user=self._most[1],
+            max_of_session=most,
         )
         changed = await self.registry.submit(given)
         await self.offer(changed.ready)
@@ -214,6 +220,15 @@ class RunClient:
         states: Sequence[str] = (status,) if isinstance(status, str) else status
         rows = await self.registry.listed(self.app_name, states, user_id, session_id, since, limit)
         return [RunInfo.of(row) for row in rows]
+
+    async def line(self, user_id: str, session_id: str) -> Sequence[tuple[RunInfo, int]]:
+        """The runs of the session `session_id` of the user `user_id` that are not over, in the order of submission;
+        with each that waits, how many come before it: of the session, or of the app if it waits for a worker."""
+        rows = await self.registry.listed(self.app_name, _NOT_OVER, user_id, session_id, None, 1000)
+        waits = ("waiting", "ready")
+        return [
+            (RunInfo.of(row), await self.registry.ahead(row) if row.status in waits else 0) for row in reversed(rows)
+        ]
 
     async def retry(self, run_id: str) -> SubmittedRun:
         """Go on with the run `run_id`, which failed or reached a limit. Raises `RunStateError`, `RunNotFoundError`."""
@@ -248,8 +263,8 @@ class RunClient:
         Closing the generator leaves the run going on. Raises what `submit` and `answer` raise, and `RunFailedError` for
         what ended the run.
         """
-        run, after = await self._begun(arguments)
-        follower = run.follow(after)
+        run = await self.begin(arguments)
+        follower = run.follow(run.begins)
         first = not yield_user_message
         try:
             async for event in follower:
@@ -265,7 +280,7 @@ class RunClient:
     async def run_stream(self, **arguments: Unpack[RunArguments]) -> AsyncGenerator[RunStreamEvent, None]:
         """The same as typed events (see `Runner.run_stream`); what ends the run is told, and not raised. `arguments`
         are those of `RunArguments`."""
-        run, _ = await self._begun(arguments)
+        run = await self.begin(arguments)
         stream = run.stream()
         try:
             async for event in stream:
@@ -276,54 +291,74 @@ class RunClient:
     async def run_to_result(self, **arguments: Unpack[RunArguments]) -> RunResult[Any]:
         """The same, and what came of it (see `Runner.run_to_result`); it raises what ended the run. `arguments` are
         those of `RunArguments`."""
-        run, _ = await self._begun(arguments)
+        run = await self.begin(arguments)
         return (await run.result()).raise_for_status()
 
-    async def _begun(self, arguments: RunArguments) -> tuple[SubmittedRun, int]:
-        """The run that these arguments begin or go on with, and how many events it had."""
+    async def begin(
+        self, arguments: RunArguments, *, audience: Audience | None = None, most: int | None = None
+    ) -> SubmittedRun:
+        """The run that these arguments begin or go on with: `begins` is how many events it had before.
+
+        A server says for which `audience` it is, and `most`: how many runs of the session may go on or wait, with this
+        one. Raises what `submit` and `answer` raise, and `SessionBusyError` if there are as many already.
+        """
         message, run_id = arguments.get("new_message"), arguments.get("invocation_id")
         user_id, session_id = arguments["user_id"], arguments["session_id"]
         content = None if message is None else content_of_message(message)
-        if content is not None and not answers_calls(content):
-            config, delta = arguments.get("run_config"), arguments.get("state_delta")
-            where: dict[str, Any] = {"user_id": user_id, "session_id": session_id, "run_id": run_id}
-            return await self.submit(content, **where, run_config=config, state_delta=delta), 0
+        spec = Spec(arguments.get("run_config"), arguments.get("state_delta"), audience=audience)
         if content is None and run_id is None:
             raise InputValidationError("A run of the fleet begins with a message, or goes on by its `invocation_id`.")
-        if content is not None:
-            return await self._answered(user_id, session_id, run_id, content, arguments)
-        run = await self._run_of(user_id, session_id, run_id or "")
-        status = await run.status()
-        if status == "paused":
-            await run.resume()
-        elif status in ("failed", "limit"):
-            await run.retry()
-        return run, run.begins
-
-    async def _answered(
-        self, user_id: str, session_id: str, run_id: str | None, content: types.Content, arguments: RunArguments
-    ) -> tuple[SubmittedRun, int]:
-        """The run that a message of answers goes to: the one that has asked, which may have run without the fleet."""
+        if content is not None and not answers_calls(content):
+            found = None if run_id is None else await self.registry.find(run_id)
+            if found is not None and found.status in (*OVER, "paused"):  # as a runner does: what follows is a run anew
+                run_id = None
+            return await self._submitted(content, spec, user_id, session_id, run_id, most=most)
         session = await self.session_service.get_session(app_name=self.app_name, user_id=user_id, session_id=session_id)
+        if run_id is None and session is not None:
+            run_id = _asking(session, content)
+        row = None if run_id is None else await self.registry.find(run_id)
+        if row is not None and row.key != (self.app_name, user_id, session_id):
+            raise not_found(row.run_id)
         events = [] if session is None else session.events
-        if session is not None and run_id is None:
-            ledger = session.history.ledger(events)
-            answers = [part.function_response for part in content.parts or () if part.function_response is not None]
-            asked = [made for answer in answers if (made := ledger.ever(answer.id)) is not None]
-            run_id = asked[0].event.invocation_id if asked else None
-        if run_id is not None and await self.registry.find(run_id) is not None:
-            run = await self._run_of(user_id, session_id, run_id)
-            await run.answer(content)
-            return run, run.begins
-        refuse_credentials(events, content)
-        spec = Spec(arguments.get("run_config"), arguments.get("state_delta"))
-        run = await self._submitted(content, spec, user_id, session_id, run_id)
-        run.begins = sum(event.invocation_id == run_id for event in events)
-        return run, run.begins
-
-    async def _run_of(self, user_id: str, session_id: str, run_id: str) -> SubmittedRun:
-        """The run of that id, which has to be one of the session."""
-        run = await self.attach(run_id)
-        if (run.user_id, run.session_id) != (user_id, session_id):
-            raise not_found(run_id)
+        if row is None:  # it has run without the fleet, or so long ago that the registry has forgotten it
+            if content is not None:
+                refuse_credentials(events, content)
+            begins = sum(event.invocation_id == run_id for event in events)
+            if content is None and not begins:
+                raise not_found(run_id or "")
+            run = await self._submitted(content, spec, user_id, session_id, run_id, most=most)
+            run.begins = begins
+            return run
+        await self.registry.check_session(row.key, most)
+        run = SubmittedRun(self, row.key, row.run_id)
+        await self._go_on(run, content, None if audience is None else replace(spec, state_delta=None))
         return run
+
+    async def _go_on(self, run: SubmittedRun, content: types.Content | None, spec: Spec | None) -> None:
+        """Have a run go on with answers, or from where it stands."""
+        if spec is not None:
+            await run.read_by(1, spec)
+        try:
+            if content is not None:
+                await run.answer(content)
+                return
+            status = await run.status()
+            if status == "paused":
+                await run.resume()
+            elif status in ("failed", "limit"):
+                await run.retry()
+            else:
+                await run.skip()
+        except FlowloomError:
+            if spec is not None:
+                await run.read_by(-1)
+            raise
+
+
+def _asking(session: Session, content: types.Content | None) -> str | None:
+    """The invocation that has asked for what a message answers."""
+    ledger = session.history.ledger(session.events)
+    parts = () if content is None else content.parts or ()
+    answers = [part.function_response for part in parts if part.function_response is not None]
+    asked = [made for answer in answers if (made := ledger.ever(answer.id)) is not None]
+    return asked[0].event.invocation_id if asked else None

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, Iterator
+from typing import NamedTuple
 
-from flowloom.durable.callers import Callers
+from flowloom.durable.callers import Callers, Part
+from flowloom.durable.channel import ATTEMPT
 from flowloom.durable.records import OVER, Row, WorkerRow
 from flowloom.durable.registry import Registry, not_found
 from flowloom.events import Event
@@ -19,11 +21,30 @@ _SHORTEST, _LONGEST = 0.01, 0.25
 """Seconds between two looks at a run that no worker in reach has."""
 
 
+class Told(NamedTuple):
+    """What a run says: a complete `event`, which is that of the number `stored` in its session; a partial one, of the
+    number `since` that, the same for all who follow; or None, when what was being said comes to no end, because another
+    worker goes on."""
+
+    event: Event | None
+    stored: int = 0
+    since: int = 0
+
+
 class Follower:
-    """Follows a run to its end, or to its next pause."""
+    """Follows a run to its end, or to its next pause: without its first `after` events, and those before the one that
+    `place` names, whose parts may come once more."""
 
     def __init__(
-        self, registry: Registry, callers: Callers, key: Key, run_id: str, *, deltas: bool, after: int
+        self,
+        registry: Registry,
+        callers: Callers,
+        key: Key,
+        run_id: str,
+        *,
+        deltas: bool,
+        after: int = 0,
+        place: tuple[int, int] = (0, 0),
     ) -> None:
         self._registry = registry
         self._callers = callers
@@ -31,6 +52,13 @@ class Follower:
         self._run_id = run_id
         self._deltas = deltas
         self._left_out = after
+        self._from = place[0]
+        self._at = (place[0], max(place[1] - 1, 0))
+        """Where what was given last stands."""
+        self._torn: set[str] = set()
+        """The messages of which parts are missing: the rest would not be what was said."""
+        self._looked = 0
+        """For how many events of the session the log was read, whether it had them already or not."""
         self._read = 0
         """How many events of the session were looked at."""
         self._complete: set[str] = set()
@@ -38,9 +66,8 @@ class Follower:
         self._speaks = False
         """Whether parts of a message were given that is not complete yet."""
 
-    async def events(self) -> AsyncGenerator[Event | None, None]:
-        """Its events, partial ones too if they were asked for; None when what was being said comes to no end, because
-        another worker goes on."""
+    async def events(self) -> AsyncGenerator[Told, None]:
+        """What it says; parts of messages if they were asked for."""
         pause, before = _SHORTEST, None
         while True:
             row = await self._registry.find(self._run_id)
@@ -59,23 +86,28 @@ class Follower:
             if worker is not None:
                 told = self._callers.follow(worker, self._run_id, deltas=self._deltas)
                 try:
-                    async for event in told:
+                    async for part in told:
                         given = True
-                        if isinstance(event, str):
-                            for each in await self._news(event):
+                        if isinstance(part, str):
+                            for each in await self._news(part):
                                 yield each
-                            if not event and not await self._still_has(worker):
+                            if not part and not await self._still_has(worker):
                                 break
-                        elif event.id not in self._complete and event.invocation_id == self._run_id:
+                            continue
+                        if part.stored > max(self._read, self._looked):  # what it follows comes first
+                            self._looked = part.stored
+                            for each in await self._news(first=part.stored):
+                                yield each
+                        if self._takes(part):
                             self._speaks = True
-                            yield event
+                            yield Told(*part)
                 finally:
                     await told.aclose()
                 for each in await self._news():
                     yield each
                 if self._speaks:
                     self._speaks = False
-                    yield None
+                    yield Told(None)
             pause = _SHORTEST if given else min(pause * 1.5, _LONGEST)
             await asyncio.sleep(pause)
 
@@ -89,25 +121,37 @@ class Follower:
         row = await self._registry.find(self._run_id)
         return row is not None and row.worker == worker.worker
 
-    async def _news(self, upto: str = "") -> list[Event]:
-        """The events of the run that the log has and that were not given yet, up to that one if it is there: parts of
-        what comes after it are on their way."""
+    def _takes(self, part: Part) -> bool:
+        """Whether a part is of what is being said, and comes behind what was given; not if one before it is missing."""
+        event, at = part.event, (part.stored, part.since)
+        if event.id in self._complete or event.invocation_id != self._run_id or at <= self._at:
+            return False
+        follows = part.since % ATTEMPT == 1 or at <= (self._at[0], self._at[1] + 1)
+        self._at = at
+        if not follows:
+            self._torn.add(event.id)
+        return event.id not in self._torn
+
+    async def _news(self, upto: str = "", first: int | None = None) -> list[Told]:
+        """The events of the run that the log has and that were not given yet, up to that one if it is there, or up to
+        the `first` of the session: parts of what comes after it are on their way."""
         app, user, name = self._key
         session = await self._registry.service.get_session(app_name=app, user_id=user, session_id=name)
-        return [] if session is None else list(self._unread(session.events, upto))
+        return [] if session is None else list(self._unread(session.events[:first], upto))
 
-    def _unread(self, events: list[Event], upto: str) -> Iterator[Event]:
+    def _unread(self, events: list[Event], upto: str) -> Iterator[Told]:
         begin, end = self._read, len(events)
         if upto:
             end = next((index + 1 for index in range(begin, end) if events[index].id == upto), end)
-        self._read = end
+        self._read = max(begin, end)
         for index in range(begin, end):
             event = events[index]
             if event.invocation_id != self._run_id:
                 continue
             self._complete.add(event.id)
             self._speaks = False
+            self._at = max(self._at, (index + 1, 0))
             if self._left_out:
                 self._left_out -= 1
-            else:
-                yield event
+            elif index + 1 >= self._from:
+                yield Told(event, index + 1)

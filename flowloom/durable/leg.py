@@ -13,7 +13,7 @@ from flowloom.durable import metrics
 from flowloom.durable.channel import Channel
 from flowloom.durable.records import Outcome, Row, Wish
 from flowloom.durable.registry import Registry
-from flowloom.durable.specs import Spec, message_of
+from flowloom.durable.specs import Audience, Spec, message_of
 from flowloom.durable.sql_runs import Claimed, Ended, drop_message
 from flowloom.durable.sql_submit import EXPIRED
 from flowloom.errors import (
@@ -38,10 +38,13 @@ _SHORTEST, _LONGEST = 0.05, 2.0
 class Holder(Protocol):
     """What a leg needs of its worker."""
 
-    runner: Runner[Any]
     registry: Registry
     channel: Channel
     max_takeovers: int
+
+    def runner_for(self, audience: Audience | None) -> Runner[Any]:
+        """What runs it, for those who read it."""
+        ...
 
     def fence_of(self, claimed: Claimed) -> Fence: ...
     @property
@@ -141,7 +144,7 @@ class Leg:
             self.fence.along = partial(_drop, row)
         first = message is not None and row.leg == 1
         rounds = Rounds(
-            worker.runner,
+            worker.runner_for(spec.audience),
             **names,
             invocation_id=row.run_id if first or message is None else None,
             new_message=message,
@@ -157,7 +160,7 @@ class Leg:
             handle.pause()
         try:
             async for event in handle:
-                worker.channel.tell(row.run_id, event)
+                worker.channel.tell(row.run_id, event, len(rounds.session.events))
         except Exception:
             pass
         return await handle.result()

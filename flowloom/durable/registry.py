@@ -89,6 +89,19 @@ class Registry:
         """Runs of an app, the latest first."""
         return await self.read(lambda c: sql_submit.listed(c, app_name, status, user_id, session_id, since, most))
 
+    async def ahead(self, row: Row) -> int:
+        """How many runs come before one that waits (see `sql_submit.ahead`)."""
+        return await self.read(lambda c: sql_submit.ahead(c, row))
+
+    async def check_session(self, key: Key, most: int | None) -> None:
+        """Raise `SessionBusyError` if one run more is too many of a session (see `sql_submit.check_session`)."""
+        await self.read(lambda c: sql_submit.check_session(c, self.setting, key, most))
+
+    async def app_names(self) -> set[str]:
+        """The apps that have sessions or workers in the store."""
+        rows, _ = await self.workers()
+        return {*await self.service.app_names(), *(row.app_name for row in rows)}
+
     async def claim(
         self, app_name: str, worker: str, labels: Sequence[str], most: int, run_ids: Sequence[str] | None
     ) -> tuple[list[Claimed], bool]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from google.genai import types
@@ -18,14 +18,28 @@ from flowloom.events.parts import content_of
 
 
 @dataclass(frozen=True, slots=True)
+class Audience:
+    """Those for whom a server has begun a run.
+
+    `readers` streams of it are open, in whichever process; `grace` seconds after the last client has gone, the run is
+    cancelled. `dev`: whether they are told the texts of unexpected errors.
+    """
+
+    dev: bool = True
+    grace: float = 0.0
+    readers: int = 1
+
+
+@dataclass(frozen=True, slots=True)
 class Spec:
-    """The `run_config`, the `state_delta` that comes with the message, and when to try again."""
+    """The `run_config`, the `state_delta` that comes with the message, when to try again, and who reads."""
 
     run_config: RunConfig | None = None
     state_delta: dict[str, Any] | None = None
     retry: RetryPolicy | None = None
     schedule: str | None = None
     """The name of the schedule that has submitted the run."""
+    audience: Audience | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """As plain data. Raises `JsonDataError` for state that JSON cannot hold, `ConfigurationError` for a config."""
@@ -41,6 +55,8 @@ class Spec:
             said["retry"] = self.retry.to_dict()
         if self.schedule is not None:
             said["schedule"] = self.schedule
+        if self.audience is not None:
+            said["audience"] = asdict(self.audience)
         return said
 
     @classmethod
@@ -53,7 +69,14 @@ class Spec:
         except ValidationError as error:
             raise ConfigurationError(f"The run's `run_config` cannot be read here: {error}.") from error
         again = None if retry is None else RetryPolicy.from_dict(retry)
-        return cls(read, said.get("state_delta"), again, said.get("schedule"))
+        readers = audience_in(said)
+        return cls(read, said.get("state_delta"), again, said.get("schedule"), readers)
+
+
+def audience_in(said: dict[str, Any]) -> Audience | None:
+    """Who reads a run, by what was kept of it."""
+    kept = said.get("audience")
+    return None if kept is None else Audience(**kept)
 
 
 def message_data(content: types.Content) -> dict[str, Any]:

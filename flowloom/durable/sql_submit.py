@@ -11,11 +11,11 @@ from flowloom.durable.admission import Admission, lock_shard, shard_of
 from flowloom.durable.errors import QueueFullError
 from flowloom.durable.records import COLUMNS, OVER, Changed, Outcome, Row
 from flowloom.durable.sql_runs import STEP, Setting, find, locked
-from flowloom.errors import AlreadyExistsError
+from flowloom.errors import AlreadyExistsError, SessionBusyError
 from flowloom.sessions.leases import Key
 from flowloom.sessions.service import session_not_found
 from flowloom.sessions.sql_log import StateRows, create
-from flowloom.sessions.sql_workers import now
+from flowloom.sessions.sql_workers import is_awaited, now
 from flowloom.sql import Connection
 
 RETRY_AFTER = 5.0
@@ -25,6 +25,7 @@ EXPIRED = Outcome(
     error_code="RunExpiredError",
     error_message="The run had not begun by the time that was set when it was submitted.",
 )
+_SESSION = "app_name = ? AND user_id = ? AND session_id = ?"
 _ADD = (
     "INSERT INTO flowloom_runs (run_id, app_name, user_id, session_id, shard, status, priority, due, rank, wakes, "
     "awaits, expires, labels, leg, attempts, takeovers, spec, message, created) "
@@ -38,7 +39,8 @@ class Submission:
 
     run_id: str
     key: Key
-    message: dict[str, Any]
+    message: dict[str, Any] | None
+    """None to go on with the invocation of that id, of which the log has the beginning."""
     spec: dict[str, Any]
     priority: int = 0
     delay: float = 0.0
@@ -48,6 +50,8 @@ class Submission:
     makes_session: bool = True
     max_waiting: int | None = None
     max_waiting_of_user: int | None = None
+    max_of_session: int | None = None
+    """How many runs of the session there may be that are not over and wait for no person, with this one."""
 
 
 def submit(connection: Connection, setting: Setting, given: Submission) -> Changed:
@@ -62,6 +66,7 @@ def submit(connection: Connection, setting: Setting, given: Submission) -> Chang
             raise AlreadyExistsError(f"There is another run `{given.run_id}`, of another session. Give another id.")
         return Changed(found)
     _check_room(connection, given)
+    check_session(connection, setting, given.key, given.max_of_session)
     moment = now(connection, dialect)
     _find_session(connection, setting, given, moment)
     due = moment + given.delay if given.at is None else given.at
@@ -71,7 +76,8 @@ def submit(connection: Connection, setting: Setting, given: Submission) -> Chang
     expires = None if given.expires is None else moment + given.expires
     wakes = due if timed else moment if published else None
     labels = ",".join(sorted(set(given.labels)))
-    spec, message = json.dumps(given.spec, ensure_ascii=False), json.dumps([given.message], ensure_ascii=False)
+    spec = json.dumps(given.spec, ensure_ascii=False)
+    message = None if given.message is None else json.dumps([given.message], ensure_ascii=False)
     values = (given.run_id, *given.key, shard, given.priority, due, rank, wakes, "session", expires, labels)
     seq = connection.execute(_ADD, (*values, spec, message, moment)).fetchone()[0]
     row = find(connection, given.run_id, dialect)
@@ -103,8 +109,35 @@ def _check_room(connection: Connection, given: Submission) -> None:
             )
 
 
+def check_session(connection: Connection, setting: Setting, key: Key, most: int | None) -> None:
+    """Raise `SessionBusyError` if one run more would be more than `most` of a session; if it is to be the only one,
+    also if a `Runner` without the fleet has the session."""
+    if most is None:
+        return
+    sql = f"SELECT COUNT(*) FROM flowloom_runs WHERE {_SESSION} AND status IN ('waiting', 'ready', 'running')"
+    busy = connection.execute(sql, key).fetchone()[0] >= most
+    if busy or (most == 1 and is_awaited(connection, setting.dialect, key)):
+        raise SessionBusyError(
+            f"The session `{key[2]}` has a run, and no more may wait for it. Nothing was submitted: try again when "
+            f"that is over, or cancel it.",
+            session_id=key[2],
+            retry_after=1.0,
+        )
+
+
+def ahead(connection: Connection, row: Row) -> int:
+    """How many runs come before one that waits: of its session, or of its app if it waits for a worker."""
+    if row.status == "ready":
+        sql = "SELECT COUNT(*) FROM flowloom_runs WHERE app_name = ? AND status = 'ready' AND (rank, seq) < (?, ?)"
+        return connection.execute(sql, (row.app_name, row.rank, row.seq)).fetchone()[0]
+    sql = (
+        f"SELECT COUNT(*) FROM flowloom_runs WHERE {_SESSION} AND status IN ('waiting', 'ready', 'running') AND seq < ?"
+    )
+    return connection.execute(sql, (*row.key, row.seq)).fetchone()[0]
+
+
 def _find_session(connection: Connection, setting: Setting, given: Submission, moment: float) -> None:
-    sql = "SELECT 1 FROM flowloom_sessions WHERE app_name = ? AND user_id = ? AND session_id = ?"
+    sql = f"SELECT 1 FROM flowloom_sessions WHERE {_SESSION}"
     if connection.execute(sql, given.key).fetchone() is None:
         if not given.makes_session:
             raise session_not_found(*given.key)

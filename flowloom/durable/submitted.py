@@ -11,13 +11,13 @@ from google.genai import types
 
 from flowloom.auth.answers import credential_requests, redact_message
 from flowloom.context import Usage
-from flowloom.durable import sql_runs
+from flowloom.durable import sql_audience, sql_runs
 from flowloom.durable.callers import Callers
 from flowloom.durable.errors import PoisonRunError, RunExpiredError, RunFailedError, RunStateError
-from flowloom.durable.follow import Follower
+from flowloom.durable.follow import Follower, Told
 from flowloom.durable.records import OVER, Changed, Outcome, Row, RunInfo, Status
 from flowloom.durable.registry import Registry, not_found
-from flowloom.durable.specs import message_data
+from flowloom.durable.specs import Audience, Spec, message_data
 from flowloom.errors import InputValidationError, NotSupportedError, RequestNotFoundError
 from flowloom.events import Event
 from flowloom.events.parts import answers_calls, content_of
@@ -87,8 +87,14 @@ class SubmittedRun:
         app, user, session = self._key
         return await self._registry.service.get_session(app_name=app, user_id=user, session_id=session)
 
-    def _follower(self, *, deltas: bool = False, after: int = 0) -> Follower:
-        return Follower(self._registry, self._office.callers, self._key, self.id, deltas=deltas, after=after)
+    def told(
+        self, *, deltas: bool = True, after: int = 0, place: tuple[int, int] = (0, 0)
+    ) -> AsyncGenerator[Told, None]:
+        """What the run says to its end, or to its next pause, and where each of it stands (see `Told`), with `deltas`
+        parts of messages, too. It leaves out the first `after` events of the run, and those before the one of the
+        session that `place` names, whose own parts may come once more."""
+        callers = self._office.callers
+        return Follower(self._registry, callers, self._key, self.id, deltas=deltas, after=after, place=place).events()
 
     async def events(self, after: int = 0) -> AsyncGenerator[Event, None]:
         """The complete events of the run as its log has them, the user's message first; those behind the first `after`.
@@ -96,21 +102,21 @@ class SubmittedRun:
         Each comes once, in order, from whichever worker; they end when the run is over, or waits for a person. Raises
         `RunNotFoundError`.
         """
-        follower = self._follower(after=after).events()
+        follower = self.told(deltas=False, after=after)
         try:
-            async for event in follower:
-                if event is not None:
-                    yield event
+            async for told in follower:
+                if told.event is not None:
+                    yield told.event
         finally:
             await follower.aclose()
 
     async def follow(self, after: int = 0) -> AsyncGenerator[Event, None]:
         """The events behind the first `after` as they come, with the partial ones between (see `events`)."""
-        follower = self._follower(deltas=True, after=after).events()
+        follower = self.told(after=after)
         try:
-            async for event in follower:
-                if event is not None:
-                    yield event
+            async for told in follower:
+                if told.event is not None:
+                    yield told.event
         finally:
             await follower.aclose()
 
@@ -129,11 +135,12 @@ class SubmittedRun:
         broken off is completed as `interrupted`, and said anew under another id.
         """
         mapper, begins = RunStreamMapper(), self.begins if after is None else after
-        follower = self._follower(deltas=True, after=begins).events()
+        follower = self.told(after=begins)
         ended: Event | None = None
         first = True
         try:
-            async for event in follower:
+            async for told in follower:
+                event = told.event
                 if event is None:
                     for shown in mapper.break_off():
                         yield shown
@@ -208,6 +215,19 @@ class SubmittedRun:
             await self._office.withdraw(self.id)
         return changed.row.status
 
+    async def read_by(self, more: int, spec: Spec | None = None) -> Audience:
+        """Note that so many `more` streams of the run are open, or fewer, and how it is to be run for them (`spec`);
+        who reads it then. Servers do, for their clients may come back to another one. Raises `RunNotFoundError`."""
+        return sql_audience.audience_of((await self._registry.change(sql_audience.count, self.id, more, spec)).row)
+
+    async def desert(self, leg: int) -> Status:
+        """Cancel the run if no stream of it is open, and it is in this `leg` still; returns its state, as `cancel`
+        does. Raises `RunNotFoundError`."""
+        changed = await self._asked(sql_audience.desert, leg)
+        if changed.row.status == "cancelled":
+            await self._office.withdraw(self.id)
+        return changed.row.status
+
     async def pause(self) -> Status:
         """Let the run go on no further than to its next model call, until `resume`. Returns its state, as `cancel`
         does."""
@@ -239,6 +259,10 @@ class SubmittedRun:
         self.begins = begins
         await self._office.offer(changed.ready)
 
+    async def skip(self) -> None:
+        """Have `stream` and `result` begin behind what the run has said so far."""
+        self.begins = await self._count()
+
     async def _count(self) -> int:
         session = await self._session()
         return 0 if session is None else sum(event.invocation_id == self.id for event in session.events)
@@ -267,7 +291,9 @@ class SubmittedRun:
             ledger = session.history.ledger(session.events)
             refuse_credentials(session.events, message)
             news, _ = without_repeated(ledger, message)
+            begins = sum(event.invocation_id == self.id for event in session.events)
             if news is None:
+                self.begins = begins
                 return
             row = await self._row()
             if row.status in OVER:
@@ -280,7 +306,6 @@ class SubmittedRun:
                         f"Run `{self.id}` has made no request `{answered.id}`. `pending()` says what it waits for.",
                         request_id=answered.id or "",
                     )
-            begins = sum(event.invocation_id == self.id for event in session.events)
             given = Answering(message_data(news), len(session.events), self._key)
             changed = await self._registry.change(given.give, self.id)
             if not given.outdated:

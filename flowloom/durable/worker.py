@@ -27,10 +27,13 @@ from flowloom.durable.limits import Limit, ModelLimit, concurrency_limits
 from flowloom.durable.model_limits import LimitedEffects
 from flowloom.durable.records import Row, WorkerRow
 from flowloom.durable.registry import Registry
+from flowloom.durable.specs import Audience
 from flowloom.durable.sql_runs import Claimed, Ended
 from flowloom.durable.store_courier import BLOCKED, StoreCourier
 from flowloom.errors import ConfigurationError, FlowloomError, RunLostError, StorageError
 from flowloom.events.ids import new_id
+from flowloom.interop.run_ends import RunEnds
+from flowloom.plugins import PluginManager
 from flowloom.runner import Runner
 from flowloom.sessions.leases import Fence
 from flowloom.sessions.sql_holders import this_process
@@ -113,6 +116,7 @@ class Worker:
         if model_limits:
             self.runner = copy(runner)
             self.runner.effects = LimitedEffects(runner.effects, self.registry, model_limits, lambda: self.name)
+        self._for_servers: dict[bool, Runner[Any]] = {}
 
     # -- from outside ------------------------------------------------------------------------------------
 
@@ -227,6 +231,17 @@ class Worker:
         """A name that no worker had."""
         return f"{socket.gethostname()}-{os.getpid()}-{new_id()[:8]}"
 
+    def runner_for(self, audience: Audience | None) -> Runner[Any]:
+        """The runner; for the clients of a server, one that tells them of a run's end as a server does."""
+        if audience is None:
+            return self.runner
+        made = self._for_servers.get(audience.dev)
+        if made is None:
+            made = self._for_servers[audience.dev] = copy(self.runner)
+            ends = RunEnds(dev=audience.dev, log=_log, place="worker")
+            made.plugin_manager = PluginManager([*self.runner.plugin_manager.plugins, ends])
+        return made
+
     def fence_of(self, claimed: Claimed) -> Fence:
         """The fence of a run that was claimed: it holds for as long as the beats come."""
         row = claimed.row
@@ -335,7 +350,7 @@ class Worker:
         leg = self._legs[row.run_id] = Leg(self, claimed)
         if row.leg == row.attempts == 1 and row.started is not None:
             metrics.begun(row.app_name, row.started - max(row.created, row.due))
-        self.channel.begin(claimed.row.run_id)
+        self.channel.begin(row.run_id, row.attempts)
         task = asyncio.create_task(self._run(leg), name=f"flowloom run {claimed.row.run_id}")
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)

@@ -44,7 +44,7 @@ async def list_apps(request: Request, detailed: str = "") -> Any:
     """The names of the apps that those who ask may use; `detailed=true` tells what those are that can be loaded."""
     principal = principal_of(request)
     served = served_of(request)
-    names = [name for name in served.apps.names() if principal.may_use(name)]
+    names = [name for name in await served.app_names() if principal.may_use(name)]
     if detailed.lower() not in ("true", "1", "yes", "on"):
         return names
     found: list[dict[str, Any]] = []

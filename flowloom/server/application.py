@@ -11,7 +11,8 @@ from typing import Any
 from flowloom.agents import BaseAgent
 from flowloom.artifacts import BaseArtifactService, InMemoryArtifactService
 from flowloom.asgi import Guard
-from flowloom.errors import NotSupportedError, quoted_list
+from flowloom.durable import RunClient
+from flowloom.errors import ConfigurationError, NotSupportedError, quoted_list
 from flowloom.extras import missing_extra
 from flowloom.human import HumanObserver
 from flowloom.memory import BaseMemoryService
@@ -39,9 +40,10 @@ try:
     )
     from flowloom.server.addressing import Addressing
     from flowloom.server.agent_modules import agent_files
-    from flowloom.server.apps import AgentLoader, AppFolder, LoadedApps, OneApp
+    from flowloom.server.apps import AgentLoader, AppFolder, LoadedApps, NoCode, OneApp
     from flowloom.server.auth_hook import auth_by_request
     from flowloom.server.development import Development, RecordedRuns
+    from flowloom.server.fleet import Fleet, MakeClient
     from flowloom.server.later import LATER, refusal
     from flowloom.server.local_storage import HomeOf, LocalArtifacts, LocalSessions
     from flowloom.server.models import override_of, plugins_of
@@ -117,6 +119,7 @@ def get_fast_api_app(
     allow_imports: Collection[str] = (),
     allow_stdio: bool = False,
     lifespan: Lifespan | None = None,
+    fleet: bool | MakeClient = False,
     **settings: Any,
 ) -> FastAPI:
     """The server of the folder `agents_dir`, with google-adk's keywords (server spec §1).
@@ -129,8 +132,9 @@ def get_fast_api_app(
     `reload_agents` has apps whose files have changed loaded anew. `agent_loader` gives the apps in the place of the
     folder, `extra_plugins` are given to all of them, by their full names or as they are. `allow_imports` are the
     packages that agents in `root_agent.yaml` files may import, and with `allow_stdio` they may start MCP servers.
-    `lifespan` is entered when the server starts. The other `settings` are those of `ServerSettings`, and those of
-    google-adk's that are refused.
+    `lifespan` is entered when the server starts. With `fleet`, the workers that share the store of the sessions run the
+    agents (durable design, section 4): true, or a function that makes the `RunClient` of an app of that name. The other
+    `settings` are those of `ServerSettings`, and those of google-adk's that are refused.
 
     Raises `TypeError` for a setting that there is not, `ConfigurationError` for one that cannot be used.
     """
@@ -148,31 +152,60 @@ def get_fast_api_app(
         memory_service_uri,
         home_of=home.home_of if use_local_storage else None,
     )
-    return _application(apps, services, extra_plugins, lifespan, {"dev": web, **settings}, _FOLDER_KEYWORDS)
+    made = None if fleet is False else Fleet(services[0], None if fleet is True else fleet)
+    return _application(apps, services, extra_plugins, lifespan, {"dev": web, **settings}, _FOLDER_KEYWORDS, made)
 
 
 def app_of(
-    agent_or_app: BaseAgent | App,
+    agent_or_app: BaseAgent | App | RunClient,
     *,
     session_service_uri: str | BaseSessionService | None = None,
     artifact_service_uri: str | BaseArtifactService | None = None,
     memory_service_uri: str | BaseMemoryService | None = None,
     extra_plugins: Sequence[str | BasePlugin] | None = None,
     lifespan: Lifespan | None = None,
+    fleet: RunClient | None = None,
     **settings: Any,
 ) -> FastAPI:
     """The server of one agent, or one app, `agent_or_app`, without a folder (server spec §1).
+
+    In its place a `RunClient` may be given: the workers of a fleet run the app then, and its code need not be here. With
+    `fleet`, they run an app whose code is here, too (durable design, section 4). The sessions are those of the client,
+    which is closed with the server.
 
     It keeps all in memory, unless `session_service_uri`, `artifact_service_uri` or `memory_service_uri` is a service or
     its URI (see `get_fast_api_app`, for `extra_plugins`, `lifespan` and `settings`, too). `dev=False` makes it a server
     without the page. Raises `TypeError` for a setting that there is not, `ConfigurationError` for one that cannot be
     used.
     """
+    apps: AppSource
+    if isinstance(agent_or_app, RunClient):
+        fleet, apps = agent_or_app, NoCode(agent_or_app.app_name)
+    else:
+        apps = OneApp(agent_or_app)
+    made = None
+    if fleet is not None:
+        client, session_service_uri = fleet, _sessions_of(fleet, apps, session_service_uri)
+        made = Fleet(client.session_service, lambda app_name: client)
     services = _services(session_service_uri, artifact_service_uri, memory_service_uri, home_of=None)
-    return _application(OneApp(agent_or_app), services, extra_plugins, lifespan, settings, _KEYWORDS)
+    return _application(apps, services, extra_plugins, lifespan, settings, _KEYWORDS, made)
 
 
-def serve(agent_or_app: BaseAgent | App, **settings: Any) -> None:
+def _sessions_of(client: RunClient, apps: AppSource, given: str | BaseSessionService | None) -> BaseSessionService:
+    """The sessions of a server whose runs go by a client. Raises `ConfigurationError` for one of another app."""
+    if client.app_name not in apps.names():
+        raise ConfigurationError(
+            f"The client submits runs of the app `{client.app_name}`, and the server is of `{apps.default}`. Make it "
+            f'for that: `RunClient("{apps.default}", ...)`.'
+        )
+    if given is not None and given is not client.session_service:
+        raise ConfigurationError(
+            "The sessions of a fleet's server are those of its client. Leave out `session_service_uri`."
+        )
+    return client.session_service
+
+
+def serve(agent_or_app: BaseAgent | App | RunClient, **settings: Any) -> None:
     """Serve one agent, or one app, until the process is told to stop (server spec §1).
 
     `agent_or_app` and `settings` are those of `app_of`. Raises as it does, and `ConfigurationError` for an address that
@@ -182,7 +215,7 @@ def serve(agent_or_app: BaseAgent | App, **settings: Any) -> None:
     run_server(app, app.state.served.settings)
 
 
-_KEYWORDS = ("session_service_uri", "artifact_service_uri", "memory_service_uri", "extra_plugins", "lifespan")
+_KEYWORDS = ("session_service_uri", "artifact_service_uri", "memory_service_uri", "extra_plugins", "lifespan", "fleet")
 _FOLDER_KEYWORDS = (
     *("agents_dir", "web", *_KEYWORDS),
     *("use_local_storage", "bind_host", "reload_agents", "agent_loader", "allow_imports", "allow_stdio"),
@@ -215,8 +248,11 @@ def _application(
     lifespan: Lifespan | None,
     settings: dict[str, Any],
     keywords: Sequence[str],
+    fleet: Fleet | None,
 ) -> FastAPI:
     made = settings_of(settings, keywords)
+    if fleet is not None:
+        _check_fleet(made, plugins)
     override = override_of(made)
     served = Served(
         made,
@@ -224,8 +260,23 @@ def _application(
         *services,
         plugins=[*([] if override is None else [override]), *plugins_of(plugins or ())],
         observers=[HumanObserver()] if made.dev else [],
+        fleet=fleet,
     )
     return application(served, lifespan=lifespan)
+
+
+def _check_fleet(settings: ServerSettings, plugins: Sequence[str | BasePlugin] | None) -> None:
+    """Raise `ConfigurationError` for what only a server that runs the agents itself can heed."""
+    for name, given in (
+        ("models", settings.models),
+        ("default_llm_model", settings.default_llm_model),
+        ("extra_plugins", plugins),
+    ):
+        if given:
+            raise ConfigurationError(
+                f"`{name}` says how agents run, and the workers of the fleet run them: give it to the workers "
+                f"(`flowloom worker`), and not to the server."
+            )
 
 
 def settings_of(given: dict[str, Any], others: Sequence[str] = ()) -> ServerSettings:

@@ -63,6 +63,42 @@ class OneApp:
         return None
 
 
+class NoCode:
+    """The app `name` of a fleet, whose code is at the workers alone."""
+
+    def __init__(self, name: str) -> None:
+        self.default: str | None = name
+        """The app that requests mean which name none."""
+        self._name = name
+
+    def names(self) -> list[str]:
+        """Its name."""
+        return [self._name]
+
+    def check(self, name: str) -> None:
+        """Raise `ProblemError` for any other name."""
+        if name != self._name:
+            raise forbidden(name) if name.startswith("__") else not_found(name)
+
+    def ready(self, name: str) -> App | None:
+        """None: it is not here."""
+        return None
+
+    def load(self, name: str) -> App:
+        """Raises `ProblemError`."""
+        self.check(name)
+        raise elsewhere(name)
+
+    def folder_of(self, name: str) -> Path | None:
+        """None: it has no folder here."""
+        return None
+
+    def problem_of(self, name: str) -> str | None:
+        """None: whether it can be loaded is seen at the workers."""
+        self.check(name)
+        return None
+
+
 class AgentLoader(Protocol):
     """What gives agents by their names, as the loaders of google-adk do."""
 
@@ -262,6 +298,15 @@ def broken(name: str) -> ProblemError:
 def not_found(name: str) -> ProblemError:
     """What is told of an app that is not there."""
     return ProblemError(404, "app_not_found", f"There is no app `{name}`.")
+
+
+def elsewhere(name: str) -> ProblemError:
+    """What is told of an app whose code only the workers of the fleet have."""
+    return ProblemError(
+        404,
+        "app_elsewhere",
+        f"The code of the app `{name}` is at the workers of the fleet: this server runs it, and cannot show it.",
+    )
 
 
 def forbidden(name: str) -> ProblemError:

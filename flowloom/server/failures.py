@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import time
-from contextlib import suppress
 from typing import Any
 
-from flowloom.context import InvocationContext
+from flowloom.durable.errors import RunFailedError
 from flowloom.errors import (
-    FlowloomError,
     InputValidationError,
     InvocationNotFoundError,
     JsonDataError,
@@ -17,47 +15,23 @@ from flowloom.errors import (
     SessionNotFoundError,
     error_text,
 )
-from flowloom.events import Event
-from flowloom.events.wire import replace
-from flowloom.plugins import BasePlugin
-from flowloom.runner.round import RunCancelledError
-from flowloom.server.problems import ProblemError, log_failure
+from flowloom.interop import run_ends
+from flowloom.server.problems import LOG, ProblemError
 
-ABORTED = "INVOCATION_ABORTED"
-"""The `errorCode` of the event that ends a run whose client has gone, or which was cancelled."""
-_PUBLIC = FlowloomError
-"""The errors whose texts are meant for those who ask: ours, those of models among them."""
-_ERROR_ID = "_flowloom_error_id"
-
-
-class RunEnds(BasePlugin):
-    """Names the end of a cancelled run as google-adk does. Unless the server is for `dev`elopment, unexpected errors
-    are stored and sent without their text."""
-
-    def __init__(self, *, dev: bool) -> None:
-        super().__init__(name="flowloom_server_run_ends")
-        self._dev = dev
-
-    async def on_event_callback(self, *, invocation_context: InvocationContext, event: Event) -> Event | None:
-        """The event that ends a run as it is told (see `BasePlugin`)."""
-        error = event.error
-        if error is None:
-            return None
-        if isinstance(error, RunCancelledError):
-            return replace(event, error_code=ABORTED)
-        if self._dev or isinstance(error, _PUBLIC):
-            return None
-        return replace(event, error_code="RunFailedError", error_message=_general_text(error))
+PLACE = "server"
+"""Whose log it is."""
 
 
 def told_type(error: BaseException, *, dev: bool) -> str:
     """The class of what ended a run, as it is told."""
-    return type(error).__name__ if dev or isinstance(error, _PUBLIC) else "RunFailedError"
+    if isinstance(error, RunFailedError):  # of another process, which has seen to what may be told
+        return error.code
+    return type(error).__name__ if dev or isinstance(error, run_ends.PUBLIC) else run_ends.UNEXPECTED
 
 
 def told_text(error: BaseException, *, dev: bool) -> str:
     """The text of what ended a run, as it is told."""
-    return error_text(error) if dev or isinstance(error, _PUBLIC) else _general_text(error)
+    return error_text(error) if dev or isinstance(error, run_ends.PUBLIC) else run_ends.general_text(error, LOG, PLACE)
 
 
 def error_data(error: BaseException, *, dev: bool) -> dict[str, Any]:
@@ -71,12 +45,7 @@ def error_data(error: BaseException, *, dev: bool) -> dict[str, Any]:
 
 def error_id_of(error: BaseException) -> str:
     """The id under which the log has the failure of a run; it is written there once."""
-    known: str | None = getattr(error, _ERROR_ID, None)
-    if known is None:
-        known = log_failure(error, "A run")
-        with suppress(AttributeError):
-            setattr(error, _ERROR_ID, known)
-    return known
+    return run_ends.error_id_of(error, LOG)
 
 
 def refusal_of(error: BaseException) -> ProblemError | None:
@@ -107,7 +76,3 @@ def session_busy() -> ProblemError:
 def shutting_down() -> ProblemError:
     """What is answered while the server stops."""
     return ProblemError(503, "shutting_down", "The server is shutting down.", headers={"Retry-After": "1"})
-
-
-def _general_text(error: BaseException) -> str:
-    return f"The run failed. The server's log tells more [errorId {error_id_of(error)}]."

@@ -88,13 +88,18 @@ def frame_of(invocation_id: str, place: Place, data: bytes, event: Event | None 
     return Frame(place, chunk, len(head), event is not None, event is not None and event.node_info is None)
 
 
+def is_twofold(event: Event) -> bool:
+    """Whether an event has content and artifacts, and so two frames; the number of the second is kept free in streams
+    that do not split it, so that a place means the same in all streams of a run."""
+    return bool(event.actions.artifact_delta and event.content is not None and event.content.parts)
+
+
 def frames_of(event: Event, place: Place, places: Places, *, split: bool) -> list[Frame]:
     """The frames of an event by one of the agents at `places`.
 
     With `split`, one with content and artifacts is two: what it says, and what it has saved.
     """
-    delta = event.actions.artifact_delta
-    if not (split and delta and event.content is not None and event.content.parts):
+    if not (split and is_twofold(event)):
         return [frame_of(event.invocation_id, place, event_json(event, places), event)]
     said = replace(event, actions=replace(event.actions, artifact_delta={}))
     saved = replace(event, content=None)

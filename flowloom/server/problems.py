@@ -13,10 +13,10 @@ from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from flowloom.errors import FlowloomError, SessionBusyError, SessionNotFoundError
-from flowloom.events.ids import new_id
+from flowloom.interop import run_ends
 from flowloom.server.wire import json_bytes
 
-_log = logging.getLogger("flowloom.server")
+LOG = logging.getLogger("flowloom.server")
 _CODES = {400: "bad_request", 401: "unauthorized", 403: "forbidden", 404: "not_found", 405: "method_not_allowed"}
 _ENGINE: tuple[tuple[type[FlowloomError], int, str], ...] = (
     (SessionNotFoundError, 404, "session_not_found"),
@@ -43,9 +43,7 @@ def problem_body(code: str, detail: str, error_id: str | None = None) -> dict[st
 
 def log_failure(error: BaseException, what: str) -> str:
     """Write an error with its traceback into the log; returns the id under which it stands there."""
-    error_id = new_id()
-    _log.error("%s failed [errorId %s].", what, error_id, exc_info=error)
-    return error_id
+    return run_ends.log_failure(error, what, LOG)
 
 
 def add_handlers(app: FastAPI) -> None:

@@ -119,17 +119,22 @@ async def run_legacy(request: Request, app_name: str, body: RunRequest, resume_g
 async def list_runs(request: Request, app_name: str, user_id: str, session_id: str) -> Response:
     """The runs of a session that are under way, that wait for these, and that wait for an answer."""
     session = await session_of(request, app_name, user_id, session_id)
-    running = served_of(request).runs.of((app_name, user_id, session_id))
+    found = await served_of(request).runs.listed((app_name, user_id, session_id))
     shown: list[dict[str, Any]] = [
         {
-            "invocationId": each.invocation_id or None,
-            "status": "running" if each.started else "waiting",
+            "invocationId": each.invocation_id,
+            "status": each.status,
+            "waitsFor": each.waits_for,
+            "position": each.position,
             "pending": [],
         }
-        for each in running
+        for each in found
+        if each.status != "paused"
     ]
-    under_way = {each.invocation_id for each in running}
-    paused: dict[str, list[dict[str, Any]]] = {}
+    under_way = {each["invocationId"] for each in shown}
+    paused: dict[str, list[dict[str, Any]]] = {
+        each.invocation_id or "": [] for each in found if each.status == "paused"
+    }
     for call in pending_calls(session.events):
         if call.invocation_id not in under_way:
             paused.setdefault(call.invocation_id, []).append(_shown(call))
@@ -160,16 +165,14 @@ async def follow_run(
     place = read_place(last_event_id, invocation_id) if last_event_id else None
     if last_event_id and place is None:
         raise ProblemError(400, "invalid_event_id", f"`Last-Event-ID` names no event of run `{invocation_id}`.")
-    for each in served.runs.of((app_name, user_id, session_id)):
-        if each.invocation_id == invocation_id:
-            at = None if place is None else each.after(place)
-            if place is not None and at is None:
-                raise ProblemError(410, "gone", "What follows that event is not kept any more. Read the session.")
-            return EventStream(served.runs, each.read(at), served.settings.keep_alive)
+    places = await served.places_of(app_name)
+    reader = await served.runs.follow(session, invocation_id, place, places)
+    if reader is not None:
+        return EventStream(served.runs, reader, served.settings.keep_alive)
     on_one_line = invocation_id.split() == [invocation_id]  # as an id of a frame has to be
     if not on_one_line or all(event.invocation_id != invocation_id for event in session.events):
         raise ProblemError(404, "run_not_found", f"The session has no run `{invocation_id}`.")
-    frames = _stored_frames(session, invocation_id, await served.places_of(app_name))
+    frames = _stored_frames(session, invocation_id, places)
     return EventStream(
         served.runs,
         StoredFrames([frame for frame in frames if place is None or frame.place > place]),
@@ -179,7 +182,7 @@ async def follow_run(
 
 @router.get("/ready")
 async def ready(request: Request) -> Response:
-    """Whether runs are taken: the store answers, and the server does not stop."""
+    """Whether runs are taken: the store answers, and the server does not stop; how many workers a fleet has."""
     served = served_of(request)
     if served.runs.stopping:
         raise shutting_down()
@@ -191,9 +194,10 @@ async def ready(request: Request) -> Response:
                 session_id="ready",
                 config=GetSessionConfig(num_recent_events=0),
             )
+            workers = {} if served.fleet is None else {"workers": await served.fleet.workers()}
     except Exception as error:
         raise ProblemError(503, "not_ready", f"The session store does not answer: {type(error).__name__}.") from error
-    return JSONResponse({"status": "ready"})
+    return JSONResponse({"status": "ready", **workers})
 
 
 # -- beginning -------------------------------------------------------------------------------------------
@@ -221,7 +225,7 @@ async def _begin(request: Request, body: RunRequest, *, split: bool, grace: floa
     if not app_name:
         raise ProblemError(400, "app_not_found", "`appName` is missing, and there is no default app.")
     admit(request, app_name)
-    runner = await served.runner_of(app_name)
+    await served.runs.check(app_name)
     admit(request, app_name, body.user_id)
     _check_message(body.new_message)
     await _check_session(served, (app_name, body.user_id, body.session_id), body.new_message)
@@ -239,9 +243,9 @@ async def _begin(request: Request, body: RunRequest, *, split: bool, grace: floa
         "state_delta": body.state_delta,
         "run_config": config,
     }
-    key, service = (app_name, body.user_id, body.session_id), served.runs.service_of(runner)
     places = await served.places_of(app_name)
-    return served.runs.begin(key, service, arguments, places=places, grace=grace, split=split)
+    key = (app_name, body.user_id, body.session_id)
+    return await served.runs.begin(key, arguments, places=places, grace=grace, split=split)
 
 
 def _check_message(message: types.Content | None) -> None:

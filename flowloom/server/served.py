@@ -13,14 +13,17 @@ from fastapi import Request
 from flowloom.artifacts import BaseArtifactService
 from flowloom.asgi.principal import EVERYBODY, Principal
 from flowloom.context.observer import Observer
+from flowloom.interop.run_ends import RunEnds
 from flowloom.memory import BaseMemoryService
 from flowloom.plugins import BasePlugin
 from flowloom.runner.app import App
 from flowloom.runner.runner import Runner
-from flowloom.server.failures import RunEnds
+from flowloom.server.apps import elsewhere
+from flowloom.server.failures import PLACE
+from flowloom.server.fleet import Fleet, FleetRuns
 from flowloom.server.places import Places, places_in
-from flowloom.server.problems import ProblemError
-from flowloom.server.runs import Runs
+from flowloom.server.problems import LOG, ProblemError
+from flowloom.server.runs import LocalRuns, Runs
 from flowloom.server.settings import ServerSettings
 from flowloom.sessions import BaseSessionService
 
@@ -72,20 +75,47 @@ class Served:
     plugins: list[BasePlugin] = field(default_factory=list[BasePlugin])
     observers: list[Observer] = field(default_factory=list[Observer])
     """What sees all runs."""
+    fleet: Fleet | None = None
+    """Who runs the agents in the place of this process."""
     runs: Runs = field(init=False)
     _replaced: list[Runner] = field(default_factory=list[Runner])
     _places: dict[str, tuple[App, Places]] = field(default_factory=dict[str, tuple[App, Places]])
     _runners: dict[str, tuple[App, Runner]] = field(default_factory=dict[str, tuple[App, Runner]])
 
     def __post_init__(self) -> None:
-        self.runs = Runs(self.settings)
+        if self.fleet is not None:
+            self.runs = FleetRuns(self.settings, self.fleet, self.check_app)
+        else:
+            self.runs = LocalRuns(self.settings, self.runner_of)
+
+    async def app_names(self) -> list[str]:
+        """The apps that are listed, sorted by code point; those of a fleet whose code is elsewhere, too."""
+        elsewhere = set[str]() if self.fleet is None else await self.fleet.app_names()
+        return sorted({*self.apps.names(), *elsewhere})
+
+    async def check_app(self, name: str) -> None:
+        """Raise `ProblemError` if there is no such app, here or at the workers of the fleet. Loads nothing."""
+        try:
+            self.apps.check(name)
+        except ProblemError as problem:
+            if not await self._is_elsewhere(problem, name):
+                raise
+
+    async def _is_elsewhere(self, problem: ProblemError, name: str) -> bool:
+        """Whether an app that is not here is one of the fleet's."""
+        return problem.status == 404 and self.fleet is not None and name in await self.fleet.app_names()
 
     async def app_of(self, name: str) -> App:
         """The app of that name; one that has to be imported is by a thread, and streams go on meanwhile.
 
-        Raises `ProblemError` as `AppSource.load` does.
+        Raises `ProblemError` as `AppSource.load` does, and 404 for one whose code is at the workers of the fleet.
         """
-        return self.apps.ready(name) or await asyncio.to_thread(self.apps.load, name)
+        try:
+            return self.apps.ready(name) or await asyncio.to_thread(self.apps.load, name)
+        except ProblemError as problem:
+            if await self._is_elsewhere(problem, name):
+                raise elsewhere(name) from problem
+            raise
 
     async def runner_of(self, app_name: str) -> Runner:
         """The runner of an app, built at its first use and kept; sessions are kept under `app_name`."""
@@ -95,7 +125,7 @@ class Served:
             runner = Runner(
                 app=app,
                 app_name=app_name,
-                plugins=[*self.plugins, RunEnds(dev=self.settings.dev)],
+                plugins=[*self.plugins, RunEnds(dev=self.settings.dev, log=LOG, place=PLACE)],
                 observers=self.observers,
                 session_service=self.sessions,
                 artifact_service=self.artifacts,
@@ -125,7 +155,8 @@ class Served:
         self._replaced.clear()
         self._runners.clear()
         async with AsyncExitStack() as stack:  # the last one first
-            for each in (self.memory, self.artifacts, self.sessions, *runners):
+            fleet = () if self.fleet is None else (self.fleet,)
+            for each in (self.memory, self.artifacts, self.sessions, *fleet, *runners):
                 stack.push_async_callback(each.close)
 
 

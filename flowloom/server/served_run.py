@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncGenerator, Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any, Protocol
 
 from flowloom.events import Event
-from flowloom.runner.runner import RunArguments
 from flowloom.server.failures import error_data, error_id_of, refusal_of
-from flowloom.server.frames import Frame, Place, error_frame, frames_of, is_said_by_run
+from flowloom.server.frames import Frame, Place, error_frame, frames_of, is_said_by_run, is_twofold
+from flowloom.server.local_run import RunSource
 from flowloom.server.places import Places
 from flowloom.server.problems import ProblemError
-from flowloom.server.run_service import RunService
 
 KEPT_FRAMES = 1000
 KEPT_BYTES = 4 * 1024 * 1024
@@ -146,19 +145,19 @@ class Reader:
 
 
 class ServedRun:
-    """A run of `service` with these `arguments`, in a task of its own from `start` on.
+    """A run that `source` tells of, in a task of its own from `start` on.
 
     Its frames are kept until all readers have them, and the last ones for those who come back. When the last reader
-    has gone, the run is cancelled `grace` seconds later. `places`, `split`: see `frames_of`; `dev`: whether the texts
-    of unexpected errors are told; `share` gives how many bytes of frames it may keep, `on_over` is called at its end.
+    has gone, the run is cancelled `grace` seconds later. `answered` are the calls that people were asked about, and
+    that its message may answer. `places`, `split`: see `frames_of`; `dev`: whether the texts of unexpected errors are
+    told; `share` gives how many bytes of frames it may keep, `on_over` is called at its end.
     """
 
     def __init__(
         self,
-        run_id: str,
-        service: RunService,
-        arguments: RunArguments,
+        source: RunSource,
         *,
+        answered: Collection[str | None],
         places: Places,
         grace: float,
         split: bool,
@@ -166,10 +165,8 @@ class ServedRun:
         share: Callable[[], int],
         on_over: Callable[[ServedRun], None],
     ) -> None:
-        self.id = run_id
-        self._service = service
-        self._arguments = arguments
-        self._answered = answered_calls(arguments.get("new_message"))
+        self._source = source
+        self._answered = answered
         self._places = places
         self._grace, self._split, self._dev = grace, split, dev
         self._share, self._on_over = share, on_over
@@ -181,6 +178,8 @@ class ServedRun:
         """Which the first of these is, of all that it has had."""
         self._bytes = 0
         self._place = Place(0, 0)
+        self._halves = 0
+        """How many frames the last complete event has behind its first."""
         self._readers: set[Reader] = set()
         self._told = False
         """Whether a reader waited for what has come."""
@@ -203,7 +202,7 @@ class ServedRun:
 
     def start(self) -> None:
         """Let it run."""
-        self._task = asyncio.create_task(self._work(), name=f"flowloom served run {self.id}")
+        self._task = asyncio.create_task(self._work(), name="flowloom served run")
         self._task.add_done_callback(self._end)
 
     @property
@@ -218,7 +217,7 @@ class ServedRun:
             self._finish(None)
         elif not self._cancelled:
             self._cancelled = True
-            self._service.cancel(self.id)
+            self._source.cancel()
             self._room.give()
 
     def read(self, at: int | None = None) -> Reader:
@@ -262,7 +261,7 @@ class ServedRun:
     # -- the run ----------------------------------------------------------------------------------------
 
     async def _work(self) -> None:
-        events = self._events()
+        events = self._source.events()
         try:
             async for event in events:
                 self._take(event)
@@ -274,16 +273,12 @@ class ServedRun:
         finally:
             await events.aclose()
 
-    def _events(self) -> AsyncGenerator[Event, None]:
-        run = self._service.answer if self._answered else self._service.run_async
-        return run(self.id, **self._arguments)
-
     def _take(self, event: Event) -> None:
         self.invocation_id = event.invocation_id
-        if event.partial:
-            self._place = self._place.next
-        else:
-            self._place = Place(self._service.position(self.id), 0)
+        stored, since = self._source.place
+        if not event.partial:
+            self._halves = int(is_twofold(event))
+        self._place = Place(stored, since + self._halves if event.partial else 0)
         if is_said_by_run(event, self._answered):
             for frame in frames_of(event, self._place, self._places, split=self._split):
                 self._add(frame)
@@ -321,6 +316,10 @@ class ServedRun:
             error_id_of(error)  # it is in the log
         self._finish(error)
 
+    def _end_place(self) -> Place:
+        """Where the frame stands that says why the run has ended."""
+        return self._place.next
+
     def _finish(self, error: BaseException | None) -> None:
         if self.over:
             return
@@ -328,7 +327,8 @@ class ServedRun:
             self._lost.cancel()
         self.error = error or self._why
         if self.error is not None:
-            self._add(error_frame(self.invocation_id or "-", self._place.next, error_data(self.error, dev=self._dev)))
+            data = error_data(self.error, dev=self._dev)
+            self._add(error_frame(self.invocation_id or "-", self._end_place(), data))
         self.over = True
         for reader in self._readers:
             reader.tell()

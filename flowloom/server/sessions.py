@@ -209,7 +209,7 @@ async def _created(
 ) -> Session:
     admit(request, app_name, user_id)
     served = served_of(request)
-    served.apps.check(app_name)
+    await served.check_app(app_name)
     return await make_session(served, app_name, user_id, session_id, state)
 
 

@@ -1,4 +1,4 @@
-"""What serves runs: the protocol that stands between a server and a runner, and the runner of this process."""
+"""A run of this process, as the server has it: where its events stand, and how it is cut off."""
 
 from __future__ import annotations
 
@@ -14,50 +14,39 @@ from server.talker import body, run, stored, talker
 from flowloom import InMemorySessionService, Runner
 from flowloom.events import Event
 from flowloom.server import app_of
-from flowloom.server.run_service import LocalRuns, RunService
+from flowloom.server.local_run import LocalRun, RunSource
 
 
-async def begun(said: str) -> tuple[LocalRuns, InMemorySessionService, dict[str, Any]]:
-    """A service with one session, and the arguments of a run in it."""
+async def begun(said: str) -> tuple[LocalRun, InMemorySessionService]:
+    """A run in a new session."""
     sessions = InMemorySessionService()
     await sessions.create_session(app_name="desk", user_id="ann", session_id="s1")
     runner = Runner(app_name="desk", agent=talker(), session_service=sessions)
     message = types.Content(role="user", parts=[types.Part(text=said)])
-    return (
-        LocalRuns(runner),
-        sessions,
-        {"user_id": "ann", "session_id": "s1", "new_message": message, "run_config": STREAMED},
-    )
+    arguments: Any = {"user_id": "ann", "session_id": "s1", "new_message": message, "run_config": STREAMED}
+    return LocalRun(runner, arguments), sessions
 
 
-async def test_a_runner_of_this_process_serves_runs() -> None:
-    """The event of the message comes first; the position is that of the log."""
-    service, sessions, arguments = await begun("hello")
-    serves: RunService = service
-    seen = [(event.author, serves.position("r1")) async for event in serves.run_async("r1", **arguments)]
-    assert seen == [("user", 1), ("desk", 2)]
+async def test_each_event_has_its_place() -> None:
+    """The event of the message comes first; partial ones are counted from the last stored one on."""
+    local, sessions = await begun("say 2")
+    source: RunSource = local
+    seen = [(event.author, source.place) async for event in source.events()]
+    assert seen == [("user", (1, 0)), ("desk", (1, 1)), ("desk", (1, 2)), ("desk", (2, 0))]
     session = await sessions.get_session(app_name="desk", user_id="ann", session_id="s1")
     assert session is not None
     assert len(session.events) == 2
 
 
-async def test_a_run_is_served_as_typed_events() -> None:
-    """The models stream."""
-    service, _, arguments = await begun("say 2")
-    kinds = [type(event).__name__ async for event in service.run_stream("r1", **arguments)]
-    assert kinds.count("TextDelta") == 2
-    assert kinds[-1] == "RunFinished"
-
-
 @pytest.mark.parametrize("said", ["tool wait", "hang 1"])
 async def test_a_run_that_is_cancelled_gives_its_last_events(said: str) -> None:
     """The generator ends by itself; cancelling again, or what is over, is fine."""
-    service, _, arguments = await begun(said)
+    source, _ = await begun(said)
     seen: list[Event] = []
     begun_it = asyncio.Event()
 
     async def read() -> None:
-        async for event in service.run_async("r1", **arguments):
+        async for event in source.events():
             seen.append(event)
             if event.author == "desk":
                 begun_it.set()
@@ -65,23 +54,23 @@ async def test_a_run_that_is_cancelled_gives_its_last_events(said: str) -> None:
     reading = asyncio.create_task(read())
     await begun_it.wait()
     await asyncio.sleep(0)  # the run goes on meanwhile
-    service.cancel("r1")
-    service.cancel("r1")
+    source.cancel()
+    source.cancel()
     await asyncio.wait([reading])
     assert seen[-1].error_code == "RunCancelledError"
-    service.cancel("r1")
+    source.cancel()
 
 
 async def test_a_run_is_cancelled_while_its_reader_is_busy() -> None:
     """What the reader does then is not cut off; the next event that it gets is one of the last."""
-    service, _, arguments = await begun("say 5")
+    source, _ = await begun("say 5")
     seen: list[Event] = []
 
     async def read() -> None:
-        async for event in service.run_async("r1", **arguments):
+        async for event in source.events():
             seen.append(event)
             if len(seen) == 2:
-                service.cancel("r1")
+                source.cancel()
                 await asyncio.sleep(0.01)
 
     await asyncio.wait([asyncio.create_task(read())])
