@@ -169,7 +169,7 @@ def app_of(
 ) -> FastAPI:
     """The server of one agent, or one app, `agent_or_app`, without a folder (server spec §1).
 
-    In its place a `RunClient` may be given: the workers of a fleet run the app then, and its code need not be here. With
+    In its place a `RunClient` may be given: workers of a fleet run the app then, and its code need not be here. With
     `fleet`, they run an app whose code is here, too (durable design, section 4). The sessions are those of the client,
     which is closed with the server.
 

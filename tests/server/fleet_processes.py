@@ -19,13 +19,19 @@ import asyncio, sys
 from flowloom import Runner
 from flowloom.artifacts.files import FileArtifactService
 from flowloom.durable import DbosCourier, Worker
+from flowloom.plugins import BasePlugin
 from server.fleet_processes import store
 from server.talker import talker
+
+class Slow(BasePlugin):
+    async def before_model_callback(self, **_):
+        await asyncio.sleep(0.2)  # as models are: who follows is there before the first word
 
 async def main(where, files, courier):
     service = store(where)
     runner = Runner(
-        app_name="desk", agent=talker(), session_service=service, artifact_service=FileArtifactService(files)
+        app_name="desk", agent=talker(), session_service=service, artifact_service=FileArtifactService(files),
+        plugins=[Slow("slow")],
     )
     brings = DbosCourier(where, queue="desk") if courier == "dbos" else None
     await Worker(runner, courier=brings, heartbeat=0.1, dead_after=1.0, sweep=0.5, drain=5).run(
