@@ -102,6 +102,8 @@ def test_an_approval_is_given_with_other_arguments(opened: Open) -> None:
     page = opened()
     page.say("pay the bill")
     expect(page.find("approval")).to_contain_text("wants to run pay")
+    expect(page.find("approval")).to_contain_text("Tool pay needs your approval to run.")
+    expect(page.find("approval")).not_to_contain_text("Answer with confirmed")  # for programs: people have buttons
     page.page.locator('[data-arg="euros"]').fill("many")
     expect(page.find("approve")).to_be_disabled()
     page.page.locator('[data-arg="euros"]').fill("20")

@@ -15,6 +15,7 @@ function answer({ call, event }, response) {
 }
 
 const MOST = 2000; // characters of a question, and of what was answered
+const FOR_PROGRAMS = "Answer with `confirmed`"; // how the part of a hint begins that the buttons stand for
 
 const isPlain = (value) => ["string", "number", "boolean"].includes(typeof value);
 
@@ -62,6 +63,7 @@ function Confirmation({ request, disabled }) {
   const [reason, setReason] = useState("");
   const edited = JSON.stringify(args) !== JSON.stringify(subject.args ?? {});
   const wrong = Object.values(problems).some(Boolean);
+  const hint = asked.hint?.split(FOR_PROGRAMS)[0].trim();
   const approve = () => {
     const more = { ...(edited ? { editedArgs: args } : {}), ...(payload === undefined || payload === null ? {} : { payload }) };
     if (!wrong) answer(request, { confirmed: true, ...more });
@@ -73,7 +75,7 @@ function Confirmation({ request, disabled }) {
   };
   return html`
     <h3 class="card-title"><${Icon} name="warn" /><span><bdi>${event.author}</bdi> wants to run <code>${short(subject.name, 80)}</code></span></h3>
-    ${asked.hint && html`<div class="card-hint" dir="auto">${markdown(short(asked.hint, LONG))}</div>`}
+    ${hint && html`<div class="card-hint" dir="auto">${markdown(short(hint, LONG))}</div>`}
     <div class="fields">
       ${Object.entries(subject.args ?? {}).map(([name, value]) => html`<${Field} key=${name} id=${`arg-${call.id}-${name}`} ...${{ name, value, disabled }} edit=${edit(name)} />`)}
       ${Object.keys(subject.args ?? {}).length === 0 && html`<p class="muted">It takes no arguments.</p>`}

@@ -110,7 +110,7 @@ function Row({ row, open, chosen }) {
           <span class="event-numbers">
             ${tokens > 0 && html`<span title="tokens">${count(tokens)} tok</span>`}
             ${row.took > 0 && html`<span title="since the event before">${duration(row.took)}</span>`}
-            <span title="size as JSON">${size(sizeOf(event))}</span>
+            <span class="event-size" title="size as JSON">${size(sizeOf(event))}</span>
           </span>
         </button>
         ${open &&
