@@ -19,8 +19,8 @@ D = `/dev/apps/{a}/users/{u}/sessions/{s}`, S = `/apps/{a}/users/{u}/sessions`. 
   their starts; finished spans only; `[]` if there are none |
 | POST `S/{id}/fork` `{throughEventId?, sessionId?}` | the new Session, with its events up to that one (all without it).
   404 `session_not_found`, `event_not_found`; 409 `session_exists` |
-| GET `S?limit=&after=&q=` | `[Session]`, the latest first, `events` empty, each with `lastWords` (the beginning of
-  what was said last; absent if nothing was);
+| GET `S?limit=&after=&q=` | `[Session]`, the latest first, `events` empty, each with `status` (`running`,
+  `paused` for an answer, `failed`, `idle`) and `lastWords` (what was said last, its beginning; absent if nothing was);
   `after`: the id of the last one of the page before; a page shorter than `limit` (1 to 1,000; 50) is the last. `q` is
   looked for in ids, names and texts, by every word of it, without case |
 | GET `S/{id}?afterEventId=&limit=` | Session with the first `limit` of the events behind that one, or of all. 404

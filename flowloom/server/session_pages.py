@@ -8,6 +8,8 @@ from typing import Any, cast
 from pydantic_core import to_json
 
 from flowloom.events.event import Event
+from flowloom.runner.pending import pending_calls
+from flowloom.server.failures import ABORTED
 from flowloom.server.problems import ProblemError
 from flowloom.server.served import Served
 from flowloom.server.wire import session_json
@@ -15,7 +17,7 @@ from flowloom.sessions import GetSessionConfig, Session
 
 _METADATA = "__session_metadata__"
 _RECENT = 20
-"""Among how many of the last events of a session its last words are looked for."""
+"""Among how many of the last events of a session its last words, and what it waits for, are looked for."""
 _MOST_WORDS = 200
 
 
@@ -37,7 +39,7 @@ async def page_of(served: Served, sessions: Sequence[Session], limit: int, after
             app_name=each.app_name, user_id=each.user_id, session_id=each.id, config=config
         )
         if whole is not None and _has(whole, wanted):
-            shown.append(_with_last_words(session_json(each), whole.events))
+            shown.append(session_json(each)[:-1] + b"," + to_json(_seen_of(served, whole))[1:])
     return b"[" + b",".join(shown) + b"]"
 
 
@@ -70,6 +72,17 @@ def _text_of(event: Event) -> str:
     return "".join(part.text for part in parts if part.text and not part.thought)
 
 
-def _with_last_words(data: bytes, events: Sequence[Event]) -> bytes:
-    words = next((text for event in reversed(events) if (text := _text_of(event).strip())), None)
-    return data if words is None else data[:-1] + b',"lastWords":' + to_json(words[:_MOST_WORDS]) + b"}"
+def _seen_of(served: Served, session: Session) -> dict[str, str]:
+    """What a list tells of a session beside its state: what it is doing, and the last words in it."""
+    words = next((text for event in reversed(session.events) if (text := _text_of(event).strip())), None)
+    return {"status": _status_of(served, session)} | ({} if words is None else {"lastWords": words[:_MOST_WORDS]})
+
+
+def _status_of(served: Served, session: Session) -> str:
+    """`running`, `paused` for one that waits for an answer, `failed` if its last run has, else `idle`."""
+    if served.runs.of((session.app_name, session.user_id, session.id)):
+        return "running"
+    if pending_calls(session.events):
+        return "paused"
+    code = session.events[-1].error_code if session.events else None
+    return "failed" if code is not None and code != ABORTED else "idle"

@@ -295,3 +295,26 @@ def test_sessions_are_searched(opened: Open) -> None:
     expect(page.find("session-item")).to_contain_text("apples")
     page.find("session-search").fill("nothing of it")
     expect(page.page.get_by_role("navigation", name="Sessions")).to_contain_text("Nothing found")
+
+
+@pytest.mark.soak
+def test_a_list_tells_what_each_session_is_doing(opened: Open, server: Running) -> None:
+    """Those that this page has not opened, too; what another one did is seen at the next look."""
+    failed, paused, idle = (server.new_session(user_id="kim") for _ in range(3))
+    for session, said in ((failed, "fail now"), (paused, "pay the bill"), (idle, "hello")):
+        message = {"role": "user", "parts": [{"text": said}]}
+        body = {"appName": "desk", "userId": "kim", "sessionId": session, "newMessage": message}
+        server.client.post("/run", json=body)
+    page = opened("/ui/desk/kim")
+    items = {
+        each: page.page.locator(f'[data-testid="session-item"][data-session="{each}"]')
+        for each in (failed, paused, idle)
+    }
+    expect(items[failed]).to_contain_text("failed")
+    expect(items[paused]).to_contain_text("waits for you")
+    expect(items[idle].locator(".session-status")).to_have_count(0)
+    items[paused].get_by_role("button").first.click()
+    page.find("reject").click()
+    page.rest()
+    items[idle].get_by_role("button").first.click()
+    expect(items[paused].locator(".session-status")).to_have_count(0)

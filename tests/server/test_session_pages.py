@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 from server.serving import Running, desk, serving
+from server.talker import body, run, settled, stream, talker
 
 from flowloom.asgi import Principal
 from flowloom.server import app_of
@@ -52,6 +53,26 @@ class TestPages:
         assert (first["events"], second["events"]) == ([], [])
         assert "lastWords" not in second
         assert "lastWords" not in server.client.get(path).json()[-1]
+
+    def test_each_tells_what_it_is_doing(self) -> None:
+        """Running, waiting for a person, failed, or nothing: a run that was cancelled has not failed."""
+
+        def status_of(session: str) -> str:
+            listed = running.client.get(running.sessions(), params={"limit": 9}).json()
+            return next(each["status"] for each in listed if each["id"] == session)
+
+        with serving(app_of(talker())) as running:
+            session = running.new_session()
+            assert status_of(session) == "idle"
+            with stream(running, "/run_sse", body(session, "hang 1", streaming=True)) as chunks:
+                next(chunks)
+                assert status_of(session) == "running"
+            settled(running, session)
+            assert status_of(session) == "idle"
+            for said, status in (("fail", "failed"), ("tool book", "paused"), ("hello", "paused")):
+                run(running, session, said)
+                assert status_of(session) == status
+            assert "status" not in running.client.get(running.sessions()).json()[0]
 
     @pytest.mark.parametrize(("words", "found"), [
         ("trip", [4, 3, 2, 1, 0]), ("TRIP 3", [3]), ("3 trip", [3]), ("café", [4]), ("quiet trip", [4]),

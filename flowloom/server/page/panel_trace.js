@@ -154,7 +154,7 @@ function Row({ row, length, chosen, reachable, closed, onFold, onChoose, onKey }
           onFold(row, !closed);
         }}>${parent ? "▸" : ""}</span>
         <span class="span-title" title=${each.name}>${each.name}</span>
-        ${asked && html`<span class="asked">${asked}</span>`}
+        ${asked && html`<span class="asked" title=${asked}>asked</span>`}
         ${each.error && html`<span class="bad" title=${`${each.error.type}: ${each.error.message ?? ""}`}>failed</span>`}
       </span>
       <span class="span-track" aria-hidden="true"><span class="span-bar" style=${{ insetInlineStart: share(from), width: share(to - from) }}></span></span>

@@ -28,7 +28,7 @@ effect(() => {
   const last = events.value.findLast((event) => textOf(event) || event.errorMessage);
   const failed = Boolean(last?.errorCode && last.errorCode !== "INVOCATION_ABORTED");
   const told = events.value.findLast((event) => textOf(event).trim());
-  const status = running.value ? "running" : waitingRequests.value.length ? "waiting" : failed ? "failed" : "";
+  const status = running.value ? "running" : waitingRequests.value.length ? "paused" : failed ? "failed" : "idle";
   const words = told ? textOf(told).trim().slice(0, 120) : "";
   const known = notes.peek()[id];
   if (known?.words !== words || known?.status !== status) notes.value = { ...notes.peek(), [id]: { words, status } };
@@ -156,12 +156,14 @@ async function finish() {
 
 addEventListener("pagehide", finish);
 
-const STATUS = { running: "running", waiting: "waits for you", failed: "failed" };
+const STATUS = { running: "running", paused: "waits for you", failed: "failed" };
 
 function Item({ each }) {
   const [naming, setNaming] = useState(false);
   const isOpen = each.id === sessionId.value;
-  const { words = each.lastWords, status } = notes.value[each.id] ?? {};
+  const noted = notes.value[each.id];
+  const words = noted?.words ?? each.lastWords;
+  const status = (isOpen ? noted?.status : undefined) ?? each.status ?? noted?.status; // google-adk's list tells none
   const named = (event) => {
     event.preventDefault();
     setNaming(false);
@@ -181,7 +183,7 @@ function Item({ each }) {
       <button type="button" class="session-open" aria-current=${isOpen ? "true" : undefined} onClick=${() => open(each.id)}>
         <span class="session-name"><bdi>${nameOf(each)}</bdi></span>
         <time class="session-time" title=${exact(each.lastUpdateTime)}>${ago(each.lastUpdateTime)}</time>
-        <span class="session-words">${status && html`<span class=${`session-status ${status}`}>${STATUS[status]}</span> `}<bdi>${plain(words ?? "") || (nameOf(each) === each.id ? "" : each.id)}</bdi></span>
+        <span class="session-words">${STATUS[status] && html`<span class=${`session-status ${status}`}>${STATUS[status]}</span> `}<bdi>${plain(words ?? "") || (nameOf(each) === each.id ? "" : each.id)}</bdi></span>
       </button>
       <div class="session-tools">
         <${IconButton} name="edit" label=${`Rename ${nameOf(each)}`} data-testid="session-rename" onClick=${() => setNaming(true)} />

@@ -232,7 +232,10 @@ effect(() => {
 
 effect(() => {
   const where = [app.value, user.value, sessionId.value];
-  untracked(() => (opened = open(...where)));
+  untracked(() => {
+    opened = open(...where);
+    if (sessions.value) loadSessions(); // what the one that was left is doing
+  });
 });
 
 effect(() => {
