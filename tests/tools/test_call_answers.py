@@ -1,0 +1,111 @@
+"""What the calls of one answer come to: the one event that answers them, and what it carries."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from google.genai import types
+from kit import Chat, agent, named_call
+
+from flowloom import BaseTool, Event, FunctionTool, LongRunningFunctionTool, ToolContext
+from flowloom.events.json_data import UNREADABLE
+
+
+def look(tool_context: ToolContext) -> str:
+    """Look."""
+    tool_context.state["looked"] = True
+    return "seen"
+
+
+def order(tool_context: ToolContext) -> None:
+    """Order: the goods come later."""
+    tool_context.state["ordered"] = True
+
+
+def answers(events: list[Event]) -> list[tuple[str | None, Any]]:
+    return [(each.id, each.response) for event in events for each in event.get_function_responses()]
+
+
+async def test_what_a_call_has_changed_that_is_answered_later_is_told_with_the_answers_of_others() -> None:
+    """In their one event; without any answer, in an event that says which calls have begun."""
+    tools = [FunctionTool(look), LongRunningFunctionTool(order)]
+    chat = Chat(agent("root", [named_call("c1", "order"), named_call("c2", "look")], "done", tools=tools))
+    told = [each for each in await chat.say("go") if each.actions.state_delta]
+    assert answers(told) == [("c2", {"result": "seen"})]
+    assert told[0].actions.state_delta == {"ordered": True, "looked": True}
+    assert not told[0].long_running_tool_ids
+    chat = Chat(agent("root", [named_call("c1", "order"), named_call("c2", "order")], tools=tools))
+    told = [each for each in await chat.say("go") if each.actions.state_delta]
+    assert answers(told) == []
+    assert [(each.actions.state_delta, each.long_running_tool_ids) for each in told] == [
+        ({"ordered": True}, ["c1", "c2"])
+    ]
+
+
+async def test_a_call_without_a_name_is_told_so_and_callbacks_are_given_a_tool_that_is_unknown() -> None:
+    """As any call of a tool that is not there."""
+    seen: list[tuple[str, str]] = []
+
+    def failed(tool: BaseTool, args: dict[str, Any], tool_context: ToolContext, error: Exception) -> None:
+        seen.append((tool.name, tool.description))
+
+    nameless = types.Part(function_call=types.FunctionCall(id="c1", args={}))
+    root = agent("root", [nameless, named_call("c2", "dig")], "done", tools=[look], on_tool_error_callback=failed)
+    told = dict(answers(await Chat(root).say("go")))
+    assert told["c1"]["error"].startswith("There is no tool ``. Available tools: `look`.")
+    assert told["c2"]["error"].startswith("There is no tool `dig`. Available tools: `look`.")
+    assert seen == [("unknown", ""), ("dig", "")]
+
+
+async def test_arguments_that_cannot_be_read_are_shown_to_the_model_so_far() -> None:
+    """Two hundred characters of them."""
+    call = types.Part(function_call=types.FunctionCall(id="c1", name="look", args={UNREADABLE: "x" * 201}))
+    [(_, told)] = answers(await Chat(agent("root", call, "done", tools=[look])).say("go"))
+    assert told["error"].endswith(f"They came as: {'x' * 200}")
+
+
+@pytest.mark.parametrize("name", ["", "nowhere"])
+async def test_a_tool_that_hands_over_to_no_one_that_can_be_reached_has_failed(name: str) -> None:
+    """And nothing is handed over."""
+
+    def leave(tool_context: ToolContext) -> str:
+        """Leave."""
+        tool_context.actions.transfer_to_agent = name
+        return "gone"
+
+    events = await Chat(agent("root", named_call("c1", "leave"), "done", tools=[leave])).say("go")
+    [(_, told)] = answers(events)
+    assert told["error"].startswith(f"Agent `root` cannot hand over to `{name}`.")
+    assert [each.actions.transfer_to_agent for each in events if each.get_function_responses()] == [None]
+    assert events[-1].text == "done"
+
+
+async def test_the_event_that_finishes_a_task_carries_what_it_came_to() -> None:
+    """As data; a structured answer of another kind stands in the agent's last words."""
+    helper = agent("helper", named_call("f1", "finish_task", result="forty-two"), mode="task")
+    root = agent("root", named_call("c1", "helper", request="count"), "done", sub_agents=[helper])
+    events = await Chat(root).say("go")
+    assert [each.output for each in events if answers([each])] == [{"result": "forty-two"}, None]
+    schema = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
+    parts = [named_call("c1", "look"), named_call("c2", "set_model_response", n=1)]
+    events = await Chat(agent("root", parts, tools=[look], output_schema=schema)).say("go")
+    assert [each.output for each in events if answers([each])] == [None]
+
+
+async def test_what_a_tool_tells_about_its_result_stands_on_the_event_by_call() -> None:
+    """Beside the result, which is all that the model is shown."""
+
+    class Telling(BaseTool):
+        async def run_async(self, *, args: dict[str, Any], tool_context: ToolContext) -> Any:
+            if args:
+                tool_context.metadata = args
+            return "seen"
+
+    tool = Telling(name="look", description="Look.")
+    parts = [named_call("c1", "look", trace="t1"), named_call("c2", "look"), named_call("c3", "look", trace="t3")]
+    events = await Chat(agent("root", parts, named_call("c4", "look"), "done", tools=[tool])).say("go")
+    assert [each.custom_metadata for each in events if each.get_function_responses()] == [
+        {"tool_metadata": {"c1": {"trace": "t1"}, "c3": {"trace": "t3"}}},
+        None,
+    ]
