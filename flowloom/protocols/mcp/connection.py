@@ -109,6 +109,8 @@ class Connection:
         self._on_change, self._on_end = on_change, on_end
         self._secrets = _secrets_of(params, headers)
         self._words = LastWords(host.errlog, self.hidden)
+        self.knows_of_roots = bool(host.roots)
+        """Whether the server was offered folders."""
         self._closing = False
         self._over = asyncio.Event()
         self._ready: asyncio.Future[ClientSession] = self.loop.create_future()
@@ -236,7 +238,7 @@ class Connection:
             client_info=CLIENT,
             elicitation_callback=self._elicited if "elicitation" in offers else None,
             sampling_callback=self._sampled if "sampling" in offers else None,
-            list_roots_callback=self._list_roots if self._host.roots else None,
+            list_roots_callback=self._list_roots if self.knows_of_roots else None,
             message_handler=self._heard,
         )
 
@@ -409,6 +411,15 @@ class Connection:
         """The call that a question on a pipe is about, if it cannot be another session's."""
         calls = [*self.calls]
         return calls[0] if len({call.session for call in calls}) == 1 else None
+
+    async def tell_roots(self) -> None:
+        """Tell the server that the folders have changed. The newer era asks for them with each call."""
+        if not self.is_modern:
+            quiet = _ours.set(True)
+            try:
+                await self.session.send_notification(types.RootsListChangedNotification())
+            finally:
+                _ours.reset(quiet)
 
     async def _list_roots(self, context: Any) -> types.ListRootsResult:
         return types.ListRootsResult(roots=[types.Root(uri=FileUrl(uri)) for uri in self._host.roots])

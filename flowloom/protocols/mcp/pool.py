@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from functools import partial
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -41,6 +41,7 @@ class Entry:
         self.leaving: set[Connection] = set()
         """Connections that broke, whose processes are still ending."""
         self.used_at = 0.0
+        self.idle_timer: asyncio.TimerHandle | None = None
         self.failures = 0
         self.may_try_at = 0.0
         self.stale: set[str] = {"tools", "resources", "prompts"}
@@ -51,6 +52,11 @@ class Entry:
         self.listing_task: asyncio.Task[Any] | None = None
         self.parked: dict[tuple[tuple[str, str, str], str], OpenCall] = {}
         """Calls whose runs are paused, by session and call id."""
+
+
+def pause_after(failures: int) -> float:
+    """How many seconds pass before the next try to connect, after a failure that had `failures` before it."""
+    return min(FIRST_PAUSE * 2.0 ** min(failures, 10), LONGEST_PAUSE)
 
 
 class Pool:
@@ -152,7 +158,7 @@ class Pool:
             return made
         except McpTransportError as error:
             self.last_error = str(error)
-            entry.may_try_at = loop.time() + min(FIRST_PAUSE * 2.0 ** min(entry.failures, 10), LONGEST_PAUSE)
+            entry.may_try_at = loop.time() + pause_after(entry.failures)
             entry.failures += 1
             raise
         finally:
@@ -165,7 +171,7 @@ class Pool:
         entries = [each for each in self._loops[asyncio.get_running_loop()].values() if each.connection is not None]
         free = sorted((each for each in entries if not self._at_work(each)), key=lambda each: each.used_at)
         for each in free[: max(0, len(entries) - self._most + 1)]:
-            await self.drop(each)
+            await self._forget(each)
 
     @staticmethod
     def _at_work(entry: Entry) -> bool:
@@ -173,23 +179,27 @@ class Pool:
 
     def _watch(self, entry: Entry, loop: asyncio.AbstractEventLoop) -> None:
         """Close the connection once it was idle for long."""
-        made = entry.connection
 
         def look() -> None:
-            if entry.connection is not made or made is None:
-                return
             left = entry.used_at + IDLE_SECONDS - loop.time()
-            if left <= 0 and not made.calls:
-                task = loop.create_task(self.drop(entry))
+            if left <= 0 and not self._at_work(entry):
+                task = loop.create_task(self._forget(entry))
                 task.add_done_callback(lambda done: done.cancelled() or done.exception())
             else:
-                loop.call_later(max(left, 1.0), look)
+                entry.idle_timer = loop.call_later(max(left, IDLE_SECONDS / 10), look)
 
-        loop.call_later(IDLE_SECONDS, look)
+        entry.idle_timer = loop.call_later(IDLE_SECONDS, look)
+
+    async def _forget(self, entry: Entry) -> None:
+        """Close a connection that is not used, and keep nothing of its identity: users come and go."""
+        entries = self._loops[asyncio.get_running_loop()]
+        for identity in [identity for identity, each in entries.items() if each is entry and entry.opening is None]:
+            del entries[identity]
+        await self.drop(entry)
 
     async def drop(self, entry: Entry) -> None:
         """Close the connection of an identity, if it has one; the next use opens another."""
-        made, entry.connection = entry.connection, None
+        made, entry.connection = self._taken(entry), None
         if made is not None:
             await made.close()
 
@@ -202,22 +212,50 @@ class Pool:
             self.last_error = ended.broken
             _log.info("The connection to %s is over: %s.", self.params.address, ended.broken)
 
+    @staticmethod
+    def _taken(entry: Entry) -> Connection | None:
+        """The connection of an identity, which is watched no more."""
+        if entry.idle_timer is not None:
+            entry.idle_timer.cancel()
+            entry.idle_timer = None
+        return entry.connection
+
     def _broke(self, entry: Entry, made: Connection) -> None:
+        self._taken(entry)
         entry.connection = None
         entry.leaving.add(made)
         self.reconnects += 1
 
     async def close(self) -> None:
         """Close all connections, those of other event loops too, as far as these run."""
+        await self._for_all(self._closed)
+        here = asyncio.get_running_loop()
+        for loop in [*self._loops]:
+            if loop is here or not loop.is_running():
+                self._loops.pop(loop, None)
+
+    async def tell_roots(self) -> None:
+        """Tell connected servers that the folders have changed that they may know of."""
+        await self._for_all(self._roots_told)
+
+    async def _roots_told(self, entry: Entry) -> None:
+        made = entry.connection
+        if made is None or not made.is_open:
+            return
+        if made.knows_of_roots:
+            await made.tell_roots()
+        elif not made.calls:  # it was offered none: the next use connects anew
+            await self.drop(entry)
+
+    async def _for_all(self, work: Callable[[Entry], Coroutine[Any, Any, None]]) -> None:
+        """Do something for each identity, in its own event loop."""
         here = asyncio.get_running_loop()
         for loop, entries in [*self._loops.items()]:
             for entry in [*entries.values()]:
                 if loop is here:
-                    await self._closed(entry)
+                    await work(entry)
                 elif loop.is_running():
-                    await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(self._closed(entry), loop))
-            if loop is here or not loop.is_running():
-                self._loops.pop(loop, None)
+                    await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(work(entry), loop))
 
     async def _closed(self, entry: Entry) -> None:
         for task in (entry.opening, entry.listing_task):

@@ -126,7 +126,7 @@ class McpToolset(BaseToolset):
         self.pin_tools = pin_tools
         self.sampling: bool | Literal["auto"] = sampling
         self.elicitation_wait = elicitation_wait
-        self.roots: tuple[str, ...] = tuple(Path(each).absolute().as_uri() for each in roots)
+        self.roots = _addresses_of(roots)
         self.on_unavailable: OnUnavailable = on_unavailable
         self.max_result_bytes = max_result_bytes
         self.use_server_instructions = use_server_instructions
@@ -380,6 +380,13 @@ class McpToolset(BaseToolset):
         `readonly_context` says for whom."""
         return await read(self, await self.headers(readonly_context), name_or_uri)
 
+    # -- folders ----------------------------------------------------------------------------------
+
+    async def set_roots(self, roots: Sequence[str | Path]) -> None:
+        """Let the server know of the folders `roots` from now on, and of no others; a connected one is told so."""
+        self.roots = _addresses_of(roots)
+        await self.pool.tell_roots()
+
     # -- its state --------------------------------------------------------------------------------
 
     def status(self) -> ToolsetStatus:
@@ -399,6 +406,10 @@ class McpToolset(BaseToolset):
     async def close(self) -> None:
         """Close all connections. The toolset can be used again, and opens new ones then."""
         await self.pool.close()
+
+
+def _addresses_of(folders: Sequence[str | Path]) -> tuple[str, ...]:
+    return tuple(Path(each).absolute().as_uri() for each in folders)
 
 
 def _authorization(params: ConnectionParams, scheme: Any, credential: Any, key: str | None) -> Any:

@@ -141,6 +141,27 @@ async def test_roots_are_told_as_addresses_of_folders(tmp_path: Path) -> None:
     assert json.loads(result["result"]) == {"roots": [{"uri": tmp_path.as_uri()}]}
 
 
+async def test_a_change_of_roots_is_told(tmp_path: Path) -> None:
+    """A connected server is notified, and finds the new folders; one that was offered none is connected anew."""
+    raw = Raw(tmp_path)
+    toolset = raw.toolset(roots=[tmp_path])
+    chat = Chat(asks(toolset, call("roots"), "ok", call("roots"), "ok"))
+    await chat.say("go")
+    await toolset.set_roots([tmp_path / "new", tmp_path / "newer"])
+    await raw.until("notifications/roots/list_changed", 1)
+    found = json.loads(told(await chat.say("again"))["result"])
+    assert found == {"roots": [{"uri": (tmp_path / name).as_uri()} for name in ("new", "newer")]}
+    assert len(raw.pids) == 1
+    await chat.runner.close()
+    bare = raw.toolset()
+    chat = Chat(asks(bare, "ok", call("roots"), "ok"))
+    await chat.say("go")
+    await bare.set_roots([tmp_path])
+    assert json.loads(told(await chat.say("again"))["result"]) == {"roots": [{"uri": tmp_path.as_uri()}]}
+    assert len(raw.received("notifications/roots/list_changed")) == 1
+    await chat.runner.close()
+
+
 async def test_the_program_may_answer_by_itself(tmp_path: Path) -> None:
     """A callback stands in for the person."""
 
