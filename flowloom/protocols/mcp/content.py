@@ -14,6 +14,9 @@ from flowloom.context import Context
 from flowloom.protocols.files import file_told
 from flowloom.protocols.results import within_limit
 
+PROTOCOLS_OWN = "io.modelcontextprotocol/"
+"""How names of `_meta` begin that tell of server and connection, and not of a result."""
+
 
 async def result_of(answer: mcp.CallToolResult, context: Context, tool: str, limit: int) -> Any:
     """What the model is given of an `answer`: data, or `{"result": text}`, of at most `limit` bytes of text.
@@ -21,8 +24,9 @@ async def result_of(answer: mcp.CallToolResult, context: Context, tool: str, lim
     Files come beside it, in `context`, which is the call's; those that the model cannot take are kept as artifacts,
     named after the `tool`. `_meta` goes to the metadata of the event.
     """
-    if answer.meta:
-        context.metadata = {**(context.metadata or {}), **answer.meta}
+    told = {name: value for name, value in (answer.meta or {}).items() if not name.startswith(PROTOCOLS_OWN)}
+    if told:
+        context.metadata = {**(context.metadata or {}), **told}
     texts = [await _told(block, context, tool) for block in answer.content]
     text = "\n\n".join(texts)
     if "structured_content" not in answer.model_fields_set or answer.structured_content is None:

@@ -1,4 +1,4 @@
-"""One history whether tools are functions or operations; and laws of what is sent."""
+"""One history whether tools are functions, operations or an MCP server's; and laws of what is sent."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import json
 import subprocess
 import sys
 import threading
+from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
 
@@ -15,7 +16,9 @@ from hypothesis import strategies as st
 from kit import Chat, agent, examples
 from protocols.openapi.service import Received, Reply, Service, get
 
+from flowloom import McpToolset
 from flowloom.errors import ToolArgumentsError
+from flowloom.protocols.mcp import StdioConnectionParams
 from flowloom.protocols.openapi.naming import argument_names, operation_name
 from flowloom.protocols.openapi.styles import Parameter, path_text, query_pairs
 from flowloom.testing import call
@@ -26,7 +29,23 @@ async def weather(city: str, days: int = 1) -> dict[str, Any]:
     return {"city": city, "days": days, "sunny": True}
 
 
-async def test_the_history_is_that_of_functions(service: Service) -> None:
+MCP_SERVER = '''
+from mcp.server.mcpserver import MCPServer
+
+server = MCPServer("weather")
+
+
+@server.tool()
+def weather(city: str, days: int = 1) -> dict[str, object]:
+    """Say how the weather is."""
+    return {"city": city, "days": days, "sunny": True}
+
+
+server.run()
+'''
+
+
+async def test_the_history_is_that_of_functions(service: Service, tmp_path: Path) -> None:
     """The same calls, arguments, results and order, event by event."""
 
     def answer(request: Received) -> Reply:
@@ -37,8 +56,10 @@ async def test_the_history_is_that_of_functions(service: Service) -> None:
     city = {"name": "city", "in": "query", "required": True, "schema": {"type": "string"}}
     days = {"name": "days", "in": "query", "schema": {"type": "integer", "default": 1}}
     toolset = service.toolset({"/weather": get(city, days, operationId="weather", summary="Say how the weather is.")})
+    (tmp_path / "weather.py").write_text(MCP_SERVER)
+    params = StdioConnectionParams({"command": sys.executable, "args": [str(tmp_path / "weather.py")]}, timeout=60)
     histories: list[Any] = []
-    for tool in (weather, toolset):
+    for tool in (weather, toolset, McpToolset(connection_params=params)):
         script = [
             [call("weather", city="Rome"), call("weather", city="Zürich", days=2)],
             call("weather", city="x"),
@@ -55,6 +76,7 @@ async def test_the_history_is_that_of_functions(service: Service) -> None:
         histories.append(json.loads(text))
         await chat.runner.close()
     assert histories[0] == histories[1]
+    assert histories[0] == histories[2]
     assert threading.active_count() < 20
 
 
