@@ -44,7 +44,8 @@ async def called(tool: McpTool, args: dict[str, Any], context: Context) -> Any:
     with protocol_span(f"tools/call {tool.name}", attributes) as span:
         answer = await _Attempts(tool, args, context, headers, entry, span).answer()
         if answer.is_error:
-            told = await within_limit(cleaned(error_of(answer)), toolset.max_result_bytes, context, tool.name)
+            words = entry.connection.hidden(error_of(answer)) if entry.connection is not None else error_of(answer)
+            told = await within_limit(cleaned(words), toolset.max_result_bytes, context, tool.name)
             raise McpToolError(told if isinstance(told, str) else told["result"])
         if tool.output_schema is not None:
             tool.output_schema.check_result(answer.structured_content, tool.name)

@@ -139,7 +139,7 @@ class Handler(BaseHTTPRequestHandler):
             http.told["busy"] -= 1
             self.answer(429, Retry_After="0")
             return
-        text = self.headers.get("x-user") or http.token_of(self.headers) or "nobody"
+        text = told.get("says") or self.headers.get("x-user") or http.token_of(self.headers) or "nobody"
         content = [{"type": "text", "text": text}]
         self.answer(200, {"jsonrpc": "2.0", "id": number, "result": {"content": content}})
 

@@ -34,9 +34,11 @@ async def test_an_idle_connection_is_closed(tmp_path: Path, monkeypatch: pytest.
         while is_alive(raw.pids[0]):  # noqa: ASYNC110
             await asyncio.sleep(0.01)
     assert toolset.pool.entries() == []
+    monkeypatch.setattr(pool, "IDLE_SECONDS", 900.0)
+    before = len(raw.pids)
     events = await chat.say("again")
     assert events[1].get_function_responses()[0].response == {"result": '{"text": "b"}'}
-    assert len(raw.pids) == 2
+    assert len(raw.pids) == before + 1
     assert toolset.status().reconnects == 0
     await chat.runner.close()
 
