@@ -8,8 +8,8 @@ from typing import Any, cast
 from pydantic_core import to_json
 
 from flowloom.events.event import Event
+from flowloom.interop.run_ends import ABORTED
 from flowloom.runner.pending import pending_calls
-from flowloom.server.failures import ABORTED
 from flowloom.server.problems import ProblemError
 from flowloom.server.served import Served
 from flowloom.server.wire import session_json
