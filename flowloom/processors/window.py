@@ -198,7 +198,7 @@ class TokenWindow:
             state = _Budget(ctx, lead)
         known = state.follow(ctx, view.body, self._pinned, measure=self._count is None)
         state.forget(known)
-        budget = self._max_tokens / (state.log.calibration.ratio if self._count is None else 1)
+        budget = self._max_tokens / state.log.calibration.ratio  # 1 for a count of the caller's own
         count = self._count or content_tokens
         for index in range(known, len(view.body)):
             state.add(view.body[index], count(view.body[index]), budget, self._cut_to)

@@ -1,0 +1,160 @@
+"""What windows count with, and where exactly they begin."""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+import pytest
+from google.genai import types
+from kit import event, named_call, result, said, shown, text
+from window_logs import request_of, round_of
+
+from flowloom import Event
+from flowloom.processors import DropToolPayloads, KeepTurns, TokenWindow
+from flowloom.processors.token_count import Calibration, content_tokens
+from flowloom.processors.window import shortened
+
+
+def ten(_: types.Content) -> int:
+    """Ten tokens for each content."""
+    return 10
+
+
+def talk(turns: int) -> list[Event]:
+    """Turns of two contents: m0, a0, m1, a1 and so on, the last one without an answer."""
+    return [event(("user", "root")[at % 2], f"{'ma'[at % 2]}{at // 2}") for at in range(2 * turns - 1)]
+
+
+# -- estimates -------------------------------------------------------------------------------------
+
+PART = types.Part
+CALL = types.FunctionCall(name="look", args={"n": "é"})  # {"n": "é"} has eleven bytes
+ANSWER = types.FunctionResponse(name="look", response={"n": 1})
+PICTURE = types.FunctionResponsePart(inline_data=types.FunctionResponseBlob(data=b"x", mime_type="image/png"))
+LINK = types.FunctionResponsePart(file_data=types.FunctionResponseFileData(file_uri="gs://a", mime_type="image/png"))
+CODE = types.ExecutableCode(code="1 + 1 + 1", language=types.Language.PYTHON)
+RAN = types.CodeExecutionResult(output="the sum: 3", outcome=types.Outcome.OUTCOME_OK)
+
+
+@pytest.mark.parametrize(
+    ("parts", "tokens"),
+    [
+        ([], 0),
+        ([text("four"), text("five.")], 3),
+        ([text("ééé")], 2),
+        ([text("12"), PART(function_call=CALL)], 5),
+        ([PART(function_call=types.FunctionCall(args={}))], 1),
+        ([PART(function_call=types.FunctionCall(name="look"))], 1),
+        ([text("1234"), PART(function_response=ANSWER)], 4),
+        ([PART(function_response=types.FunctionResponse(name="look"))], 1),
+        ([PART(function_response=ANSWER.model_copy(update={"parts": [PICTURE, LINK]})), text("1")], 258 + 1000 + 4),
+        ([text("1234"), PART(executable_code=CODE), PART(code_execution_result=RAN)], 6),
+        ([PART(executable_code=types.ExecutableCode()), PART(code_execution_result=types.CodeExecutionResult())], 0),
+        ([PART(inline_data=types.Blob(data=b"x" * 9, mime_type="text/plain"))], 2),
+        ([PART(inline_data=types.Blob(data=b"x" * 150_999))], 301),
+        ([PART(inline_data=types.Blob(mime_type="audio/mp3"))], 258),
+        ([PART(thought_signature=b"x" * 99)], 0),
+    ],
+)
+def test_what_a_content_costs_is_estimated_by_its_letters_and_files(parts: list[types.Part], tokens: int) -> None:
+    """A token for four bytes of all of it together, and four for the content itself."""
+    found = content_tokens(types.Content(role="user", parts=parts))
+    assert (found, type(found)) == (4 + tokens, int)
+
+
+@pytest.mark.parametrize(
+    ("steps", "grown", "ratio"),
+    [
+        (5, 300, 3.0),
+        (4, 300, 1.0),
+        (10, 20, 0.5),
+        (10, 600, 4.0),
+        (10, 601, 1.0),
+        (10, 19, 1.0),
+    ],
+    ids=["more", "too few yet", "as little as is likely", "as much as is likely", "too much", "too little"],
+)
+def test_an_estimate_is_corrected_once_enough_is_known_by_what_is_likely(steps: int, grown: int, ratio: float) -> None:
+    """By half at least, and by four times at most; steps that look like no growth do not count."""
+    found = Calibration()
+    for step in range(steps + 1):
+        usage = types.GenerateContentResponseUsageMetadata(prompt_token_count=10_000 + grown * step)
+        found.see(event("root", usage_metadata=usage), own=True)
+        found.see(event("user", "x" * 4 * 96), own=False)  # a hundred tokens with the content itself
+    assert found.ratio == ratio
+
+
+def test_steps_of_less_than_fifty_tokens_say_nothing() -> None:
+    """Their likeness to growth is chance."""
+    for size, ratio in ((46, 2.0), (45, 1.0)):
+        found = Calibration()
+        for step in range(20):
+            usage = types.GenerateContentResponseUsageMetadata(prompt_token_count=1_000 + 2 * (size + 4) * step)
+            found.see(event("root", usage_metadata=usage), own=True)
+            found.see(event("user", "x" * 4 * size), own=False)
+        assert found.ratio == ratio
+
+
+# -- bounds ----------------------------------------------------------------------------------------
+
+
+def everything(_: types.Content) -> bool:
+    return True
+
+
+@pytest.mark.parametrize(
+    "window",
+    [
+        KeepTurns(2, step=1, pinned=everything),
+        TokenWindow(20, count=ten, pinned=everything),
+        DropToolPayloads(keep_last=1, max_chars=0, pinned=everything),
+    ],
+)
+async def test_where_everything_is_pinned_everything_is_shown_once(window: Any) -> None:
+    """Also where the window begins."""
+    log = [*talk(3), *round_of(1, 30), *round_of(2, 30), *talk(2)]
+    assert shown(await request_of(log, window)) == shown(await request_of(log))
+
+
+async def test_what_an_agent_said_before_the_first_message_is_part_of_a_short_history() -> None:
+    """Nothing is left out while there are not too many turns."""
+    log = [event("root", "hello"), *talk(2)]
+    assert shown(await request_of(log, KeepTurns(2))) == ["model: hello", "user: m0", "model: a0", "user: m1"]
+
+
+async def test_a_window_that_is_just_full_is_not_over_its_budget(caplog: pytest.LogCaptureFixture) -> None:
+    """Nor is one that is cut."""
+    with caplog.at_level(logging.WARNING, "flowloom.window"):
+        request = await request_of([event("user", "m"), *round_of(1, 3)], TokenWindow(30, count=ten))
+    assert len(request.contents) == 3
+    assert caplog.records == []
+
+
+def test_the_largest_arguments_of_an_old_call_are_left_out_until_the_rest_is_small_enough() -> None:
+    """One stays where a marker would be longer than it; lengths are those of the JSON."""
+    args = {"a": "x" * 298, "b": "x" * 198, "c": "x" * 188, "d": "x" * 8}
+    short = shortened(said(named_call("c1", "look", **args)), 200)
+    assert short.parts is not None
+    assert short.parts[0].function_call is not None
+    assert short.parts[0].function_call.args == {
+        "a": "[300 characters, left out of an old call of `look`]",
+        "b": "[200 characters, left out of an old call of `look`]",
+        "c": args["c"],
+        "d": args["d"],
+    }
+    marker = "[50 characters, left out of an old call of `look`]"
+    assert len(marker) == 50
+    for length, stays in ((48, True), (49, False)):
+        content = said(named_call("c1", "look", a="x" * length))
+        assert (shortened(content, 0) == content) is stays
+
+
+def test_payloads_of_just_the_size_that_may_stay_do() -> None:
+    """Results and arguments, by the length of their JSON; even of none."""
+    size = len('{"n": "xx"}')
+    for part in (named_call("c1", "look", n="xx"), result("c1", "look", {"n": "xx"})):
+        content = said(part)
+        assert shortened(content, size) is content
+    assert shortened(said(result("c1", "look", {"n": "xx"})), size - 1) != said(result("c1", "look", {"n": "xx"}))
+    assert repr(DropToolPayloads(max_chars=0)) == "DropToolPayloads(keep_last=5, max_chars=0)"
