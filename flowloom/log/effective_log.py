@@ -185,7 +185,7 @@ class EffectiveLog:
             return False
         span = span_of(summary)
         if span is None:
-            return position < len(self._kept) and compaction.start_timestamp >= self._kept[position].timestamp
+            return compaction.start_timestamp >= self._kept[position].timestamp
         return self._positions.get(span.first_id, -1) >= position
 
     # -- growing ------------------------------------------------------------------------------------

@@ -138,6 +138,9 @@ def test_a_summary_stands_for_what_was_said_between_its_times_wherever_that_stan
     assert texts(log) == ["<in short>", "two"]
     log = at_times((0, ONE), (5, TWO), (3, THREE), (9, summary(1, 2)))
     assert texts(log) == ["one", "<in short>", "two", "three"]
+    log = at_times((0, ONE), (5, TWO), (3, THREE), (9, summary(-2, -1, "<old>")), (9, summary(3, 4)))
+    assert texts(log) == ["<old>", "one", "two", "<in short>"]
+    assert texts(log_of(ONE, summary(50, 60))) == ["one", "<in short>"]
     shown_again = [ONE, WAITS, TWO, summary(0, 2), THREE, ANSWER, summary(4, 5, "<later>")]
     assert texts(log_of(*shown_again)) == ["<in short>", "<later>", "let me look?"]
     shown_again[-1] = summary(4, 5, "<later>", here=True)
@@ -154,12 +157,17 @@ def test_a_summary_of_what_is_not_there_stands_where_that_would() -> None:
     old = summary(-5, -1, "<old>")
     assert texts(log_of(ONE, TWO, THREE, old, summary(0, 1, here=True))) == ["<in short>", "three"]
     assert texts(log_of(THREE, FOUR, here), NOW) == ["three", "four"]
+    assert texts(log_of(ONE, here, TWO, summary(0, 2, "<later>", here=True))) == ["<in short>", "<later>"]
+    other = summary(70, 80, "<other>", branch="side.a")
+    other.custom_metadata = here.custom_metadata
+    assert texts(log_of(ONE, here, other, summary(0, 0, "<later>"))) == ["<in short>", "<other>", "<later>"]
 
 
 def test_of_summaries_of_what_is_not_there_one_that_another_holds_is_not_shown() -> None:
     """One that reaches further at either end is."""
     wide = (-5, -2)
-    for other, shown in (((-4, -3), 1), ((-5, -2), 1), ((-6, -3), 2), ((-4, -1), 2), ((-9, -7), 2)):
+    held, beside = [(-4, -3), (-5, -2), (-4, -2), (-5, -3)], [(-6, -3), (-4, -1), (-9, -7)]
+    for other, shown in [*((each, 1) for each in held), *((each, 2) for each in beside)]:
         assert len(texts(log_of(ONE, summary(*wide), summary(*other)))) == 1 + shown
 
 
@@ -255,3 +263,9 @@ def test_so_many_views_of_a_log_are_kept(monkeypatch: pytest.MonkeyPatch) -> Non
     first, second, _ = [history.contents(log, viewer) for viewer in viewers]
     assert history.contents(log, viewers[1]) is second
     assert history.contents(log, viewers[0]) is not first
+
+
+@pytest.mark.parametrize(("last", "rest"), [(1, ["three"]), (3, [])])
+def test_a_later_summary_takes_in_one_of_no_more_than_it_is_of_itself(last: int, rest: list[str]) -> None:
+    """Of just as much, or of more."""
+    assert texts(log_of(ONE, TWO, summary(0, 1), THREE, summary(0, last, "<later>"))) == ["<later>", *rest]

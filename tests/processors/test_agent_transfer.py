@@ -244,12 +244,13 @@ async def test_what_a_target_is_for_may_be_looked_up_first() -> None:
             self.description = f"Looked up for {ctx.agent.name}."
 
     asked = LlmAgent(name="current", sub_agents=[Remote(name="far"), LlmAgent(name="near", description="Here.")])
+    parent = LlmAgent(name="parent", sub_agents=[asked])
     request = LlmRequest()
     looking_up = agent_transfer(context(asked), request)
     assert (targets(request), system_text(request)) == ([], "")
     assert looking_up is not None
     await looking_up
-    assert targets(request) == ["far", "near"]
+    assert targets(request) == ["far", "near", parent.name]
     assert system_text(request).splitlines()[1:3] == ["- far: Looked up for current.", "- near: Here."]
 
 
@@ -262,3 +263,21 @@ def test_what_is_wrong_with_a_handover_names_those_that_can_be_reached() -> None
     told = transfer_problem(context(Custom(name="plain")), "two")
     assert told is not None
     assert told.startswith("Agent `plain` cannot hand over to `two`.")
+
+
+def test_the_offer_changes_with_the_agents_around() -> None:
+    """Below, beside and above."""
+    child = LlmAgent(name="current")
+    parent = LlmAgent(name="parent", sub_agents=[child])
+    assert targets(built(child)) == ["parent"]
+    child.sub_agents.append(LlmAgent(name="below"))
+    assert targets(built(child)) == ["below", "parent"]
+    parent.sub_agents.append(LlmAgent(name="beside"))
+    assert targets(built(child)) == ["below", "parent", "beside"]
+    child.sub_agents.clear()
+    parent.sub_agents.pop()
+    assert targets(built(child)) == ["parent"]
+    request, other = LlmRequest(), LlmAgent(name="other")
+    other.sub_agents.append(child)
+    assert agent_transfer(context(child, lineage=(other,)), request) is None
+    assert targets(request) == ["other"]

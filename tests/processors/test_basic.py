@@ -134,3 +134,14 @@ def test_labels_and_http_options_of_the_run_are_added() -> None:
     assert request.config.labels == {"x": "run", "y": "agent"}
     assert request.config.http_options == options
     assert request.config.http_options is not options
+
+
+def test_what_a_request_does_to_its_http_options_does_not_reach_the_runs() -> None:
+    """Headers, say."""
+    config = RunConfig(http_options=types.HttpOptions(headers={"x": "1"}))
+    options = built(agent("a"), run_config=config).config.http_options
+    assert options is not None
+    assert options.headers == {"x": "1"}
+    options.headers["y"] = "2"
+    assert config.http_options is not None
+    assert config.http_options.headers == {"x": "1"}

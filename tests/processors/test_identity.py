@@ -59,3 +59,8 @@ def test_only_a_single_turn_agent_is_told_nothing(
 ) -> None:
     """Chat / task | emitted; single_turn | nothing."""
     assert bool(identified(LlmAgent(name="a", mode=mode))) is told
+
+
+def test_a_description_is_told_in_its_own_letters() -> None:
+    """Models read them as they are."""
+    assert "Führt die Bücher." in identified(LlmAgent(name="a", description="Führt die Bücher."))
