@@ -351,7 +351,7 @@ async def test_a_template_may_lack_what_is_no_plain_name() -> None:
     assert missing.value.variable == "gone"
     ctx = prepared(Template("{{ artifact('a.txt') }}"))
     ctx.run.artifact_service = InMemoryArtifactService()
-    with pytest.raises(MissingVariableError, match="of agent `writer` needs the artifact `a.txt`"):
+    with pytest.raises(MissingVariableError, match=r"of agent `writer` needs the artifact `a\.txt`"):
         await told(ctx)
     with pytest.raises(MissingVariableError, match="value of which Jinja2 says: 'dict object' has no attribute 'b'"):
         await rendered(Template("{{ state.facts.b }}"))
