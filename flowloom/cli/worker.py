@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
+from flowloom import __version__
 from flowloom.cli.display import Display
 from flowloom.cli.fleet import in_store, show_data, show_table
 from flowloom.cli.loading import Loaded, load_app
@@ -43,6 +44,10 @@ def worker(
     heartbeat: Annotated[float, typer.Option(metavar="SECONDS", help="It is heard of this often.")] = 2.0,
     dead_after: Annotated[float, typer.Option(metavar="SECONDS", help="Unheard of for this long, it is dead.")] = 10.0,
     drain: Annotated[float, typer.Option(metavar="SECONDS", help="How long its runs have when it ends.")] = 30.0,
+    pin_version: Annotated[
+        str | None,
+        typer.Option(metavar="VERSION", help="What it begins goes on at workers of this version.", show_default=False),
+    ] = None,
     model: Annotated[
         str | None, typer.Option(help="The model of all agents; `offline` needs no key.", show_default=False)
     ] = None,
@@ -75,6 +80,8 @@ def worker(
                 heartbeat=heartbeat,
                 dead_after=dead_after,
                 drain=drain,
+                version=pin_version or __version__,
+                pin_version=pin_version is not None,
             )
             await made.run(lambda: show_data({"status": "up", "worker": made.name}) if json else _say("up"))
         finally:

@@ -20,6 +20,7 @@ from flowloom.durable.specs import Audience, Spec, message_data
 from flowloom.durable.sql_submit import Submission
 from flowloom.durable.store_courier import StoreCourier
 from flowloom.durable.submitted import SubmittedRun, refuse_credentials
+from flowloom.durable.tracing import submitting
 from flowloom.errors import ConfigurationError, FlowloomError, InputValidationError
 from flowloom.events import Event
 from flowloom.events.ids import new_id
@@ -178,23 +179,25 @@ class RunClient:
             raise InputValidationError("A run begins after a `delay` or `at` a time. Give one of them.")
         if (delay or 0) < 0 or (expires is not None and expires <= 0):
             raise InputValidationError("A `delay` is no less than 0 seconds, and a run `expires` in more than 0.")
-        given = Submission(
-            run_id=run_id or "e-" + new_id(),
-            key=(self.app_name, user_id, session_id),
-            message=None if content is None else message_data(content),
-            spec=spec.to_dict(),
-            priority=priority,
-            delay=delay or 0.0,
-            at=at,
-            expires=expires,
-            labels=tuple(labels),
-            makes_session=self._makes_session,
-            max_waiting=self._most[0],
-            max_waiting_of_user=self._most[1],
-            max_of_session=most,
-        )
-        changed = await self.registry.submit(given)
-        await self.offer(changed.ready)
+        run_id = run_id or "e-" + new_id()
+        with submitting(self.app_name, run_id) as carried:
+            given = Submission(
+                run_id=run_id,
+                key=(self.app_name, user_id, session_id),
+                message=None if content is None else message_data(content),
+                spec=replace(spec, trace=carried).to_dict(),
+                priority=priority,
+                delay=delay or 0.0,
+                at=at,
+                expires=expires,
+                labels=tuple(labels),
+                makes_session=self._makes_session,
+                max_waiting=self._most[0],
+                max_waiting_of_user=self._most[1],
+                max_of_session=most,
+            )
+            changed = await self.registry.submit(given)
+            await self.offer(changed.ready)
         if changed.row.wakes is not None:
             await self.callers.ring()
         return SubmittedRun(self, changed.row.key, changed.row.run_id)

@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Any, Protocol, TypeVar
 
-from flowloom.durable import metrics
+from flowloom.durable import metrics, tracing
 from flowloom.durable.channel import Channel
 from flowloom.durable.records import Outcome, Row, Wish
 from flowloom.durable.registry import Registry
@@ -104,14 +104,10 @@ class Leg:
             message = None if self.row.message is None else message_of(self.row.message)
         except FlowloomError as error:
             return await self._noted(partial(self._registry.finish, self.row, failure(error)))
-        begins_with_answers = message is not None and self.row.leg > 1
-        result = await self._result(spec, message)
+        with tracing.leg(self.row, self.fence.owner, spec.trace) as span:
+            result = await self._result_of(spec, message)
+            span.ended(_outcome_of(result))
         error = result.error
-        if isinstance(error, AlreadyAnsweredError) and begins_with_answers:
-            # another process was quicker, by the log alone: the run is where that has left it
-            await self._worker.registry.write(partial(_drop, self.row), ("run", self.row.run_id))
-            result = await self._result(spec, None)
-            error = result.error
         if self._dropped or isinstance(error, RunLostError):  # what was dropped may have ended as cancelled
             if not self.fence.abandoned:
                 return None
@@ -119,6 +115,15 @@ class Leg:
         if result.status == "paused" and self._handed_over and not result.pending and self._wish is None:
             return await self._noted(partial(self._registry.hand_back, self.row))
         return await self._noted(self._settling(spec, result))
+
+    async def _result_of(self, spec: Spec, message: Any) -> RunResult[Any]:
+        """What comes of it; answers that another process has given meanwhile, by the log alone, are left out."""
+        begins_with_answers = message is not None and self.row.leg > 1
+        result = await self._result(spec, message)
+        if isinstance(result.error, AlreadyAnsweredError) and begins_with_answers:
+            await self._worker.registry.write(partial(_drop, self.row), ("run", self.row.run_id))
+            result = await self._result(spec, None)
+        return result
 
     def _refusal(self) -> Outcome | None:
         """What becomes of a run that is not to be begun."""

@@ -103,14 +103,21 @@ class Registry:
         return {*await self.service.app_names(), *(row.app_name for row in rows)}
 
     async def claim(
-        self, app_name: str, worker: str, labels: Sequence[str], most: int, run_ids: Sequence[str] | None
+        self,
+        app_name: str,
+        worker: str,
+        labels: Sequence[str],
+        most: int,
+        run_ids: Sequence[str] | None,
+        pin: str | None = None,
     ) -> tuple[list[Claimed], bool]:
-        """The first ready runs for a worker, or those of `run_ids` that are ready."""
+        """The first ready runs for a worker, or those of `run_ids` that are ready; with `pin`, they have that label
+        from now on."""
 
         def work(c: Connection) -> tuple[list[Claimed], bool]:
             if run_ids is not None:
-                return sql_runs.claim_these(c, self.setting, app_name, worker, labels, run_ids)
-            return sql_runs.claim(c, self.setting, app_name, worker, labels, most)
+                return sql_runs.claim_these(c, self.setting, app_name, worker, labels, run_ids, pin)
+            return sql_runs.claim(c, self.setting, app_name, worker, labels, most, pin)
 
         # lost with the machine, on SQLite: and with it all who could go by it
         return await self.write(work, ("claim", worker), durable=self.setting.dialect == "postgres")
@@ -157,6 +164,10 @@ class Registry:
     async def forget_ended(self, seconds: float) -> None:
         """Drop the rows of runs that ended so long ago."""
         await self.write(lambda c: sql_submit.forget_ended(c, self.setting, seconds, 500), ("forget",), durable=False)
+
+    async def counts(self, app_name: str) -> dict[str, int]:
+        """How many runs of an app wait, are ready and run, and how many workers it has."""
+        return await self.read(lambda c: sql_submit.counts(c, app_name))
 
     # -- schedules -----------------------------------------------------------------------------------
 

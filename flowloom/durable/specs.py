@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from google.genai import types
@@ -40,6 +40,8 @@ class Spec:
     schedule: str | None = None
     """The name of the schedule that has submitted the run."""
     audience: Audience | None = None
+    trace: dict[str, str] = field(default_factory=dict[str, str])
+    """The span of its submission, as `tracing` writes it down."""
 
     def to_dict(self) -> dict[str, Any]:
         """As plain data. Raises `JsonDataError` for state that JSON cannot hold, `ConfigurationError` for a config."""
@@ -57,6 +59,8 @@ class Spec:
             said["schedule"] = self.schedule
         if self.audience is not None:
             said["audience"] = asdict(self.audience)
+        if self.trace:
+            said["trace"] = self.trace
         return said
 
     @classmethod
@@ -70,7 +74,7 @@ class Spec:
             raise ConfigurationError(f"The run's `run_config` cannot be read here: {error}.") from error
         again = None if retry is None else RetryPolicy.from_dict(retry)
         readers = audience_in(said)
-        return cls(read, said.get("state_delta"), again, said.get("schedule"), readers)
+        return cls(read, said.get("state_delta"), again, said.get("schedule"), readers, said.get("trace", {}))
 
 
 def audience_in(said: dict[str, Any]) -> Audience | None:

@@ -16,6 +16,8 @@ from flowloom.sql import Connection, Dialect
 
 STEP = 60.0
 """Seconds of waiting that are worth a step of priority."""
+PINNED = "@"
+"""What the label begins with that keeps a run at workers of a version."""
 _FIND = f"SELECT {COLUMNS} FROM flowloom_runs WHERE run_id = ?"
 _CLAIMABLE = (
     f"SELECT {COLUMNS} FROM flowloom_runs WHERE app_name = ? AND labels = ? AND status = 'ready' "
@@ -23,7 +25,7 @@ _CLAIMABLE = (
 )
 _CLAIM = (
     "UPDATE flowloom_runs SET status = 'running', worker = ?, epoch = ?, attempts = attempts + 1, "
-    "started = COALESCE(started, ?) WHERE run_id = ?"
+    "started = COALESCE(started, ?), labels = ? WHERE run_id = ?"
 )
 _OVER_AT = (
     "UPDATE flowloom_runs SET status = ?, outcome = ?, ended = ?, worker = NULL, wish = NULL, message = CASE WHEN ? "
@@ -73,7 +75,13 @@ def locked(connection: Connection, run_id: str, setting: Setting) -> Row | None:
 
 
 def claim(
-    connection: Connection, setting: Setting, app_name: str, worker: str, labels: Sequence[str], most: int
+    connection: Connection,
+    setting: Setting,
+    app_name: str,
+    worker: str,
+    labels: Sequence[str],
+    most: int,
+    pin: str | None = None,
 ) -> tuple[list[Claimed], bool]:
     """Give a worker the first ready runs whose labels it has; and whether others are to be looked at again soon."""
     found: list[Row] = []
@@ -83,11 +91,17 @@ def claim(
         found.extend(Row(*row) for row in rows)
     if len(labels) > 1:
         found.sort(key=lambda row: (row.rank, row.seq))
-    return _claimed(connection, setting, worker, found[:most])
+    return _claimed(connection, setting, worker, found[:most], pin)
 
 
 def claim_these(
-    connection: Connection, setting: Setting, app_name: str, worker: str, labels: Sequence[str], run_ids: Sequence[str]
+    connection: Connection,
+    setting: Setting,
+    app_name: str,
+    worker: str,
+    labels: Sequence[str],
+    run_ids: Sequence[str],
+    pin: str | None = None,
 ) -> tuple[list[Claimed], bool]:
     """The same with the runs that a courier has brought: those that are ready still."""
     sql = f"{_FIND} AND status = 'ready' AND app_name = ?"
@@ -95,10 +109,12 @@ def claim_these(
         sql += " FOR UPDATE SKIP LOCKED"
     rows = [connection.execute(sql, (run_id, app_name)).fetchone() for run_id in dict.fromkeys(run_ids)]
     found = [Row(*row) for row in rows if row is not None]
-    return _claimed(connection, setting, worker, [row for row in found if row.labels in labels])
+    return _claimed(connection, setting, worker, [row for row in found if row.labels in labels], pin)
 
 
-def _claimed(connection: Connection, setting: Setting, worker: str, rows: Sequence[Row]) -> tuple[list[Claimed], bool]:
+def _claimed(
+    connection: Connection, setting: Setting, worker: str, rows: Sequence[Row], pin: str | None
+) -> tuple[list[Claimed], bool]:
     claimed: list[Claimed] = []
     if not rows:
         return claimed, False
@@ -109,7 +125,10 @@ def _claimed(connection: Connection, setting: Setting, worker: str, rows: Sequen
         if is_awaited(connection, setting.dialect, row.key):
             continue
         held = claim_session(connection, row.key, worker)
-        connection.execute(_CLAIM, (worker, None if held is None else held[1], moment, row.run_id))
+        labels = row.labels
+        if pin is not None and pin not in labels.split(","):
+            labels = ",".join(sorted((*filter(None, labels.split(",")), pin)))
+        connection.execute(_CLAIM, (worker, None if held is None else held[1], moment, labels, row.run_id))
         taken = row._replace(status="running", worker=worker, attempts=row.attempts + 1, started=row.started or moment)
         claimed.append(Claimed(taken._replace(epoch=None if held is None else held[1]), held))
     return claimed, len(claimed) < len(rows)

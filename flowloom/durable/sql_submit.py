@@ -240,6 +240,17 @@ def listed(
     return [Row(*row) for row in rows]
 
 
+def counts(connection: Connection, app_name: str) -> dict[str, int]:
+    """How many runs of an app are not over, by status, but for paused ones; and how many `workers` it has."""
+    sql = "SELECT COUNT(*) FROM flowloom_runs WHERE app_name = ? AND status = '{}'"  # each has an index of its own
+    found = {
+        status: int(connection.execute(sql.format(status), (app_name,)).fetchone()[0])
+        for status in ("waiting", "ready", "running")
+    }
+    sql = "SELECT COUNT(*) FROM flowloom_workers WHERE app_name = ?"
+    return {**found, "workers": int(connection.execute(sql, (app_name,)).fetchone()[0])}
+
+
 def forget_ended(connection: Connection, setting: Setting, seconds: float, most: int) -> int:
     """Drop the rows of runs that ended so long ago; their logs stay."""
     moment = now(connection, setting.dialect)

@@ -28,7 +28,7 @@ from flowloom.durable.model_limits import LimitedEffects
 from flowloom.durable.records import Row, WorkerRow
 from flowloom.durable.registry import Registry
 from flowloom.durable.specs import Audience
-from flowloom.durable.sql_runs import Claimed, Ended
+from flowloom.durable.sql_runs import PINNED, Claimed, Ended
 from flowloom.durable.store_courier import BLOCKED, StoreCourier
 from flowloom.errors import ConfigurationError, FlowloomError, RunLostError, StorageError
 from flowloom.events.ids import new_id
@@ -57,7 +57,10 @@ class Worker:
     its runs. When it ends, it waits `drain` seconds for the runs that it has; what is left is handed over after the
     step that is under way. Runs that stay ready for `sweep` seconds are offered again. A run that `max_takeovers`
     workers have died of is given to no further one. `keep_runs`: for how many seconds the registry remembers runs that
-    are over.
+    are over. `version` is that of your program, which `flowloom workers` shows; by default that of flowloom.
+
+    How a run goes on is said by its log, and not by the code, so that a worker goes on with what one of another version
+    has begun. With `pin_version`, runs that this worker begins go on at workers of its `version` alone.
 
     Raises `ConfigurationError` for a `dead_after` of fewer than three beats, for numbers out of range, for a store in
     memory.
@@ -77,6 +80,8 @@ class Worker:
         sweep: float = 5.0,
         max_takeovers: int = 5,
         keep_runs: float = 7 * DAY,
+        version: str = __version__,
+        pin_version: bool = False,
     ) -> None:
         if heartbeat <= 0 or dead_after < 3 * heartbeat:
             raise ConfigurationError(
@@ -88,8 +93,8 @@ class Worker:
                 f"A worker has a `concurrency` of at least 1, a `drain` of no less than 0 seconds, a `sweep` above 0, "
                 f"`max_takeovers` of at least 0, and at most {_MOST_LABELS} `labels`."
             )
-        if any(not label or "," in label for label in labels):
-            raise ConfigurationError("A label of a worker is a word without a comma.")
+        if any(not label or "," in label for label in (*labels, version)):
+            raise ConfigurationError("A label of a worker is a word without a comma, and so is its version.")
         model_limits = [limit for limit in limits if isinstance(limit, ModelLimit)]
         self.registry = Registry(runner.session_service, concurrency_limits(limits))
         self.max_takeovers = max_takeovers
@@ -97,9 +102,9 @@ class Worker:
         self.labels = tuple(sorted(set(labels)))
         self.courier: Courier = courier or StoreCourier(runner.session_service, runner.app_name)
         self.channel = Channel(self._ring, self._look)
-        self._takes = [
-            ",".join(some) for count in range(len(self.labels) + 1) for some in combinations(self.labels, count)
-        ]
+        self._version, self._pin = version, f"{PINNED}{version}" if pin_version else None
+        known = self.labels if self._pin is None else tuple(sorted((*self.labels, self._pin)))
+        self._takes = [",".join(some) for count in range(len(known) + 1) for some in combinations(known, count)]
         self._drain, self._sweep, self._keep_runs = drain, sweep, keep_runs
         self._legs: dict[str, Leg] = {}
         self._tasks: set[asyncio.Task[None]] = set()
@@ -112,6 +117,7 @@ class Worker:
         self._ending = asyncio.Event()
         self._gives_up = False
         self.beats = Beats(self, heartbeat, dead_after)
+        self._counts = metrics.counted(runner.app_name)
         self.runner = runner
         if model_limits:
             self.runner = copy(runner)
@@ -196,6 +202,7 @@ class Worker:
             task.cancel()
         await asyncio.wait({*self._own, *self._tasks})
         await self.beats.stop()
+        self._counts.latest = {}
         with contextlib.suppress(StorageError):  # others bury it
             ready = await self.registry.leave(self.name)
             await self._offer(ready)
@@ -218,7 +225,7 @@ class Worker:
             patience=self.beats.dead_after,
             holder=this_process(),
             started=0.0,
-            version=__version__,
+            version=self._version,
             labels=",".join(self.labels),
             capacity=self.concurrency,
             running=len(self._legs),
@@ -339,7 +346,7 @@ class Worker:
             room = self.concurrency - len(self._legs)
             if room < 1:
                 return ()
-            claimed, blocked = await self.registry.claim(app, self.name, self._takes, room, run_ids)
+            claimed, blocked = await self.registry.claim(app, self.name, self._takes, room, run_ids, self._pin)
             begun = [self._begin(each) for each in claimed]
         if blocked:
             asyncio.get_running_loop().call_later(BLOCKED, self._ring)
@@ -405,6 +412,8 @@ class Worker:
                     swept = loop.time()
                     await self._offer(await self.registry.expire(app))
                     await self._offer(await self.registry.left_ready(app))
+                if self._counts.wanted:
+                    self._counts.wanted, self._counts.latest = False, await self.registry.counts(app)
                 if loop.time() - forgot >= _FORGETTING:
                     forgot = loop.time()
                     await self.registry.forget_ended(self._keep_runs)

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from durable.fleet import APP, WHO, client_of, opened, runner_of, steps, where, worker_of
-from flowloom import LlmAgent, Runner
+from flowloom import FunctionTool, LlmAgent, Runner
 from flowloom.context import Context
 from flowloom.durable import ConcurrencyLimit, ModelLimit, RetryPolicy, RunFailedError, Worker
 from flowloom.errors import ModelUnavailableError, RunLostError
@@ -149,6 +149,36 @@ async def test_labels_choose_the_worker(where: str) -> None:
             assert await run.status() == "ready"
             async with worker_of(service, ["With a GPU."], labels=["gpu", "large"]):
                 assert (await finished(run)).text == "With a GPU."
+    await service.close()
+
+
+async def test_a_run_is_pinned_to_the_version_that_began_it(where: str) -> None:
+    """If its worker says so; otherwise any worker goes on with it."""
+    service = opened(where)
+
+    def ask() -> str:
+        """Ask."""
+        return "asked"
+
+    async with client_of(service) as client:
+        runs = [await client.submit("Go.", user_id=name, session_id="s", labels=["gpu"]) for name in ("ann", "bob")]
+        tool = FunctionTool(ask, require_confirmation=True)
+        async with worker_of(service, [call("ask")] * 2, tool, version="1", pin_version=True, labels=["gpu"]):
+            for run in runs:
+                assert (await finished(run)).status == "paused"
+            (shown,) = await client.workers()
+            assert shown.version == "1"
+        for run in runs:
+            await run.answer((await run.pending())[0].approve())
+        async with (
+            worker_of(service, ["Of the second version."], tool, version="2", pin_version=True, labels=["gpu"]),
+            worker_of(service, ["Of none."], tool, labels=["gpu"]),
+        ):
+            await asyncio.sleep(0.5)
+            assert [await run.status() for run in runs] == ["ready"] * 2
+            assert (await runs[0].info()).labels == ("@1", "gpu")
+            async with worker_of(service, ["Of the first."] * 2, tool, version="1", pin_version=True, labels=["gpu"]):
+                assert [(await finished(run)).text for run in runs] == ["Of the first."] * 2
     await service.close()
 
 

@@ -8,6 +8,7 @@ import signal
 import statistics
 import time
 
+from flowloom.durable import SubmittedRun
 from flowloom.testing.suites.courier_place import (
     SECONDS,
     Crew,
@@ -38,11 +39,13 @@ class DyingRules(CourierRules):
         """Each run ends with the log of a quiet run; no more tools are done again than were under way, each under the
         key that it had; and who follows from elsewhere sees each event once, in order."""
         async with self.client(place) as client, killing(crew, place, self.kills, self.pace) as killed:
-            runs = [await submitted(client, number, steps=3) for number in range(self.runs)]
-            followers = [
-                asyncio.create_task(Following(run, number).lags())
-                for number, run in enumerate(runs[: min(self.runs // 2, 50)])
-            ]
+            runs, followers = list[SubmittedRun](), list[asyncio.Task[list[float]]]()
+            while len(runs) < self.runs:
+                numbers = range(len(runs), min(len(runs) + 10, self.runs))
+                runs += await asyncio.gather(*(submitted(client, number, steps=3) for number in numbers))
+                for number in numbers:
+                    if number < min(self.runs // 2, 50):
+                        followers.append(asyncio.create_task(Following(runs[number], number).lags()))
             await all_final(runs)
             for run in runs:
                 assert await story(run) == quiet(3, run)
