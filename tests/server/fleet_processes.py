@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
-from collections.abc import Generator, Iterator
+import time
+from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import httpx
 from server.serving import Running
+from server.talker import Chunks, runs_of, stored, talker
 
+from flowloom.artifacts.files import FileArtifactService
+from flowloom.durable import DbosCourier, RunClient
+from flowloom.server import app_of
+
+SOON = 15.0
 _TESTS = Path(__file__).parent.parent
 _WORKER = """
 import asyncio, sys
@@ -43,16 +51,12 @@ asyncio.run(main(*sys.argv[1:]))
 """
 _SERVER = """
 import json, sys
-from flowloom.artifacts.files import FileArtifactService
-from flowloom.durable import DbosCourier, RunClient
-from flowloom.server import serve
-from server.fleet_processes import store
-from server.talker import talker
+from flowloom.server.serving import run_server
+from server.fleet_processes import fleet_app
 
 where, files, courier, settings = sys.argv[1:]
-brings = DbosCourier(where, queue="desk") if courier == "dbos" else None
-client = RunClient("desk", store(where), courier=brings, auto_create_session=False)
-serve(talker(), fleet=client, port=0, artifact_service_uri=FileArtifactService(files), **json.loads(settings))
+app = fleet_app(where, files, courier, port=0, **json.loads(settings))
+run_server(app, app.state.served.settings)
 """
 
 
@@ -65,6 +69,13 @@ def store(where: str) -> Any:
     from flowloom import SqliteSessionService
 
     return SqliteSessionService(where)
+
+
+def fleet_app(where: str, files: Path, courier: str = "store", **settings: Any) -> Any:
+    """A server of the app `desk`, whose code is here for what is shown of it, and whose runs the workers run."""
+    brings = DbosCourier(where, queue="desk") if courier == "dbos" else None
+    client = RunClient("desk", store(where), courier=brings, auto_create_session=False)
+    return app_of(talker(), fleet=client, artifact_service_uri=FileArtifactService(files), **settings)
 
 
 @contextmanager
@@ -95,8 +106,6 @@ def a_server(
     where: str, files: Path, courier: str = "store", **settings: Any
 ) -> Iterator[tuple[subprocess.Popen[str], Running]]:
     """A server of the app, whose runs the workers run, and what reaches it."""
-    import json
-
     with _process(_SERVER, where, str(files), courier, json.dumps(settings)) as (made, url):
         running = Running.__new__(Running)
         running.url = url
@@ -105,3 +114,33 @@ def a_server(
             yield made, running
         finally:
             running.client.close()
+
+
+def until(chunks: Chunks, text: str) -> str:
+    """What came until a frame with this text."""
+    seen = ""
+    for chunk in chunks:
+        seen += chunk.decode()
+        if text in seen:
+            return seen
+    raise AssertionError(f"{text!r} did not come: {seen}")
+
+
+def eventually(found: Callable[[], Any]) -> Any:
+    """What is there at last."""
+    deadline = time.monotonic() + SOON
+    while not (seen := found()):
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+    return seen
+
+
+def over(server: Running, session: str) -> list[dict[str, Any]]:
+    """The events of a session, when no run of it goes on."""
+    eventually(lambda: all(each["status"] == "paused" for each in runs_of(server, session)))
+    return stored(server, session)
+
+
+def ids_of(seen: str) -> list[str]:
+    """The ids of the frames."""
+    return [line.removeprefix("id: ") for line in seen.split("\n") if line.startswith("id: ")]

@@ -5,28 +5,19 @@ from __future__ import annotations
 import asyncio
 import json
 import re
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
 import pytest
-from server.fleet_processes import a_worker, store
+from server.fleet_processes import a_worker, eventually, fleet_app, ids_of, over, store, until
 from server.serving import Running, serving
-from server.talker import Chunks, body, data_of, run, runs_of, stored, stream, talker
+from server.talker import body, data_of, run, runs_of, stored, stream, talker
 
 from flowloom.artifacts.files import FileArtifactService
 from flowloom.durable import RunClient
 from flowloom.server import app_of
-
-SOON = 15.0
-
-
-def fleet_app(where: str, files: Path, **settings: Any) -> Any:
-    """A server of the app `desk`, whose code is here for what is shown of it."""
-    client = RunClient("desk", store(where), auto_create_session=False)
-    return app_of(talker(), fleet=client, artifact_service_uri=FileArtifactService(files), **settings)
 
 
 @pytest.fixture(scope="module")
@@ -60,36 +51,6 @@ def local(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
     files = FileArtifactService(tmp_path_factory.mktemp("files"))
     with serving(app_of(talker(), artifact_service_uri=files)) as running:
         yield running
-
-
-def until(chunks: Chunks, text: str) -> str:
-    """What came until a frame with this text."""
-    seen = ""
-    for chunk in chunks:
-        seen += chunk.decode()
-        if text in seen:
-            return seen
-    raise AssertionError(f"{text!r} did not come: {seen}")
-
-
-def eventually(found: Callable[[], Any]) -> Any:
-    """What is there at last."""
-    deadline = time.monotonic() + SOON
-    while not (seen := found()):
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
-    return seen
-
-
-def over(server: Running, session: str) -> list[dict[str, Any]]:
-    """The events of a session, when no run of it goes on."""
-    eventually(lambda: all(each["status"] == "paused" for each in runs_of(server, session)))
-    return stored(server, session)
-
-
-def ids_of(seen: str) -> list[str]:
-    """The ids of the frames."""
-    return [line.removeprefix("id: ") for line in seen.split("\n") if line.startswith("id: ")]
 
 
 def alike(text: str) -> str:
