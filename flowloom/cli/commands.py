@@ -16,6 +16,7 @@ from flowloom.cli.chat import Chat
 from flowloom.cli.display import Display
 from flowloom.cli.explain import Pages, Question, told
 from flowloom.cli.loading import Loaded, load_app
+from flowloom.cli.mcp import mcp
 from flowloom.cli.model_choice import ModelChoice
 from flowloom.cli.options import USER_ID, AllowImports, AllowStdio, AsJson, StoreName, User
 from flowloom.cli.reading import open_reader
@@ -62,6 +63,7 @@ app = typer.Typer(
 app.add_typer(sessions, name="sessions")
 app.add_typer(runs, name="runs")
 app.add_typer(schedules, name="schedules")
+app.command("mcp")(mcp)
 app.command("worker")(worker)
 app.command("workers")(workers)
 app.command("web", cls=ServerCommand)(web)

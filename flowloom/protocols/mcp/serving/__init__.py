@@ -12,14 +12,13 @@ from typing import Any, Literal
 
 from flowloom.agents import BaseAgent, LlmAgent
 from flowloom.asgi import Auth
-from flowloom.context.hooks import NO_CALLBACKS
 from flowloom.errors import ConfigurationError, DuplicateToolError
 from flowloom.processors.tools import is_toolset
 from flowloom.protocols.mcp.serving.client_agent import RawResults, client_agent
 from flowloom.protocols.mcp.serving.conversations import Served, SessionMode
 from flowloom.protocols.mcp.serving.offers import AgentOffer, ToolOffers
 from flowloom.protocols.mcp.serving.server import AgentServer
-from flowloom.runner import InMemoryRunner, Runner
+from flowloom.runner import App, InMemoryRunner, Runner
 from flowloom.tools import BaseTool, BaseToolset
 from flowloom.tools.delegation import DelegateTool, FinishTaskTool
 
@@ -28,7 +27,7 @@ ServedTool = Callable[..., Any] | BaseTool | BaseToolset | BaseAgent[Any]
 
 
 def to_mcp_server(
-    agent: BaseAgent[Any] | None = None,
+    agent: BaseAgent[Any] | App[Any] | None = None,
     *,
     tools: Sequence[ServedTool] | None = None,
     name: str | None = None,
@@ -41,6 +40,8 @@ def to_mcp_server(
     auth: Auth | None = None,
 ) -> AgentServer:
     """An MCP server with one tool, named as the agent: it takes a `request`, and gives the agent's final answer.
+
+    `agent` may be an `App`, whose plugins and settings then count.
 
     `expose="tools"` serves the agent's tools in its place, `"both"` both; `tools` are served besides: functions, tools,
     toolsets, and agents to be asked. They have the names, descriptions and schemas that a model would be told.
@@ -56,22 +57,27 @@ def to_mcp_server(
     Raises `ConfigurationError` for what is no agent or tool, and where there is nothing to serve, `DuplicateToolError`
     for two of one name, and `MissingExtraError` without the SDK.
     """
-    if agent is None and tools is None and runner is not None:
+    own_runner = runner
+    if isinstance(agent, App):
+        if runner is not None:
+            raise ConfigurationError("Give `to_mcp_server` an app, or a `runner` with one.")
+        own_runner, agent = InMemoryRunner(agent), agent.root_agent
+    elif agent is None and tools is None and runner is not None:
         agent = runner.agent
     _check(agent, expose, bare=tools is None)
     shown = [agent] if agent is not None and expose != "tools" else []
     shown += [each for each in tools or () if isinstance(each, BaseAgent)]
     own = [each for each in tools or () if not isinstance(each, BaseAgent)]
     called = name or (agent.name if agent is not None else shown[0].name if shown else "tools")
-    raw, runners = RawResults(), _Runners(runner, called if agent is None else agent.name)
+    raw, runners = RawResults(), _Runners(own_runner, called if agent is None else agent.name, owned=runner is None)
     offers = [AgentOffer(each, runners.served(each, session, first=number == 0)) for number, each in enumerate(shown)]
-    callbacks = NO_CALLBACKS
+    like = None
     if expose != "agent" and isinstance(agent, LlmAgent):
         own = [*_own_tools(agent), *own]
-        callbacks = agent.flow.callbacks
+        like = agent
     offered = None
     if own:
-        by_itself = client_agent(_agent_name(called), own, callbacks, raw)
+        by_itself = client_agent(_agent_name(called), own, like, raw)
         offered = ToolOffers(runners.served(by_itself, session, first=not shown, allow=True), raw)
     if not offers and offered is None:
         raise ConfigurationError("There is nothing to serve. Give `to_mcp_server` an agent, or `tools`.")
@@ -90,12 +96,13 @@ def to_mcp_server(
 
 
 class _Runners:
-    """The runners of what is served: those that are made here are closed with the server."""
+    """The runners of what is served: the given one, which is the server's own or not, and those that are made here,
+    which are closed with the server."""
 
-    def __init__(self, given: Runner[Any] | None, app_name: str) -> None:
-        self._given = given
+    def __init__(self, given: Runner[Any] | None, app_name: str, *, owned: bool) -> None:
+        self._given, self._owned = given, owned
         self._app_name = app_name if given is None else given.app_name
-        self._made: list[Runner[Any]] = []
+        self._made: list[Runner[Any]] = [given] if given is not None and owned else []
 
     def served(self, agent: BaseAgent[Any], mode: SessionMode, *, first: bool, allow: bool = False) -> Served:
         """`agent` with a runner: the given one if that is its own, else one that shares its services.
@@ -104,7 +111,7 @@ class _Runners:
         """
         given, suffix = self._given, "" if first else f":{agent.name}" + (":tools" if allow else "")
         if given is not None and agent is given.agent:
-            return Served(given, mode, suffix, owned=False)
+            return Served(given, mode, suffix, owned=self._owned)
         if given is None:
             runner: Runner[Any] = InMemoryRunner(agent, app_name=self._app_name)
             runner.concurrency = "allow" if allow else runner.concurrency
@@ -123,7 +130,7 @@ class _Runners:
                 confirm=given.confirm,
             )
         self._made.append(runner)
-        return Served(runner, mode, suffix, owned=given is None)
+        return Served(runner, mode, suffix, owned=self._owned)
 
     async def close(self) -> None:
         """Close what was made here."""

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import AsyncGenerator, Sequence
-from typing import Any, Final
+from contextlib import aclosing
+from typing import TYPE_CHECKING, Any, Final
 from uuid import uuid4
 
 from google.genai import types
@@ -15,13 +16,19 @@ from google.genai import types
 from flowloom import processors
 from flowloom.agents import LlmAgent
 from flowloom.context import Context, InvocationContext, RunConfig
-from flowloom.context.hooks import FlowCallbacks
-from flowloom.errors import Halt
-from flowloom.events.response import LlmResponse
+from flowloom.context.hooks import NO_CALLBACKS, FlowCallbacks
+from flowloom.events import Event
+from flowloom.events.parts import content_of
 from flowloom.flow import Flow
-from flowloom.models import BaseLlm
+from flowloom.flow.pipeline import events_of
+from flowloom.flow.tool_run import tool_run
+from flowloom.flow.turn import Turn
 from flowloom.models.request import LlmRequest
 from flowloom.protocols.mcp.serving.results import without_files
+from flowloom.tools.confirmation import follow_ups
+
+if TYPE_CHECKING:
+    from flowloom.telemetry import Recorder
 
 CALL: Final = "mcp:call"
 """The key of a run's metadata that holds the call which a client makes."""
@@ -39,19 +46,22 @@ class RawResults(dict[str, Any]):
         return without_files(tool_response)
 
 
-def client_agent(name: str, tools: Sequence[Any], callbacks: FlowCallbacks, raw: RawResults) -> LlmAgent[Any]:
-    """An agent called `name` that makes the call which `run_config_of` names, asks `callbacks` around it, and ends.
+def client_agent(name: str, tools: Sequence[Any], like: LlmAgent[Any] | None, raw: RawResults) -> LlmAgent[Any]:
+    """An agent called `name` that makes the call which `run_config_of` names, and ends.
 
-    What the tools return is kept in `raw`.
+    It asks the callbacks around tools that the agent `like` it has, and has its model, which tools may need. What the
+    tools return is kept in `raw`.
     """
-    kept = FlowCallbacks(
-        before_tool=callbacks.before_tool,
-        after_tool=(*callbacks.after_tool, raw.keep),
-        on_tool_error=callbacks.on_tool_error,
-        around_tool=callbacks.around_tool,
+    asked = NO_CALLBACKS if like is None else like.flow.callbacks
+    callbacks = FlowCallbacks(
+        before_tool=asked.before_tool,
+        after_tool=(*asked.after_tool, raw.keep),
+        on_tool_error=asked.on_tool_error,
+        around_tool=asked.around_tool,
     )
-    steps = (processors.tools, processors.auth, processors.confirmation, processors.tool_declarations, _client_call)
-    return LlmAgent(name=name, model=_Client(model="client"), tools=list(tools), flow=Flow(steps, (), callbacks=kept))
+    steps = (processors.tools, processors.auth, processors.confirmation, processors.tool_declarations)
+    flow = Flow(steps, (), callbacks=callbacks)
+    return _ClientAgent(name=name, model="" if like is None else like.model, tools=list(tools), flow=flow)
 
 
 def run_config_of(name: str, args: dict[str, Any]) -> tuple[RunConfig, str, types.Content]:
@@ -62,23 +72,48 @@ def run_config_of(name: str, args: dict[str, Any]) -> tuple[RunConfig, str, type
     return config, call_id, types.Content(role="user", parts=[types.Part(text=told)])
 
 
-def _client_call(ctx: InvocationContext, request: LlmRequest) -> None:
-    """Let the client's call be the answer of the model; a run that has made it is over.
+class _ClientAgent(LlmAgent[Any]):
+    """An agent whose calls are a client's."""
 
-    Reads: the metadata of the run.
-    Writes: the contents.
-    Must come after: confirmation, which makes a call that a person has decided about.
-    """
-    call = (ctx.run_config.custom_metadata or {}).get(CALL)
-    if call is None or not ctx.once("the client's call"):
-        raise Halt("The client's call was made.")
-    request.contents = [types.Content(role="model", parts=[types.Part(function_call=types.FunctionCall(**call))])]
+    def turn(self, ctx: InvocationContext) -> Turn:
+        return _ClientTurn(ctx, self.flow)
 
 
-class _Client(BaseLlm):
-    """Says what stands in the request."""
+class _ClientTurn(Turn):
+    """A turn of one step, in which the client's call is made, or those that a person has answered are gone on with."""
 
-    async def generate_content_async(
-        self, llm_request: LlmRequest, stream: bool = False
-    ) -> AsyncGenerator[LlmResponse, None]:
-        yield LlmResponse(content=llm_request.contents[-1])
+    def __init__(self, ctx: InvocationContext, flow: Flow) -> None:
+        super().__init__(ctx)
+        self._flow = flow
+
+    def enter(self) -> None:
+        self.ctx.callbacks = self._flow.callbacks
+
+    async def step(self, spans: Recorder | None) -> AsyncGenerator[Event, None]:
+        ctx, request = self.ctx, LlmRequest.empty(None)
+        for step in self._flow.request_steps:
+            async with aclosing(events_of(step.run(ctx, request), ctx, step)) as events:
+                async for event in events:
+                    yield self.note(event)
+        call = (ctx.run_config.custom_metadata or {}).get(CALL)
+        if call is not None:
+            parts = [types.Part(function_call=types.FunctionCall(**call))]
+            tool = request.tools_dict.get(call["name"])
+            later = [call["id"]] if tool is not None and tool.is_long_running else None
+            asked = self.note(ctx.new_event({"content": content_of("model", parts), "long_running_tool_ids": later}))
+            yield asked
+            run = tool_run(ctx, asked.get_function_calls(), request.tools_dict, delegates=False)
+            if run.forwarded is not None:
+                async with aclosing(run.forwarded) as events:
+                    async for event in events:
+                        yield event
+            results = await run.results
+            if results.event is not None:
+                yield self.note(results.event)
+                for event in follow_ups(ctx, parts, results.event):
+                    yield self.note(event)
+            for event in results.waiting:
+                yield event
+            if results.error is not None:
+                raise results.error
+        self.end_or_wait()
