@@ -9,8 +9,9 @@ from collections.abc import Awaitable, Callable, Generator, Sequence
 from contextlib import contextmanager, suppress
 from typing import Literal, NamedTuple
 
+from flowloom.errors import InputValidationError
 from flowloom.runner.runner import RunArguments, Runner
-from flowloom.server.failures import session_busy, shutting_down
+from flowloom.server.failures import refusal_of, session_busy, shutting_down
 from flowloom.server.frames import Place
 from flowloom.server.local_run import LocalRun
 from flowloom.server.places import Places
@@ -147,8 +148,12 @@ class LocalRuns(Runs):
         line = self._lines.get(key)
         if line and (self.settings.on_busy == "reject" or len(line) > MOST_QUEUED):
             raise session_busy()
+        try:
+            source = LocalRun(runner, arguments)
+        except InputValidationError as error:  # of an answer that cannot be read
+            raise refusal_of(error) or error from error
         run = ServedRun(
-            LocalRun(runner, arguments),
+            source,
             answered=answered_calls(arguments.get("new_message")),
             places=places,
             grace=self.settings.resume_grace if grace is None else grace,
