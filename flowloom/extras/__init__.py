@@ -12,7 +12,12 @@ from flowloom.errors import MissingExtraError
 
 
 def missing_extra(what: str, extra: str, error: ImportError) -> MissingExtraError:
-    """The error for `what` (as `OpenAI's models need its SDK`), whose import failed with `error`."""
+    """The error for `what` (as `OpenAI's models need its SDK`), whose import failed with `error`.
+
+    Raises `error` if it is a module of ours that could not be imported: what is to be installed would not mend that.
+    """
+    if error.name is not None and error.name.partition(".")[0] == "flowloom":
+        raise error
     told = "" if error.name is None else f" ({error})"
     missing = MissingExtraError(f"{what}{told}: `pip install flowloom[{extra}]`.", extra=extra, name=error.name)
     missing.__cause__ = error.with_traceback(None)  # its frames would live as long as the module
