@@ -140,7 +140,15 @@ def test_a_summary_stands_for_what_was_said_between_its_times_wherever_that_stan
     assert texts(log) == ["one", "<in short>", "two", "three"]
     log = at_times((0, ONE), (5, TWO), (3, THREE), (9, summary(-2, -1, "<old>")), (9, summary(3, 4)))
     assert texts(log) == ["<old>", "one", "two", "<in short>"]
-    assert texts(log_of(ONE, summary(50, 60))) == ["one", "<in short>"]
+    last = [
+        ONE,
+        summary(50, 60),
+        event("user", "two", invocation_id="i2"),
+        summary(2, 2, here=True, invocation_id="i2"),
+    ]
+    assert texts(log_of(*last[:2])) == ["one", "<in short>"]
+    assert texts(log_of(*last)) == ["one", "<in short>", "<in short>"]
+    assert texts(log_of(*last, rewind("i2"), FOUR, summary(5, 5, here=True))) == ["one", "<in short>", "<in short>"]
     shown_again = [ONE, WAITS, TWO, summary(0, 2), THREE, ANSWER, summary(4, 5, "<later>")]
     assert texts(log_of(*shown_again)) == ["<in short>", "<later>", "let me look?"]
     shown_again[-1] = summary(4, 5, "<later>", here=True)
@@ -269,3 +277,10 @@ def test_so_many_views_of_a_log_are_kept(monkeypatch: pytest.MonkeyPatch) -> Non
 def test_a_later_summary_takes_in_one_of_no_more_than_it_is_of_itself(last: int, rest: list[str]) -> None:
     """Of just as much, or of more."""
     assert texts(log_of(ONE, TWO, summary(0, 1), THREE, summary(0, last, "<later>"))) == ["<later>", *rest]
+
+
+def test_a_call_that_is_shown_again_is_seen_by_those_who_do_not_see_its_answer() -> None:
+    """On another branch, say."""
+    answer = event("user", result("c1", "look", {}), branch="side.b")
+    log = log_of(ONE, WAITS, TWO, summary(0, 2), THREE, answer, FOUR)
+    assert texts(log, ROOT._replace(branch="side.a")) == ["<in short>", "three", "let me look?", "four"]

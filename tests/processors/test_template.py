@@ -362,3 +362,12 @@ async def test_a_provider_may_fill_in_artifacts_itself() -> None:
     ctx = prepared(lambda readonly: inject_session_state("{name} {artifact.a.txt?}", readonly))
     ctx.run.artifact_service = InMemoryArtifactService()
     assert await told(ctx) == "Ann "
+
+
+async def test_an_agent_that_was_changed_is_instructed_by_what_it_is_now() -> None:
+    """Each of its instructions is filled in by itself."""
+    helper = LlmAgent(name="a", instruction="Help {name}.", global_instruction="All {n}.")
+    helper.description = "changed"
+    assert await told(context(helper, state=dict(STATE))) == "All 3.\n\nHelp Ann."
+    helper.instruction = "Ask {name}."
+    assert await told(context(helper, state=dict(STATE))) == "All 3.\n\nAsk Ann."
