@@ -284,3 +284,18 @@ def test_a_call_that_is_shown_again_is_seen_by_those_who_do_not_see_its_answer()
     answer = event("user", result("c1", "look", {}), branch="side.b")
     log = log_of(ONE, WAITS, TWO, summary(0, 2), THREE, answer, FOUR)
     assert texts(log, ROOT._replace(branch="side.a")) == ["<in short>", "three", "let me look?", "four"]
+
+
+def test_summaries_stand_in_the_order_of_what_they_are_of() -> None:
+    """Of what is there and of what is not."""
+    assert texts(log_of(ONE, summary(-5, -4, "<a>"), summary(-3, -2, "<b>"))) == ["<a>", "<b>", "one"]
+    log = at_times((0, ONE), (5, TWO), (6, summary(0, 1, here=True)), (7, summary(1, 2, "<b>")))
+    assert texts(log) == ["<in short>", "<b>"]
+
+
+def test_a_summary_made_here_is_seen_where_its_events_were() -> None:
+    """On their branch."""
+    said = [event("root", word, branch="side.a") for word in ("one", "two")]
+    log = log_of(*said, THREE, summary(0, 1, here=True, branch="side.a"))
+    assert texts(log, ROOT._replace(branch="side.a")) == ["<in short>", "three"]
+    assert texts(log, ROOT._replace(branch="side.b")) == ["three"]

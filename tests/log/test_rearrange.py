@@ -108,6 +108,7 @@ LOOK = event("root", text("let me look"), named_call("c2", "look"))
             ["c1? c3?", "c1=1 c3=3 so:"],
         ),
         ([event("root", ""), ONE], ["one"]),
+        ([event("root", IMAGE), gives(0, "c9"), LOOK, gives(2, "c2")], ["", "let me look c2?", "c2=2"]),
         ([event("root", text("", thought=True), "a")], ["a"]),
         (
             [asks("c1"), ONE, gives(1, "c1"), event("root", named_call("c2", "look")), gives(2, "c2")],

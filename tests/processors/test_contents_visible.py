@@ -189,6 +189,15 @@ async def test_requests_to_the_client_and_their_answers_are_hidden(name: str) ->
     assert await seen(event("root", named_call("r1", name)), event("user", result("r1", name, {}))) == []
 
 
+async def test_a_call_for_input_with_an_id_from_elsewhere_is_shown() -> None:
+    """It is a tool of another program, whose calls have ids of their own."""
+    asked = event("root", named_call("c1", "adk_request_input"), long_running_tool_ids=["c1"])
+    assert await seen(asked, event("user", result("c1", "adk_request_input", {"n": 1}))) == [
+        "model: adk_request_input()",
+        "user: adk_request_input -> {'n': 1}",
+    ]
+
+
 async def test_words_beside_a_confirmation_are_shown() -> None:
     """Decision 30: a mixed message is stored, and the model consulted."""
     answer = result("r1", "adk_request_confirmation", {"confirmed": True})
