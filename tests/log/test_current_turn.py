@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 from google.genai import types
+from growing_logs import shown_of
 from kit import event, named_call, result, said
 
 from flowloom import Event, EventActions
 from flowloom.events import EventCompaction
 from flowloom.log import Viewer
 from flowloom.log.effective_log import Span
-from flowloom.log.history import History, project
 
 CURRENT = Viewer("root", current_turn_only=True, keeps_call_ids=True)
 
@@ -21,10 +21,7 @@ def lines(log: list[Event]) -> list[str]:
     shown: list[str] = []
     for number, each in enumerate(log):
         each.timestamp = float(number)
-    history = History()
-    for seen in range(1, len(log) + 1):
-        assert history.contents(log[:seen], CURRENT).contents == project(log[:seen], CURRENT).contents
-    for content in history.contents(log, CURRENT).contents:
+    for content in shown_of(log, CURRENT).contents:
         for part in content.parts or ():
             call, answer = part.function_call, part.function_response
             shown.append(f"{call.id}()" if call else f"-> {answer.id}" if answer else part.text or "")

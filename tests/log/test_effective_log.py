@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from growing_logs import shown_of
 from kit import event, named_call, result, said, text
 
 from flowloom import Event, EventActions
@@ -40,11 +41,7 @@ def rewind(invocation_id: str) -> Event:
 
 def texts(log: list[Event], viewer: Viewer = ROOT) -> list[str]:
     """What is shown, a line for each content; the same when the log is read event by event."""
-    history = History()
-    for seen in range(len(log) + 1):
-        grown, whole = history.contents(log[:seen], viewer), project(log[:seen], viewer)
-        assert (grown.contents, grown.special, grown.orphans) == (whole.contents, whole.special, whole.orphans)
-    shown = history.contents(log, viewer).contents
+    shown = shown_of(log, viewer).contents
     return ["".join(part.text or "?" for part in content.parts or ()) for content in shown]
 
 
@@ -299,3 +296,10 @@ def test_a_summary_made_here_is_seen_where_its_events_were() -> None:
     log = log_of(*said, THREE, summary(0, 1, here=True, branch="side.a"))
     assert texts(log, ROOT._replace(branch="side.a")) == ["<in short>", "three"]
     assert texts(log, ROOT._replace(branch="side.b")) == ["three"]
+
+
+def test_a_call_behind_a_summary_waits_for_its_answer_as_ever() -> None:
+    """What stands before it stays."""
+    log = log_of(ONE, TWO, summary(0, 0), event("root", named_call("c1", "look")), ANSWER)
+    assert texts(log[:-1]) == ["<in short>", "two"]
+    assert texts(log) == ["<in short>", "two", "?", "?"]

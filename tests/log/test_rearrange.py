@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import pytest
 from google.genai import types
+from growing_logs import shown_of
 from kit import event, named_call, result, text
 
 from flowloom import Event
 from flowloom.log import Viewer
-from flowloom.log.history import History, project
+from flowloom.log.history import project
 
 ROOT = Viewer("root", keeps_call_ids=True)
 
@@ -22,10 +23,7 @@ def told(part: types.Part) -> str:
 
 def lines(*log: Event) -> list[str]:
     """What is shown of a log, a line for each content; the same when the log is read event by event."""
-    history = History()
-    for seen in range(1, len(log) + 1):
-        grown, whole = history.contents(log[:seen], ROOT), project(log[:seen], ROOT)
-        assert (grown.contents, grown.special, grown.orphans) == (whole.contents, whole.special, whole.orphans)
+    grown = shown_of([*log], ROOT)
     assert {content.role for content in grown.contents} <= {"user", "model"}
     return [" ".join(map(told, content.parts or ())) for content in grown.contents]
 
