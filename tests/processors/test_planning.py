@@ -94,6 +94,15 @@ class TestRequest:
         planning(_context(_Own()), request)
         assert request.config.system_instruction == "Be kind.\n\nPlan well. (planner_agent)"
 
+    def test_a_planner_is_shown_the_request_and_the_place(self) -> None:
+        class Looking(_Own):
+            def build_planning_instruction(self, readonly_context: ReadonlyContext, llm_request: LlmRequest) -> str:
+                return f"{readonly_context.agent_name} of {llm_request.model}"
+
+        request = LlmRequest(model="m1")
+        planning(_context(Looking()), request)
+        assert request.config.system_instruction == "planner_agent of m1"
+
     def test_a_planner_without_an_instruction_adds_none(self) -> None:
         request = LlmRequest()
         planning(_context(_Own(instruction=None)), request)
@@ -307,6 +316,9 @@ class TestPlanReAct:
         response = _react(image, _text("/*FINAL_ANSWER*/ here"))
         assert response.content is not None
         assert response.content.parts == [image, _text("here")]
+
+    def test_plans_without_an_answer_are_one_thought(self) -> None:
+        assert _said(_react(_text("/*PLANNING*/ a /*REASONING*/ b"))) == [("a\nb", True)]
 
     def test_a_signature_stays_with_the_answer(self) -> None:
         response = _react(_text("/*REASONING*/ so /*FINAL_ANSWER*/ 42", thought_signature=b"s"))

@@ -371,3 +371,23 @@ async def test_an_agent_that_was_changed_is_instructed_by_what_it_is_now() -> No
     assert await told(context(helper, state=dict(STATE))) == "All 3.\n\nHelp Ann."
     helper.instruction = "Ask {name}."
     assert await told(context(helper, state=dict(STATE))) == "All 3.\n\nAsk Ann."
+
+
+async def test_a_template_with_files_tells_what_else_is_missing() -> None:
+    """With its line; a file that may be missing is nothing."""
+    ctx = prepared(Template("{{ artifact('a.txt') }}.\n{{ gone }}"), on_missing="empty")
+    ctx.run.artifact_service = InMemoryArtifactService()
+    assert await told(ctx) == ".\n"
+    ctx = prepared(Template("{{ user.city }}\n{{ gone.a }}{{ artifact('a.txt') }}"))
+    ctx.run.artifact_service = InMemoryArtifactService()
+    with pytest.raises(MissingVariableError, match="of agent `writer`, line 2 needs the variable `gone`") as missing:
+        await told(ctx)
+    assert (missing.value.variable, missing.value.line) == ("gone", 2)
+
+
+def test_a_template_is_strict_if_no_agent_says_otherwise() -> None:
+    """As `render` is called by a provider."""
+    ctx = prepared("")
+    assert Template("{{ state.name }}").render(ctx) == "Ann"
+    with pytest.raises(MissingVariableError):
+        Template("{{ gone }}").render(ctx)
