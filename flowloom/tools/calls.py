@@ -178,9 +178,9 @@ def _merged(ctx: InvocationContext, answers: list[_Answer]) -> CallResults:
             parts.append(text_part(answer.display))
         waiting.extend(answer.waiting)
         error = error or answer.error
-    if not parts:
-        return CallResults(_changes(ctx, answers), error, waiting)
-    if actions is not None and 0 < len(actions.requested_tool_confirmations) < len(answers):
+    if not parts or actions is None:
+        return CallResults(_changes(ctx, answers), waiting=waiting)
+    if 0 < len(actions.requested_tool_confirmations) < len(answers):
         # only the calls that wait have nothing to sum up
         actions.skip_summarization = (
             any(
@@ -192,7 +192,7 @@ def _merged(ctx: InvocationContext, answers: list[_Answer]) -> CallResults:
     results = ctx.new_event({"content": content_of("user", parts), "actions": actions})
     if kept:
         set_fields(results, custom_metadata={"tool_metadata": as_json(kept)})
-    if actions is not None and actions.set_model_response is not None:
+    if actions.set_model_response is not None:
         set_fields(results, output=task_result(results))
     return CallResults(results, error, waiting)
 

@@ -109,3 +109,30 @@ async def test_what_a_tool_tells_about_its_result_stands_on_the_event_by_call() 
         {"tool_metadata": {"c1": {"trace": "t1"}, "c3": {"trace": "t3"}}},
         None,
     ]
+
+
+@pytest.mark.parametrize(
+    ("names", "shown_as_it_is"),
+    [
+        (["ask", "look"], None),
+        (["ask", "show"], True),
+        (["ask", "ask"], True),
+        (["look", "show"], True),
+        (["look", "look"], None),
+    ],
+)
+async def test_answers_are_summed_up_unless_a_tool_forbids_it_or_all_wait(
+    names: list[str], shown_as_it_is: bool | None
+) -> None:
+    """A call that waits for a person has nothing to sum up; what the others gave has."""
+
+    def show(tool_context: ToolContext) -> str:
+        """Show."""
+        tool_context.actions.skip_summarization = True
+        return "as it is"
+
+    asking = FunctionTool(lambda: "asked", name="ask", description="Ask.", require_confirmation=True)
+    calls = [named_call(f"c{number}", name) for number, name in enumerate(names)]
+    events = await Chat(agent("root", calls, "done", tools=[asking, look, show])).say("go")
+    [results] = [each for each in events if {f"c{n}" for n in (0, 1)} & {told for told, _ in answers([each])}]
+    assert results.actions.skip_summarization is shown_as_it_is
