@@ -2,14 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncGenerator
 from typing import Any
 
 import pytest
 from google.genai import types
 from kit import Chat, agent, named_call
 
-from flowloom import BaseTool, Event, FunctionTool, LongRunningFunctionTool, ToolContext
+from flowloom import (
+    BaseAgent,
+    BaseTool,
+    Event,
+    FunctionTool,
+    InvocationContext,
+    LongRunningFunctionTool,
+    RunConfig,
+    ToolContext,
+)
+from flowloom.errors import PlaceholderError
 from flowloom.events.json_data import UNREADABLE
+from flowloom.tools.calls import run_calls
 
 
 def look(tool_context: ToolContext) -> str:
@@ -136,3 +148,53 @@ async def test_answers_are_summed_up_unless_a_tool_forbids_it_or_all_wait(
     events = await Chat(agent("root", calls, "done", tools=[asking, look, show])).say("go")
     [results] = [each for each in events if {f"c{n}" for n in (0, 1)} & {told for told, _ in answers([each])}]
     assert results.actions.skip_summarization is shown_as_it_is
+
+
+def dig() -> str:
+    """Dig."""
+    raise ValueError("stone")
+
+
+@pytest.mark.parametrize(("policy", "raised"), [("return", None), ("raise", "stone")])
+async def test_an_agent_without_a_model_runs_tools_by_the_runs_policy(policy: Any, raised: str | None) -> None:
+    """What the model would be told is told all the same."""
+    told: list[Any] = []
+
+    class Own(BaseAgent):
+        async def _run_async_impl(self, ctx: InvocationContext) -> AsyncGenerator[Event, None]:
+            calls = [types.FunctionCall(id="c1", name="dig", args={})]
+            results = await run_calls(ctx, calls, {"dig": FunctionTool(dig)})
+            assert results.event is not None
+            told.append(None if results.error is None else str(results.error))
+            yield results.event
+
+    events = await Chat(Own(name="own"), config=RunConfig(tool_errors=policy)).say("go")
+    assert answers(events) == [("c1", {"error": "stone"})]
+    assert told == [raised]
+
+
+async def test_a_tool_of_which_only_the_declaration_is_there_ends_the_run() -> None:
+    """Whatever the policy: no model can do anything about it."""
+
+    def later() -> str:
+        """Later."""
+        raise PlaceholderError("later")
+
+    with pytest.raises(PlaceholderError):
+        await Chat(agent("root", named_call("c1", "later"), "done", tools=[later])).say("go")
+
+
+async def test_files_that_a_tool_gives_stand_in_its_result() -> None:
+    """And in no other."""
+    picture = types.FunctionResponsePart(inline_data=types.FunctionResponseBlob(data=b"x", mime_type="image/png"))
+
+    class Drawing(BaseTool):
+        async def run_async(self, *, args: dict[str, Any], tool_context: ToolContext) -> Any:
+            tool_context.files = [picture]
+            return "drawn"
+
+    tools = [Drawing(name="draw", description="Draw."), look]
+    calls = [named_call("c1", "draw"), named_call("c2", "look")]
+    events = await Chat(agent("root", calls, "done", tools=tools)).say("go")
+    given = [answer for each in events for answer in each.get_function_responses()]
+    assert [(each.id, each.parts) for each in given] == [("c1", [picture]), ("c2", None)]
