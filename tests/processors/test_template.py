@@ -391,3 +391,21 @@ def test_a_template_is_strict_if_no_agent_says_otherwise() -> None:
     assert Template("{{ state.name }}").render(ctx) == "Ann"
     with pytest.raises(MissingVariableError):
         Template("{{ gone }}").render(ctx)
+
+
+async def test_names_beside_files_are_looked_for_by_the_same_rule() -> None:
+    """Kept, left out, or an error that tells which kind of thing is missing, and where."""
+    source = "\n{X}\n{gone}{artifact.gone.txt}"
+
+    async def made_of(text: str, **fields: Any) -> str:
+        ctx = prepared(text, {"X": 1, "Y": 2}, **fields)
+        ctx.run.artifact_service = InMemoryArtifactService()
+        return await told(ctx)
+
+    assert await made_of(source, on_missing="keep") == "\n1\n{gone}{artifact.gone.txt}"
+    assert await made_of(source, on_missing="empty") == "\n1\n"
+    with pytest.raises(MissingVariableError, match=r"line 3 needs the variable `gone`, .* State keys: X, Y\."):
+        await made_of(source)
+    with pytest.raises(MissingVariableError, match=r"line 2 needs the artifact `gone\.txt`, ") as missing:
+        await made_of("{X}\n{artifact.gone.txt}")
+    assert missing.value.variable == "gone.txt"
