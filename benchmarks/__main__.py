@@ -60,7 +60,7 @@ def measured(args: argparse.Namespace) -> Results:
             if args.only in answers.title_of(reading):
                 results.rows.append(said(answers.run_reading(reading, plan)))
         if args.only in elsewhere.TITLE:
-            results.rows.append(said(elsewhere.run_elsewhere(plan)))
+            results.rows.append(said(elsewhere.run_elsewhere(plan, peers=args.peers, notes=results.notes)))
         for row in run_server(engines, plan, args.only, results.notes):
             results.rows.append(said(row))
         for line in STARTUPS:

@@ -1,19 +1,22 @@
 """Tools from elsewhere: what a turn with a call of an MCP tool costs more than one with a function.
 
 The measure is the MCP SDK's own bare call over the same kind of pipe, without an agent: `python -m
-benchmarks.elsewhere` prints all three, in milliseconds, and the ratio, which is to be at most 1.5.
+benchmarks.elsewhere` prints all three, in milliseconds, and the ratio, which is to be at most 1.5; with `--peers`
+google-adk's beside.
 """
 
 from __future__ import annotations
 
 import asyncio
+import json
 import statistics
+import subprocess
 import sys
-import time
 from collections.abc import Awaitable, Callable
-from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
+from benchmarks.elsewhere_rounds import Costs, add, command, measured
+from benchmarks.engines import ADK_WITH_MCP, FLOWLOOM, ROOT, Installed, install_all
 from benchmarks.results import Row
 from benchmarks.rounds import Plan, cell_of
 from flowloom import InMemoryRunner, LlmAgent, McpToolset
@@ -21,36 +24,14 @@ from flowloom.protocols.mcp import StdioConnectionParams
 from flowloom.testing import ScriptedModel, call
 
 TITLE = "tools from elsewhere: an MCP call in a turn, less a function"
-SERVER = Path(__file__).with_name("elsewhere_server.py")
 AIM = 1.5
 """How many of the SDK's bare calls a call may cost in a turn."""
+ROUNDS, EACH = 15, 20
 
 
-class Costs(NamedTuple):
-    """Milliseconds, each the median of a round."""
-
-    bare: float
-    function: float
-    mcp: float
-
-    @property
-    def ratio(self) -> float:
-        """What the call costs in a turn, in bare calls."""
-        return (self.mcp - self.function) / self.bare
-
-
-def command() -> dict[str, Any]:
-    return {"command": sys.executable, "args": ["-I", str(SERVER)]}
-
-
-async def add(a: int, b: int) -> str:
-    """Add two numbers."""
-    return str(a + b)
-
-
-def turns(tool: Any, name: str, count: int) -> tuple[InMemoryRunner, Callable[[int], Awaitable[None]]]:
+def turns(tool: Any, count: int) -> tuple[InMemoryRunner, Callable[[int], Awaitable[None]]]:
     """A runner, and a turn of a session of its own with one call."""
-    answers: list[Any] = [answer for _ in range(count) for answer in (call(name, a=1, b=2), "3")]
+    answers: list[Any] = [answer for _ in range(count) for answer in (call("add", a=1, b=2), "3")]
     runner = InMemoryRunner(LlmAgent(name="root", model=ScriptedModel(answers), tools=[tool]), app_name="app")
 
     async def turn(number: int) -> None:
@@ -60,52 +41,45 @@ def turns(tool: Any, name: str, count: int) -> tuple[InMemoryRunner, Callable[[i
     return runner, turn
 
 
-async def timed(work: Callable[[int], Awaitable[Any]], numbers: range) -> list[float]:
-    found: list[float] = []
-    for number in numbers:
-        began = time.perf_counter()
-        await work(number)
-        found.append((time.perf_counter() - began) * 1000)
-    return found
-
-
-async def measured(rounds: int = 15, each: int = 20) -> list[Costs]:
-    """The three costs of each round, taken in turns so that other work on the machine falls on all."""
-    from mcp import Client, StdioServerParameters
-
+async def own_costs(rounds: int = ROUNDS, each: int = EACH) -> list[Costs]:
+    """The costs of each round on flowloom."""
     count = (rounds + 1) * each
     toolset = McpToolset(connection_params=StdioConnectionParams(command(), timeout=60))
-    plain, function_turn = turns(add, "add", count)
-    remote, mcp_turn = turns(toolset, "add", count)
-    found: list[Costs] = []
-    async with Client(StdioServerParameters(**command())) as client, plain, remote:
-        await client.list_tools()
-
-        async def bare(_: int) -> Any:
-            return await client.call_tool("add", {"a": 1, "b": 2})
-
-        for number in range(rounds + 1):
-            numbers = range(number * each, (number + 1) * each)
-            taken = [statistics.median(await timed(work, numbers)) for work in (bare, function_turn, mcp_turn)]
-            if number:  # the first round warms up
-                found.append(Costs(*taken))
-    return found
+    plain, function_turn = turns(add, count)
+    remote, mcp_turn = turns(toolset, count)
+    async with plain, remote:
+        return await measured(function_turn, mcp_turn, rounds, each)
 
 
-def run_elsewhere(plan: Plan) -> Row:
-    """The line of the table."""
-    costs = asyncio.run(measured(min(plan.rounds, 15)))
-    cell = cell_of([each.ratio for each in costs])
-    return Row(TITLE, "× the SDK's bare call", AIM, {"flowloom": cell})
+def adk_costs(adk: Installed, rounds: int = ROUNDS, each: int = EACH) -> list[Costs]:
+    """The costs of each round on google-adk, in its environment. Raises `subprocess.CalledProcessError`."""
+    asked = [adk.python, "-m", f"benchmarks.{adk.spec.module}", str(rounds), str(each)]
+    ran = subprocess.run(asked, cwd=ROOT, capture_output=True, text=True, check=True, timeout=600)
+    return [Costs(*each) for each in json.loads(ran.stdout)]
 
 
-def told(rounds: list[Costs]) -> str:
-    """The section of the report."""
+def run_elsewhere(plan: Plan, *, peers: bool, notes: list[str]) -> Row:
+    """The line of the table; with `peers`, google-adk is beside it."""
+    rounds = min(plan.rounds, ROUNDS)
+    row = Row(TITLE, "× the SDK's bare call", AIM)
+    row.cells[FLOWLOOM.name] = cell_of([each.ratio for each in asyncio.run(own_costs(rounds))])
+    installed, missing = install_all((ADK_WITH_MCP,)) if peers else ([], [])
+    notes += missing
+    for adk in installed:
+        try:
+            row.cells[adk.name] = cell_of([each.ratio for each in adk_costs(adk, rounds)])
+        except subprocess.CalledProcessError as error:
+            notes.append(f"{adk.name}, {TITLE}: {error.stderr[-300:]}")
+    return row
+
+
+def told(name: str, rounds: list[Costs]) -> str:
+    """The section of the report about an engine."""
     bare, function, mcp, ratio = (
         statistics.median(getattr(each, name) for each in rounds) for name in ("bare", "function", "mcp", "ratio")
     )
     return (
-        "## Tools from elsewhere\n\n"
+        f"## Tools from elsewhere: {name}\n\n"
         "| | ms |\n|---|---:|\n"
         f"| the MCP SDK's bare call over stdio | {bare:.2f} |\n"
         f"| a turn with a call of a function | {function:.2f} |\n"
@@ -115,4 +89,7 @@ def told(rounds: list[Costs]) -> str:
 
 
 if __name__ == "__main__":
-    print(told(asyncio.run(measured())))
+    print(told("flowloom", asyncio.run(own_costs())))
+    if "--peers" in sys.argv:
+        for peer in install_all((ADK_WITH_MCP,))[0]:
+            print(told(peer.name, adk_costs(peer)))

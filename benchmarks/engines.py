@@ -50,6 +50,10 @@ _ADK_IMPORTS = "from google.adk.agents import LlmAgent\nfrom google.adk.runners 
 _ADK = "google-adk"
 _ADK_SEEN = "google-adk==2.13.*"  # what docs/migrating.md and the tests beside its server were written from
 GOOGLE_ADK = EngineSpec(_ADK, "google_adk", _CORE | {"big"}, _ADK_IMPORTS, _ADK_SEEN, _ADK, _ADK)
+ADK_WITH_MCP = EngineSpec(
+    _ADK, "elsewhere_adk", frozenset(), "", _ADK_SEEN.replace("==", "[mcp]=="), "google-adk-mcp", _ADK
+)
+"""With the MCP SDK, in an environment of its own: where that is installed, google-adk loads it with its import."""
 PEERS = (
     GOOGLE_ADK,
     EngineSpec("google-adk, tuned", "google_adk_tuned", _CORE | {"big"}, "", _ADK_SEEN, _ADK, _ADK),

@@ -41,6 +41,8 @@ class ToolSchema:
             _log.warning("The schema of tool `%s` cannot be used (%s): any arguments are taken.", name, problem)
             self.declared = OPEN_OBJECT
         self._checker: Any = _Bounded(self.declared, registry=cast(Any, Registry)())
+        self._plain = _plain_types(self.declared)
+        self._required: frozenset[str] = frozenset(self.declared.get("required") or ())
         self.declared = cast(dict[str, Any], _with_clean_words(self.declared))
 
     def takes_null(self, name: str) -> bool:
@@ -51,9 +53,18 @@ class ToolSchema:
 
     def check_arguments(self, args: Mapping[str, Any], tool: str) -> None:
         """Raise `ToolArgumentsError` unless `args` fit; it names each argument that does not, of the tool named."""
+        if self._fit_plainly(args):
+            return
         told = [f"- {_place(error)}{error.message[:300]}" for error in self._errors(args)]
         if told:
             raise ToolArgumentsError("\n".join([f"The arguments of `{tool}` do not fit its parameters:", *told]))
+
+    def _fit_plainly(self, args: Mapping[str, Any]) -> bool:
+        """Whether `args` fit, which can be told at a glance: most schemas ask for plain types, and most calls fit."""
+        plain = self._plain
+        if plain is None or not self._required <= args.keys():
+            return False
+        return all(type(value) in plain.get(name, ()) for name, value in args.items())
 
     def check_result(self, data: Any, tool: str) -> None:
         """Raise `ToolResultError` unless `data` fits, which the server gave as the result of the tool named."""
@@ -73,6 +84,33 @@ class ToolSchema:
         except RecursionError:
             return [ValidationError("is nested too deep")]
         return found
+
+
+_PLAIN: dict[str, tuple[type, ...]] = {
+    "string": (str,),
+    "integer": (int,),
+    "number": (int, float),
+    "boolean": (bool,),
+}
+_WORDS = frozenset(("title", "description", "default", "examples", "$comment", "deprecated"))
+"""What a schema may hold that asks for nothing."""
+_KNOWN = _WORDS | {"$schema", "type", "properties", "required", "additionalProperties"}
+
+
+def _plain_types(schema: Mapping[str, Any]) -> dict[str, tuple[type, ...]] | None:
+    """The types that the arguments may have, by name, if the schema asks for no more than these; else None."""
+    properties: dict[str, Any] = schema.get("properties") or {}
+    if not schema.keys() <= _KNOWN:
+        return None
+    found: dict[str, tuple[type, ...]] = {}
+    for name, each in properties.items():
+        if not isinstance(each, dict) or not cast(dict[str, Any], each).keys() <= _WORDS | {"type"}:
+            return None
+        kind: Any = cast(dict[str, Any], each).get("type")
+        if not isinstance(kind, str) or kind not in _PLAIN:
+            return None
+        found[name] = _PLAIN[kind]
+    return found
 
 
 def _place(error: ValidationError) -> str:

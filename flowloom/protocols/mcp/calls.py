@@ -46,8 +46,14 @@ class OpenCall:
         """Begin the work, in a task whose context names this call."""
         context = copy_context()
         context.run(open_call.set, self)
-        self._task = asyncio.get_running_loop().create_task(work(self), context=context)
+        self._task = asyncio.get_running_loop().create_task(self._worked(work), context=context)
         self._task.add_done_callback(lambda _: self._news.set())
+
+    async def _worked(self, work: Callable[[OpenCall], Coroutine[Any, Any, Any]]) -> Any:
+        try:
+            return await work(self)
+        finally:
+            self._news.set()  # whoever waits wakes when this is done, and not a turn of the loop later
 
     async def next_question(self) -> Question | None:
         """The next question that has no answer; None once the call is done."""

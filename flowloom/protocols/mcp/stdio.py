@@ -1,7 +1,7 @@
 """A server as a process: its pipes, its last words on stderr, and its end (protocols spec §1, Lifecycle).
 
-The process leads a group of its own, which ends as a whole. The pipes are read by two tasks that the connection's
-owner runs; messages are written by whoever sends them.
+The process leads a group of its own, which ends as a whole. Messages are read by whoever takes them, and written by
+whoever sends them; a task reads stderr.
 """
 
 from __future__ import annotations
@@ -34,33 +34,69 @@ _CHUNK = 256 * 1024
 
 
 class Incoming:
-    """The messages of a server, in order; it ends with the server's output."""
+    """The messages of a server, in order, as they are read from its output; what is no message is passed over.
+
+    It ends with the output, or with a message that is too long: `on_end` is called with the reason.
+    """
 
     last_context = None
 
-    def __init__(self) -> None:
-        self._queue: asyncio.Queue[SessionMessage | None] = asyncio.Queue()
+    def __init__(self, pipe: asyncio.StreamReader, server: StdioServer, on_end: Callable[[str], None]) -> None:
+        self._pipe, self._server, self._on_end = pipe, server, on_end
+        self._messages: deque[SessionMessage] = deque()
+        self._begun: list[bytes] = []
+        """The pieces of a line whose end has not come."""
+        self._waiting = 0
         self._ended = False
 
-    def put(self, message: SessionMessage | None) -> None:
-        """Add a message; None ends the stream."""
-        self._queue.put_nowait(message)
+    async def _read(self) -> None:
+        """Take what comes next of the output."""
+        chunk = await self._pipe.read(_CHUNK)
+        *lines, rest = chunk.split(b"\n")
+        if lines or not chunk:
+            lines = [b"".join([*self._begun, *lines[:1]]), *lines[1:]]
+            self._begun, self._waiting = [], 0
+            for line in lines:
+                self._take(line)
+        self._begun.append(rest)
+        self._waiting += len(rest)
+        if not chunk:
+            self._end("the process ended its output.")
+        elif self._waiting > MAX_MESSAGE_BYTES:
+            self._end(f"it sent a message of more than {MAX_MESSAGE_BYTES} bytes.")
+
+    def _end(self, reason: str) -> None:
+        self._ended = True
+        self._on_end(reason)
+
+    def _take(self, line: bytes) -> None:
+        if not line.strip():
+            return
+        server = self._server
+        try:
+            text = line.decode(server.encoding, server.encoding_error_handler)
+            message = types.jsonrpc_message_adapter.validate_json(text, by_name=False)
+        except (ValueError, RecursionError):
+            _log.warning("The server `%s` wrote %d bytes that are no message: passed over.", server.command, len(line))
+            return
+        self._messages.append(SessionMessage(message))
 
     async def receive(self) -> SessionMessage | Exception:
         return await self.__anext__()
 
     async def aclose(self) -> None:
         self._ended = True
+        self._messages.clear()
 
     def __aiter__(self) -> Incoming:
         return self
 
     async def __anext__(self) -> SessionMessage | Exception:
-        message = None if self._ended else await self._queue.get()
-        if message is None:
-            self._ended = True
-            raise StopAsyncIteration
-        return message
+        while not self._messages:
+            if self._ended:
+                raise StopAsyncIteration
+            await self._read()
+        return self._messages.popleft()
 
     async def __aenter__(self) -> Self:
         return self
@@ -154,57 +190,18 @@ async def process_streams(
     assert process.stdin is not None
     assert process.stdout is not None
     assert process.stderr is not None
-    incoming = Incoming()
-    tasks = [
-        asyncio.create_task(_read_messages(process.stdout, incoming, server, on_end)),
-        asyncio.create_task(words.read(process.stderr)),
-    ]
+    tasks = [asyncio.create_task(words.read(process.stderr))]
     try:
-        yield incoming, Outgoing(process.stdin, server.encoding)
+        yield Incoming(process.stdout, server, on_end), Outgoing(process.stdin, server.encoding)
     finally:
+        tasks.append(asyncio.create_task(_drained(process.stdout)))
         await _ended(process, tasks)
 
 
-async def _read_messages(
-    pipe: asyncio.StreamReader, incoming: Incoming, server: StdioServer, on_end: Callable[[str], None]
-) -> None:
-    """Put what comes into `incoming`; what is no message is passed over."""
-    parts: list[bytes] = []
-    waiting = 0
-    reason = "the process ended its output."
-    try:
-        while chunk := await pipe.read(_CHUNK):
-            *lines, rest = chunk.split(b"\n")
-            if lines:
-                lines[0] = b"".join([*parts, lines[0]])
-                parts, waiting = [], 0
-                for line in lines:
-                    _take_line(line, incoming, server)
-            parts.append(rest)
-            waiting += len(rest)
-            if waiting > MAX_MESSAGE_BYTES:
-                reason = f"it sent a message of more than {MAX_MESSAGE_BYTES} bytes."
-                break
-        else:
-            _take_line(b"".join(parts), incoming, server)
-    finally:
-        on_end(reason)
-        incoming.put(None)
-    if waiting > MAX_MESSAGE_BYTES:
-        while await pipe.read(_CHUNK):
-            pass
-
-
-def _take_line(line: bytes, incoming: Incoming, server: StdioServer) -> None:
-    if not line.strip():
-        return
-    try:
-        text = line.decode(server.encoding, server.encoding_error_handler)
-        message = types.jsonrpc_message_adapter.validate_json(text, by_name=False)
-    except (ValueError, RecursionError):
-        _log.warning("The server `%s` wrote %d bytes that are no message: passed over.", server.command, len(line))
-        return
-    incoming.put(SessionMessage(message))
+async def _drained(pipe: asyncio.StreamReader) -> None:
+    """Read what a server that ends still writes, so that it does not wait for a reader."""
+    while await pipe.read(_CHUNK):
+        pass
 
 
 async def _ended(process: asyncio.subprocess.Process, tasks: list[asyncio.Task[Any]]) -> None:

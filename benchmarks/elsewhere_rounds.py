@@ -1,0 +1,64 @@
+"""What an MCP call costs in a turn, in bare calls of the SDK: the rounds, for any engine. It imports no engine."""
+
+from __future__ import annotations
+
+import statistics
+import sys
+import time
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+SERVER = Path(__file__).with_name("elsewhere_server.py")
+Work = Callable[[int], Awaitable[Any]]
+"""Does something for the number of a turn."""
+
+
+class Costs(NamedTuple):
+    """Milliseconds, each the median of a round."""
+
+    bare: float
+    function: float
+    mcp: float
+
+    @property
+    def ratio(self) -> float:
+        """What the call costs in a turn, in bare calls."""
+        return (self.mcp - self.function) / self.bare
+
+
+def command() -> dict[str, Any]:
+    """How the server of one tool is started."""
+    return {"command": sys.executable, "args": ["-I", str(SERVER)]}
+
+
+async def add(a: int, b: int) -> str:
+    """Add two numbers."""
+    return str(a + b)
+
+
+async def measured(function_turn: Work, mcp_turn: Work, rounds: int, each: int) -> list[Costs]:
+    """The costs of each round, taken in turns so that other work on the machine falls on all."""
+    from mcp import Client, StdioServerParameters
+
+    found: list[Costs] = []
+    async with Client(StdioServerParameters(**command())) as client:
+        await client.list_tools()
+
+        async def bare(_: int) -> Any:
+            return await client.call_tool("add", {"a": 1, "b": 2})
+
+        for number in range(rounds + 1):
+            numbers = range(number * each, (number + 1) * each)
+            taken = [
+                statistics.median([await _timed(work, n) for n in numbers]) for work in (bare, function_turn, mcp_turn)
+            ]
+            if number:  # the first round warms up
+                found.append(Costs(*taken))
+    return found
+
+
+async def _timed(work: Work, number: int) -> float:
+    began = time.perf_counter()
+    await work(number)
+    return (time.perf_counter() - began) * 1000
