@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 from a2a_peer import served
 from kit import WHERE, text
-from peers import missing, npm_packages
+from peers import alone_in, missing, npm_packages
 
 from benchmarks.engines import GOOGLE_ADK, HOMES, install
 from flowloom import InMemoryRunner, LlmAgent, LlmRequest, RemoteA2aAgent, SequentialAgent, answers, request_input
@@ -35,12 +35,12 @@ def js_sdk() -> Path:
 
 def google_adk() -> str:
     """The interpreter of an environment with google-adk and the SDK of A2A."""
-    HOMES.mkdir(exist_ok=True)
     try:
-        python = install(GOOGLE_ADK).python
-        if subprocess.run([python, "-c", "import a2a, uvicorn"], capture_output=True).returncode:
-            needed = ["a2a-sdk[http-server]>=1.2,<2", "uvicorn"]
-            subprocess.run([python, "-m", "pip", "install", "-q", *needed], check=True, capture_output=True)
+        with alone_in(HOMES / "locks"):
+            python = install(GOOGLE_ADK).python
+            if subprocess.run([python, "-c", "import a2a, uvicorn"], capture_output=True).returncode:
+                needed = ["a2a-sdk[http-server]>=1.2,<2", "uvicorn"]
+                subprocess.run([python, "-m", "pip", "install", "-q", *needed], check=True, capture_output=True)
     except (subprocess.CalledProcessError, OSError) as error:
         missing(f"google-adk could not be installed into an environment of its own: {error}")
     return python

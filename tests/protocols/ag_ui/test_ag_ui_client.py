@@ -64,6 +64,6 @@ async def test_the_client_accepts_every_stream() -> None:
     success = ("success", None)
     assert outcomes[:-1] == [success, success, success, success, ("interrupt", None), success, success], story
     assert "model boom" in outcomes[-1][1]
-    assert story["told"][3]["last"] == 'Done: {"result": "noted"}'
+    assert story["told"][3]["last"] == 'Done: {"done": true}'  # what the page answered came last
     assert story["told"][5]["last"] == 'Done: {"result": 3}'
     assert story["state"] == {"noted": 1}

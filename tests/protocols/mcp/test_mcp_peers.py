@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 from mcp_kit import results_of
-from peers import missing, npm_packages
+from peers import alone_in, missing, npm_packages
 
 from flowloom import McpToolset
 from flowloom.protocols.mcp import StdioConnectionParams, StreamableHTTPConnectionParams
@@ -42,11 +42,11 @@ def installed(what: str, commands: tuple[tuple[str, ...], ...], folder: Path) ->
     """Install something into a folder of the tests; why it cannot be, or None."""
     if shutil.which(commands[0][0]) is None:
         return f"{what}: there is no {commands[0][0]}"
-    folder.mkdir(parents=True, exist_ok=True)
-    for command in commands:
-        ran = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=500)
-        if ran.returncode:
-            return f"{what} cannot be installed: {ran.stderr[-300:]}"
+    with alone_in(folder):
+        for command in commands:
+            ran = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=500)
+            if ran.returncode:
+                return f"{what} cannot be installed: {ran.stderr[-300:]}"
     return None
 
 
