@@ -24,7 +24,8 @@ _HOMES = {
     "protocols.openapi": "OpenAPIToolset OperationEndpoint RestApiTool",
     "processors": "BaseCodeExecutor BasePlanner BuiltInCodeExecutor BuiltInPlanner CodeExecutionInput "
     "CodeExecutionResult File PlanReActPlanner inject_session_state",
-    "protocols.a2a": "RemoteA2aAgent to_a2a",
+    "protocols.a2a": "A2aCardRequestConfig A2aRemoteAgentConfig CardRequestInterceptor ParametersConfig RemoteA2aAgent "
+    "RequestInterceptor to_a2a",
     "runner": "App InMemoryRunner ResumabilityConfig Runner",
     "sessions": "BaseSessionService DatabaseSessionService GetSessionConfig InMemorySessionService "
     "ListSessionsResponse Session SqliteSessionService State",
@@ -50,6 +51,9 @@ HOMES = {name: (f"flowloom.{module}", name) for module, names in _HOMES.items() 
 _PATHS = {
     "": "Agent Context Event Runner",
     "a2a": "",
+    "a2a.agent": "",
+    "a2a.agent.config": "A2aCardRequestConfig A2aRemoteAgentConfig CardRequestInterceptor ParametersConfig "
+    "RequestInterceptor",
     "a2a.utils": "",
     "a2a.utils.agent_to_a2a": "to_a2a",
     "agents": "Agent BaseAgent Context InvocationContext LlmAgent LoopAgent ParallelAgent RunConfig SequentialAgent",

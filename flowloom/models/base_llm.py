@@ -39,6 +39,9 @@ class BaseLlm(Settings):
     keeps_call_ids: ClassVar[bool] = False
     """Whether ids of function calls that were minted here (`adk-...`) are sent to this model (decision 16)."""
 
+    media_types: ClassVar[Sequence[str]] = ()
+    """What files a message to this model may hold beside text, as far as the adapter knows."""
+
     @classmethod
     def supported_models(cls) -> list[str]:
         """Regular expressions of the model names that this class serves, for `LLMRegistry`."""

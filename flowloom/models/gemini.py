@@ -11,7 +11,7 @@ import asyncio
 import os
 import platform
 from collections.abc import AsyncGenerator, Mapping, Sequence
-from typing import Any, cast
+from typing import Any, ClassVar, cast
 
 from google import genai
 from google.auth import credentials as auth_credentials
@@ -56,6 +56,11 @@ class Gemini(BaseLlm):
     An adapter can be built without credentials; the first call then raises `ConfigurationError`. It may be used
     from any number of event loops. Connections are closed when their loop ends, or by `aclose()`.
     """
+
+    media_types: ClassVar[Sequence[str]] = (
+        *("image/png", "image/jpeg", "image/webp", "application/pdf"),
+        *("audio/wav", "audio/mpeg", "video/mp4"),
+    )
 
     model: str = "gemini-2.5-flash"
     base_url: str | None = None

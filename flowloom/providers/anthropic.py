@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from functools import partial
-from typing import TYPE_CHECKING, Any, Literal, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 from urllib.parse import urlsplit
 
 from google.genai import types
@@ -66,6 +66,8 @@ class AnthropicModel(SdkModel):
     Thoughts come with a signature, and go back with it. Newer models refuse a thought once what stood before it has
     changed, as when an instruction has a placeholder; Anthropic is asked to leave such thoughts out instead.
     """
+
+    media_types: ClassVar[Sequence[str]] = ("image/png", "image/jpeg", "image/gif", "image/webp", "application/pdf")
 
     model: str = "claude-sonnet-5-5"
     auth_token: str | None = Field(default=None, repr=False, exclude=True)

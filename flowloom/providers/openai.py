@@ -67,6 +67,8 @@ class OpenAIModel(SdkModel):
     `OPENAI_ORG_ID`, `OPENAI_PROJECT_ID`; for `ollama/...` by `OLLAMA_HOST`.
     """
 
+    media_types: ClassVar[Sequence[str]] = ("image/png", "image/jpeg", "image/webp", "application/pdf")
+
     provider_name: ClassVar[str] = "openai"
     """As telemetry names it."""
 

@@ -28,8 +28,9 @@ class ResumabilityConfig(Settings):
 class App(TypedByOutput[OutputT]):
     """An application: a name under which sessions are kept, the root agent, and what holds for all of its runs.
 
-    `events_compaction_config` has long conversations summed up, within runs and after them; `context_cache_config` has
-    providers cache the beginning of conversations. `resumability_config` is taken for the sake of code that gives it:
+    `version` is what others are told of it, as on the card of a served agent. `events_compaction_config` has long
+    conversations summed up, within runs and after them; `context_cache_config` has providers cache the beginning of
+    conversations. `resumability_config` is taken for the sake of code that gives it:
     every invocation can be resumed.
 
     Raises `ConfigurationError` for a name that is not of letters, digits, `_` and `-`, or is `user`.
@@ -37,6 +38,7 @@ class App(TypedByOutput[OutputT]):
 
     name: str
     root_agent: BaseAgent[OutputT]
+    version: str = "1.0.0"
     if TYPE_CHECKING:  # given as any sequence, read as a list
         plugins: list[BasePlugin] = Field(init=False)
         _plugins: Sequence[BasePlugin] = Field(default=(), alias="plugins")

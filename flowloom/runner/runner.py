@@ -89,6 +89,9 @@ class Runner(Generic[OutputT]):
     `app` and an `agent`, `DuplicateAgentError` for two agents of one name.
     """
 
+    app_version = "1.0.0"
+    """The version of its app."""
+
     def __init__(
         self,
         *,
@@ -141,6 +144,7 @@ class Runner(Generic[OutputT]):
 
     def take_settings(self, app: App) -> None:
         """What an app asks for beside its agents: steps of every flow, and work after runs."""
+        self.app_version = app.version
         extra: list[Processor] = []
         if app.events_compaction_config is not None:
             self._compaction = compaction.BackgroundCompaction(app.events_compaction_config)

@@ -13,7 +13,7 @@ from flowloom.errors import ConfigurationError
 from flowloom.protocols.a2a.cards import given_card
 from flowloom.protocols.a2a.executor import RunExecutor
 from flowloom.protocols.a2a.links import WELL_KNOWN
-from flowloom.protocols.a2a.own_card import agent_card_of
+from flowloom.protocols.a2a.own_card import ToolsetSkills, agent_card_of
 from flowloom.protocols.a2a.push import StateNotifier
 from flowloom.protocols.a2a.sdk import (
     AgentCard,
@@ -36,7 +36,7 @@ from flowloom.protocols.a2a.server_sdk import (
     get_requested_extensions,
 )
 from flowloom.protocols.a2a.stores import TidyTaskStore
-from flowloom.runner import InMemoryRunner, Runner
+from flowloom.runner import App, InMemoryRunner, Runner
 
 Lifespan = Callable[[Any], AbstractAsyncContextManager[Any]]
 _PARKED_SECONDS = 600.0
@@ -46,7 +46,7 @@ EXTENSIONS = ("calls",)
 
 
 def to_a2a(
-    agent: BaseAgent[Any],
+    agent: BaseAgent[Any] | App[Any],
     *,
     host: str = "localhost",
     port: int = 8000,
@@ -63,16 +63,17 @@ def to_a2a(
     allow_private_push: bool = False,
     extensions: Sequence[str] = (),
 ) -> Starlette:
-    """An application that serves `agent` over A2A: JSON-RPC and HTTP+JSON, of the versions 1.0 and 0.3.
+    """An application that serves `agent`, or an `App`, over A2A: JSON-RPC and HTTP+JSON, of the versions 1.0 and 0.3.
 
     `protocol`, `host` and `port` say where others reach it, `rpc_path` below which path. Its card is made from the
-    agent, or is `agent_card`, or in the file of that path. `runner` runs the agent, by default one in memory; sessions
-    are contexts. `task_store` and `push_config_store` keep tasks, and where notifications of them go, by default in
-    memory; a store in a database lets other processes tell of a task. `lifespan` is entered with the application.
-    `security_schemes` and `default_skill_security` stand in the card. `auth` says who asks: the user of their sessions
-    and tasks, and gets the extended card; without it each context is a user of its own. `allow_private_push` lets
-    notifications go to addresses that are not of the open internet. With `extensions=["calls"]` thoughts, calls and
-    results are told, too.
+    agent, its toolsets (listed when the card is first asked for) and the version of the app, or is `agent_card`, or
+    in the file of that path. `runner` runs the agent, by default one in memory; sessions are contexts. `task_store`
+    and `push_config_store` keep tasks, and where notifications of them go, by default in memory; a store in a
+    database lets other processes tell of a task. `lifespan` is entered with the application. `security_schemes` and
+    `default_skill_security` stand in the card. `auth` says who asks: the user of their sessions and tasks, and gets
+    the extended card; without it each context is a user of its own. `allow_private_push` lets notifications go to
+    addresses that are not of the open internet. With `extensions=["calls"]` thoughts, calls and results are told,
+    too.
 
     Raises `ConfigurationError` for an extension that there is not, or a card that cannot be read.
     """
@@ -80,15 +81,22 @@ def to_a2a(
     if unknown:
         raise ConfigurationError(f"`to_a2a` has no extension {', '.join(unknown)}; it has {', '.join(EXTENSIONS)}.")
     prefix = f"/{path}" if (path := rpc_path.strip("/")) else ""
-    own_runner = runner or InMemoryRunner(agent, app_name=agent.name)
+    if isinstance(agent, App):
+        own_runner, agent = runner or InMemoryRunner(agent), agent.root_agent
+    else:
+        own_runner = runner or InMemoryRunner(agent, app_name=agent.name)
     url = f"{protocol}://{host}:{port}{prefix}"
     options: dict[str, Any] = {
+        "version": own_runner.app_version,
         "extensions": extensions,
         "extended": auth is not None,
         "security_schemes": security_schemes,
         "default_skill_security": default_skill_security,
     }
     card = _card(agent, agent_card, url, **options)
+    listed, all_listed = (
+        ToolsetSkills(agent, default_skill_security, whole_tree=whole_tree).added for whole_tree in (False, True)
+    )
     configs: PushNotificationConfigStore = push_config_store or InMemoryPushNotificationConfigStore()
     notifier = StateNotifier(configs, allow_private=allow_private_push)
     handler = DefaultRequestHandlerV2(
@@ -96,6 +104,7 @@ def to_a2a(
         task_store=TidyTaskStore(task_store or InMemoryTaskStore()),
         agent_card=card,
         extended_agent_card=agent_card_of(agent, url, whole_tree=True, **options) if auth is not None else None,
+        extended_card_modifier=all_listed,
         interrupted_task_timeout=_PARKED_SECONDS,
         push_config_store=configs,
         push_sender=notifier,
@@ -103,7 +112,12 @@ def to_a2a(
     )
     callers = _Callers()
     routes = [
-        *create_agent_card_routes(card, card_url=f"{prefix}{WELL_KNOWN}", cache_control="no-cache"),
+        *create_agent_card_routes(
+            card,
+            card_modifier=listed if agent_card is None else None,
+            card_url=f"{prefix}{WELL_KNOWN}",
+            cache_control="no-cache",
+        ),
         *create_jsonrpc_routes(handler, f"{prefix}/", callers, enable_v0_3_compat=True),
         *create_rest_routes(handler, callers, enable_v0_3_compat=True, path_prefix=prefix),
     ]
@@ -123,7 +137,7 @@ def to_a2a(
     return Starlette(routes=routes, middleware=[Middleware(Guard, rules)], lifespan=living)
 
 
-def mount_a2a(app: Any, agent: BaseAgent[Any], path: str, **options: Any) -> Starlette:
+def mount_a2a(app: Any, agent: BaseAgent[Any] | App[Any], path: str, **options: Any) -> Starlette:
     """Serve `agent` below `path` of `app`, an application of Starlette's or FastAPI's; returns what is mounted.
 
     `options` are those of `to_a2a`, where `host`, `port` and `protocol` say where `app` is reached. The runs end with

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -35,6 +35,8 @@ from flowloom.protocols.a2a.sdk import (
 )
 from flowloom.tools.request_record import request_event
 
+ReadPart = Callable[[Part], "types.Part | Sequence[types.Part] | None"]
+"""What reads a part that another service has sent."""
 ERRORS = {FAILED: "A2A_TASK_FAILED", REJECTED: "A2A_TASK_REJECTED", CANCELED: "A2A_TASK_CANCELED"}
 """The error codes of tasks that came to nothing."""
 
@@ -49,12 +51,14 @@ class _Artifact:
     ends_in_text: bool = False
     """Whether the next piece may go on with the last part."""
 
-    def add(self, pieces: Sequence[Part]) -> None:
+    def add(self, pieces: Sequence[Part], read: ReadPart) -> None:
         """Put the parts of a chunk behind those that are there: a text goes on with the text before it."""
         for index, piece in enumerate(pieces):
-            part = received_part(piece)
-            if part is None:
+            given = read(piece)
+            if not isinstance(given, types.Part):  # nothing, or several that a reader of the program's own makes
+                self.parts += given or ()
                 continue
+            part = given
             last = self.parts[-1] if self.parts else None
             goes_on = index == 0 and self.ends_in_text and piece.WhichOneof("content") == "text"
             if goes_on and last is not None and bool(last.thought) == bool(part.thought):
@@ -71,8 +75,8 @@ class _Artifact:
 class Reading:
     """Turns what a remote agent says into events of `ctx.agent`: `take` for each update, `finish` at the end."""
 
-    def __init__(self, ctx: InvocationContext) -> None:
-        self._ctx = ctx
+    def __init__(self, ctx: InvocationContext, read: ReadPart | None = None) -> None:
+        self._ctx, self._read = ctx, read or received_part
         self._artifacts: dict[str, _Artifact] = {}
         self._status: TaskStatus | None = None
         self._message: Message | None = None
@@ -103,10 +107,10 @@ class Reading:
     def finish(self) -> Iterator[Event]:
         """The events that are stored: one for each artifact, in the order of their begin, and what ends the turn."""
         if self._message is not None:
-            yield self._event(_content(received_parts(self._message.parts)))
+            yield self._event(_content(self._parts(self._message.parts)))
             return
         status = self._status or TaskStatus()
-        said = received_parts(status.message.parts) if status.HasField("message") else []
+        said = self._parts(status.message.parts) if status.HasField("message") else []
         words = text_of(status.message.parts)
         answers = [each for each in self._artifacts.values() if each.parts]
         closing = status.state == COMPLETED and said and words not in [each.text for each in answers]
@@ -122,6 +126,14 @@ class Reading:
             yield self._event(_content(said))
         elif not answers:
             yield self._event(None)
+
+    def _parts(self, parts: Sequence[Part]) -> list[types.Part]:
+        """The parts of a message that say something."""
+        whole = _Artifact("")
+        for part in parts:
+            whole.ends_in_text = False
+            whole.add([part], self._read)
+        return whole.parts
 
     # -- updates ------------------------------------------------------------------------------------
 
@@ -150,13 +162,13 @@ class Reading:
             yield from self._replace(update.artifact)
             return
         known = self._artifact(update.artifact.artifact_id)
-        known.add(update.artifact.parts)
+        known.add(update.artifact.parts, self._read)
         yield from self._show(known)
 
     def _replace(self, artifact: Artifact) -> Iterator[Event]:
         known = self._artifact(artifact.artifact_id)
         known.parts, known.ends_in_text = [], False
-        known.add(artifact.parts)
+        known.add(artifact.parts, self._read)
         yield from self._show(known)
 
     def _artifact(self, artifact_id: str) -> _Artifact:
@@ -218,11 +230,6 @@ class Reading:
     def _unsaid(self, state: TaskState) -> str:
         what = {FAILED: "failed", REJECTED: "was rejected", CANCELED: "was cancelled"}[state]
         return f"The task that agent `{self._ctx.agent.name}` was given {what}; it does not say why."
-
-
-def received_parts(parts: Any) -> list[types.Part]:
-    """The parts of a message or an artifact that say something."""
-    return [part for part in map(received_part, parts) if part is not None]
 
 
 def _content(parts: Sequence[types.Part]) -> types.Content:

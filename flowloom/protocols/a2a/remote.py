@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -11,6 +12,7 @@ from flowloom.errors import error_text
 from flowloom.protocols.a2a.cards import BINDINGS, Known, fetched_card, given_card, usable_card
 from flowloom.protocols.a2a.failures import RemoteAgentError
 from flowloom.protocols.a2a.links import is_address
+from flowloom.protocols.a2a.remote_agent import RemoteStatus
 from flowloom.protocols.a2a.sdk import (
     AgentCard,
     CancelTaskRequest,
@@ -55,6 +57,22 @@ class Remote:
         self._client: Client | None = None
         self._served_by: AgentCard | None = None
         """The card that the client was made for."""
+        self._reconnects = 0
+        self.last_error: str | None = None
+        """Why the latest attempt to ask the agent has failed."""
+
+    def status(self) -> RemoteStatus:
+        """How the connection is."""
+        known = self._known
+        state = "failed" if self.last_error else "idle" if known is None else "connected"
+        fetched = known is not None and known.origin is not None
+        return RemoteStatus(
+            state,
+            skills=None if known is None else len(known.card.skills),
+            last_error=self.last_error,
+            reconnects=self._reconnects,
+            seconds_since_card=max(0.0, time.monotonic() - known.since) if known is not None and fetched else None,
+        )
 
     async def card(self, headers: Mapping[str, str]) -> AgentCard:
         """The agent's card as it is published, not older than an hour. Raises `RemoteAgentError`,
@@ -67,6 +85,7 @@ class Remote:
         if self._client is None or self._served_by is not known.card:
             settings = self._settings
             usable = usable_card(settings.name, known, settings.allow_origins, settings.extensions)
+            self._reconnects += self._served_by is not None
             await self._let_go()
             self._client, self._served_by, self._usable = self._made(usable), known.card, usable
         return self._client, self._usable

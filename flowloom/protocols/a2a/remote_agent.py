@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
 from importlib import import_module
 from inspect import isawaitable
-from typing import TYPE_CHECKING, Any, ClassVar, cast
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, cast
 from weakref import WeakKeyDictionary
 
 from google.genai import types
@@ -17,12 +18,30 @@ from flowloom.context import InvocationContext, ReadonlyContext
 from flowloom.errors import ConfigurationError
 from flowloom.events import Event
 from flowloom.objects.no_collection import NoCollection
+from flowloom.protocols.a2a.config import A2aRemoteAgentConfig, card_headers
 from flowloom.protocols.a2a.failures import RemoteAgentError
 from flowloom.protocols.loading import in_thread
 from flowloom.protocols.words import cleaned
 
 if TYPE_CHECKING:
     from flowloom.protocols.a2a.remote import Remote
+
+
+@dataclass(frozen=True, slots=True)
+class RemoteStatus:
+    """How the connection to a remote agent is, as its `status()` tells."""
+
+    state: Literal["idle", "connected", "failed"]
+    """`connected` once its card is there, `failed` when the latest attempt to ask it has failed."""
+    skills: int | None = None
+    """How many skills its card tells of; None before the card is there."""
+    last_error: str | None = None
+    """What went wrong last, without secrets."""
+    reconnects: int = 0
+    """How often its service has been called in another way than before, as its card had changed."""
+    seconds_since_card: float | None = None
+    """How long ago the card was fetched, or found to be as it was; None for one that was given, and before."""
+
 
 _LONGEST_DESCRIPTION = 2000
 _log = logging.getLogger("flowloom.a2a")
@@ -55,8 +74,8 @@ class RemoteA2aAgent(BaseAgent):
     URIs. `card_keys`, by key id, verify the signature of a card, which then has to have one. `httpx_client` makes the
     calls instead of one of the agent's own, which is closed with it; `a2a_client_factory` is a `ClientFactory` of the
     SDK. `a2a_request_meta_provider` gives the metadata of a request. With `full_history_when_stateless` an agent that
-    keeps no context is told all each time. `config` has to be
-    None: there are no converters and interceptors to be set.
+    keeps no context is told all each time. `config` holds hooks for requests, parts and the card, see
+    `A2aRemoteAgentConfig`.
 
     Raises `ConfigurationError` for an address without https that is not of this machine.
     """
@@ -98,7 +117,7 @@ class RemoteA2aAgent(BaseAgent):
         auth_scheme: Any = None,
         auth_credential: Any = None,
         credential_key: str | None = None,
-        config: Any = None,
+        config: A2aRemoteAgentConfig | None = None,
         header_provider: HeaderProvider | None = None,
         streaming: bool = True,
         allow_origins: Sequence[str] = (),
@@ -135,10 +154,10 @@ class RemoteA2aAgent(BaseAgent):
         super()._when_made()
         if isinstance(self.agent_card, str) and not self.agent_card.strip():
             raise ConfigurationError(f"Agent `{self.name}` has an empty `agent_card`. Give an address or a card.")
-        if self.config is not None:
+        if self.config is not None and not isinstance(self.config, A2aRemoteAgentConfig):
             raise ConfigurationError(
-                f"Agent `{self.name}`: `config` is not used here. Give `header_provider`, `context_builder` or "
-                f"`a2a_request_meta_provider` instead of its converters and interceptors."
+                f"Agent `{self.name}`: `config` takes an `A2aRemoteAgentConfig` of `flowloom.protocols.a2a`, not "
+                f"{type(self.config).__module__}.{type(self.config).__name__}."
             )
         for field in ("timeout", "polling_seconds"):
             if getattr(self, field) <= 0:
@@ -151,10 +170,11 @@ class RemoteA2aAgent(BaseAgent):
         is told when the agent is called."""
         if self.description:
             return
+        remote = await self.remote()
         try:
-            remote = await self.remote()
-            card = await remote.card(await self.headers(ctx))
+            card = await remote.card({**await self.headers(ctx), **await card_headers(self.config, ctx)})
         except RemoteAgentError as error:
+            remote.last_error = str(error)
             _log.warning("%s Until then, other agents know its name alone.", error)
             return
         if card.description and not self.description:
@@ -177,6 +197,15 @@ class RemoteA2aAgent(BaseAgent):
             given = await given
         return {str(name): str(value) for name, value in dict(given or {}).items()}
 
+    def status(self) -> RemoteStatus:
+        """How the connection of the running event loop is, or the only one."""
+        try:
+            loop = asyncio.get_running_loop()
+        except RuntimeError:
+            loop = None
+        made: list[Remote] = [self._remotes[loop]] if loop in self._remotes else [*self._remotes.values()]
+        return made[0].status() if made else RemoteStatus("idle")
+
     async def close(self) -> None:
         """End the connection of the running event loop; the agent can be used again."""
         remote = self._remotes.pop(asyncio.get_running_loop(), None)
@@ -191,6 +220,10 @@ class RemoteA2aAgent(BaseAgent):
         try:
             async for event in turn.events():
                 yield event
+            remote.last_error = None
+        except RemoteAgentError as error:
+            remote.last_error = str(error)
+            raise
         finally:
             await turn.close()
 

@@ -15,6 +15,7 @@ from flowloom.events import Event
 from flowloom.events.parts import text_part
 from flowloom.protocols.a2a.asked import reply_parts
 from flowloom.protocols.a2a.cards import card_check
+from flowloom.protocols.a2a.config import ParametersConfig, RequestInterceptor, card_headers
 from flowloom.protocols.a2a.conversation import Conversation, conversation_of, whole_conversation
 from flowloom.protocols.a2a.exchange import Exchange
 from flowloom.protocols.a2a.failures import RemoteAgentError
@@ -112,28 +113,46 @@ class RemoteTurn:
     async def _ask(self, message: Message) -> AsyncGenerator[Event, None]:
         agent, ctx = self._agent, self._ctx
         headers = await agent.headers(ctx)
-        client, card = await self._remote.client(headers)
-        request = SendMessageRequest(message=message, metadata=self._metadata(message))
+        client, card = await self._remote.client({**headers, **await card_headers(agent.config, ctx)})
+        with_it = ParametersConfig(self._metadata(message), self._remote.call({**headers, **self._granted}))
+        hooks: Sequence[RequestInterceptor] = (agent.config and agent.config.request_interceptors) or ()
+        for hook in hooks:
+            if hook.before_request is not None:
+                given, with_it = await hook.before_request(ctx, message, with_it)
+                if isinstance(given, Event):
+                    yield given
+                    return
+                message = given
         self._exchange = Exchange(
             client,
-            request,
-            self._remote.call({**headers, **self._granted}),
+            SendMessageRequest(message=message, metadata=with_it.request_metadata),
+            with_it.client_call_context,
             name=agent.name,
             timeout=agent.timeout,
             polling_seconds=agent.polling_seconds,
             streams=agent.streaming and card.capabilities.streaming,
         )
-        reading = Reading(ctx)
+        reading, latest = Reading(ctx, agent.config and agent.config.a2a_part_converter), None
         async with aclosing(self._exchange.updates()) as updates:
-            async for update in updates:
-                for event in reading.take(update):
-                    yield event
+            async for latest in updates:
+                for event in reading.take(latest):
+                    if (kept := await self._hooked(hooks, latest, event)) is not None:
+                        yield kept
         if not self._exchange.was_heard:
             raise RemoteAgentError(f"Agent `{agent.name}` at {self._remote.address} ended its answer without a word.")
         for event in reading.finish():
-            yield event
+            if (kept := await self._hooked(hooks, latest, event)) is not None:
+                yield kept
         if reading.state == CANCELED and ctx.run.caller is None:
             ctx.run.stop, ctx.run.stopped = "cancelled", True
+
+    async def _hooked(self, hooks: Sequence[RequestInterceptor], said: Any, event: Event) -> Event | None:
+        """An event as the hooks leave it; None if one of them leaves it out."""
+        kept: Event | None = event
+        for hook in hooks:
+            if kept is not None and hook.after_request is not None:
+                kept = await hook.after_request(self._ctx, said, kept)
+        return kept
 
     # -- what is sent -------------------------------------------------------------------------------
 
@@ -152,7 +171,8 @@ class RemoteTurn:
         else:
             said = conversation.said
         message = self._new([*parts, *_sent([text_part(each) if isinstance(each, str) else each for each in said])])
-        message.context_id, message.task_id = conversation.context_id or "", conversation.task_id or ""
+        begun_in = conversation.context_id or (agent.config.context_id_of(ctx) if agent.config is not None else "")
+        message.context_id, message.task_id = begun_in, conversation.task_id or ""
         return message
 
     def _new(self, parts: Sequence[Part]) -> Message:

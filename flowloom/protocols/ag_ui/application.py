@@ -19,7 +19,7 @@ from flowloom.plugins import PluginManager
 from flowloom.protocols.ag_ui.data import as_mapping
 from flowloom.protocols.ag_ui.legs import BUSY, whole_run
 from flowloom.protocols.ag_ui.page import PagePlugin, page_tools, page_words
-from flowloom.protocols.ag_ui.reading import MESSAGE_IDS, StaleAnswerError, read_request
+from flowloom.protocols.ag_ui.reading import MESSAGE_IDS, StaleAnswerError, read_request, system_words
 from flowloom.protocols.ag_ui.sdk import (
     JSONResponse,
     Middleware,
@@ -31,7 +31,7 @@ from flowloom.protocols.ag_ui.sdk import (
     core,
 )
 from flowloom.protocols.ag_ui.telling import Emit, ag_ui_events
-from flowloom.run_stream import RunFailed, RunStreamEvent
+from flowloom.run_stream import RunFailed, RunStarted, RunStreamEvent
 from flowloom.runner import InMemoryRunner, Runner
 from flowloom.runner.routing import agents_of
 from flowloom.sessions import Session
@@ -51,6 +51,7 @@ def to_ag_ui(
     state: Literal["session", "none"] = "session",
     client_tools: bool = True,
     emit: Emit = "1.0",
+    system_messages: bool = False,
     auth: Auth | None = None,
     host: str = "localhost",
     allow_origins: Sequence[str] = (),
@@ -60,8 +61,9 @@ def to_ag_ui(
     `agent_or_runner` is the agent, run by `runner`, by default one in memory; or the runner itself. A thread is a
     session; `user` says whose, by default who `auth` says that asks, else one for each thread. `state="none"` neither
     tells nor takes the session's state. With `client_tools` the page's tools are declared to the model, and called by
-    the page alone. `emit="legacy"` leaves out what came with version 1.0 of the protocol. `auth` says who asks; `host`
-    is the address that it is served at, `allow_origins` are pages of other origins that may use it.
+    the page alone. `emit="legacy"` leaves out what came with version 1.0 of the protocol. With `system_messages` what
+    a page says as system or developer are instructions of the run; else it is left out. `auth` says who asks; `host` is
+    the address that it is served at, `allow_origins` are pages of other origins that may use it.
 
     Raises `ConfigurationError` for a runner that is given twice.
     """
@@ -70,6 +72,7 @@ def to_ag_ui(
             raise ConfigurationError("Give the runner once: as the first argument, or as `runner`.")
         runner = agent_or_runner
     serving = _Serving(runner or _runner_of(agent_or_runner), user, state == "session", client_tools, emit)
+    serving.system_messages = system_messages
 
     @asynccontextmanager
     async def living(_: Starlette) -> AsyncGenerator[None]:
@@ -108,6 +111,7 @@ class _Serving:
         self.runner = runner
         self._user, self._state, self._client_tools = user, state, client_tools
         self._emit: Emit = emit
+        self.system_messages = False
         agent = runner.agent
         tools = [tool for each in agents_of(agent) if isinstance(each, LlmAgent) for tool in each.own_tools]
         self._own = {getattr(tool, "name", None) for tool in tools}
@@ -138,27 +142,21 @@ class _Serving:
         where: dict[str, Any] = {"user_id": user_id, "session_id": given.thread_id}
         delta = asked.state_delta or None
         stream = runner.run_stream(**where, new_message=asked.message, state_delta=delta, run_config=config)
-        first = await anext(stream)
-        if isinstance(first, RunFailed) and first.error_code == BUSY:
+        first = [await anext(stream)]
+        if isinstance(first[0], RunStarted) and not first[0].invocation_id:  # it has not begun: at once it says why
+            first.append(await anext(stream))
+        if isinstance(first[-1], RunFailed) and first[-1].error_code == BUSY:
             await stream.aclose()
-            return _problem(409, "session_busy", first.error_message)
-        told = whole_run(runner, stream, [tool.name for tool in given.tools], config, **where)
+            return _problem(409, "session_busy", first[-1].error_message)
+        told = whole_run(runner, _behind(first, stream), [tool.name for tool in given.tools], config, **where)
         state = {**session.state, **asked.state_delta} if self._state else None
         return StreamingResponse(self._frames(first, stream, told, given, state), media_type=_SSE, headers=_HEADERS)
 
-    async def _frames(
-        self, first: RunStreamEvent, stream: Any, events: Any, given: Any, state: Any
-    ) -> AsyncIterator[str]:
-        """The `events` as they go out, behind the `first`. A client that goes away closes them, and with them the run,
-        which gives them as a `stream`."""
-
-        async def all_events() -> AsyncIterator[RunStreamEvent]:
-            yield first
-            async for event in events:
-                yield event
-
+    async def _frames(self, stream: Any, events: Any, given: Any, state: Any) -> AsyncIterator[str]:
+        """The `events` as they go out, of a run that gives them as a `stream`. A client that goes away closes both, and
+        with them the run."""
         async with aclosing(stream), aclosing(events):
-            told = ag_ui_events(all_events(), given, state=state, structured=self._structured, emit=self._emit)
+            told = ag_ui_events(events, given, state=state, structured=self._structured, emit=self._emit)
             async for event in told:
                 yield f"data: {event.model_dump_json(by_alias=True)}\n\n"
 
@@ -175,14 +173,15 @@ class _Serving:
         """The runner and the settings of one run: with the page's tools, and with what it tells."""
         tools = page_tools(given.tools)
         told = page_words(given.context or [])
+        ordered = system_words(given.messages) if self.system_messages else []
         paused: list[str] | bool = [tool.name or "" for tool in tools] or False
         config = RunConfig(streaming_mode=StreamingMode.SSE, pause_on_tool_calls=paused)
         config.forward_agent_tool_events = self._emit == "1.0"
         config.custom_metadata = {**(as_mapping(given.forwarded_props) or {}), MESSAGE_IDS: new_ids}
-        if not tools and not told:
+        if not tools and not told and not ordered:
             return self.runner, config
         runner = copy(self.runner)
-        runner.plugin_manager = PluginManager([*self.runner.plugin_manager.plugins, PagePlugin(tools, told)])
+        runner.plugin_manager = PluginManager([*self.runner.plugin_manager.plugins, PagePlugin(tools, told, ordered)])
         return runner, config
 
     def _user_id(self, given: Any, principal: Principal) -> str:
@@ -204,6 +203,14 @@ class _Serving:
 
 
 _HEADERS = {"Cache-Control": "no-cache", "X-Accel-Buffering": "no"}
+
+
+async def _behind(first: Sequence[RunStreamEvent], stream: Any) -> AsyncIterator[RunStreamEvent]:
+    """A stream of which the `first` events have been read."""
+    for event in first:
+        yield event
+    async for event in stream:
+        yield event
 
 
 def _takes_sse(accept: str | None) -> bool:

@@ -11,6 +11,7 @@ from contextlib import aclosing
 from typing import Any
 
 from flowloom.context import RunConfig
+from flowloom.errors import SessionBusyError
 from flowloom.events.event import Event
 from flowloom.run_stream import (
     ConfirmationRequested,
@@ -27,7 +28,7 @@ from flowloom.run_stream import (
 )
 from flowloom.runner import Runner, pending_calls
 
-BUSY = "SESSION_BUSY"
+BUSY = SessionBusyError.__name__
 _REQUESTS = (ConfirmationRequested, InputRequested, CredentialRequested)
 _CALLS = (ToolCallStarted, ToolCallArgumentsCompleted)
 
@@ -92,7 +93,7 @@ async def whole_run(
 
 def _still_waiting(events: Sequence[Event], leg: _Leg) -> list[RunStreamEvent]:
     """What the run waits for since an earlier one, and this one has not told."""
-    invocation_id = leg.end.invocation_id if leg.end is not None else None
+    invocation_id = (leg.end.invocation_id if leg.end is not None else None) or None
     waiting = {pending.id for pending in pending_calls(events, invocation_id)} - leg.told
     found: list[RunStreamEvent] = []
     for event in events:

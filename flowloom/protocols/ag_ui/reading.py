@@ -13,8 +13,9 @@ from google.genai import types
 
 from flowloom.errors import FlowloomError, InputValidationError
 from flowloom.events.event import Event
-from flowloom.events.parts import content_of, text_part
-from flowloom.protocols.ag_ui.data import CLOSED_PREFIXES, as_mapping
+from flowloom.events.parts import as_object, call_part, content_of, response_part, text_part
+from flowloom.protocols.ag_ui.data import CLOSED_PREFIXES, as_data, as_mapping
+from flowloom.protocols.names import is_fit, is_reserved
 from flowloom.runner import PendingCall, pending_calls
 from flowloom.sessions import Session
 
@@ -127,14 +128,34 @@ def _new_words(messages: Sequence[Any], events: Sequence[Event]) -> tuple[list[t
 
 
 def _told_before(messages: Sequence[Any]) -> list[types.Content]:
-    """The words of a conversation that the session does not know; what a client says of a system is left out."""
+    """A conversation that the session does not know: words, and calls that have results. What a client says of a system
+    is left out, and so are calls without a result: they are claims, and nothing is to be done for them."""
+    results = {message.tool_call_id: _result(message.content) for message in messages if message.role == "tool"}
     told: list[types.Content] = []
     for message in messages:
         if message.role == "user":
             told.append(content_of("user", _parts_of(message)))
-        elif message.role == "assistant" and message.content:
-            told.append(content_of("model", [text_part(message.content)]))
+        elif message.role == "assistant":
+            calls = [call for call in message.tool_calls or () if call.id in results and _is_tool(call.function.name)]
+            parts = [text_part(message.content)] if message.content else []
+            parts += [call_part(call.id, call.function.name, _args_of(call)) for call in calls]
+            told += [content_of("model", parts)] if parts else []
+            answers = [response_part(c.id, c.function.name, as_object(results[c.id], "result")) for c in calls]
+            told += [content_of("user", answers)] if answers else []
     return told
+
+
+def _is_tool(name: str) -> bool:
+    return is_fit(name) and not is_reserved(name)
+
+
+def _args_of(call: Any) -> dict[str, Any]:
+    return as_mapping(as_data(call.function.arguments)) or {}
+
+
+def system_words(messages: Sequence[Any]) -> list[str]:
+    """What a page says as system or developer."""
+    return [_text(message.content) for message in messages if message.role in ("system", "developer")]
 
 
 def _text_of(content: types.Content | None) -> str:

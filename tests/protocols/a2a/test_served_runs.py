@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from typing import Any, ClassVar
+
+import pytest
 from a2a.types import GetTaskRequest
 from a2a_serving import serving_a2a, states, task_text, text_chunks
 from kit import Chat, agent
 
-from flowloom import LlmAgent, RemoteA2aAgent
-from flowloom.testing import FunctionModel
+from flowloom import App, BaseToolset, FunctionTool, LlmAgent, RemoteA2aAgent
+from flowloom.errors import ToolsetError
+from flowloom.protocols.a2a import agent_card_of
+from flowloom.testing import FunctionModel, ScriptedModel
 
 
 async def test_a_text_turn_is_told_chunk_by_chunk_and_kept_as_one() -> None:
@@ -37,3 +42,53 @@ async def test_our_client_talks_to_our_server() -> None:
         await chat.runner.close()
     assert [e.text for e in [*first, *second] if not e.partial] == ["One.", "Two."]
     assert len(desk.model.requests[1].contents) == 3
+
+
+class Shelf(BaseToolset):
+    """A toolset that is there from the second listing on."""
+
+    def __init__(self) -> None:
+        super().__init__(tool_name_prefix="shelf")
+        self.listed = 0
+
+    async def get_tools(self, readonly_context: Any = None) -> list[Any]:
+        self.listed += 1
+        if self.listed == 1:
+            raise ToolsetError("The shelf is away.")
+
+        def look(place: str) -> str:
+            """Look at a place."""
+            return place
+
+        return [FunctionTool(look)]
+
+
+async def test_tools_of_toolsets_are_skills_of_the_card(caplog: pytest.LogCaptureFixture) -> None:
+    """They are listed when the card is asked for, and once; what cannot be listed is asked again for the next card."""
+    shelf = Shelf()
+    agent = LlmAgent(name="desk", description="Tells.", tools=[shelf], model=ScriptedModel([]))
+    async with serving_a2a(agent) as caller:  # its client has asked once
+        cards = [(await caller.http.get(f"{caller.url}/.well-known/agent-card.json")) for _ in range(2)]
+    assert [[skill["id"] for skill in card.json()["skills"]] for card in cards] == [["desk", "desk-shelf_look"]] * 2
+    assert cards[0].headers["etag"] == cards[1].headers["etag"]
+    assert shelf.listed == 2
+    assert "The shelf is away." in caplog.text
+
+
+async def test_the_card_tells_the_apps_version_and_what_files_its_models_take() -> None:
+    """Of an `App` that is served, or of a runner's; a model that is not known takes text and data."""
+
+    class Seeing(ScriptedModel):
+        media_types: ClassVar[tuple[str, ...]] = ("image/png",)
+
+    helper = LlmAgent(name="helper", model=Seeing([]))
+    agent = LlmAgent(name="desk", model=ScriptedModel(["Hi."]), sub_agents=[helper])
+    async with serving_a2a(App(name="office", root_agent=agent, version="2.1.0")) as caller:
+        seeing = (await caller.http.get(f"{caller.url}/.well-known/agent-card.json")).json()
+        assert states(await caller.send("Hi"))[-1] == "completed"
+    blind = agent_card_of(LlmAgent(name="blind", model=ScriptedModel([])), "http://localhost:1")
+    assert (seeing["version"], seeing["defaultInputModes"]) == (
+        "2.1.0",
+        ["text/plain", "application/json", "image/png"],
+    )
+    assert (blind.version, [*blind.default_input_modes]) == ("1.0.0", ["text/plain", "application/json"])
