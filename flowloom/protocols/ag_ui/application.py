@@ -150,7 +150,7 @@ class _Serving:
             return _problem(409, "session_busy", first[-1].error_message)
         told = whole_run(runner, _behind(first, stream), [tool.name for tool in given.tools], config, **where)
         state = {**session.state, **asked.state_delta} if self._state else None
-        return StreamingResponse(self._frames(first, stream, told, given, state), media_type=_SSE, headers=_HEADERS)
+        return StreamingResponse(self._frames(stream, told, given, state), media_type=_SSE, headers=_HEADERS)
 
     async def _frames(self, stream: Any, events: Any, given: Any, state: Any) -> AsyncIterator[str]:
         """The `events` as they go out, of a run that gives them as a `stream`. A client that goes away closes both, and
