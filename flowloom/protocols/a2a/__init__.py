@@ -20,14 +20,15 @@ if TYPE_CHECKING:
     from flowloom.protocols.a2a.failures import RemoteAgentTimeoutError as RemoteAgentTimeoutError
     from flowloom.protocols.a2a.own_card import agent_card_of as agent_card_of
     from flowloom.protocols.a2a.remote_agent import RemoteA2aAgent as RemoteA2aAgent
-    from flowloom.protocols.a2a.remote_agent import RemoteStatus as RemoteStatus
+    from flowloom.protocols.a2a.status import RemoteStatus as RemoteStatus
 
 _HOMES = {
     "application": "mount_a2a to_a2a",
     "config": "A2aCardRequestConfig A2aRemoteAgentConfig CardRequestInterceptor ParametersConfig RequestInterceptor",
     "failures": "RemoteAgentError RemoteAgentTimeoutError",
     "own_card": "agent_card_of",
-    "remote_agent": "RemoteA2aAgent RemoteStatus",
+    "remote_agent": "RemoteA2aAgent",
+    "status": "RemoteStatus",
 }
 __getattr__, __dir__ = loaded_on_use(__name__, homes_of(__name__, _HOMES))
 __all__ = [

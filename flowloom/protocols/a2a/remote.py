@@ -12,7 +12,6 @@ from flowloom.errors import error_text
 from flowloom.protocols.a2a.cards import BINDINGS, Known, fetched_card, given_card, usable_card
 from flowloom.protocols.a2a.failures import RemoteAgentError
 from flowloom.protocols.a2a.links import is_address
-from flowloom.protocols.a2a.remote_agent import RemoteStatus
 from flowloom.protocols.a2a.sdk import (
     AgentCard,
     CancelTaskRequest,
@@ -24,6 +23,7 @@ from flowloom.protocols.a2a.sdk import (
     SubscribeToTaskRequest,
     httpx,
 )
+from flowloom.protocols.a2a.status import RemoteStatus
 
 CONNECT_SECONDS = 10.0
 _EXTENSIONS = "A2A-Extensions"

@@ -5,10 +5,9 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass
 from importlib import import_module
 from inspect import isawaitable
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, cast
+from typing import TYPE_CHECKING, Any, ClassVar, cast
 from weakref import WeakKeyDictionary
 
 from google.genai import types
@@ -20,27 +19,12 @@ from flowloom.events import Event
 from flowloom.objects.no_collection import NoCollection
 from flowloom.protocols.a2a.config import A2aRemoteAgentConfig, card_headers
 from flowloom.protocols.a2a.failures import RemoteAgentError
+from flowloom.protocols.a2a.status import RemoteStatus
 from flowloom.protocols.loading import in_thread
 from flowloom.protocols.words import cleaned
 
 if TYPE_CHECKING:
     from flowloom.protocols.a2a.remote import Remote
-
-
-@dataclass(frozen=True, slots=True)
-class RemoteStatus:
-    """How the connection to a remote agent is, as its `status()` tells."""
-
-    state: Literal["idle", "connected", "failed"]
-    """`connected` once its card is there, `failed` when the latest attempt to ask it has failed."""
-    skills: int | None = None
-    """How many skills its card tells of; None before the card is there."""
-    last_error: str | None = None
-    """What went wrong last, without secrets."""
-    reconnects: int = 0
-    """How often its service has been called in another way than before, as its card had changed."""
-    seconds_since_card: float | None = None
-    """How long ago the card was fetched, or found to be as it was; None for one that was given, and before."""
 
 
 _LONGEST_DESCRIPTION = 2000
