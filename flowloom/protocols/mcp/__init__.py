@@ -2,7 +2,7 @@
 
 Nothing here loads the SDK before something is connected. Begin with `toolset.py`; then `pool.py` (which connection),
 `connection.py` (one connection, owned by one task), `tool_calls.py` (one call) and `content.py` (its result).
-`serving.py` is the other side: an agent of ours as a server (spec §2).
+`serving` is the other side: agents and tools of ours as a server (spec §2).
 """
 
 from __future__ import annotations
