@@ -20,7 +20,7 @@ import time
 import uuid
 from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Self, TypeVar
 
 from google.genai import types
 
@@ -57,6 +57,12 @@ class FileArtifactService(BaseArtifactService):
     def directory(self) -> Path:
         """The folder that all artifacts are in."""
         return self._root
+
+    @classmethod
+    def beside(cls, database: str | os.PathLike[str]) -> Self:
+        """The artifacts of those who keep sessions in the file `database`: in a folder beside it."""
+        path = Path(database)
+        return cls(path.with_name(f"{path.name}-artifacts"))
 
     async def save_artifact(
         self,

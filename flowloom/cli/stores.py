@@ -113,8 +113,7 @@ def _open(dsn: str, name: str, make: bool) -> Store:
     if make and path.parent == FOLDER:
         _make_folder()
     _check(path)
-    files = FileArtifactService(path.with_name(f"{path.name}-artifacts"))
-    return Store(name, SqliteSessionService(path), files, SqliteMemoryService(path))
+    return Store(name, SqliteSessionService(path), FileArtifactService.beside(path), SqliteMemoryService(path))
 
 
 def _file_of(dsn: str) -> Path:

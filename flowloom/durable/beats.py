@@ -8,6 +8,7 @@ import logging
 from collections.abc import Mapping, Sequence
 from typing import Protocol, cast
 
+from flowloom.durable.channel import forget
 from flowloom.durable.leg import Leg
 from flowloom.durable.records import Wish, WorkerRow
 from flowloom.durable.registry import Registry
@@ -105,9 +106,10 @@ class Beats:
             if leg is not None:
                 leg.wish(cast(Wish, wish))
         await self._give_back_forgotten({*heard.runs} - before - {*worker.legs})
-        for name, moment in heard.dead:
+        for name, moment, address in heard.dead:
             taken = await worker.registry.bury(name, moment)
             if taken is not None:
+                forget(address)
                 await worker.took_over(name, taken)
 
     async def _rise_again(self) -> None:

@@ -46,6 +46,15 @@ def path_of(address: str | None) -> str | None:
     return path if path and machine == this_machine() else None
 
 
+def forget(address: str | None) -> None:
+    """Take away the socket of a worker that is dead, if it is of this machine. One that only slept is found by the log:
+    its runs are others' now."""
+    path = path_of(address)
+    if path is not None:
+        with contextlib.suppress(OSError):
+            Path(path).unlink()
+
+
 class _Follower:
     """Someone who follows a run: the lines that it has not been sent yet."""
 

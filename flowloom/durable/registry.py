@@ -215,7 +215,7 @@ class Registry:
 
         def work(c: Connection) -> tuple[str, ...]:
             sql_workers.leave(c, worker)
-            return sql_runs.take_runs(c, worker)
+            return sql_runs.take_runs(c, worker, died=False)
 
         return await self.write(work, ("worker", worker))
 

@@ -347,15 +347,17 @@ def bury(connection: Connection, setting: Setting, worker: str, beat: float) -> 
     return take_runs(connection, worker)
 
 
-def take_runs(connection: Connection, worker: str) -> tuple[str, ...]:
-    """Make the runs ready again of a worker that is gone."""
+def take_runs(connection: Connection, worker: str, *, died: bool = True) -> tuple[str, ...]:
+    """Make the runs ready again of a worker that is gone: one that has not `died` hands them over, which counts as no
+    attempt, and as no take-over."""
     sql = f"SELECT {COLUMNS} FROM flowloom_runs WHERE worker = ? AND status = 'running' ORDER BY rank, seq"
     rows = [Row(*row) for row in connection.execute(sql, (worker,)).fetchall()]
     for row in rows:
         take_session(connection, row.key, worker)
+    counts = "takeovers = takeovers + 1" if died else "attempts = attempts - 1"
     sql = (
-        "UPDATE flowloom_runs SET status = 'ready', worker = NULL, takeovers = takeovers + 1 WHERE run_id = ? AND "
-        "worker = ? AND status = 'running'"
+        f"UPDATE flowloom_runs SET status = 'ready', worker = NULL, {counts} WHERE run_id = ? AND worker = ? AND "
+        "status = 'running'"
     )
     taken = [row.run_id for row in rows if connection.execute(sql, (row.run_id, worker)).rowcount]
     connection.execute("DELETE FROM flowloom_slots WHERE worker = ?", (worker,))

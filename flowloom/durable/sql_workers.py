@@ -19,11 +19,11 @@ _ADD = (
 
 class Heard(NamedTuple):
     """What a beat tells its worker: `wishes` by run, the `runs` that the registry says it has, each with its epoch, and
-    the workers that are `dead`, each with its last beat."""
+    the workers that are `dead`, each with its last beat and its address."""
 
     wishes: dict[str, str]
     runs: dict[str, int | None]
-    dead: list[tuple[str, float]]
+    dead: list[tuple[str, float, str | None]]
 
 
 def register(connection: Connection, setting: Setting, row: WorkerRow, limits: tuple[ConcurrencyLimit, ...]) -> None:
@@ -57,9 +57,10 @@ def beat(connection: Connection, setting: Setting, row: WorkerRow, *, reaps: boo
         return None
     sql = "SELECT run_id, epoch, wish FROM flowloom_runs WHERE worker = ? AND status = 'running'"
     rows = connection.execute(sql, (row.worker,)).fetchall()
-    sql = "SELECT worker, beat, patience, holder FROM flowloom_workers WHERE worker <> ?"
+    sql = "SELECT worker, beat, patience, holder, address FROM flowloom_workers WHERE worker <> ?"
     others = connection.execute(sql, (row.worker,)).fetchall()
-    dead = [(each[0], each[1]) for each in others if is_gone(each[3]) or (reaps and each[1] + each[2] < moment)]
+    gone = [each for each in others if is_gone(each[3]) or (reaps and each[1] + each[2] < moment)]
+    dead = [(each[0], each[1], each[4]) for each in gone]
     wishes = {each[0]: each[2] for each in rows if each[2] is not None}
     return Heard(wishes, {each[0]: each[1] for each in rows}, dead)
 

@@ -49,7 +49,7 @@ try:
     from flowloom.server.models import override_of, plugins_of
     from flowloom.server.problems import Failures, add_handlers
     from flowloom.server.served import AppSource, Served
-    from flowloom.server.services import artifact_service, memory_service, session_service
+    from flowloom.server.services import artifact_service, memory_service, services_beside, session_service
     from flowloom.server.serving import run_server
     from flowloom.server.settings import ServerSettings, rules_of
     from flowloom.server.stopping import ends_runs
@@ -146,6 +146,9 @@ def get_fast_api_app(
     home = apps
     if agent_loader is not None:
         apps = LoadedApps(agent_loader)
+    if fleet is not False and isinstance(session_service_uri, str) and not session_service_uri.startswith("memory:"):
+        files, memories = services_beside(session_service_uri)
+        artifact_service_uri, memory_service_uri = artifact_service_uri or files, memory_service_uri or memories
     services = _services(
         session_service_uri,
         artifact_service_uri,

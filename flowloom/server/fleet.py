@@ -14,7 +14,7 @@ from contextlib import suppress
 from typing import Any
 
 from flowloom.durable import QueueFullError, RunClient, RunFailedError, RunNotFoundError, RunStateError, SubmittedRun
-from flowloom.durable.records import RunInfo
+from flowloom.durable.records import RunInfo, Status
 from flowloom.durable.registry import Registry
 from flowloom.durable.specs import Audience
 from flowloom.errors import AlreadyExistsError, ConfigurationError, FlowloomError, NotSupportedError, StorageError
@@ -32,7 +32,7 @@ from flowloom.sessions import BaseSessionService, Session
 _log = logging.getLogger("flowloom.server")
 _SHORTEST, _LONGEST = 0.02, 0.5
 """Seconds between two looks at a run that is to end, or at a store that does not answer."""
-_UNDER_WAY = ("waiting", "ready", "running")
+_UNDER_WAY: Sequence[Status] = ("waiting", "ready", "running")
 MakeClient = Callable[[str], RunClient]
 
 
@@ -215,6 +215,10 @@ class FleetRuns(Runs):
     def of(self, key: Key) -> list[ServedRun]:
         """See `Runs.of`: those that are followed here."""
         return list(self._open.get(key, ()))
+
+    async def sessions_of(self, app_name: str, user_id: str) -> set[str]:
+        """See `Runs.sessions_of`: whichever process has begun them."""
+        return {info.session_id for info in await self._fleet.client(app_name).list(_UNDER_WAY, user_id)}
 
     async def listed(self, key: Key) -> list[Listed]:
         """See `Runs.listed`: whichever process has begun them."""

@@ -67,6 +67,10 @@ class Runs(ABC):
         """The runs of a session that are served here: the one that goes on, and those that wait."""
 
     @abstractmethod
+    async def sessions_of(self, app_name: str, user_id: str) -> set[str]:
+        """The sessions of a user that have runs which go on, or wait for their turn."""
+
+    @abstractmethod
     async def listed(self, key: Key) -> list[Listed]:
         """The runs of a session that go on, and wait for their turn, in order."""
 
@@ -185,6 +189,10 @@ class LocalRuns(Runs):
     def of(self, key: Key) -> list[ServedRun]:
         """See `Runs.of`."""
         return list(self._lines.get(key, ()))
+
+    async def sessions_of(self, app_name: str, user_id: str) -> set[str]:
+        """See `Runs.sessions_of`."""
+        return {key[2] for key in self._lines if key[:2] == (app_name, user_id)}
 
     async def listed(self, key: Key) -> list[Listed]:
         """See `Runs.listed`."""

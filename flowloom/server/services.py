@@ -57,6 +57,21 @@ def artifact_service(uri: str) -> BaseArtifactService:
     raise _unknown("artifacts", uri, "memory:// or file://FOLDER")
 
 
+def services_beside(uri: str) -> tuple[BaseArtifactService, BaseMemoryService]:
+    """The artifacts and memories that workers (`flowloom worker --store`) keep whose sessions are at the address `uri`:
+    beside the file, or of a server of PostgreSQL in `.flowloom/artifacts`, which workers of other machines have their
+    own of. Raises `ConfigurationError`."""
+    if _scheme_of(uri) == "sqlite":
+        file = _sqlite_file(uri, "sessions")
+        if file == ":memory:":
+            raise ConfigurationError(
+                f"`{uri}` is in the memory of one process, and a fleet needs one that its workers can "
+                f"open, too. Give `sqlite:///FILE` or `postgresql://USER@HOST/DATABASE`."
+            )
+        return FileArtifactService.beside(file), memory_service(uri)
+    return FileArtifactService(Path(".flowloom", "artifacts")), memory_service(uri)
+
+
 def _in_database(
     what: str, uri: str, memory: Callable[[], _S], sqlite: Callable[[str], _S], postgres: Callable[[str], _S]
 ) -> _S:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any, cast
 
 from pydantic_core import to_json
@@ -12,6 +12,7 @@ from flowloom.interop.run_ends import ABORTED
 from flowloom.runner.pending import pending_calls
 from flowloom.server.problems import ProblemError
 from flowloom.server.served import Served
+from flowloom.server.served_run import Key
 from flowloom.server.wire import session_json
 from flowloom.sessions import GetSessionConfig, Session
 
@@ -31,6 +32,8 @@ async def page_of(served: Served, sessions: Sequence[Session], limit: int, after
             raise ProblemError(404, "session_not_found", "Session not found")
         latest = latest[ids.index(after) + 1 :]
     wanted, shown = words.lower().split(), list[bytes]()
+    names = {(each.app_name, each.user_id) for each in latest}
+    busy = {(*name, session_id) for name in names for session_id in await served.runs.sessions_of(*name)}
     for each in latest:
         if len(shown) == limit:
             break
@@ -39,7 +42,7 @@ async def page_of(served: Served, sessions: Sequence[Session], limit: int, after
             app_name=each.app_name, user_id=each.user_id, session_id=each.id, config=config
         )
         if whole is not None and _has(whole, wanted):
-            shown.append(session_json(each)[:-1] + b"," + to_json(_seen_of(served, whole))[1:])
+            shown.append(session_json(each)[:-1] + b"," + to_json(_seen_of(whole, busy))[1:])
     return b"[" + b",".join(shown) + b"]"
 
 
@@ -72,15 +75,15 @@ def _text_of(event: Event) -> str:
     return "".join(part.text for part in parts if part.text and not part.thought)
 
 
-def _seen_of(served: Served, session: Session) -> dict[str, str]:
+def _seen_of(session: Session, busy: Collection[Key]) -> dict[str, str]:
     """What a list tells of a session beside its state: what it is doing, and the last words in it."""
     words = next((text for event in reversed(session.events) if (text := _text_of(event).strip())), None)
-    return {"status": _status_of(served, session)} | ({} if words is None else {"lastWords": words[:_MOST_WORDS]})
+    return {"status": _status_of(session, busy)} | ({} if words is None else {"lastWords": words[:_MOST_WORDS]})
 
 
-def _status_of(served: Served, session: Session) -> str:
+def _status_of(session: Session, busy: Collection[Key]) -> str:
     """`running`, `paused` for one that waits for an answer, `failed` if its last run has, else `idle`."""
-    if served.runs.of((session.app_name, session.user_id, session.id)):
+    if (session.app_name, session.user_id, session.id) in busy:
         return "running"
     if pending_calls(session.events):
         return "paused"

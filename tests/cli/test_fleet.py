@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 
 from cli.process import DESK, flowloom, started, told
@@ -67,6 +68,25 @@ def test_dbos_brings_the_runs_of_a_store_in_postgresql(postgres_dsn: str) -> Non
         assert flowloom("runs", "attach", run, "--store", postgres_dsn).returncode == 0
         process.terminate()
         assert process.wait(20) == 0
+
+
+def test_a_server_has_the_runs_of_its_folder_run_by_workers(store: str, fleet: Any, tmp_path: Path) -> None:
+    """`web --fleet`: also those of apps that it has no code of; it keeps files where they do."""
+    (tmp_path / "agents").mkdir()
+    uri = f"sqlite:///{store}"
+    with started("web", tmp_path / "agents", "--port", "0", "--fleet", "--session_service_uri", uri) as process:
+        url = process.stdout.readline().split()[-1]
+        with httpx.Client(base_url=url, trust_env=False, timeout=20) as client:
+            assert client.get("/list-apps").json() == ["travel_desk"]
+            assert client.get("/ready").json() == {"status": "ready", "workers": 1}
+            session = client.post("/apps/travel_desk/users/ann/sessions").json()["id"]
+            message = {"role": "user", "parts": [{"text": "hello"}]}
+            said = {"appName": "travel_desk", "userId": "ann", "sessionId": session, "newMessage": message}
+            events = client.post("/run", json=said).json()
+        assert events[-1]["author"] == "travel_desk"
+        assert data("runs", "list", "--store", store)[0]["run_id"] == events[-1]["invocationId"]
+        process.terminate()
+        assert process.wait(20) in (0, -15)
 
 
 def test_events_of_a_run_are_lines_of_json(store: str, fleet: Any) -> None:

@@ -152,6 +152,7 @@ export class Joined {
     if (known && known.state !== "live") return; // a piece of what is here as a whole
     const parts = event.content?.parts ?? [];
     if (!known) {
+      this._broken(event);
       this._add({ ...event, content: { ...event.content, parts: joinedParts([], parts) } }, "live");
       return;
     }
@@ -162,6 +163,7 @@ export class Joined {
   _complete(event) {
     this._replaceLocal(event);
     const known = this._byKey.get(event.id);
+    this._broken(event);
     if (!this._known.has(event.id)) {
       this._count(event);
       this.ids.push(event.id);
@@ -174,6 +176,13 @@ export class Joined {
     const twice = done(known) && known.event.content && !event.content;
     const actions = { ...known.event.actions, ...event.actions };
     this._change(known, twice ? { ...known.event, actions } : event, "stored");
+  }
+
+  /** Take away what an agent was saying when another worker went on with its run: it says it anew, under another id. */
+  _broken(event) {
+    if (event.author === "user") return;
+    const same = (other) => ["invocationId", "author", "branch"].every((name) => other[name] === event[name]);
+    this._remove((entry) => entry.state === "live" && entry.key !== event.id && same(entry.event));
   }
 
   /** Take away what stood for an event until it came: the user's message, and the pieces of an answer that broke off. */

@@ -50,6 +50,7 @@ class Following {
         given = { author: "", customMetadata: { unreadable: data.slice(0, 10000) } };
       }
       const legacy = this.reader && typeof given.type === "string" && !("author" in given);
+      if (given.error_details?.error_type === "shutting_down" && this.invocationId) throw new Error(given.error);
       for (const event of legacy ? this.reader.feed(given) : [given]) this.event(event);
     }
     for (const event of this.reader?.close() ?? []) this.event(event);
@@ -137,7 +138,7 @@ class Following {
 function isAfter(id, last) {
   const [now, before] = [id, last].map((each) => /^(.*):(\d+)\.(\d+)$/.exec(each));
   if (!now || !before || now[1] !== before[1]) return true;
-  return Number(now[2]) - Number(before[2]) || Number(now[3]) - Number(before[3]) > 0;
+  return (Number(now[2]) - Number(before[2]) || Number(now[3]) - Number(before[3])) > 0;
 }
 
 function tell(event) {
