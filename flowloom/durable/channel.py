@@ -47,8 +47,7 @@ def path_of(address: str | None) -> str | None:
 
 
 def forget(address: str | None) -> None:
-    """Take away the socket of a worker that is dead, if it is of this machine. One that only slept is found by the log:
-    its runs are others' now."""
+    """Take away the socket of a worker that has ended, if it is of this machine."""
     path = path_of(address)
     if path is not None:
         with contextlib.suppress(OSError):

@@ -19,7 +19,7 @@ _ADD = (
 
 class Heard(NamedTuple):
     """What a beat tells its worker: `wishes` by run, the `runs` that the registry says it has, each with its epoch, and
-    the workers that are `dead`, each with its last beat and its address."""
+    the workers that are `dead`, each with its last beat, and its address if it has ended."""
 
     wishes: dict[str, str]
     runs: dict[str, int | None]
@@ -60,7 +60,7 @@ def beat(connection: Connection, setting: Setting, row: WorkerRow, *, reaps: boo
     sql = "SELECT worker, beat, patience, holder, address FROM flowloom_workers WHERE worker <> ?"
     others = connection.execute(sql, (row.worker,)).fetchall()
     gone = [each for each in others if is_gone(each[3]) or (reaps and each[1] + each[2] < moment)]
-    dead = [(each[0], each[1], each[4]) for each in gone]
+    dead = [(each[0], each[1], each[4] if is_gone(each[3]) else None) for each in gone]
     wishes = {each[0]: each[2] for each in rows if each[2] is not None}
     return Heard(wishes, {each[0]: each[1] for each in rows}, dead)
 

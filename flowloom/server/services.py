@@ -58,7 +58,7 @@ def artifact_service(uri: str) -> BaseArtifactService:
 
 
 def services_beside(uri: str) -> tuple[BaseArtifactService, BaseMemoryService]:
-    """The artifacts and memories that workers (`flowloom worker --store`) keep whose sessions are at the address `uri`:
+    """The artifacts and memories that workers (`flowloom worker`) keep whose sessions are at the address `uri`:
     beside the file, or of a server of PostgreSQL in `.flowloom/artifacts`, which workers of other machines have their
     own of. Raises `ConfigurationError`."""
     if _scheme_of(uri) == "sqlite":
