@@ -13,9 +13,11 @@ from google.genai import types
 from pydantic import BaseModel, TypeAdapter
 from pydantic.errors import PydanticUserError
 
+from flowloom.auth.fields import is_secret_field, plain_name
 from flowloom.events.ids import CLIENT_CALL_PREFIX
 from flowloom.events.wire import fields_of
 from flowloom.inspection.tree import Blocks, Fields
+from flowloom.models.server_tools import BESIDE
 
 Data = Any
 """JSON values: None, bool, int, float, str, lists and dicts of them."""
@@ -80,6 +82,8 @@ def canonical_at(where: Sequence[str | int], value: Any, ordinals: Ordinals) -> 
     if value is not None and "headers" in where:
         return dict.fromkeys(cast(dict[str, Any], value), HIDDEN) if isinstance(value, dict) else HIDDEN
     names = [key for key in where if isinstance(key, str)]
+    if names and names[0] == BESIDE:
+        return canonical(_without_credentials(names[-1], value), ordinals)
     return canonical_field(names[-1] if names else "", value, ordinals)
 
 
@@ -87,11 +91,26 @@ def canonical_field(name: str, value: Any, ordinals: Ordinals) -> Data:
     """The value of a field as data. Some fields hold what is no data, or is not to be seen."""
     if name == "thought_signature" and isinstance(value, bytes):
         return f"signature:{hashlib.sha256(value).hexdigest()[:8]}… ({len(value)} bytes)"
+    if name.partition("[")[0] == BESIDE or name == "auth_config":
+        return canonical(_without_credentials(name, value), ordinals)
     if name == "headers" and isinstance(value, dict):  # keys and tokens are sent in them
         return dict.fromkeys(cast(dict[str, Any], value), HIDDEN)
     if name in ("response_schema", "response_json_schema") and not isinstance(value, Fields | dict):
         return schema_of(value)
     return _entry(name, value, ordinals)
+
+
+def _without_credentials(name: str, value: Any) -> Any:
+    """What stands under a name in a tool that the provider runs, which it may be given credentials for."""
+    if name == "headers" and isinstance(value, dict):
+        return dict.fromkeys(cast(dict[str, Any], value), HIDDEN)
+    if value is not None and (is_secret_field(name) or plain_name(name).startswith(("authorization", "apikeystring"))):
+        return HIDDEN
+    if isinstance(value, dict):
+        return {key: _without_credentials(key, each) for key, each in cast(dict[str, Any], value).items()}
+    if isinstance(value, list):
+        return [_without_credentials("", each) for each in cast(list[Any], value)]
+    return value
 
 
 def _entry(name: str, value: Any, ordinals: Ordinals) -> Data:

@@ -13,6 +13,7 @@ from typing import Any, cast
 
 from flowloom.inspection.canonical import Data
 from flowloom.inspection.sections import CONTENTS, SYSTEM, TOOLS
+from flowloom.models.server_tools import BESIDE
 from flowloom.objects.notebook import count
 
 WIDTH = 110
@@ -63,7 +64,8 @@ class Outline:
 def outline_of(data: Mapping[str, Data]) -> Outline:
     """The sections of an assembly's data."""
     outline = Outline()
-    groups = {SYSTEM: outline.system, TOOLS: outline.tools, CONTENTS: outline.contents}
+    groups = {SYSTEM: outline.system, CONTENTS: outline.contents}
+    groups |= {TOOLS: outline.tools, BESIDE: outline.tools}
     for section in cast(list[Entry], data["sections"]):
         path = re.match(r"config\.\w+|\w+", section["path"])
         groups.get(path[0] if path else "", outline.settings).append(section)

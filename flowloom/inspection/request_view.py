@@ -7,7 +7,7 @@ import json
 from functools import cached_property
 from typing import Any
 
-from flowloom.inspection.canonical import Data, canonical
+from flowloom.inspection.canonical import Data, canonical_field
 from flowloom.inspection.sections import INTERNAL, Section, ordinals_of, sections_of
 from flowloom.inspection.text import write_sections
 from flowloom.inspection.tree import Fields, tree_of
@@ -36,7 +36,7 @@ class RequestView:
     def data(self) -> dict[str, Data]:
         """JSON values: `model`, `config`, `contents`, and what else is set. For any assertion or snapshot library."""
         known = ["model", "config", *sorted(name for name in self._tree if name not in INTERNAL), "contents"]
-        return {name: canonical(self._tree[name], self._ordinals) for name in known if name in self._tree}
+        return {name: canonical_field(name, self._tree[name], self._ordinals) for name in known if name in self._tree}
 
     @property
     def sections(self) -> list[Section]:

@@ -9,6 +9,7 @@ from typing import Any
 from flowloom.inspection.canonical import Data, Ordinals, canonical_field
 from flowloom.inspection.changes import alignment, same
 from flowloom.inspection.tree import Blocks, Fields
+from flowloom.models.server_tools import BESIDE
 
 INTERNAL = ("contents", "config", "model", "tools_dict", "dynamic_instructions")
 SYSTEM, TOOLS, CONTENTS = "config.system_instruction", "config.tools", "contents"
@@ -125,7 +126,10 @@ def _pieces(tree: Fields) -> Iterator[_Piece]:
         if name not in ("system_instruction", "tools"):
             yield _Piece(f"config.{name}", "", config[name])
     for name in sorted(tree):
-        if name not in INTERNAL:
+        if name == BESIDE:
+            for index, tool in enumerate(tree[name]):
+                yield _Piece(name, f"[{index}]", tool)
+        elif name not in INTERNAL:
             yield _Piece(name, "", tree[name])
     for index, content in enumerate(tree["contents"]):
         yield _Piece(CONTENTS, f"[{index}]", content)

@@ -14,6 +14,7 @@ from flowloom.models.base_llm import Backend
 from flowloom.models.model_names import gemini_version
 from flowloom.models.request import LlmRequest
 from flowloom.models.server_tools import (
+    BESIDE,
     Asked,
     Native,
     asked_of,
@@ -124,7 +125,9 @@ def with_server_tools(config: types.GenerateContentConfig, request: LlmRequest, 
         if why is not None:
             raise server_tool_error(model, each, why)
     groups: list[Any] = [*(config.tools or ())]  # pyright: ignore[reportUnknownMemberType, reportUnknownArgumentType]
-    for each in asked[len(asked) - len(request.server_tools or ()) :]:
+    for each in asked:
+        if not each.place.startswith(BESIDE):
+            continue
         made = each.raw if each.raw is not None else GEMINI_TOOLS[each.kind].make(each.options)
         groups.append(types.Tool.model_validate(made))
     config.tools = groups

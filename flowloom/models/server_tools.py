@@ -44,12 +44,18 @@ KIND_OF = {
 """google-genai's names of tools and options for which there is a word that all providers share."""
 
 
+BESIDE = "server_tools"
+"""The field of a request with the tools for which google-genai has no type."""
+
+
 def asked_of(request: LlmRequest) -> list[Asked]:
     """The tools of a request that are no functions: those in `server_tools`, and those in `config.tools`."""
     groups: Any = request.config.tools or ()  # pyright: ignore[reportUnknownMemberType] - it names types that may be missing
     found = [asked for number, group in enumerate(groups) for asked in _asked_in(group, f"config.tools[{number}]")]
     for number, use in enumerate(request.server_tools or ()):
-        found.append(Asked(use["kind"], use["options"], f"server_tools[{number}]", use.get("raw")))
+        asked = Asked(use["kind"], use["options"], f"{BESIDE}[{number}]", use.get("raw"))
+        if all((each.kind, each.options, each.raw) != (asked.kind, asked.options, asked.raw) for each in found):
+            found.append(asked)  # what is asked for in two ways is asked for once
     return found
 
 

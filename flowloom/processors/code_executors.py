@@ -8,7 +8,6 @@ import re
 from abc import abstractmethod
 from collections.abc import Awaitable
 from dataclasses import dataclass, field
-from typing import Any
 
 from google.genai import types
 from pydantic import Field
@@ -16,6 +15,7 @@ from pydantic import Field
 from flowloom.context import InvocationContext
 from flowloom.errors import ConfigurationError, InputValidationError, NotSupportedError
 from flowloom.models.request import LlmRequest
+from flowloom.models.server_tools import asked_of
 from flowloom.objects.settings import Settings
 
 
@@ -129,19 +129,21 @@ class BaseCodeExecutor(Settings):
 
 
 class BuiltInCodeExecutor(BaseCodeExecutor):
-    """Lets the model run code on its own side; for Gemini models from version 2 on."""
+    """Lets the model run code on its provider's side, as the tool `code_execution` does.
+
+    Its adapter raises `UnsupportedFeatureError` if the provider has no such tool.
+    """
 
     def process_llm_request(self, llm_request: LlmRequest) -> None:
-        """Put the code-execution tool into a request. Raises `ConfigurationError` for a model that has none."""
-        if not _runs_code(llm_request.model or ""):
+        """Put the code-execution tool into a request. Raises `ConfigurationError` for Gemini before version 2."""
+        if _is_too_old(llm_request.model or ""):
             raise ConfigurationError(
                 f"Model `{llm_request.model}` cannot run code by itself; Gemini models from version 2 on can. Use one "
                 f"of those, or another code executor than {type(self).__name__}."
             )
-        tools: list[Any] = list(llm_request.config.tools or ())  # pyright: ignore[reportUnknownArgumentType, reportUnknownMemberType]
-        if not any(isinstance(tool, types.Tool) and tool.code_execution is not None for tool in tools):
-            tools.append(types.Tool(code_execution=types.ToolCodeExecution()))
-        llm_request.config.tools = tools
+        if all(asked.kind != "code_execution" for asked in asked_of(llm_request)):
+            tool = types.Tool(code_execution=types.ToolCodeExecution())
+            llm_request.config.tools = [*(llm_request.config.tools or ()), tool]  # pyright: ignore[reportUnknownMemberType]
 
     def execute_code(
         self, invocation_context: InvocationContext, code_execution_input: CodeExecutionInput
@@ -154,11 +156,11 @@ class BuiltInCodeExecutor(BaseCodeExecutor):
         return None
 
 
-def _runs_code(model: str) -> bool:
-    """Whether a model, by any form of its name (`models/...`, `projects/.../models/...`), is Gemini 2 or later."""
+def _is_too_old(model: str) -> bool:
+    """Whether a model, by any form of its name (`models/...`, `projects/.../models/...`), is Gemini 1."""
     name = model.rsplit("/", 1)[-1]
     version = re.match(r"gemini-(\d+)", name)
     if version is not None:
-        return int(version[1]) >= 2
+        return int(version[1]) < 2
     # names without a version are aliases of the latest model, save for two that mean version 1
-    return name.startswith("gemini-") and not re.match(r"gemini-(pro|pro-vision)(@.*)?$", name)
+    return re.match(r"gemini-(pro|pro-vision)(@.*)?$", name) is not None

@@ -171,7 +171,9 @@ class GoogleTool(ServerTool):
         self.tool = tool
 
     def put_into(self, request: LlmRequest) -> None:
-        request.config.tools = [*(request.config.tools or ()), self.tool]  # pyright: ignore[reportUnknownMemberType]
+        known: list[Any] = [*(request.config.tools or ())]  # pyright: ignore[reportUnknownMemberType, reportUnknownArgumentType]
+        if self.tool not in known:
+            request.config.tools = [*known, self.tool]
 
 
 class GoogleSearchTool(GoogleTool):

@@ -26,7 +26,7 @@ from server_tools.anthropic_search import (
     reply,
 )
 
-from flowloom import AnthropicModel, LlmAgent, RetryOptions
+from flowloom import AnthropicModel, BuiltInCodeExecutor, LlmAgent, RetryOptions
 from flowloom.errors import UnsupportedFeatureError
 from flowloom.interop.parsed import ParsedEvent
 from flowloom.run_stream import run_stream_of
@@ -149,6 +149,12 @@ async def test_what_anthropic_does_not_have_is_refused_before_the_call(
         await Chat(searcher(server, tool)).say("go")
     assert all(each in str(raised.value) for each in ("claude-sonnet-5-5", *told))
     assert server.requests == []
+
+
+async def test_a_built_in_code_executor_is_the_same_as_the_tool(server: WireServer) -> None:
+    """Anthropic runs the code, and functions stand beside it."""
+    body = await body_of(searcher(server, add, code_executor=BuiltInCodeExecutor()), server)
+    assert [each["name"] for each in body["tools"]] == ["code_execution", "add"]
 
 
 async def test_a_search_stands_beside_functions(server: WireServer) -> None:

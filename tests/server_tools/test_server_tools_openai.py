@@ -32,7 +32,7 @@ from server_tools.openai_search import (
     response,
 )
 
-from flowloom import Gemini, LlmAgent, OpenAIModel, RetryOptions, pending_calls
+from flowloom import BuiltInCodeExecutor, Gemini, LlmAgent, OpenAIModel, RetryOptions, pending_calls
 from flowloom.errors import UnsupportedFeatureError
 from flowloom.interop.parsed import ParsedEvent
 from flowloom.run_stream import run_stream_of
@@ -113,6 +113,19 @@ async def test_a_tool_is_asked_for_as_openai_has_it(server: WireServer, kind: st
     body = await body_of(searcher(server, tool), server)
     assert body["tools"] == [expected]
     TypeAdapter(ToolParam).validate_python(expected)
+
+
+async def test_a_built_in_code_executor_is_the_same_as_the_tool(server: WireServer) -> None:
+    """Alone, or beside the tool, which stands there once; chat completions run no code."""
+    expected = [{"type": "code_interpreter", "container": {"type": "auto"}}]
+    for tools in ([], [code_execution]):
+        assert (await body_of(searcher(server, *tools, code_executor=BuiltInCodeExecutor()), server))[
+            "tools"
+        ] == expected
+    asked = len(server.requests)
+    with pytest.raises(UnsupportedFeatureError, match=r"code_execution.*openai-responses/"):
+        await Chat(LlmAgent(name="root", model=gpt(server, api="chat"), code_executor=BuiltInCodeExecutor())).say("go")
+    assert len(server.requests) == asked
 
 
 async def test_what_code_printed_is_asked_for(server: WireServer) -> None:

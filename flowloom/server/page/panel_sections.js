@@ -2,7 +2,7 @@
 
 const GROUPS = [
   { id: "system", title: "System instruction", holds: (path) => path.startsWith("config.system_instruction") },
-  { id: "tools", title: "Tools", holds: (path) => path.startsWith("config.tools") },
+  { id: "tools", title: "Tools", holds: (path) => /^(config\.tools|server_tools)\b/.test(path) },
   { id: "contents", title: "Contents", holds: (path) => path.startsWith("contents") },
   { id: "settings", title: "Settings", holds: () => true },
 ];
