@@ -12,7 +12,7 @@ import platform
 from importlib import import_module
 from pathlib import Path
 
-from benchmarks import adapters, answers, elsewhere, report
+from benchmarks import adapters, answers, elsewhere, report, rest_calls
 from benchmarks.cases import CASES, STARTUPS, UNOBSERVED
 from benchmarks.curves import run_curves
 from benchmarks.engines import BARE, CUT, FLOWLOOM, PEERS, install, install_all
@@ -61,6 +61,8 @@ def measured(args: argparse.Namespace) -> Results:
                 results.rows.append(said(answers.run_reading(reading, plan)))
         if args.only in elsewhere.TITLE:
             results.rows.append(said(elsewhere.run_elsewhere(plan, peers=args.peers, notes=results.notes)))
+        if args.only in rest_calls.TITLE:
+            results.rows.append(said(rest_calls.run_rest_calls(plan)))
         for row in run_server(engines, plan, args.only, results.notes):
             results.rows.append(said(row))
         for line in STARTUPS:

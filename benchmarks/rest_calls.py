@@ -13,14 +13,19 @@ import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 import httpx2
 
+from benchmarks.results import Row
+from benchmarks.rounds import Plan, cell_of
 from flowloom import InMemoryRunner, LlmAgent, OpenAPIToolset
 from flowloom.testing import ScriptedModel, call
+
+TITLE = "tools from elsewhere: an OpenAPI call in a turn, less a function"
 
 
 class Adder(BaseHTTPRequestHandler):
@@ -74,8 +79,8 @@ def turns(tool: Any, count: int) -> tuple[InMemoryRunner, Callable[[int], Awaita
     return runner, turn
 
 
-async def measured(url: str, rounds: int = 20, each: int = 20) -> dict[str, float]:
-    """Milliseconds of each kind, taken in turns so that other work on the machine falls on all."""
+async def measured(url: str, rounds: int = 20, each: int = 20) -> dict[str, list[float]]:
+    """Milliseconds of each kind in each round, taken in turns so that other work on the machine falls on all."""
     count = (rounds + 1) * each
     toolset = OpenAPIToolset(spec_dict=document(url), allow_private_network_access=True)
     plain, function_turn = turns(add, count)
@@ -95,23 +100,37 @@ async def measured(url: str, rounds: int = 20, each: int = 20) -> dict[str, floa
                     taken.append((time.process_time() - began) * 1000)
                 if number:  # the first round warms up
                     values[name].append(statistics.median(taken))
-        found = {name: statistics.median(taken) for name, taken in values.items()}
     large = OpenAPIToolset(spec_str=json.dumps(document(url, 1000)))
     began = time.process_time()
     await large.get_tools()
-    return found | {"reading": (time.process_time() - began) * 1000}
+    return values | {"reading": [(time.process_time() - began) * 1000]}
 
 
-def told(costs: dict[str, float]) -> str:
+def ratios(costs: dict[str, list[float]]) -> list[float]:
+    """How many bare calls the call costs in a turn, round by round."""
+    return [
+        (rest - function) / bare
+        for bare, function, rest in zip(costs["bare"], costs["function"], costs["rest"], strict=True)
+    ]
+
+
+def run_rest_calls(plan: Plan) -> Row:
+    """The line of the table."""
+    with served() as url:
+        costs = asyncio.run(measured(url, min(plan.rounds, 15)))
+    return Row(TITLE, "× the HTTP client's bare call", None, {"flowloom": cell_of(ratios(costs))})
+
+
+def told(rounds: dict[str, list[float]]) -> str:
     """The rows of the report."""
-    ratio = (costs["rest"] - costs["function"]) / costs["bare"]
+    costs = {name: statistics.median(values) for name, values in rounds.items()}
     return (
         "| | ms |\n|---|---:|\n"
         f"| the HTTP client's bare call | {costs['bare']:.2f} |\n"
         f"| a turn with a call of a function | {costs['function']:.2f} |\n"
         f"| a turn with a call of an OpenAPI operation | {costs['rest']:.2f} |\n"
         f"| reading a document of 1,000 operations, once | {costs['reading']:.0f} |\n\n"
-        f"The call costs {ratio:.2f} bare calls.\n"
+        f"The call costs {statistics.median(ratios(rounds)):.2f} bare calls.\n"
     )
 
 
@@ -122,12 +141,21 @@ def serve() -> None:
     server.serve_forever()
 
 
+@contextmanager
+def served() -> Iterator[str]:
+    """The address of the adding server, in a process of its own."""
+    command = [sys.executable, "-m", "benchmarks.rest_calls", "serve"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as other:
+        try:
+            assert other.stdout is not None
+            yield f"http://127.0.0.1:{other.stdout.readline().strip()}"
+        finally:
+            other.kill()
+
+
 if __name__ == "__main__":
     if "serve" in sys.argv:
         serve()
     else:
-        command = [sys.executable, "-m", "benchmarks.rest_calls", "serve"]
-        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as other:
-            assert other.stdout is not None
-            print(told(asyncio.run(measured(f"http://127.0.0.1:{other.stdout.readline().strip()}"))))
-            other.kill()
+        with served() as address:
+            print(told(asyncio.run(measured(address))))
