@@ -32,7 +32,7 @@ fleet: $(READY)
 
 # llama.cpp's server, built once, with a small model: what holds whatever a real model says
 real-model: $(READY) $(REAL)/build/bin/llama-server $(REAL)/.model
-	$(BIN)/python -m pytest -v -m real_model tests/real_model
+	$(BIN)/python -m pytest -vv -m real_model tests/real_model
 
 # not more processes: each collects all tests for itself
 test: check

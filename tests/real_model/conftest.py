@@ -36,6 +36,8 @@ def address() -> Iterator[str]:
         pytest.fail("There is no model server yet: `make real-model` builds it.")
     port = _free_port()
     slots = ["--parallel", "8", "--ctx-size", str(8 * 2048), "--predict", str(LONGEST)]
+    # several threads wait for each other actively, which takes minutes where others need the processors
+    slots += ["--threads", "1", "--threads-http", "8"]
     where = ["--host", "127.0.0.1", "--port", str(port)]
     with (FOLDER / "server.log").open("wb") as log:
         process = subprocess.Popen(
