@@ -147,6 +147,11 @@ async def test_turns_are_not_counted_in_a_run() -> None:
     assert Compaction(config(**ALL))(plain, LlmRequest.empty("m")) is None
 
 
+def test_a_processor_says_what_it_is() -> None:
+    """Without its settings, which may hold a model."""
+    assert repr(Compaction(config(**ALL))) == "Compaction(...)"
+
+
 async def test_an_old_event_is_looked_for_in_a_run() -> None:
     """By the clock of the run."""
     ctx = context(compacting(config=config(max_age_seconds=1)), *turns(3))
@@ -158,8 +163,8 @@ async def test_an_old_event_is_looked_for_in_a_run() -> None:
 @pytest.mark.parametrize("place", [{}, {"branch": "a.b"}, {"isolation_scope": "c1"}])
 async def test_a_summary_stands_where_the_agent_does_and_in_its_run(place: dict[str, str]) -> None:
     """What others say elsewhere is none of it."""
-    elsewhere = turns(1, start=5, branch="x") if place else turns(1, start=5, isolation_scope="c9")
-    ctx = context(compacting(config=config(**ALL)), *turns(2, **place), *elsewhere, **place)
+    elsewhere = turns(4, branch="x") if place else turns(4, isolation_scope="c9")
+    ctx = context(compacting(config=config(**ALL)), *elsewhere, *turns(2, start=5, **place), **place)
     given = config(**ALL)
     made = Compaction(given)(ctx, LlmRequest.empty("m"))
     assert made is not None
@@ -167,4 +172,4 @@ async def test_a_summary_stands_where_the_agent_does_and_in_its_run(place: dict[
     assert event is not None
     assert event.invocation_id == ctx.invocation_id
     assert (event.branch, event.isolation_scope) == (place.get("branch"), place.get("isolation_scope"))
-    assert asked(given) == [["u0", "a0", "u1", "a1"]]
+    assert asked(given) == [["u5", "a5"]]

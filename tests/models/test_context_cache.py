@@ -13,7 +13,7 @@ from google.oauth2.credentials import Credentials
 from kit import Chat, agent, context, event, named_call, result, said, user
 from models.gemini_cache_wire import CachingServer
 
-from flowloom import ConfigurationError, ContextCacheConfig, Flow, Gemini, LlmAgent, LlmRequest, LlmResponse
+from flowloom import ConfigurationError, ContextCacheConfig, Event, Flow, Gemini, LlmAgent, LlmRequest, LlmResponse
 from flowloom.models.context_cache import CacheMetadata
 from flowloom.processors.context_cache import ContextCaching
 from flowloom.testing import FrozenClock, frozen
@@ -353,6 +353,37 @@ async def test_each_agent_goes_on_with_its_own_cache() -> None:
     assert request.cache_config == config
     assert request.cache_metadata == made("root's").model_copy(update={"invocations_used": 2})
     assert request.cacheable_contents_token_count == 7
+
+
+@pytest.mark.parametrize("apart", [False, True], ids=["of one answer", "of two answers"])
+def test_the_latest_cache_and_the_latest_count_are_gone_on_with(apart: bool) -> None:
+    """Whichever answers they stand on; a cache that was used in this run is not counted once more."""
+
+    def said(name: str, tokens: int, **fields: Any) -> list[Event]:
+        made = CacheMetadata(
+            cache_name=name, expire_time=2.0, fingerprint="ab", invocations_used=1, contents_count=3, created_at=1.0
+        )
+        usage = types.GenerateContentResponseUsageMetadata(prompt_token_count=tokens)
+        if not apart:
+            return [event("root", "ok", cache_metadata=made, usage_metadata=usage, **fields)]
+        parts = [
+            event("root", "ok", cache_metadata=made, **fields),
+            event("root", "ok", usage_metadata=usage, **fields),
+        ]
+        return parts if tokens == 7 else parts[::-1]
+
+    for latest in (7, 8):
+        ctx = context(agent("root"), *said("old", 5), *said("new", latest), event("user", "m1"))
+        request = LlmRequest()
+        ContextCaching()(ctx, request)
+        assert isinstance(request.cache_metadata, CacheMetadata)
+        assert (request.cache_metadata.cache_name, request.cache_metadata.invocations_used) == ("new", 2)
+        assert request.cacheable_contents_token_count == latest
+    ctx = context(agent("root"))
+    ctx.session.events.extend(said("new", 7, invocation_id=ctx.invocation_id))
+    ContextCaching()(ctx, request)
+    assert isinstance(request.cache_metadata, CacheMetadata)
+    assert request.cache_metadata.invocations_used == 1
 
 
 def test_metadata_survive_being_stored() -> None:
