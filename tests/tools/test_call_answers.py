@@ -7,9 +7,10 @@ from typing import Any
 
 import pytest
 from google.genai import types
-from kit import Chat, agent, named_call
+from kit import Chat, agent, approve, named_call, pending
 
 from flowloom import (
+    AgentTool,
     BaseAgent,
     BaseTool,
     Event,
@@ -198,3 +199,22 @@ async def test_files_that_a_tool_gives_stand_in_its_result() -> None:
     events = await Chat(agent("root", calls, "done", tools=tools)).say("go")
     given = [answer for each in events for answer in each.get_function_responses()]
     assert [(each.id, each.parts) for each in given] == [("c1", [picture]), ("c2", None)]
+
+
+async def test_agents_as_tools_that_wait_go_on_beside_calls_that_were_answered() -> None:
+    """Each with its own question, and in its own scope."""
+
+    def inner(name: str) -> AgentTool:
+        asking = FunctionTool(lambda: "paid", name="pay", description="Pay.", require_confirmation=True)
+        return AgentTool(agent(name, named_call(f"{name}-1", "pay"), f"{name} paid", tools=[asking]))
+
+    calls = [named_call("c1", "one", request="pay"), named_call("c2", "look"), named_call("c3", "two", request="pay")]
+    chat = Chat(agent("root", calls, "done", tools=[inner("one"), look, inner("two")]))
+    events = await chat.say("go")
+    assert [told for told in answers(events) if told[0] == "c2"] == [("c2", {"result": "seen"})]
+    requests = pending(events)
+    assert len(requests) == 2
+    events = await chat.answer(*(approve(each) for each in requests))
+    told = dict(answers(events))
+    assert (told["c1"], told["c3"]) == ({"result": "one paid"}, {"result": "two paid"})
+    assert events[-1].text == "done"
