@@ -12,6 +12,7 @@ from kit import agent, context, event, named_call, result, shown, text, user
 from flowloom import BaseAgent, Event, Flow, InvocationContext, LlmAgent, LlmRequest, RunConfig
 from flowloom.events.event import UNFIT_OUTPUT
 from flowloom.log import Viewer
+from flowloom.models.contents import special_contents
 from flowloom.processors import Contents
 from flowloom.testing import call
 
@@ -275,3 +276,19 @@ async def test_the_rule_of_who_sees_what_can_be_replaced() -> None:
 async def test_contents_of_this_run_only_come_first() -> None:
     config = RunConfig(model_input_context=[user("today is Monday")])
     assert await seen(event("user", "hi"), run_config=config) == ["user: today is Monday", "user: hi"]
+
+
+def test_what_needs_a_look_is_found_behind_what_a_run_adds_before() -> None:
+    """Later processors look at nothing else."""
+    image = types.Part(inline_data=types.Blob(data=b"x", mime_type="image/png"))
+    root, config = agent("root"), RunConfig(model_input_context=[user("before"), user("all")])
+    log = [event("user", "look:"), event("user", image)]
+    request = LlmRequest()
+    Contents()(context(root, *log, run_config=config), request)
+    assert [index for index, _ in special_contents(request.contents)] == [3]
+
+
+async def test_a_task_is_told_in_its_own_letters() -> None:
+    """As it was asked for."""
+    log = [event("root", named_call("c1", "helper", request="größer"))]
+    assert await seen(*log, isolation_scope="c1") == ['user: {"request": "größer"}']
