@@ -1,0 +1,92 @@
+"""The ids of the calls of a streamed answer: the same in its pieces and at its end, and each call's own."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from typing import Any
+
+from google.genai import types
+from kit import STREAMED, Chat, event, said
+
+from flowloom import LlmAgent, LlmRequest, LlmResponse
+from flowloom.testing import FunctionModel
+
+
+def look(n: int = 0, m: int = 0) -> int:
+    """Look."""
+    return n
+
+
+def calls(call_id: str | None = None, /, **fields: Any) -> types.Part:
+    return types.Part(function_call=types.FunctionCall(id=call_id, name="look", **fields))
+
+
+def piece(call_id: str, name: str | None = "look", **fields: Any) -> types.Part:
+    """A piece of a call whose arguments are streamed."""
+    some = [types.PartialArg(json_path="$", string_value="{")]
+    return types.Part(function_call=types.FunctionCall(id=call_id, name=name, partial_args=some, **fields))
+
+
+async def ids(*pieces: types.Part, whole: list[types.Part], before: str | None = None) -> tuple[list[Any], list[Any]]:
+    """The ids in the pieces of an answer, and in the whole."""
+    asked: list[LlmRequest] = []
+
+    async def answer(request: LlmRequest) -> AsyncIterator[LlmResponse]:
+        asked.append(request)
+        for each in pieces if len(asked) == 1 else ():
+            yield LlmResponse(content=said(each), partial=True)
+        yield LlmResponse(content=said(*(whole if len(asked) == 1 else ["done"])))
+
+    chat = Chat(LlmAgent(name="root", model=FunctionModel(answer), tools=[look]), config=STREAMED)
+    if before is not None:
+        asked.append(LlmRequest())
+        await chat.say("hello")
+        await chat.runner.session_service.append_event(await chat.session(), event("root", calls(before, args={})))
+        asked.clear()
+    events = [each for each in await chat.say("go") if each.get_function_calls()]
+    return tuple(
+        [call.id for each in events if bool(each.partial) is partial for call in each.get_function_calls()]
+        for partial in (True, False)
+    )  # type: ignore[return-value]
+
+
+async def test_a_call_without_an_id_has_the_same_one_in_pieces_and_at_the_end() -> None:
+    """Whatever the order of its arguments; equal calls have one each, and one that comes at the end its own."""
+    one = calls(args={"n": 1, "m": 2})
+    partial, whole = await ids(one, one, whole=[calls(args={"m": 2, "n": 1}), calls(args={"n": 3}), one])
+    assert [whole[0], whole[2]] == partial
+    assert len({*whole}) == 3
+    assert all(each.startswith("adk-") for each in whole)
+
+
+async def test_an_id_that_a_model_gives_twice_is_two_ids_in_the_same_order() -> None:
+    """In the pieces, and at the end."""
+    twice = [calls("m1", args={"n": 1}), calls("m1", args={"n": 2})]
+    partial, whole = await ids(*twice, whole=twice)
+    assert partial == whole
+    assert whole[0] == "m1"
+    assert whole[1].startswith("adk-")
+
+
+async def test_pieces_of_one_call_have_one_id() -> None:
+    """By whatever a piece is told from another call: its arguments, its end, its missing name."""
+    whole = [calls("m1", args={"n": 1})]
+    for pieces in (
+        [
+            piece("m1", will_continue=True),
+            piece("m1", None, will_continue=True),
+            piece("m1", None, will_continue=False),
+        ],
+        [piece("m1"), piece("m1")],
+        [calls("m1"), calls("m1", will_continue=False)],
+        [calls("m1", will_continue=True), calls("m1", args={"n": 1})],
+        [calls("m1"), types.Part(function_call=types.FunctionCall(id="m1"))],
+    ):
+        assert await ids(*pieces, whole=whole) == (["m1"] * len(pieces), ["m1"])
+
+
+async def test_an_id_that_the_session_has_is_another_in_all_pieces() -> None:
+    """Each call of a session has one of its own."""
+    partial, whole = await ids(calls("m1"), whole=[calls("m1", args={})], before="m1")
+    assert partial == whole
+    assert whole[0].startswith("adk-")
