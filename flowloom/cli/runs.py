@@ -161,6 +161,9 @@ def attach(
             async for event in run.events(after):
                 show_data(event.model_dump(mode="json", by_alias=True, exclude_none=True))
         else:
+            info = await run.info()
+            if info.status in ("waiting", "ready"):
+                display.notice(f"Run {run_id} is {_state(info)}.")
             display.begin_turn()
             async for event in run.follow(after):
                 if event.author == "user":

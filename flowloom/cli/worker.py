@@ -17,6 +17,7 @@ from flowloom.cli.model_choice import ModelChoice
 from flowloom.cli.options import AllowImports, AllowStdio, AsJson, StoreName
 from flowloom.cli.stores import Store, store_named
 from flowloom.cli.tables import moment
+from flowloom.objects.notebook import count
 from flowloom.runner import Runner
 
 if TYPE_CHECKING:
@@ -83,7 +84,10 @@ def worker(
                 version=pin_version or __version__,
                 pin_version=pin_version is not None,
             )
-            await made.run(lambda: show_data({"status": "up", "worker": made.name}) if json else _say("up"))
+            await made.run(
+                lambda: show_data({"status": "up", "worker": made.name}) if json else _say("up"),
+                lambda: display.notice(_draining(made.running, drain)) if made.running else None,
+            )
         finally:
             await runner.close()
 
@@ -119,6 +123,12 @@ def _health(info: WorkerInfo) -> str:
     if info.silent > info.dead_after:
         return f"silent for {info.silent:.0f} s"
     return "draining" if info.draining else "up"
+
+
+def _draining(runs: int, seconds: float) -> str:
+    return (
+        f"No more runs are taken. {count(runs, 'run')} under way: what lasts longer than {seconds:g} s is handed over."
+    )
 
 
 def _say(text: str) -> None:

@@ -126,9 +126,11 @@ class Worker:
 
     # -- from outside ------------------------------------------------------------------------------------
 
-    async def run(self, serving: Callable[[], object] | None = None) -> None:
+    async def run(
+        self, serving: Callable[[], object] | None = None, draining: Callable[[], object] | None = None
+    ) -> None:
         """Work until the process is told to end (SIGTERM, SIGINT), or the task is cancelled; then drain. `serving` is
-        called once, when the worker takes runs.
+        called once, when the worker takes runs, `draining` when it is told to end.
 
         Raises `StorageError` if the store cannot be used at the start.
         """
@@ -143,6 +145,8 @@ class Worker:
                 if serving is not None:
                     serving()
                 await self._ending.wait()
+                if draining is not None:
+                    draining()
         finally:
             for number in heard:
                 loop.remove_signal_handler(number)

@@ -50,6 +50,10 @@ BUFFERED_SECONDS = 0.01
 """How long a `write_buffered` waits for company, in seconds."""
 CONNECT_TIMEOUT = 15.0
 """How long to try to reach the server, in seconds."""
+OLDEST = 130_000
+"""The oldest PostgreSQL that is used, as its server tells its version."""
+STOPPED_AFTER = 5.0
+"""Seconds after which a transaction in which nothing happens is that of a process that was stopped."""
 ATTEMPTS = 12
 """How often a transaction is tried that other transactions are in the way of."""
 
@@ -139,6 +143,11 @@ class PostgresDatabase(Database):
         finally:
             self._core.stop()
             self._core.join()
+
+
+def _configure(connection: psycopg.Connection[Any]) -> None:
+    """Have the server end a transaction whose process was stopped in the middle of it: others wait for its locks."""
+    connection.execute(f"SET idle_in_transaction_session_timeout = {int(STOPPED_AFTER * 1000)}".encode())
 
 
 class PostgresConnection:
@@ -405,6 +414,7 @@ class _Core:
                 self._pool = ConnectionPool(
                     self._dsn,
                     kwargs={"autocommit": True, "application_name": "flowloom"},
+                    configure=_configure,
                     min_size=0,
                     max_size=self._limit,
                     timeout=CONNECT_TIMEOUT,
@@ -413,6 +423,12 @@ class _Core:
                 )
             pool = self._pool
         with pool.connection() as connection:
+            if connection.info.server_version < OLDEST:
+                version = connection.info.server_version // 10_000
+                raise ConfigurationError(
+                    f"{capitalized(self.name)} is on PostgreSQL {version}, which is too old: flowloom needs "
+                    f"{OLDEST // 10_000} or newer. Upgrade the server, or give a store on another one."
+                )
             yield connection
 
     async def listening(self) -> psycopg.AsyncConnection[Any]:
@@ -436,8 +452,9 @@ class _Core:
 
 
 def _conflicts() -> tuple[type[psycopg.Error], ...]:
-    """What a transaction fails with that others are in the way of."""
-    return errors.SerializationFailure, errors.DeadlockDetected, errors.LockNotAvailable
+    """What a transaction fails with that others are in the way of, or that has stood still for too long."""
+    stopped = errors.IdleInTransactionSessionTimeout
+    return errors.SerializationFailure, errors.DeadlockDetected, errors.LockNotAvailable, stopped
 
 
 class _RolledBack(Exception):

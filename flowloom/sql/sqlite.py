@@ -18,7 +18,7 @@ from collections.abc import Callable, Hashable, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
-from flowloom.errors import FlowloomError, StorageError
+from flowloom.errors import ConfigurationError, FlowloomError, StorageError
 from flowloom.sql.database import ALL_LANES, Database, Job, Work, capitalized, check_usable, earlier_failure, reply
 
 T = TypeVar("T")
@@ -37,16 +37,26 @@ LOCK_TIMEOUT = 60.0
 _BUSY, _LOCKED = 5, 6  # SQLite's result codes
 
 
+OLDEST = (3, 35)
+"""The oldest SQLite that is used, which knows `RETURNING`."""
+
+
 class SqliteDatabase(Database):
     """A SQLite file in WAL mode; `:memory:` for one that lives as long as this object.
 
     `path`: the file, made when it does not exist; its directory has to be there. A file that is deleted or replaced
-    while it is open is a `StorageError` of every read and write that follows.
+    while it is open is a `StorageError` of every read and write that follows. Raises `ConfigurationError` if the SQLite
+    of this Python is too old.
     """
 
     dialect = "sqlite"
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
+        if sqlite3.sqlite_version_info < OLDEST:
+            raise ConfigurationError(
+                f"This Python has SQLite {sqlite3.sqlite_version}, which is too old: flowloom needs "
+                f"{'.'.join(map(str, OLDEST))} or newer. Use another build of Python, or a store in PostgreSQL."
+            )
         text = os.fspath(path)
         super().__init__("the SQLite database in memory" if text == ":memory:" else f"the SQLite database `{text}`")
         self.path = text

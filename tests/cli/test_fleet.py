@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -157,3 +158,97 @@ def test_the_app_is_asked_for_when_the_store_has_several(store: str) -> None:
     assert flowloom("runs", "submit", "hi", "--app", "other", "--store", store).returncode == 0
     done = flowloom("runs", "submit", "again", "--store", store)
     assert (done.returncode, "`other`, `travel_desk`" in told(done)) == (2, True)
+
+
+NIGHT = DESK.parent / "night_shift"
+MOODY = """
+from pathlib import Path
+from flowloom import BaseLlm, LlmAgent, LlmResponse
+
+class Moody(BaseLlm):
+    model: str = "moody"
+
+    async def generate_content_async(self, llm_request, stream=False):
+        if not (Path(__file__).parent / "mended").exists():
+            raise ValueError("Not today.")
+        yield LlmResponse(content={"role": "model", "parts": [{"text": "All is well."}]})
+
+root_agent = LlmAgent(name="moody", model=Moody())
+"""
+
+
+def test_a_rejected_call_is_not_made(store: str, fleet: Any) -> None:
+    """The model is told why, and the run goes on."""
+    run = submitted(store, "Book NL103 for Ann Lee")
+    assert flowloom("runs", "attach", run, "--store", store).returncode == 0
+    done = flowloom("runs", "answer", run, "--reject", "--reason", "Too expensive.", "--store", store)
+    assert done.returncode == 0, done.stderr
+    told_of = flowloom("runs", "attach", run, "--store", store, "--json").stdout
+    assert "Too expensive." in told_of
+    assert "Booked" not in told_of
+    assert data("runs", "show", run, "--store", store)["status"] == "final"
+
+
+def test_a_run_that_failed_is_retried(store: str, tmp_path: Path) -> None:
+    """`attach` ends with 1 and says why; `retry` goes on with it, once the cause is mended."""
+    folder = tmp_path / "moody"
+    folder.mkdir()
+    (folder / "agent.py").write_text(MOODY)
+    (folder / "__init__.py").write_text("from . import agent\n")
+    with started("worker", folder, "--store", store, *QUICK[2:]) as process:
+        assert process.stdout.readline() == "up\n"
+        run = flowloom("runs", "submit", "Well?", "--app", "moody", "--store", store).stdout.strip()
+        done = flowloom("runs", "attach", run, "--store", store)
+        assert (done.returncode, "Not today." in done.stderr) == (1, True)
+        (folder / "mended").touch()
+        assert data("runs", "retry", run, "--store", store)["leg"] == 2
+        done = flowloom("runs", "attach", run, "--store", store)
+        assert (done.returncode, "All is well." in done.stdout) == (0, True)
+        process.terminate()
+        assert process.wait(20) == 0
+
+
+def test_a_worker_that_is_told_to_end_hands_over_what_lasts(store: str, tmp_path: Path) -> None:
+    """It says so, ends with 0, and the run is ready for another one; `attach` says that it waits for one."""
+    env = {"NIGHT_LEDGER": str(tmp_path / "ledger.db")}
+    with started("worker", NIGHT, "--store", store, "--drain", "0", **env) as process:
+        assert process.stdout.readline() == "up\n"
+        run = flowloom("runs", "submit", "Count.", "--app", "night_shift", "--store", store).stdout.strip()
+        end = time.monotonic() + 30
+        while not (tmp_path / "ledger.db").exists() and time.monotonic() < end:
+            time.sleep(0.02)
+        process.terminate()
+        assert process.wait(30) == 0
+        assert "1 run under way: what lasts longer than 0 s is handed over." in process.stderr.read()
+    shown = data("runs", "show", run, "--store", store)
+    assert (shown["status"], shown["takeovers"], "worker" in shown) == ("ready", 0, False)
+    assert data("workers", "--store", store) == []
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("worker",),
+        ("workers",),
+        *(("runs", name) for name in "submit list show attach cancel pause resume retry answer".split()),
+        *(("schedules", name) for name in ("list", "put", "delete")),
+    ],
+    ids=" ".join,
+)
+def test_every_command_of_fleets_prints_json(command: tuple[str, ...]) -> None:
+    """For programs; its help says so."""
+    assert "--json" in flowloom(*command, "--help").stdout
+
+
+def test_what_is_asked_prints_the_run_as_json(store: str) -> None:
+    """The row of the run after each change; and the deleted schedule."""
+    for name in ("a", "b"):
+        made = data("runs", "submit", "hello", "--app", "desk", "--session", "s", "--id", name, "--store", store)
+        assert (made["run_id"], made["labels"]) == (name, [])
+    assert data("runs", "show", "b", "--store", store)["awaits"] == "session"
+    assert [each["run_id"] for each in data("runs", "list", "--store", store)] == ["b", "a"]
+    assert data("runs", "cancel", "a", "--after-step", "--store", store)["status"] == "cancelled"
+    assert data("runs", "show", "b", "--store", store)["status"] == "ready"
+    assert data("workers", "--store", store) == []
+    data("schedules", "put", "x", "0 7 * * *", "Hi.", "--app", "desk", "--store", store)
+    assert data("schedules", "delete", "x", "--app", "desk", "--store", store) == {"name": "x", "deleted": True}

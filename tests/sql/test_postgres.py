@@ -13,7 +13,7 @@ import pytest
 
 from flowloom import ConfigurationError
 from flowloom.errors import StorageError
-from flowloom.sql import Connection
+from flowloom.sql import Connection, postgres
 from flowloom.sql.postgres import PostgresDatabase
 
 
@@ -131,3 +131,28 @@ async def test_a_work_that_has_not_begun_can_be_taken_back(database: PostgresDat
 async def test_a_percent_sign_is_a_percent_sign(database: PostgresDatabase) -> None:
     found = await database.read(lambda connection: connection.execute("SELECT 7 % 4, ?::text", ("%s ?",)).fetchone())
     assert found == (3, "%s ?")
+
+
+async def test_a_transaction_of_a_process_that_was_stopped_holds_no_locks_for_long(
+    database: PostgresDatabase, postgres_dsn: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The server ends it, so that others go on; it is done again when the process is woken."""
+    monkeypatch.setattr(postgres, "STOPPED_AFTER", 0.2)
+    stopped, woken, tries = threading.Event(), threading.Event(), list[int]()
+    await database.write(lambda connection: connection.execute("INSERT INTO t VALUES ('a', 0)"))
+    zombie = PostgresDatabase(postgres_dsn, max_connections=1)
+
+    def write(connection: Connection) -> None:
+        connection.execute("UPDATE t SET n = n + 1")
+        tries.append(1)
+        stopped.set()
+        woken.wait(20)
+
+    writing = asyncio.create_task(zombie.write(write))
+    await asyncio.to_thread(stopped.wait, 20)
+    await asyncio.wait_for(database.write(lambda connection: connection.execute("UPDATE t SET n = n + 10")), 15)
+    woken.set()
+    await writing
+    rows = await database.read(lambda connection: connection.execute("SELECT n FROM t").fetchall())
+    assert (rows, len(tries)) == ([(11,)], 2)
+    await zombie.close()
