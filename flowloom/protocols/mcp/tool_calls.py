@@ -42,10 +42,12 @@ async def called(tool: McpTool, args: dict[str, Any], context: Context) -> Any:
     entry = toolset.pool.entry(headers)
     attributes = {"mcp.method": "tools/call", "mcp.tool": tool.raw_mcp_tool.name, "server.address": toolset.address}
     with protocol_span(f"tools/call {tool.name}", attributes) as span:
-        answer = await _Attempts(tool, args, context, headers, entry, span).answer()
+        attempts = _Attempts(tool, args, context, headers, entry, span)
+        answer = await attempts.answer()
         if answer.is_error:
-            words = entry.connection.hidden(error_of(answer)) if entry.connection is not None else error_of(answer)
-            told = await within_limit(cleaned(words), toolset.max_result_bytes, context, tool.name)
+            made, words = attempts.entry.connection, error_of(answer)
+            words = cleaned(words if made is None else made.hidden(words))
+            told = await within_limit(words, toolset.max_result_bytes, context, tool.name)
             raise McpToolError(told if isinstance(told, str) else told["result"])
         if tool.output_schema is not None:
             tool.output_schema.check_result(answer.structured_content, tool.name)

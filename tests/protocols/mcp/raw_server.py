@@ -164,6 +164,9 @@ class Server:
     def tool_fail(self, *_: Any) -> dict[str, Any]:
         return {**said("no such file: a.txt"), "isError": True}
 
+    def tool_quote(self, *_: Any) -> dict[str, Any]:
+        return {**said(f"not allowed with {os.environ.get('API_KEY')}"), "isError": True}
+
     def tool_refuse(self, *_: Any) -> dict[str, Any]:
         return {"code": -32000, "message": "quota exceeded"}
 

@@ -1,0 +1,52 @@
+"""What a call of a server costs beside the SDK's own: counted in steps of the interpreter, which no other work changes."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from mcp import Client, StdioServerParameters
+
+from benchmarks.elsewhere import AIM, add, command, turns
+from flowloom import McpToolset
+from flowloom.protocols.mcp import StdioConnectionParams
+
+TURNS = 10
+
+
+async def steps(work: Callable[[int], Awaitable[Any]]) -> float:
+    """How many steps a turn takes, with all that the event loop does meanwhile."""
+    for number in range(TURNS):
+        await work(number)
+    count = 0
+
+    def trace(frame: Any, event: str, _: Any) -> Any:
+        nonlocal count
+        frame.f_trace_opcodes, frame.f_trace_lines = True, False
+        count += event == "opcode"
+        return trace
+
+    before = sys.gettrace()
+    sys.settrace(trace)
+    try:
+        for number in range(TURNS, 2 * TURNS):
+            await work(number)
+    finally:
+        sys.settrace(before)
+    return count / TURNS
+
+
+async def test_a_call_in_a_turn_costs_little_more_than_the_sdks_own() -> None:
+    """A turn with an MCP call, less the same turn with a function, beside a bare call of the SDK's client."""
+    toolset = McpToolset(connection_params=StdioConnectionParams(command(), timeout=60))
+    plain, function_turn = turns(add, 2 * TURNS)
+    remote, mcp_turn = turns(toolset, 2 * TURNS)
+    async with Client(StdioServerParameters(**command())) as client, plain, remote:
+        await client.list_tools()
+
+        async def bare(_: int) -> Any:
+            return await client.call_tool("add", {"a": 1, "b": 2})
+
+        cost = await steps(mcp_turn) - await steps(function_turn)
+        assert cost <= AIM * await steps(bare)
