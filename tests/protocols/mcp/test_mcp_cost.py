@@ -1,4 +1,4 @@
-"""What a call of a server costs beside the SDK's own: counted in steps of the interpreter, which no other work changes."""
+"""What a call of a server costs beside the SDK's own, in steps of the interpreter, which other work does not change."""
 
 from __future__ import annotations
 
