@@ -260,9 +260,10 @@ class Shelf(BaseToolset):
 
     def __init__(self, *names: str, fails: bool = False, **options: Any) -> None:
         super().__init__(**options)
-        self.names, self.fails, self.closed = names, fails, 0
+        self.names, self.fails, self.closed, self.listings = names, fails, 0, 0
 
     async def get_tools(self, readonly_context: ReadonlyContext | None = None) -> list[BaseTool]:
+        self.listings += 1
         if self.fails:
             raise ToolsetError("The shelf at secret-host does not answer.")
         return [FunctionTool(add, name=name) for name in self.names]
@@ -280,6 +281,20 @@ async def test_toolsets_are_listed_and_closed() -> None:
     assert names == ["shelf_two", "add"]
     assert words(answer) == "2"
     assert shelf.closed == 1
+
+
+async def test_a_call_lists_a_toolset_once() -> None:
+    """As every run does; a tool that is gone meanwhile is an error that names those that are there."""
+    shelf = Shelf("one")
+    async with Client(to_mcp_server(tools=[shelf])) as client:
+        await client.list_tools()
+        before = shelf.listings
+        await client.call_tool("one", {"first": 1})
+        assert shelf.listings - before == 1
+        shelf.names = ("two",)
+        gone = await client.call_tool("one", {"first": 1})
+    assert gone.is_error
+    assert "`two`" in words(gone)
 
 
 async def test_a_toolset_that_cannot_be_listed_is_told_without_its_address() -> None:

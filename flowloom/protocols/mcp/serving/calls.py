@@ -68,7 +68,7 @@ class ServedCall:
             result = await self._run(message, config)
             if not result.pending:
                 return await self._ended(result)
-            questions = [question_of(each, self._caller) for each in result.pending]
+            questions = [question_of(each, self._caller, visited) for each in result.pending]
             if None in questions:
                 return failure(waiting_told(result.pending))
             asked = cast(list[Question], questions)

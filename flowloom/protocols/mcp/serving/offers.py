@@ -120,6 +120,8 @@ class ToolOffers:
     def __init__(self, served: Served, raw: RawResults) -> None:
         self.served, self._raw = served, raw
         self._outputs: dict[int, tuple[Any, OutputSchema | None]] = {}
+        self._seen: dict[str, RunnableTool] = {}
+        """The tools of the latest listing. Whether one of them is a caller's, the run finds out that calls it."""
         own = cast(Any, served.runner.agent).own_tools
         self._fixed: Sequence[RunnableTool] | None = None if any(map(is_toolset, own)) else own
 
@@ -138,7 +140,13 @@ class ToolOffers:
                 _log.warning("The tools of `%s` cannot be listed.", runner.agent.name, exc_info=error)
                 raise MCPError(INTERNAL_ERROR, f"The tools cannot be listed now ({type(error).__name__}).") from None
             found = ctx.tools or ()
-        return {tool.name: tool for tool in found if _declared(tool) is not None}
+        self._seen = {tool.name: tool for tool in found if _declared(tool) is not None}
+        return self._seen
+
+    async def named(self, name: str, caller: Caller) -> RunnableTool | None:
+        """The tool called `name`; None if there is none. It is listed again only if it is not known."""
+        known = self._seen.get(name)
+        return (await self.tools(caller)).get(name) if known is None else known
 
     async def described(self, caller: Caller) -> list[mcp.Tool]:
         """The tools of a caller, as clients are told of them."""

@@ -60,7 +60,8 @@ class AgentServer(MCPServer[Any]):
     ) -> None:
         self._agents = {offer.agent.name: offer for offer in agents}
         self._tools = tools
-        self._allowed_hosts, self._auth = tuple(allowed_hosts), auth
+        self._allowed_hosts = (allowed_hosts,) if isinstance(allowed_hosts, str) else tuple(allowed_hosts)
+        self._auth = auth
         self._closing = closing
         self._over_pipe = self._stateless = False
         super().__init__(name, instructions=instructions, lifespan=_living, log_level="WARNING", middleware=[_noted])
@@ -98,7 +99,7 @@ class AgentServer(MCPServer[Any]):
                 return await agent.resume(state, given, caller, request, _place(agent.served, caller, state))
             return await agent.call(dict(arguments), caller, request)
         tools = self._tools
-        tool = None if tools is None else (await tools.tools(caller)).get(name)
+        tool = None if tools is None else await tools.named(name, caller)
         if tool is not None and tools is not None:
             if state is not None:
                 where = _place(tools.served, caller, state)
