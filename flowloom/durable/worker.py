@@ -243,7 +243,7 @@ class Worker:
         return f"{socket.gethostname()}-{os.getpid()}-{new_id()[:8]}"
 
     def runner_for(self, audience: Audience | None) -> Runner[Any]:
-        """The runner; for the clients of a server, one that tells them of a run's end as a server does."""
+        """The runner; for an `audience`, which a server serves, one that tells of a run's end as a server does."""
         if audience is None:
             return self.runner
         made = self._for_servers.get(audience.dev)
