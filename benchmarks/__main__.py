@@ -12,7 +12,7 @@ import platform
 from importlib import import_module
 from pathlib import Path
 
-from benchmarks import adapters, answers, elsewhere, report, rest_calls
+from benchmarks import adapters, answers, elsewhere, remote_turns, report, rest_calls
 from benchmarks.cases import CASES, STARTUPS, UNOBSERVED
 from benchmarks.curves import run_curves
 from benchmarks.engines import BARE, CUT, FLOWLOOM, PEERS, install, install_all
@@ -63,6 +63,8 @@ def measured(args: argparse.Namespace) -> Results:
             results.rows.append(said(elsewhere.run_elsewhere(plan, peers=args.peers, notes=results.notes)))
         if args.only in rest_calls.TITLE:
             results.rows.append(said(rest_calls.run_rest_calls(plan)))
+        if args.only in remote_turns.TITLE:
+            results.rows.append(said(remote_turns.run_remote_turns(plan)))
         for row in run_server(engines, plan, args.only, results.notes):
             results.rows.append(said(row))
         for line in STARTUPS:
