@@ -1,0 +1,102 @@
+"""What stands in the request of tools, and of files, and whose model is asked."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from google.genai import types
+from kit import Chat, agent, context, declared_names, event, model, requests_of
+
+from flowloom import BaseAgent, BaseTool, LlmAgent, LlmRequest, SequentialAgent, ToolContext
+from flowloom.log import Viewer
+from flowloom.processors import file_uploads, tool_declarations
+from flowloom.processors.model_choice import model_of
+from flowloom.testing import ScriptedModel
+
+VIEWER = Viewer("root")
+
+
+class Hooked(BaseTool):
+    """A tool that prepares the request itself."""
+
+    async def process_llm_request(self, *, tool_context: ToolContext, llm_request: LlmRequest) -> None:
+        tool_context.state["asked"] = True
+        llm_request.append_instructions(["Use `first`."])
+
+    async def run_async(self, *, args: dict[str, Any], tool_context: ToolContext) -> Any:
+        return None
+
+
+def look() -> str:
+    """Look."""
+    return "seen"
+
+
+async def test_tools_behind_one_with_a_hook_of_its_own_are_declared() -> None:
+    """And what the hook writes is kept."""
+    root = agent("root", "done", tools=[look, Hooked(name="first", description="First."), lambda_tool("dig")])
+    chat = Chat(root)
+    await chat.say("go")
+    assert declared_names(requests_of(root)[0]) == ["look", "dig"]
+    assert (await chat.state()) == {"asked": True}
+
+
+def lambda_tool(name: str) -> BaseTool:
+    class Plain(BaseTool):
+        async def run_async(self, *, args: dict[str, Any], tool_context: ToolContext) -> Any:
+            return None
+
+        def _get_declaration(self) -> types.FunctionDeclaration:
+            return types.FunctionDeclaration(name=name, description=name)
+
+    return Plain(name=name, description=name)
+
+
+def test_an_agent_without_a_model_declares_nothing() -> None:
+    """Whatever its class says."""
+    request = LlmRequest()
+    assert tool_declarations(context(BaseAgent(name="plain")), request) is None
+    assert request == LlmRequest()
+
+
+def test_the_model_is_looked_for_above_agents_that_have_none() -> None:
+    """Workflow agents, and agents without one of their own."""
+    asked, above = LlmAgent(name="asked"), model("hi")
+    root = LlmAgent(name="root", model=above)
+    lineage = (root, LlmAgent(name="middle"), SequentialAgent(name="steps"))
+    assert model_of(context(asked, lineage=lineage)) is above
+
+
+class OfTheGeminiApi(ScriptedModel):
+    @property
+    def backend(self) -> Any:
+        return "gemini_api"
+
+
+@pytest.mark.parametrize(
+    ("asked", "stays"),
+    [
+        (LlmAgent(name="root", model=OfTheGeminiApi([])), False),
+        (LlmAgent(name="root", model=ScriptedModel([])), True),
+        (BaseAgent(name="plain"), True),
+    ],
+    ids=["the Gemini API", "another", "none"],
+)
+def test_names_of_files_are_taken_off_for_the_model_that_refuses_them(asked: BaseAgent, stays: bool) -> None:
+    """In its request alone."""
+    image = types.Part(inline_data=types.Blob(data=b"x", mime_type="image/png", display_name="a.png"))
+    link = types.Part(file_data=types.FileData(file_uri="gs://a", mime_type="image/png", display_name="b.png"))
+    said = event("user", "look", image, link)
+    ctx = context(asked, said)
+    request = LlmRequest()
+    shown = ctx.session.history.contents(ctx.session.events, VIEWER)
+    request.show(shown.contents, shown.special)
+    file_uploads(ctx, request)
+    _, one, two = request.contents[0].parts or []
+    assert one.inline_data is not None
+    assert two.file_data is not None
+    names = ("a.png", "b.png")
+    assert (one.inline_data.display_name, two.file_data.display_name) == (names if stays else (None, None))
+    assert image.inline_data is not None
+    assert image.inline_data.display_name == "a.png"
