@@ -8,9 +8,19 @@ import pytest
 from google.genai import types
 from kit import Chat, agent, context, declared_names, event, model, requests_of
 
-from flowloom import BaseAgent, BaseTool, LlmAgent, LlmRequest, SequentialAgent, ToolContext
+from flowloom import (
+    BaseAgent,
+    BaseTool,
+    BaseToolset,
+    LlmAgent,
+    LlmRequest,
+    ReadonlyContext,
+    SequentialAgent,
+    ToolContext,
+)
+from flowloom.errors import ToolsetError
 from flowloom.log import Viewer
-from flowloom.processors import file_uploads, tool_declarations
+from flowloom.processors import file_uploads, tool_declarations, tools
 from flowloom.processors.model_choice import model_of
 from flowloom.testing import ScriptedModel
 
@@ -100,3 +110,40 @@ def test_names_of_files_are_taken_off_for_the_model_that_refuses_them(asked: Bas
     assert (one.inline_data.display_name, two.file_data.display_name) == (names if stays else (None, None))
     assert image.inline_data is not None
     assert image.inline_data.display_name == "a.png"
+
+
+class Set(BaseToolset):
+    """A toolset that lists these tools, or is not there."""
+
+    def __init__(self, *names: str, error: ToolsetError | None = None) -> None:
+        super().__init__()
+        self.names, self.error = names, error
+
+    async def get_tools(self, readonly_context: ReadonlyContext | None = None) -> list[BaseTool]:
+        if self.error is not None:
+            raise self.error
+        return [lambda_tool(name) for name in self.names]
+
+
+async def test_toolsets_and_tools_are_declared_in_their_order_though_one_is_not_there() -> None:
+    """A set without which the run may go on is told by an event."""
+    gone = ToolsetError("The server is away.")
+    gone.skipped = True
+    root = agent("root", "done", tools=[Set("a", "b"), lambda_tool("c"), Set("never", error=gone), Set("d"), look])
+    events = await Chat(root).say("go")
+    assert declared_names(requests_of(root)[0]) == ["a", "b", "c", "d", "look"]
+    assert [(each.error_code, each.error_message) for each in events] == [
+        ("TOOLSET_UNAVAILABLE", "The server is away."),
+        (None, None),
+    ]
+
+
+def test_an_agent_without_a_model_has_no_tools_to_resolve() -> None:
+    """And tools that are resolved are not looked at again."""
+    ctx = context(BaseAgent(name="plain"))
+    assert tools(ctx, LlmRequest()) is None
+    assert ctx.tools is None
+    ctx = context(agent("root", tools=[look]))
+    ctx.tools = []
+    assert tools(ctx, LlmRequest()) is None
+    assert ctx.tools == []
