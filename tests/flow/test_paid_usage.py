@@ -219,3 +219,32 @@ async def test_parts_of_a_stream_that_a_processor_tells_of_are_paid_for_once() -
     result = await run(root, config=STREAMED)
     assert [each[0] for each in told(result)] == [None, None, 11]
     assert result.usage.total_tokens == 11
+
+
+@pytest.mark.parametrize(
+    ("count", "first", "total"),
+    [(20, 21, 32), (99, 100, 100)],
+    ids=["of the model's own, written anew", "of its own"],
+)
+async def test_a_wrapper_may_say_what_an_answer_cost(count: int, first: int, total: int) -> None:
+    """A count that is none of the model's stands for all of them."""
+
+    async def twice(call_next: Any, llm_request: Any, **_: Any) -> AsyncIterator[LlmResponse]:
+        async for _first in call_next(llm_request):
+            pass
+        async for _second in call_next(llm_request):
+            yield paid("mine", count)
+
+    result = await run(agent("root", paid(tokens=10), paid(tokens=20), around_model=twice))
+    assert told(result) == [(first, "m-1", "STOP")]
+    assert result.usage.total_tokens == total
+
+
+async def test_a_model_that_was_not_asked_may_be_said_to_have_cost_something() -> None:
+    """By whatever stands in for it."""
+
+    async def remembered(call_next: Any, llm_request: Any, **_: Any) -> AsyncIterator[LlmResponse]:
+        yield paid("mine", 7)
+
+    result = await run(agent("root", around_model=remembered))
+    assert (told(result), result.usage.total_tokens) == ([(8, "m-1", "STOP")], 8)
