@@ -75,7 +75,7 @@ def worker(
         try:
             made = Worker(
                 runner,
-                courier=_courier(courier, store),
+                courier=_courier(courier, store, loaded.name),
                 concurrency=concurrency,
                 labels=label or (),
                 heartbeat=heartbeat,
@@ -150,10 +150,10 @@ def _runner(loaded: Loaded, choice: ModelChoice, store: Store) -> Runner[Any]:
     return runner
 
 
-def _courier(kind: str, store: str | None) -> Courier | None:
-    """The courier of that kind; None for the store's own. Raises `ConfigurationError`."""
+def _courier(kind: str, store: str | None, app_name: str) -> Courier | None:
+    """The courier of that kind, with a queue for each app; None for the store's own. Raises `ConfigurationError`."""
     if kind == "store":
         return None
     from flowloom.durable import DbosCourier
 
-    return DbosCourier(store_named(store))
+    return DbosCourier(store_named(store), queue=f"flowloom.{app_name}")

@@ -23,6 +23,7 @@ from flowloom.errors import (
     InputValidationError,
     SessionNotFoundError,
 )
+from flowloom.testing import call
 
 __all__ = ["where"]
 
@@ -181,4 +182,26 @@ async def test_the_settings_of_a_run_reach_its_worker(where: str) -> None:
     session = await service.get_session(app_name=APP, **WHO)
     assert session is not None
     assert session.state == {"mood": "calm"}
+    await service.close()
+
+
+async def test_a_run_that_is_handed_over_was_not_taken_over(where: str) -> None:
+    """A worker that ends without waiting for its runs gives them to the next one: that counts as no attempt."""
+    service = opened(where)
+    began = asyncio.Event()
+
+    async def hold() -> str:
+        """Wait."""
+        began.set()
+        await asyncio.sleep(0.2)
+        return "ok"
+
+    async with client_of(service) as client:
+        async with worker_of(service, [call("hold"), "Done."], hold, drain=0):
+            run = await client.submit("Go.", **WHO)
+            await asyncio.wait_for(began.wait(), 10)
+        async with worker_of(service, [call("hold"), "Done."], hold):
+            assert (await asyncio.wait_for(run.result(), 20)).status == "final"
+        info = await run.info()
+        assert (info.takeovers, info.attempts) == (0, 1)
     await service.close()

@@ -55,7 +55,7 @@ from flowloom.server.serving import run_server
 from server.fleet_processes import fleet_app
 
 where, files, courier, settings = sys.argv[1:]
-app = fleet_app(where, files, courier, port=0, **json.loads(settings))
+app = fleet_app(where, files, courier, **{"port": 0, **json.loads(settings)})
 run_server(app, app.state.served.settings)
 """
 
