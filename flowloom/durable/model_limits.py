@@ -66,11 +66,16 @@ class LimitedEffects:
                 await self._enter(limit, call)
             metrics.waited(model.model, uptime() - began)
             responses = self._inner.call_model(ctx, model, request, stream)
-            async for response in responses:
-                usage = response.usage_metadata
-                if usage is not None:
-                    tokens = max(tokens, usage.total_token_count or 0)
-                yield response
+            try:
+                async for response in responses:
+                    usage = response.usage_metadata
+                    if usage is not None:
+                        tokens = max(tokens, usage.total_token_count or 0)
+                    yield response
+            finally:  # who has what it wants leaves the stream: it is over before its place is another one's
+                close = getattr(responses, "aclose", None)
+                if close is not None:
+                    await close()
         finally:
             for limit in limits:
                 await asyncio.shield(self._leave(limit, call, tokens))

@@ -7,9 +7,10 @@ import time
 from typing import Any
 
 import pytest
+from google.genai import types
 
 from durable.fleet import APP, WHO, client_of, opened, runner_of, steps, where, worker_of
-from flowloom import FunctionTool, LlmAgent, Runner
+from flowloom import FunctionTool, LlmAgent, LlmResponse, Runner
 from flowloom.context import Context
 from flowloom.durable import ConcurrencyLimit, ModelLimit, RetryPolicy, RunFailedError, Worker
 from flowloom.errors import ModelUnavailableError, RunLostError
@@ -331,4 +332,31 @@ async def test_model_calls_keep_to_the_limits_of_the_fleet(where: str, limit: Mo
         assert most == 2
     else:
         assert moments[-1] - moments[0] > 5 * 0.05
+    await service.close()
+
+
+async def test_tokens_of_model_calls_keep_to_the_limit_of_the_fleet(where: str) -> None:
+    """What a call has taken puts the next ones off, at whichever worker: so much in a minute, spread over it."""
+    service, moments = opened(where), list[float]()
+
+    class Counting(ScriptedModel):
+        async def generate_content_async(self, llm_request: Any, stream: bool = False) -> Any:
+            moments.append(time.monotonic())
+            async for response in super().generate_content_async(llm_request, stream):
+                yield response
+
+    def worker() -> Worker:
+        usage = types.GenerateContentResponseUsageMetadata(total_token_count=100)
+        said = [LlmResponse(content=response_of("Hi.").content, usage_metadata=usage)] * 9
+        agent = LlmAgent(name="agent", model=Counting(said))
+        runner = Runner(app_name=APP, agent=agent, session_service=service)
+        limit = ModelLimit("*", concurrent=1, tokens_per_minute=60_000)
+        return Worker(runner, limits=[limit], heartbeat=0.1, dead_after=5)
+
+    async with worker(), worker(), client_of(service) as client:
+        runs = [await client.submit("Go.", user_id=f"u{number}", session_id="s") for number in range(8)]
+        for run in runs:
+            assert (await finished(run)).status == "final"
+    assert len(moments) == 8
+    assert moments[-1] - moments[0] > 6 * 0.1  # 100 of 1,000 tokens a second
     await service.close()

@@ -109,7 +109,7 @@ class AskingRules(CourierRules):
             for number in range(self.tries):
                 pid = crew.start(place, pause=0.05, concurrency=8)
                 names = [f"{what}{number}" for what in ("cancel", "pause", "approve", "reject")]
-                said = ("steps 6", "steps 6", "pay 5", "pay 5")
+                said = ("steps 30", "steps 30", "pay 5", "pay 5")
                 runs = [
                     await client.submit(text, user_id=name, session_id=name)
                     for name, text in zip(names, said, strict=True)
@@ -141,7 +141,7 @@ class AskingRules(CourierRules):
                 assert (await asyncio.wait_for(paused.result(), SECONDS)).status == "paused"
                 await paused.resume()
                 await all_final([paused, approved, rejected])
-                assert await story(paused) == quiet(6, paused)
+                assert await story(paused) == quiet(30, paused)
                 ends = [[event.text async for event in run.events()][-1] for run in (approved, rejected)]
                 assert ends == ["Done: pay 5", "Refused: pay 5"]
                 paid = {
@@ -173,7 +173,7 @@ class AskingRules(CourierRules):
         """No more runs of a user at once than may be, though a worker dies; and all places come back."""
         async with self.client(place) as client:
             for number in range(self.tries):
-                pids = [crew.start(place, most=2, pause=0.02) for _ in range(2)]
+                pids = [crew.start(place, most=2, pause=0.02, dead_after=10.0) for _ in range(2)]
                 await until_async(lambda: has_workers(client, 2))
                 before = len(place.lines())
                 runs = [
@@ -195,17 +195,18 @@ class AskingRules(CourierRules):
         """No more calls at once than may be, though a worker dies in the middle of some; and all places come back."""
         async with self.client(place) as client:
             for number in range(self.tries):
-                pids = [crew.start(place, model_calls=3, pause=0.03) for _ in range(3)]
+                # who lives is not to be buried on a busy machine; who was killed is known to be gone
+                pids = [crew.start(place, model_calls=3, pause=0.03, dead_after=10.0) for _ in range(3)]
                 await until_async(lambda: has_workers(client, 3))
                 before = len(place.lines())
                 runs = [
                     await client.submit("steps 1", user_id=f"u{number}-{each}", session_id="s") for each in range(12)
                 ]
                 await until(lambda before=before: len(place.lines()) > before + 8)
-                crew.kill(pids[0])
                 place.note_death(pids[0])
+                crew.kill(pids[0])
                 await all_final(runs)
-                assert calls_at_once(place.lines()[before:]) == 3
+                assert 2 <= calls_at_once(place.lines()[before:]) <= 3
                 assert await places_taken(client) == 0, "A place did not come back."
                 for pid in pids[1:]:
                     crew.kill(pid)

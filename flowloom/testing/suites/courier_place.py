@@ -88,7 +88,7 @@ class Place:
         return any(line[2] == run.id for line in self.lines())
 
     def note_death(self, pid: int) -> None:
-        """Write down that a process was killed."""
+        """Write down that a process is about to be killed."""
         with self.diary.open("ab", buffering=0) as file:
             file.write(f"died - - {pid}\n".encode())
 
@@ -309,13 +309,16 @@ async def places_taken(client: RunClient) -> int:
 
 def calls_at_once(lines: Sequence[Sequence[str]]) -> int:
     """How many model calls were under way at once, by the lines of a diary; those of the dead are over."""
-    active, most = Counter[str](), 0
+    active, most, dead = Counter[str](), 0, set[str]()
     for what, _, _, pid in lines:
+        if pid in dead:
+            continue
         if what == "asks":
             active[pid] += 1
         elif what == "told":
             active[pid] -= 1
         elif what == "died":
+            dead.add(pid)
             del active[pid]
         most = max(most, active.total())
     return most
