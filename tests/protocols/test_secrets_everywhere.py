@@ -318,6 +318,7 @@ async def test_no_secret_is_kept_told_or_shown(
         monkeypatch.setattr("mcp.shared._otel._tracer", provider.get_tracer("mcp-python-sdk"))
     monkeypatch.setattr(trace, "_TRACER_PROVIDER", provider)
     caplog.set_level(logging.DEBUG)
+    caplog.set_level(logging.DEBUG, logger="flowloom")  # the command line sets its level
     (tmp_path / "raw").mkdir()
     sweep = Sweep(tmp_path / "raw")
     await place(sweep)
