@@ -315,9 +315,9 @@ def answer(connection: Connection, setting: Setting, run_id: str, message: dict[
 def without_waiting(row: Row, message: dict[str, Any]) -> dict[str, Any] | None:
     """What of an answer does not wait in the registry already; None for nothing. Raises `AlreadyAnsweredError` if
     another answer to the same waits there."""
-    given = row.answers if row.status == "running" else row.message
     known: dict[str, Any] = {}
-    for each in json.loads(given or "[]"):
+    # what a leg has begun with is in its row until the log has it
+    for each in (*json.loads(row.message or "[]"), *json.loads(row.answers or "[]")):
         for part in each.get("parts") or ():
             if "functionResponse" in part:
                 known[part["functionResponse"]["id"]] = part["functionResponse"].get("response")
