@@ -54,6 +54,7 @@ def test_a_server_that_is_killed_loses_no_run(place: tuple[str, Path, str]) -> N
         assert "errorCode" not in events[-1]
 
 
+@pytest.mark.soak
 def test_a_server_that_is_stopped_leaves_its_runs_to_the_fleet(tmp_path: Path) -> None:
     """Its streams get the grace, and end with a frame that says so, under the id of the one before; another server has
     the rest."""
@@ -100,6 +101,7 @@ def test_a_stream_goes_on_when_its_worker_is_killed(tmp_path: Path) -> None:
     assert places == sorted(set(places))
 
 
+@pytest.mark.soak
 def test_a_person_who_answers_needs_none_of_the_processes_that_asked(tmp_path: Path) -> None:
     """Server and worker are gone; the answer to a new server is carried out by a new worker, under the same id."""
     where, files = str(tmp_path / "fleet.db"), tmp_path / "files"
