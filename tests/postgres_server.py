@@ -83,7 +83,9 @@ def empty(dsn: str) -> None:
     others = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database()"
     with psycopg.connect(dsn, autocommit=True) as connection:
         connection.execute(f"{others} AND pid <> pg_backend_pid()")
-        connection.execute("DROP SCHEMA public CASCADE")
+        made = "SELECT nspname FROM pg_namespace WHERE nspname NOT LIKE 'pg\\_%' AND nspname <> 'information_schema'"
+        for (name,) in connection.execute(made).fetchall():
+            connection.execute(f'DROP SCHEMA "{name}" CASCADE'.encode())
         connection.execute("CREATE SCHEMA public")
 
 
