@@ -8,15 +8,12 @@ from __future__ import annotations
 
 import asyncio
 import statistics
-import subprocess
 import sys
-import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 
 import httpx
 import uvicorn
 
+from benchmarks.beside import in_turns, served_by
 from benchmarks.results import Row
 from benchmarks.rounds import Plan, cell_of
 from flowloom import InMemoryRunner, LlmAgent, RemoteA2aAgent
@@ -25,6 +22,7 @@ from flowloom.server.serving import bound_socket
 from flowloom.testing import FunctionModel
 
 TITLE = "agents from elsewhere: a turn of a remote agent (A2A)"
+MODULE = "benchmarks.remote_turns"
 
 
 async def measured(url: str, rounds: int = 15, each: int = 10) -> dict[str, list[float]]:
@@ -33,7 +31,6 @@ async def measured(url: str, rounds: int = 15, each: int = 10) -> dict[str, list
     from a2a.types import Message, Part, Role, SendMessageRequest
 
     runner = InMemoryRunner(RemoteA2aAgent("greeter", url, description="Greets."), app_name="app")
-    values: dict[str, list[float]] = {"bare": [], "turn": []}
     async with httpx.AsyncClient(trust_env=False) as http, runner:
         client = await ClientFactory(ClientConfig(streaming=True, httpx_client=http)).create_from_url(url)
 
@@ -46,16 +43,7 @@ async def measured(url: str, rounds: int = 15, each: int = 10) -> dict[str, list
             async for _ in runner.run_async(user_id="u", session_id=f"s{number}", new_message="go"):
                 pass
 
-        for number in range(rounds + 1):
-            for name, work in (("bare", bare), ("turn", turn)):
-                taken: list[float] = []
-                for index in range(number * each, (number + 1) * each):
-                    began = time.process_time()
-                    await work(index)
-                    taken.append((time.process_time() - began) * 1000)
-                if number:  # the first round warms up
-                    values[name].append(statistics.median(taken))
-    return values
+        return await in_turns({"bare": bare, "turn": turn}, rounds, each)
 
 
 def ratios(costs: dict[str, list[float]]) -> list[float]:
@@ -65,7 +53,7 @@ def ratios(costs: dict[str, list[float]]) -> list[float]:
 
 def run_remote_turns(plan: Plan) -> Row:
     """The line of the table."""
-    with served() as url:
+    with served_by(MODULE) as url:
         costs = asyncio.run(measured(url, min(plan.rounds, 15)))
     return Row(TITLE, "× the SDK's bare call", None, {"flowloom": cell_of(ratios(costs))})
 
@@ -90,21 +78,9 @@ def serve() -> None:
     uvicorn.Server(uvicorn.Config(to_a2a(greeter, host="127.0.0.1", port=port), log_config=None)).run(sockets=[bound])
 
 
-@contextmanager
-def served() -> Iterator[str]:
-    """The address of the greeter, in a process of its own."""
-    command = [sys.executable, "-m", "benchmarks.remote_turns", "serve"]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as other:
-        try:
-            assert other.stdout is not None
-            yield f"http://127.0.0.1:{other.stdout.readline().strip()}"
-        finally:
-            other.kill()
-
-
 if __name__ == "__main__":
     if "serve" in sys.argv:
         serve()
     else:
-        with served() as address:
+        with served_by(MODULE) as address:
             print(told(asyncio.run(measured(address))))

@@ -10,22 +10,22 @@ from __future__ import annotations
 import asyncio
 import json
 import statistics
-import subprocess
 import sys
 import time
-from collections.abc import Awaitable, Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Awaitable, Callable
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 import httpx2
 
+from benchmarks.beside import in_turns, served_by
 from benchmarks.results import Row
 from benchmarks.rounds import Plan, cell_of
 from flowloom import InMemoryRunner, LlmAgent, OpenAPIToolset
 from flowloom.testing import ScriptedModel, call
 
 TITLE = "tools from elsewhere: an OpenAPI call in a turn, less a function"
+MODULE = "benchmarks.rest_calls"
 
 
 class Adder(BaseHTTPRequestHandler):
@@ -85,21 +85,12 @@ async def measured(url: str, rounds: int = 20, each: int = 20) -> dict[str, list
     toolset = OpenAPIToolset(spec_dict=document(url), allow_private_network_access=True)
     plain, function_turn = turns(add, count)
     remote, rest_turn = turns(toolset, count)
-    values: dict[str, list[float]] = {"bare": [], "function": [], "rest": []}
     async with httpx2.AsyncClient() as client, plain, remote:
 
         async def bare(_: int) -> None:
             (await client.get(f"{url}/add?a=1&b=2")).json()
 
-        for number in range(rounds + 1):
-            for name, work in (("bare", bare), ("function", function_turn), ("rest", rest_turn)):
-                taken: list[float] = []
-                for index in range(number * each, (number + 1) * each):
-                    began = time.process_time()
-                    await work(index)
-                    taken.append((time.process_time() - began) * 1000)
-                if number:  # the first round warms up
-                    values[name].append(statistics.median(taken))
+        values = await in_turns({"bare": bare, "function": function_turn, "rest": rest_turn}, rounds, each)
     large = OpenAPIToolset(spec_str=json.dumps(document(url, 1000)))
     began = time.process_time()
     await large.get_tools()
@@ -116,7 +107,7 @@ def ratios(costs: dict[str, list[float]]) -> list[float]:
 
 def run_rest_calls(plan: Plan) -> Row:
     """The line of the table."""
-    with served() as url:
+    with served_by(MODULE) as url:
         costs = asyncio.run(measured(url, min(plan.rounds, 15)))
     return Row(TITLE, "× the HTTP client's bare call", None, {"flowloom": cell_of(ratios(costs))})
 
@@ -141,21 +132,9 @@ def serve() -> None:
     server.serve_forever()
 
 
-@contextmanager
-def served() -> Iterator[str]:
-    """The address of the adding server, in a process of its own."""
-    command = [sys.executable, "-m", "benchmarks.rest_calls", "serve"]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as other:
-        try:
-            assert other.stdout is not None
-            yield f"http://127.0.0.1:{other.stdout.readline().strip()}"
-        finally:
-            other.kill()
-
-
 if __name__ == "__main__":
     if "serve" in sys.argv:
         serve()
     else:
-        with served() as address:
+        with served_by(MODULE) as address:
             print(told(asyncio.run(measured(address))))

@@ -18,7 +18,7 @@ from flowloom.cli.explain import Pages, Question, told
 from flowloom.cli.loading import Loaded, load_app
 from flowloom.cli.mcp import mcp
 from flowloom.cli.model_choice import ModelChoice
-from flowloom.cli.options import USER_ID, AllowImports, AllowStdio, AsJson, StoreName, User
+from flowloom.cli.options import USER_ID, AgentPath, AllowImports, AllowStdio, AsJson, StoreName, User
 from flowloom.cli.reading import open_reader
 from flowloom.cli.runs import runs
 from flowloom.cli.schedules import schedules
@@ -28,14 +28,6 @@ from flowloom.cli.web import ServerCommand, api_server, plain_flag, web
 from flowloom.cli.worker import worker, workers
 from flowloom.errors import FlowloomError
 
-AgentPath = Annotated[
-    Path,
-    typer.Argument(
-        metavar="PATH",
-        help="A .py file or a package folder with `root_agent` or `app`, or a root_agent.yaml.",
-        show_default=False,
-    ),
-]
 AgentName = Annotated[
     str | None,
     typer.Option(metavar="NAME", help="The agent of the tree that answers; the root finds one.", show_default=False),

@@ -7,7 +7,6 @@ import os
 import sys
 from collections.abc import Generator
 from contextlib import contextmanager, redirect_stdout
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
@@ -16,7 +15,7 @@ from flowloom.asgi import token_auth
 from flowloom.cli.display import Display
 from flowloom.cli.loading import load_app
 from flowloom.cli.model_choice import ModelChoice
-from flowloom.cli.options import AllowImports, AllowStdio
+from flowloom.cli.options import AgentPath, AllowImports, AllowStdio, ModelName
 from flowloom.cli.usage_error import UsageError
 from flowloom.errors import FlowloomError
 from flowloom.extras import missing_extra
@@ -27,14 +26,7 @@ if TYPE_CHECKING:
 
 
 def mcp(
-    path: Annotated[
-        Path,
-        typer.Argument(
-            metavar="PATH",
-            help="A .py file or a package folder with `root_agent` or `app`, or a root_agent.yaml.",
-            show_default=False,
-        ),
-    ],
+    path: AgentPath,
     port: Annotated[
         int | None,
         typer.Option(
@@ -65,9 +57,7 @@ def mcp(
         str | None, typer.Option(metavar="TEXT", help="What clients are told of the server.", show_default=False)
     ] = None,
     prompts: Annotated[bool, typer.Option("--prompts", help="Serve the agent's instruction as a prompt.")] = False,
-    model: Annotated[
-        str | None, typer.Option(help="The model of all agents; `offline` needs no key.", show_default=False)
-    ] = None,
+    model: ModelName = None,
     allow_imports: AllowImports = None,
     allow_stdio: AllowStdio = False,
     debug: Annotated[bool, typer.Option("--debug", help="Log each step on stderr.")] = False,

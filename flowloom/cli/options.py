@@ -2,13 +2,30 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from flowloom.cli.stores import USER_ID
 
-__all__ = ["USER_ID", "AllowImports", "AllowStdio", "AsJson", "StoreName", "User"]
+__all__ = [
+    "AGENT_HELP",
+    "USER_ID",
+    "AgentPath",
+    "AllowImports",
+    "AllowStdio",
+    "AsJson",
+    "ModelName",
+    "StoreName",
+    "User",
+]
+
+AGENT_HELP = "A .py file or a package folder with `root_agent` or `app`, or a root_agent.yaml."
+AgentPath = Annotated[Path, typer.Argument(metavar="PATH", help=AGENT_HELP, show_default=False)]
+ModelName = Annotated[
+    str | None, typer.Option(help="The model of all agents; `offline` needs no key.", show_default=False)
+]
 
 StoreName = Annotated[
     str | None,

@@ -14,7 +14,7 @@ from flowloom.cli.display import Display
 from flowloom.cli.fleet import in_store, show_data, show_table
 from flowloom.cli.loading import Loaded, load_app
 from flowloom.cli.model_choice import ModelChoice
-from flowloom.cli.options import AllowImports, AllowStdio, AsJson, StoreName
+from flowloom.cli.options import AGENT_HELP, AllowImports, AllowStdio, AsJson, ModelName, StoreName
 from flowloom.cli.stores import Store, store_named
 from flowloom.cli.tables import moment
 from flowloom.objects.notebook import count
@@ -25,14 +25,7 @@ if TYPE_CHECKING:
 
 
 def worker(
-    agent: Annotated[
-        Path,
-        typer.Argument(
-            metavar="AGENT",
-            help="A .py file or a package folder with `root_agent` or `app`, or a root_agent.yaml.",
-            show_default=False,
-        ),
-    ],
+    agent: Annotated[Path, typer.Argument(metavar="AGENT", help=AGENT_HELP, show_default=False)],
     store: StoreName = None,
     courier: Annotated[
         Literal["store", "dbos"], typer.Option(help="What brings the runs: the store itself, or DBOS on PostgreSQL.")
@@ -49,9 +42,7 @@ def worker(
         str | None,
         typer.Option(metavar="VERSION", help="What it begins goes on at workers of this version.", show_default=False),
     ] = None,
-    model: Annotated[
-        str | None, typer.Option(help="The model of all agents; `offline` needs no key.", show_default=False)
-    ] = None,
+    model: ModelName = None,
     allow_imports: AllowImports = None,
     allow_stdio: AllowStdio = False,
     json: AsJson = False,

@@ -304,8 +304,7 @@ def answer(connection: Connection, setting: Setting, run_id: str, message: dict[
         texts = [*json.loads(row.message or "[]"), message]
         return resume(connection, setting, run_id, ("paused",), json.dumps(texts, ensure_ascii=False))
     column = "answers" if row.status == "running" else "message"
-    given = row.answers if row.status == "running" else row.message
-    texts = [*json.loads(given or "[]"), message]
+    texts = [*json.loads(getattr(row, column) or "[]"), message]
     connection.execute(
         f"UPDATE flowloom_runs SET {column} = ? WHERE run_id = ?", (json.dumps(texts, ensure_ascii=False), run_id)
     )

@@ -14,7 +14,7 @@ from typing import Any
 
 import httpx
 from server.serving import Running
-from server.talker import Chunks, runs_of, stored, talker
+from server.talker import runs_of, stored, talker
 
 from flowloom.artifacts.files import FileArtifactService
 from flowloom.durable import DbosCourier, RunClient
@@ -114,16 +114,6 @@ def a_server(
             yield made, running
         finally:
             running.client.close()
-
-
-def until(chunks: Chunks, text: str) -> str:
-    """What came until a frame with this text."""
-    seen = ""
-    for chunk in chunks:
-        seen += chunk.decode()
-        if text in seen:
-            return seen
-    raise AssertionError(f"{text!r} did not come: {seen}")
 
 
 def eventually(found: Callable[[], Any]) -> Any:

@@ -124,6 +124,16 @@ class Chunks:
         self._file.close()
 
 
+def until(chunks: Chunks, text: str) -> str:
+    """What came until a frame with this text."""
+    seen = ""
+    for chunk in chunks:
+        seen += chunk.decode()
+        if text in seen:
+            return seen
+    raise AssertionError(f"{text!r} did not come: {seen}")
+
+
 @contextmanager
 def stream(
     server: Running, path: str, given: dict[str, Any] | None = None, *, buffer: int | None = None, **headers: str

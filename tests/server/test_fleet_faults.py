@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from server.fleet_processes import a_server, a_worker, eventually, fleet_app, ids_of, over, until
+from server.fleet_processes import a_server, a_worker, eventually, fleet_app, ids_of, over
 from server.serving import Running, serving
-from server.talker import body, data_of, runs_of, stored, stream
+from server.talker import body, data_of, runs_of, stored, stream, until
 
 LONG = bool(os.environ.get("FLOWLOOM_LONG"))
 PLACES = ["sqlite-store", "postgres-dbos", *(["postgres-store"] if LONG else [])]

@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from server.fleet_processes import a_worker, eventually, fleet_app, ids_of, over, store, until
+from server.fleet_processes import a_worker, eventually, fleet_app, ids_of, over, store
 from server.serving import Running, serving
-from server.talker import body, data_of, run, runs_of, stored, stream, talker
+from server.talker import body, data_of, run, runs_of, stored, stream, talker, until
 
 from flowloom.artifacts.files import FileArtifactService
 from flowloom.durable import RunClient

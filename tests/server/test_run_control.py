@@ -14,7 +14,7 @@ from typing import Any
 import httpx
 import pytest
 from server.serving import Running, serving
-from server.talker import Chunks, body, data_of, run, runs_of, settled, stored, stream, talker
+from server.talker import body, data_of, run, runs_of, settled, stored, stream, talker, until
 
 from flowloom.server import app_of, event_streams, runs, served_run
 
@@ -31,16 +31,6 @@ def strict() -> Iterator[Running]:
     """A server that refuses a second run of a session."""
     with serving(app_of(talker(), on_busy="reject")) as running:
         yield running
-
-
-def until(chunks: Chunks, text: str) -> str:
-    """What came until a frame with this text."""
-    seen = ""
-    for chunk in chunks:
-        seen += chunk.decode()
-        if text in seen:
-            return seen
-    raise AssertionError(f"{text!r} did not come: {seen}")
 
 
 def last_id(seen: str) -> str:

@@ -159,7 +159,7 @@ class Conversation:
     # -- calls -----------------------------------------------------------------------------------
 
     def call_started(self, event: ToolCallStarted) -> Iterator[Any]:
-        """A call begins, unless the page has it: of an earlier run, or of one that was taken up again."""
+        """A call begins, unless the page has it: of an earlier run, or of one that was resumed."""
         if event.call_id in self.calls:
             return
         subagent = self._agents.whose(event.agent, event.branch, event.parent_call_id)

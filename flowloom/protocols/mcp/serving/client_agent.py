@@ -80,7 +80,7 @@ class _ClientAgent(LlmAgent[Any]):
 
 
 class _ClientTurn(Turn):
-    """A turn of one step, in which the client's call is made, or those that a person has answered are gone on with."""
+    """A turn of one step, which makes the client's call, or resumes those that a person has answered."""
 
     def __init__(self, ctx: InvocationContext, flow: Flow) -> None:
         super().__init__(ctx)
