@@ -14,10 +14,11 @@ from pydantic import ValidationError
 
 from flowloom.errors import EventParseError
 from flowloom.events.event import EARLIEST, LATEST, Event, NodeInfo
-from flowloom.events.json_reader import EnumValueError, wire_reader
+from flowloom.events.json_reader import MisfitError, wire_reader
 from flowloom.events.wire import key_in
 
 _ROUNDS = 16
+"""How often single values are left out of an event; one that is still wrong then loses whole fields."""
 _PLACE = re.compile(r"line \d+ column \d+")
 _NESTING = re.compile(r'"(?:[^"\\]|\\.)*+"?|[\[\]{}]', re.DOTALL)
 _DEPTH = 160  # more than is kept of what a model says, so that it is seen to be too deep; readers end at 200
@@ -97,38 +98,46 @@ _EVENT = wire_reader(Event, {"timestamp": _read_time, "node_info": _read_node_in
 def read_event(data: dict[str, Any]) -> tuple[Event, list[str]]:
     """The event of a JSON object, and the places of what had to be left out of it for being of a wrong type.
 
-    Raises `ValidationError` if nothing helps.
+    Raises `EventParseError` if nothing helps.
     """
     data = _without_error(data)
     try:
         return cast(Event, _EVENT(data, False)), []
     except (ValueError, TypeError):
-        return _salvaged(_without_nulls(data))
+        try:
+            return _salvaged(_without_nulls(data))
+        except (ValidationError, MisfitError) as error:
+            raise _parse_error(error) from error
 
 
 def validated_event(data: dict[str, Any]) -> Event:
     """The event of a JSON object, validated; raises `EventParseError`, which names the place."""
     try:
         return _validated(_without_nulls(_without_error(data)))
-    except ValidationError as error:
+    except (ValidationError, MisfitError) as error:
+        raise _parse_error(error) from error
+
+
+def _parse_error(error: ValidationError | MisfitError) -> EventParseError:
+    """The error that names the places of what does not fit."""
+    if isinstance(error, MisfitError):
+        found = [(_place_of(error.location), str(error))]
+    else:
         problems = error.errors(include_url=False, include_context=False, include_input=False)
-        places = [_place_of(problem["loc"]) for problem in problems]
-        wrong = "; ".join(f"`{place}`: {problem['msg']}" for place, problem in zip(places, problems, strict=True))
-        raise EventParseError(f"The data is not an event: {wrong}.", place=places[0]) from error
-    except EnumValueError as error:
-        place = _place_of(error.location)
-        raise EventParseError(f"The data is not an event: `{place}`: {error}.", place=place) from error
+        found = [(_place_of(problem["loc"]), problem["msg"]) for problem in problems]
+    wrong = "; ".join(f"`{place}`: {problem}" for place, problem in found)
+    return EventParseError(f"The data is not an event: {wrong}.", place=found[0][0])
 
 
 def _validated(data: dict[str, Any]) -> Event:
-    """Raises `ValidationError` or `EnumValueError`."""
+    """Raises `ValidationError` or `MisfitError`."""
     try:
         with warnings.catch_warnings():
             # google-genai warns of values of enums that it does not know
             warnings.simplefilter("ignore", UserWarning)
             return Event.model_validate(data)
     except AttributeError:
-        _EVENT(data, True)  # which says where the enum is that google-genai failed on
+        _EVENT(data, True)  # google-genai fails on an enum that is no text without saying where it is: a reader does
         raise
 
 
@@ -156,24 +165,26 @@ def _without_nulls(data: dict[str, Any]) -> dict[str, Any]:
 
 
 def _salvaged(data: dict[str, Any]) -> tuple[Event, list[str]]:
-    """The event without the values that validation refuses."""
+    """The event without the values that validation refuses; of many, without the whole fields that they are in."""
     left_out: list[str] = []
-    kept: dict[str, Any] | None = None
-    for _ in range(_ROUNDS):
+    kept, rounds = data, 0
+    while True:
         try:
-            return _validated(data if kept is None else kept), left_out
-        except (ValidationError, EnumValueError) as error:
-            kept = copy.deepcopy(data) if kept is None else kept
-            dropped = [_drop(kept, location) for location in _locations(error)]
+            return _validated(kept), left_out
+        except (ValidationError, MisfitError) as error:
+            if kept is data:
+                kept = copy.deepcopy(data)
+            depth = None if rounds < _ROUNDS else 1
+            dropped = [_drop(kept, location[:depth]) for location in _locations(error)]
             if not any(dropped):
                 raise
             left_out += [place for place in dropped if place]
-    return _validated(data), left_out
+            rounds += 1
 
 
-def _locations(error: ValidationError | EnumValueError) -> list[Sequence[str | int]]:
+def _locations(error: ValidationError | MisfitError) -> list[Sequence[str | int]]:
     """Where the wrong values are, the last one first, so that taking one out of a list moves no other."""
-    if isinstance(error, EnumValueError):
+    if isinstance(error, MisfitError):
         return [error.location]
     problems = error.errors(include_url=False, include_context=False, include_input=False)
     return [problem["loc"] for problem in reversed(problems) if problem["type"] != "extra_forbidden"]

@@ -1,7 +1,7 @@
 """Pydantic types from JSON data without pydantic's validation, by readers that are made once for each type.
 
 A reader checks the type of every value that it takes, so that what it makes is as good as what validation makes. It
-raises `ValueError` or `TypeError` for a value that does not fit, without saying where: validation says that.
+raises `MisfitError` for a value in it that does not fit.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from enum import Enum
 from typing import Any, cast
 
 from google.genai import types
-from pydantic import BaseModel, TypeAdapter
+from pydantic import BaseModel, TypeAdapter, ValidationError
 
 from flowloom.events.wire import WireModel, assemble, folded_name, make, private_of, set_extra
 
@@ -24,15 +24,22 @@ Read = Callable[[Any, bool], Any]
 """Makes a value from JSON data. The second argument says whether fields that it does not know may be left out."""
 
 
-class EnumValueError(ValueError):
-    """The value of an enum is no text; google-genai's own validation fails on that without saying where.
+class MisfitError(ValueError):
+    """A value is not of the type that its place asks for.
 
-    Attribute: `location` (the keys that lead to it).
+    Attribute: `location` (the keys that lead to it, of the innermost reader that could say one).
     """
 
-    def __init__(self, value: Any) -> None:
-        super().__init__(f"the value of an enum is a text, not {value!r}")
-        self.location: list[str | int] = []
+    def __init__(self, problem: str, location: list[str | int]) -> None:
+        super().__init__(problem)
+        self.location = location
+
+
+def _misfit(error: Exception, key: str | int) -> MisfitError:
+    """What a value below `key` raised, with the way to it."""
+    if isinstance(error, MisfitError):
+        return MisfitError(str(error), [key, *error.location])
+    return MisfitError(error.errors()[0]["msg"] if isinstance(error, ValidationError) else str(error), [key])
 
 
 @functools.cache
@@ -58,9 +65,8 @@ def model_reader(model: type[BaseModel]) -> Read:
                 name, read_value = known
                 try:
                     values[name] = value if read_value is None else read_value(value, lossy)
-                except EnumValueError as error:
-                    error.location.insert(0, key)
-                    raise
+                except (ValueError, TypeError) as error:
+                    raise _misfit(error, key) from error
         return assemble(model, defaults | values, set(values), None, private and private())
 
     return read
@@ -91,9 +97,8 @@ def wire_reader(model: type[WireModel], special: Mapping[str, Read] | None = Non
                 name, read_value = known
                 try:
                     values[name] = value if read_value is None else read_value(value, lossy)
-                except EnumValueError as error:
-                    error.location.insert(0, key)
-                    raise
+                except (ValueError, TypeError) as error:
+                    raise _misfit(error, key) from error
         new = make(model, values)
         if extra is not None:
             set_extra(new, extra)
@@ -143,7 +148,7 @@ def _reader(annotation: Any) -> Read | None:
 def _member(kind: type[Enum], members: Mapping[Any, Any], value: Any) -> Any:
     """The member; in another case; or google-genai's stand-in for one that it does not know, without its warning."""
     if not isinstance(value, str):
-        raise EnumValueError(value)
+        raise TypeError(f"the value of an enum is a text, not {value!r}")
     found = members.get(value)
     if found is not None:
         return found
@@ -170,9 +175,8 @@ def _list_reader(kind: Any) -> Read:
         try:
             for item in items:
                 made.append(read_item(item, lossy))  # noqa: PERF401 - how many there are says which one is wrong
-        except EnumValueError as error:
-            error.location.insert(0, len(made))
-            raise
+        except (ValueError, TypeError) as error:
+            raise _misfit(error, len(made)) from error
         return made
 
     return read
@@ -188,7 +192,13 @@ def _dict_reader(kind: Any) -> Read:
         entries = cast(dict[str, Any], value)
         if read_value is None or not entries:
             return entries
-        return {key: read_value(entry, lossy) for key, entry in entries.items()}
+        made: dict[str, Any] = {}
+        for key, entry in entries.items():
+            try:
+                made[key] = read_value(entry, lossy)
+            except (ValueError, TypeError) as error:
+                raise _misfit(error, key) from error
+        return made
 
     return read
 

@@ -147,6 +147,27 @@ def test_what_validation_refuses_is_none_and_one_warning(
     assert len(caplog.records) == 1
 
 
+@pytest.mark.parametrize("beside", [{"author": 5}, {"content": {"parts": 5}}, {"actions": {"stateDelta": []}}], ids=str)
+@pytest.mark.parametrize("validate", [False, True], ids=["read", "validated"])
+def test_a_wrong_value_beside_a_wrong_enum_is_left_out_too(beside: dict[str, Any], validate: bool) -> None:
+    """google-genai fails on an enum that is no text without saying where, and hides what else is wrong."""
+    data = {**wire("x"), "finishReason": 5, **beside}
+    left = parsed(data).event
+    assert left.finish_reason is None
+    assert left.timestamp == wire("x")["timestamp"]
+    with pytest.raises(EventParseError, match="The data is not an event"):
+        parse_event_sse(json.dumps(data), validate=validate, strict=True)
+
+
+def test_more_wrong_values_than_are_left_out_one_by_one_cost_their_field(caplog: pytest.LogCaptureFixture) -> None:
+    data = wire(*({"codeExecutionResult": {"outcome": number}} for number in range(40)), author="a")
+    left = parsed(data).event
+    assert (left.author, left.content) == ("a", None)
+    assert caplog.text.rstrip().endswith(" content.")
+    with pytest.raises(EventParseError, match=r"parts\[0\]\.codeExecutionResult\.outcome"):
+        parse_event_sse(json.dumps(data), strict=True)
+
+
 @pytest.mark.parametrize("time_given", ["yesterday", {}, 1e30, True, 1767323045250, float("nan"), float("inf")])
 def test_a_time_that_is_none_is_now(time_given: Any, caplog: pytest.LogCaptureFixture) -> None:
     assert parsed(wire("x", timestamp=time_given)).event.timestamp > 1.7e9
