@@ -21,7 +21,7 @@ def read_session(path: Path) -> Session:
         return Session.model_validate_json(path.read_bytes())
     except OSError as error:
         raise UsageError(f"The session file `{path}` cannot be read: {error.strerror}.") from error
-    except (ValueError, FlowloomError) as error:
+    except (ValueError, AttributeError, FlowloomError) as error:  # google-genai, of an enum that is a number
         first = str(error).splitlines()[0]
         raise UsageError(f"`{path}` holds no session in JSON ({first}). Give a file of `sessions export`.") from error
 

@@ -19,7 +19,7 @@ def content_of_message(message: Message) -> types.Content:
     """A message as content. Raises `InputValidationError` for what is none."""
     try:
         content = message if isinstance(message, types.Content) else _content_of(message)
-    except ValueError as error:
+    except (ValueError, TypeError, AttributeError) as error:  # the last, of google-genai: an enum that is a number
         raise InputValidationError(
             f"{message!r:.80} is no message. Give a text, a `types.Part`, a list of these, a `types.Content`, or a "
             f"dict with `role` and `parts`."

@@ -14,6 +14,8 @@ import pytest
 
 from cli.process import exported, flowloom, started, told
 from flowloom import Event, PostgresSessionService, SqliteSessionService
+from flowloom.cli.session_file import read_session
+from flowloom.cli.usage_error import UsageError
 
 ADK_TABLES = """
     CREATE TABLE app_states (app_name TEXT PRIMARY KEY, state TEXT NOT NULL, update_time REAL NOT NULL);
@@ -467,3 +469,13 @@ def test_help_names_the_commands() -> None:
     assert done.returncode == 0
     for command in ("list", "show", "export", "import", "fork", "delete", "compact"):
         assert f" {command} " in done.stdout
+
+
+@pytest.mark.parametrize(
+    "text", ["", "{", "[]", '{"id": "s", "appName": "a", "userId": "u", "events": [{"finishReason": 5}]}']
+)
+def test_a_file_that_holds_no_session_is_named(tmp_path: Path, text: str) -> None:
+    file = tmp_path / "talk.json"
+    file.write_text(text)
+    with pytest.raises(UsageError, match=r"talk\.json` holds no session in JSON"):
+        read_session(file)

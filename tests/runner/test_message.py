@@ -32,7 +32,22 @@ def test_a_message_is_a_content_or_what_it_is_made_of(message: Any, parts: list[
     assert (content.role, content.parts) == ("user", parts)
 
 
-@pytest.mark.parametrize("wrong", [3, [3], ["a", 3], {"txt": "a"}, {}, [], None, [types.Content(parts=[IMAGE])]])
+WRONG_ENUM = {"code_execution_result": {"outcome": 5}}
+WRONG = [
+    3,
+    [3],
+    ["a", 3],
+    {"txt": "a"},
+    {},
+    [],
+    None,
+    [types.Content(parts=[IMAGE])],
+    WRONG_ENUM,
+    {"parts": [WRONG_ENUM]},
+]
+
+
+@pytest.mark.parametrize("wrong", WRONG)
 def test_anything_else_is_refused(wrong: Any) -> None:
     with pytest.raises(InputValidationError):
         content_of_message(wrong)
