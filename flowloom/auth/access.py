@@ -13,7 +13,6 @@ from flowloom.auth.config import AuthConfig
 from flowloom.auth.consent import consent_request, redeem
 from flowloom.auth.credentials import AuthCredential, OAuth2Auth
 from flowloom.auth.keyring import Given, Keyring
-from flowloom.auth.loading import token_exchange
 from flowloom.auth.refusal import TokenRefusedError
 from flowloom.auth.service import CredentialOwner
 from flowloom.errors import CredentialError
@@ -131,11 +130,12 @@ class Access:
         scheme, client = self._config.auth_scheme, self._config.client
         if not scheme.is_oauth:
             return None
-        endpoints = await token_exchange().endpoints(scheme)  # a request needs them, too
+        exchange = self._config.exchange
+        endpoints = await exchange.endpoints(scheme)  # a request needs them, too
         tokens: OAuth2Auth | None = None
         if found is not None and found.oauth2 is not None and found.oauth2.refresh_token:
             try:
-                tokens = await token_exchange().refreshed(endpoints, client or found.oauth2, found.oauth2)
+                tokens = await exchange.refreshed(endpoints, client or found.oauth2, found.oauth2)
             except TokenRefusedError:
                 latest = await self._load(keyring, owner, service)
                 if latest is not None and not _expired(
@@ -143,7 +143,7 @@ class Access:
                 ):  # another process has refreshed it meanwhile
                     return latest
         if tokens is None and scheme.needs_no_user and client is not None:
-            tokens = await token_exchange().own(endpoints, client)
+            tokens = await exchange.own(endpoints, client)
         if tokens is None:
             return None
         raw = self._config.raw_auth_credential

@@ -6,12 +6,15 @@ import hashlib
 import json
 from typing import TYPE_CHECKING, Any
 
-from pydantic import BaseModel, field_validator, model_validator
+from pydantic import BaseModel, PrivateAttr, field_validator, model_validator
 
 from flowloom.auth.credentials import AuthCredential, OAuth2Auth
 from flowloom.auth.fields import AuthModel
 from flowloom.auth.loading import token_exchange
 from flowloom.auth.schemes import AuthScheme
+
+if TYPE_CHECKING:
+    from flowloom.auth.exchange import TokenExchange
 
 _PASSING = OAuth2Auth.secrets | {"auth_uri", "state", "nonce", "redirect_uri", "expires_at", "expires_in"}
 
@@ -34,6 +37,7 @@ class AuthConfig(AuthModel):
     raw_auth_credential: AuthCredential | None = None
     exchanged_auth_credential: AuthCredential | None = None
     credential_key: str = ""
+    _exchange: TokenExchange | None = PrivateAttr(None)
 
     if not TYPE_CHECKING:  # type checkers see the fields
 
@@ -59,6 +63,17 @@ class AuthConfig(AuthModel):
     def client(self) -> OAuth2Auth | None:
         """The OAuth 2 client that the tool is."""
         return self.raw_auth_credential.oauth2 if self.raw_auth_credential is not None else None
+
+    @property
+    def exchange(self) -> TokenExchange:
+        """What asks the authorization server."""
+        return self._exchange or token_exchange()
+
+    def asking_by(self, exchange: TokenExchange) -> AuthConfig:
+        """The same, whose authorization server is asked by `exchange`: its addresses are not the program's own."""
+        config = self.model_copy()
+        config._exchange = exchange
+        return config
 
     def with_exchanged(self, credential: AuthCredential | None) -> AuthConfig:
         """The same with what came of asking: `credential`, or None for nothing."""

@@ -14,7 +14,6 @@ from pydantic_core import from_json
 from flowloom.auth.answers import AuthAnswer
 from flowloom.auth.config import AuthConfig
 from flowloom.auth.credentials import AuthCredential, OAuth2Auth
-from flowloom.auth.loading import token_exchange
 from flowloom.auth.schemes import AuthScheme, Endpoints
 from flowloom.errors import ConfigurationError, ContextError, CredentialError
 
@@ -37,7 +36,7 @@ def consent_request(config: AuthConfig, secret: bytes, state: str) -> AuthConfig
     assert config.raw_auth_credential is not None
     if client.auth_uri:
         return config.with_exchanged(config.raw_auth_credential).without_secrets()
-    endpoints = token_exchange().known_endpoints(scheme)
+    endpoints = config.exchange.known_endpoints(scheme)
     if endpoints is None:
         raise ContextError(
             "The authorization server has not been asked for its addresses yet. Call `await "
@@ -50,7 +49,7 @@ def consent_request(config: AuthConfig, secret: bytes, state: str) -> AuthConfig
         )
     verifier = _verifier(client, secret, state) if _uses_pkce(client, endpoints) else None
     nonce = client.nonce or (derived(secret, "nonce", state) if "openid" in endpoints.scopes else None)
-    url = token_exchange().authorization_url(endpoints, client, state=state, nonce=nonce, verifier=verifier)
+    url = config.exchange.authorization_url(endpoints, client, state=state, nonce=nonce, verifier=verifier)
     exchanged = client.model_copy(
         update={
             "auth_uri": url,
@@ -122,7 +121,7 @@ async def redeem(config: AuthConfig, request: AuthConfig, answer: AuthAnswer, se
     if given.oauth2.access_token:
         return AuthCredential(auth_type=given.auth_type, oauth2=_tokens_of(given.oauth2, client))
     code = code_in(given.oauth2, asked_oauth2)
-    exchange = token_exchange()
+    exchange = config.exchange
     endpoints = await exchange.endpoints(scheme)
     if client is None or not client.client_id:
         raise ConfigurationError("A code is exchanged for a client: give `raw_auth_credential.oauth2.client_id`.")

@@ -7,13 +7,15 @@ import base64
 import ipaddress
 import json
 import re
+from collections.abc import Callable
+from importlib import import_module
 from typing import Any, cast
 from urllib.parse import urlsplit
 
 from flowloom.auth.credentials import OAuth2Auth
 from flowloom.auth.refusal import TokenRefusedError
 from flowloom.auth.schemes import AuthScheme, Endpoints
-from flowloom.errors import ConfigurationError, CredentialError
+from flowloom.errors import ConfigurationError, CredentialError, ToolError
 from flowloom.events.clock import monotonic, now
 from flowloom.extras import missing_extra
 
@@ -30,12 +32,19 @@ _pkce: Any = rfc7636
 _grants: Any = parameters
 _CODE = re.compile(r"[A-Za-z_]{1,60}")  # of an error: what a server may add to it could quote a secret
 _TLS = httpx.create_ssl_context()  # reading the certificates takes tens of milliseconds
+_LIBRARY = import_module(_oauth.AsyncOAuth2Client.__bases__[-1].__module__.partition(".")[0])
+"""The HTTP library that this release of authlib speaks through: httpx2, or httpx."""
+
+MakeTransport = Callable[..., Any]
+"""Makes a transport of the HTTP library that it is given, with `verify` for its TLS settings."""
 
 
 class TokenExchange:
     """Finds out where a server is asked, sends users there, and exchanges what they bring back.
 
     Its errors are `CredentialError`s, whose texts hold the server's error code and nothing else of what it said.
+    Requests go by transports of `make_transport`, whose `ToolError`s are passed on; by default wherever they lead.
+    Redirects are not followed: a request holds the client's secret.
     """
 
     TIMEOUT_SECONDS = 30.0
@@ -43,7 +52,8 @@ class TokenExchange:
     DISCOVERY_SECONDS = 3600.0
     """How long what a server says of itself is believed."""
 
-    def __init__(self) -> None:
+    def __init__(self, make_transport: MakeTransport | None = None) -> None:
+        self._make_transport = make_transport
         self._discovered: dict[tuple[str, ...], tuple[float, dict[str, Any]]] = {}
 
     # -- addresses --------------------------------------------------------------------------------
@@ -88,6 +98,8 @@ class TokenExchange:
                 document: Any = response.json()
             if not isinstance(document, dict) or "token_endpoint" not in document:
                 raise ValueError("not the description of a server")
+        except ToolError:  # of the transport
+            raise
         except Exception as error:
             raise CredentialError(_failed(f"The authorization server's description at {url}", error)) from None
         return cast(dict[str, Any], document)
@@ -151,6 +163,8 @@ class TokenExchange:
             expires_in = None if token.get("expires_in") is None else int(token["expires_in"])
         except _oauth.OAuthError as error:
             raise TokenRefusedError(_refused(error.error)) from None
+        except ToolError:
+            raise
         except Exception as error:
             raise CredentialError(_failed("The token endpoint of the authorization server", error)) from None
         return OAuth2Auth(
@@ -184,12 +198,16 @@ class TokenExchange:
             )
 
     def _client(self, client: OAuth2Auth | None, method: str | None = None) -> Any:
+        reach: dict[str, Any] = {"verify": _TLS}
+        if self._make_transport is not None:
+            reach = {"transport": self._make_transport(_LIBRARY, verify=_TLS)}
         return _oauth.AsyncOAuth2Client(
             client_id=None if client is None else client.client_id,
             client_secret=None if client is None else client.client_secret,
             token_endpoint_auth_method=method,
             timeout=self.TIMEOUT_SECONDS,
-            verify=_TLS,
+            follow_redirects=False,
+            **reach,
         )
 
 

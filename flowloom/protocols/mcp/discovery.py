@@ -9,12 +9,14 @@ import hashlib
 import ipaddress
 import json
 import re
+from functools import partial
 from typing import Any, cast
 from urllib.parse import urlsplit
 
 import httpx2
 
 from flowloom.auth import AuthConfig, AuthCredential, AuthCredentialTypes, AuthScheme, OAuth2Auth, OAuthFlow, OAuthFlows
+from flowloom.auth.loading import token_exchange_by
 from flowloom.errors import ToolError
 from flowloom.protocols.addresses import is_same_origin, origin_of, shown_address
 from flowloom.protocols.guarded import guarded_transport
@@ -79,11 +81,12 @@ async def discovered(
         "resource": identifier,
         "token_endpoint_auth_method": _proof(known, server),
     }
-    return AuthConfig(
+    config = AuthConfig(
         auth_scheme=AuthScheme(type="oauth2", flows=flows),
         raw_auth_credential=AuthCredential(auth_type=AuthCredentialTypes.OAUTH2, oauth2=known.model_copy(update=own)),
         credential_key=key or f"mcp_{told}",
     )
+    return config.asking_by(token_exchange_by(partial(guarded_transport, allow_private=beside)))
 
 
 def with_scopes(config: AuthConfig, challenge: str) -> AuthConfig | None:

@@ -9,15 +9,17 @@ from __future__ import annotations
 import base64
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 from urllib.parse import quote
 
 from flowloom.auth.config import AuthConfig
 from flowloom.auth.credentials import AuthCredential, AuthCredentialTypes, HttpAuth, HttpCredentials, OAuth2Auth
-from flowloom.auth.loading import token_exchange
+from flowloom.auth.loading import token_exchange_by
 from flowloom.auth.schemes import AuthScheme
 from flowloom.context import Context
 from flowloom.errors import ConfigurationError, CredentialError, closest_first, quoted_list
+from flowloom.protocols.guarded import guarded_transport
 from flowloom.protocols.targets import check_target
 
 EVERYWHERE = ""
@@ -67,6 +69,7 @@ class Security:
         self._schemes = dict(schemes)
         self._key = key or ""
         self._allow_private = allow_private
+        self._configs: dict[str, AuthConfig] = {}
         self._everywhere = everywhere is not None
         if everywhere is not None:
             self._schemes[EVERYWHERE] = everywhere
@@ -151,9 +154,10 @@ class Security:
                 continue
             if context is None:
                 raise CredentialError(f"The credential for `{name or scheme.type_}` is got by a run, and this is none.")
-            config = await self._config(name, scheme, raw)
+            config = self._config(name, scheme, raw)
             found = await context.load_credential(config)
             if found is None:
+                await self._check(config, name)
                 context.request_credential(config)
                 raise Pending
             _apply(granted, scheme, found)
@@ -170,28 +174,33 @@ class Security:
                 continue
             found = self._credentials.get(name)
             if found is None or not found.is_ready:
-                found = await context.load_credential(await self._config(name, scheme, found))
+                found = await context.load_credential(self._config(name, scheme, found))
             if found is None:
                 return None
             _apply(granted, scheme, found)
         return granted
 
-    async def _config(self, name: str, scheme: AuthScheme, raw: AuthCredential | None) -> AuthConfig:
-        key = f"{self._key}_{name}" if self._key and name and len(self._schemes) > 1 else self._key
-        config = AuthConfig(auth_scheme=scheme, raw_auth_credential=raw, credential_key=key)
-        if scheme.is_oauth and name != EVERYWHERE:  # the addresses come from the document
-            for url in scheme.discovery_urls if scheme.endpoints is None else ():
-                await self._check(url)
-            endpoints = await token_exchange().endpoints(scheme)
-            await self._check(endpoints.token)
-            await self._check(endpoints.refresh)
-        return config
+    def _config(self, name: str, scheme: AuthScheme, raw: AuthCredential | None) -> AuthConfig:
+        """What `flowloom.auth` is asked for. Addresses that come from the document are asked like the service itself:
+        where a host leads to is looked up once, checked, and connected to."""
+        if name not in self._configs:
+            key = f"{self._key}_{name}" if self._key and name and len(self._schemes) > 1 else self._key
+            config = AuthConfig(auth_scheme=scheme, raw_auth_credential=raw, credential_key=key)
+            if scheme.is_oauth and name != EVERYWHERE:
+                guarded = partial(guarded_transport, allow_private=self._allow_private)
+                config = config.asking_by(token_exchange_by(guarded))
+            self._configs[name] = config
+        return self._configs[name]
 
-    async def _check(self, url: str) -> None:
+    async def _check(self, config: AuthConfig, name: str) -> None:
+        """Raise `AddressRefusedError` before a user is sent to a server whose tokens could not be had."""
+        endpoints = config.exchange.known_endpoints(config.auth_scheme) if config.auth_scheme.is_oauth else None
+        if endpoints is None or name == EVERYWHERE:
+            return
         try:
-            await check_target(url, allow_private=self._allow_private)
-        except OSError as error:
-            raise CredentialError("The authorization server's host cannot be found.") from error
+            await check_target(endpoints.token, allow_private=self._allow_private)
+        except OSError:
+            pass  # it says so when it is asked, perhaps by way of a proxy
 
 
 def scheme_from(data: Any) -> AuthScheme | None:

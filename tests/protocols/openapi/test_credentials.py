@@ -5,7 +5,10 @@ from __future__ import annotations
 import base64
 import json
 import logging
+import socket
+import threading
 from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import pytest
@@ -23,6 +26,7 @@ from protocols.openapi.service import call as call_tool
 from flowloom import AuthCredential, AuthCredentialTypes, OAuth2Auth, OpenAPIToolset
 from flowloom.auth import AuthScheme, HttpAuth, HttpCredentials
 from flowloom.errors import CredentialError, ToolsetError
+from flowloom.protocols import targets
 from flowloom.testing import call
 
 SCHEMES: dict[str, Any] = {
@@ -233,6 +237,97 @@ class TestOAuth:
             assert "not reached" in events[1].get_function_responses()[0].response["error"]
             await chat.runner.close()
         assert oauth_server.requests == []
+
+    @pytest.mark.parametrize("kind", ["token", "description"])
+    async def test_a_token_request_goes_to_the_address_that_was_checked(
+        self, service: Service, monkeypatch: pytest.MonkeyPatch, kind: str
+    ) -> None:
+        """A resolver that names a public host once, and this machine the next time, leads no request here."""
+        monkeypatch.setattr(targets, "refusal_of", lambda address: None if str(address) == "127.0.0.2" else "local")
+        with resolving(monkeypatch, "login.example", ["127.0.0.2", "127.0.0.1"]) as (port, reached):
+            flows = {"clientCredentials": {"tokenUrl": f"https://login.example:{port}/token", "scopes": {}}}
+            scheme: Any = {"type": "oauth2", "flows": flows}
+            if kind == "description":
+                scheme = {"type": "openIdConnect", "openIdConnectUrl": f"https://login.example:{port}/openid"}
+            toolset = self.refusing(service, scheme)
+            chat = Desk().chat(asker([toolset], call("op"), "done"))
+            events = await chat.say("go")
+            assert "error" in (events[1].get_function_responses()[0].response or {})
+            await chat.runner.close()
+        assert reached == ["127.0.0.2"]
+
+    async def test_a_user_is_not_sent_where_tokens_could_not_be_had(
+        self, service: Service, oauth_server: OAuthServer
+    ) -> None:
+        """What a document names as the token's address is checked before the user is asked for consent."""
+        urls = {"authorizationUrl": "https://login.example/", "tokenUrl": f"{oauth_server.url}/token", "scopes": {}}
+        toolset = self.refusing(service, {"type": "oauth2", "flows": {"authorizationCode": urls}})
+        chat = Desk().chat(asker([toolset], call("op"), "done"))
+        events = await chat.say("go")
+        assert asked(events) == []
+        assert "not reached" in events[1].get_function_responses()[0].response["error"]
+        await chat.runner.close()
+
+    async def test_a_redirect_of_a_token_request_is_not_followed(
+        self, service: Service, oauth_server: OAuthServer
+    ) -> None:
+        """The request holds the client's secret: it goes to the address in the document, and no further."""
+        service.replies = [Reply(status=307, headers={"Location": f"{oauth_server.url}/token"})]
+        flows = {"clientCredentials": {"tokenUrl": f"{service.url}/token", "scopes": {}}}
+        scheme = {"type": "oauth2", "flows": flows}
+        toolset = self.refusing(service, scheme, allow_private_network_access=True)
+        chat = Desk().chat(asker([toolset], call("op"), "done"))
+        events = await chat.say("go")
+        assert "no usable answer" in events[1].get_function_responses()[0].response["error"]
+        assert [each.path for each in service.received] == ["/token"]
+        assert oauth_server.requests == []
+        await chat.runner.close()
+
+    def refusing(self, service: Service, scheme: Any, **options: Any) -> OpenAPIToolset:
+        """A toolset with a client of its own for this scheme, which reaches public hosts only."""
+        client = OAuth2Auth(client_id=CLIENT, client_secret=CLIENT_SECRET, redirect_uri=BACK)
+        credential = AuthCredential(auth_type=AuthCredentialTypes.OAUTH2, oauth2=client)
+        options = {"allow_private_network_access": False} | options
+        return toolset_of(service, [{"o": []}], {"o": credential}, schemes={"o": scheme}, **options)
+
+
+@contextmanager
+def resolving(monkeypatch: pytest.MonkeyPatch, name: str, answers: list[str]) -> Iterator[tuple[int, list[str]]]:
+    """A port of 127.0.0.1 and 127.0.0.2, and which of them were connected to, while a resolver gives these `answers`
+    for `name` in turn, the last again and again."""
+    original, reached, listening = socket.getaddrinfo, list[str](), list[socket.socket]()
+
+    def getaddrinfo(host: Any, port: Any, *args: Any, **options: Any) -> list[Any]:
+        if host not in (name, name.encode()):
+            return original(host, port, *args, **options)
+        answer = answers.pop(0) if len(answers) > 1 else answers[0]
+        return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", (answer, int(port or 0)))]
+
+    def serve(server: socket.socket) -> None:
+        while True:
+            try:
+                connection, _ = server.accept()
+            except OSError:
+                return
+            reached.append(server.getsockname()[0])
+            connection.close()
+
+    listening.append(socket.create_server(("127.0.0.1", 0)))
+    port = listening[0].getsockname()[1]
+    listening.append(socket.create_server(("127.0.0.2", port)))
+    threads = [threading.Thread(target=serve, args=(each,)) for each in listening]
+    monkeypatch.setattr(socket, "getaddrinfo", getaddrinfo)
+    for thread in threads:
+        thread.start()
+    try:
+        yield port, reached
+    finally:
+        monkeypatch.undo()
+        for each in listening:
+            each.shutdown(socket.SHUT_RDWR)
+            each.close()
+        for thread in threads:
+            thread.join()
 
 
 @pytest.fixture
