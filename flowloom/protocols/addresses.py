@@ -5,6 +5,7 @@ An address may hold a password or a key: what is logged, raised or put into a sp
 
 from __future__ import annotations
 
+from functools import lru_cache
 from urllib.parse import SplitResult, urlsplit
 
 _PORTS = {"http": 80, "https": 443, "ws": 80, "wss": 443}
@@ -18,6 +19,7 @@ def shown_address(url: str) -> str:
     return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"
 
 
+@lru_cache(64)
 def origin_of(url: str) -> tuple[str, str, int | None]:
     """Scheme, host and port of `url`; what tells whether a credential that is meant for one may go to another."""
     parts = _split(url)

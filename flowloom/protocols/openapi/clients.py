@@ -11,6 +11,7 @@ import ssl
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any
 from urllib.parse import urlsplit
 from weakref import WeakKeyDictionary
@@ -83,16 +84,16 @@ class Clients:
         pool = self._pools.get(loop)
         if pool is None or pool.closing.is_set():
             pool = self._pools[loop] = _Pool(self._connect)
+        target = urlsplit(request.url)
         if not self._allow_private:
-            check_host(urlsplit(request.url).hostname or "")  # also spellings that the library does not read
+            check_host(target.hostname or "")  # also spellings that the library does not read
         transport = await pool.transport()
         if self._factory is not None:
             return await self._send_by_client(pool, request, limit)
-        target = urlsplit(request.url)
         path = (target.path or "/") + (f"?{target.query}" if target.query else "")
         sent = httpx2.Request(
             request.method,
-            request.url,
+            _base(target.scheme, target.netloc),
             headers=request.in_bytes,
             content=request.content,
             extensions={"timeout": _NO_TIMEOUT, "target": path.encode("ascii")},
@@ -179,6 +180,12 @@ class _Pool:
         """Close all, and return when that is done."""
         self.closing.set()
         await asyncio.shield(asyncio.gather(self._keeper, return_exceptions=True))
+
+
+@lru_cache(64)
+def _base(scheme: str, netloc: str) -> httpx2.URL:
+    """Where requests go to; the library takes its time to read an address, and what is asked for is told besides."""
+    return httpx2.URL(f"{scheme}://{netloc}/")
 
 
 async def _read(answer: Any, limit: int) -> Answer:

@@ -250,7 +250,7 @@ class RestApiTool(BaseTool):
         except FlowloomError as error:  # which ends no run, whatever its policy on errors is
             return {"error": f"{self.operation.label}: {error}"}
         await self._add_headers(request, tool_context)
-        origin = origin_of(request.url)
+        origin = origin_of(self.operation.server)
         attributes = {
             "http.request.method": request.method,
             "http.route": self.operation.path,
@@ -275,7 +275,7 @@ class RestApiTool(BaseTool):
         except Pending:
             return PENDING
         except Exception as error:
-            told = without(_failure(error, label, origin_of(request.url)[1], service.timeout), secrets)
+            told = without(_failure(error, label, origin_of(self.operation.server)[1], service.timeout), secrets)
             _log.info("%s", told)
             if span is not None:
                 span.set_attribute("error.type", type(error).__qualname__)

@@ -123,7 +123,7 @@ async def _followed(
 ) -> Any:
     method, url, content, body_headers = request.method, request.url, request.content, request.headers
     for _ in range(MAX_REDIRECTS + 1):
-        is_own = is_same_origin(url, request.url)
+        is_own = url == request.url or is_same_origin(url, request.url)
         answer = await send(make(method, *_with_credentials(url, body_headers, request, granted, is_own), content))
         location = answer.headers.get("location")
         if answer.status not in (301, 302, 303, 307, 308) or not location:

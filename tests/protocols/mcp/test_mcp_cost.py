@@ -2,39 +2,14 @@
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Awaitable, Callable
 from typing import Any
 
 from mcp import Client, StdioServerParameters
+from protocols.interpreter_steps import TURNS, steps
 
 from benchmarks.elsewhere import AIM, add, command, turns
 from flowloom import McpToolset
 from flowloom.protocols.mcp import StdioConnectionParams
-
-TURNS = 10
-
-
-async def steps(work: Callable[[int], Awaitable[Any]]) -> float:
-    """How many steps a turn takes, with all that the event loop does meanwhile."""
-    for number in range(TURNS):
-        await work(number)
-    count = 0
-
-    def trace(frame: Any, event: str, _: Any) -> Any:
-        nonlocal count
-        frame.f_trace_opcodes, frame.f_trace_lines = True, False
-        count += event == "opcode"
-        return trace
-
-    before = sys.gettrace()
-    sys.settrace(trace)
-    try:
-        for number in range(TURNS, 2 * TURNS):
-            await work(number)
-    finally:
-        sys.settrace(before)
-    return count / TURNS
 
 
 async def test_a_call_in_a_turn_costs_little_more_than_the_sdks_own() -> None:
