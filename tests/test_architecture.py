@@ -64,9 +64,9 @@ PLAYED = {"flow", "context", "log", "processors", "tools", "agents", "auth", "ru
 CHANCES = ("time", "datetime", "uuid", "random", "secrets", "flowloom.events.clock")
 TIME_AND_CHANCE = {
     "auth/access.py": ["urandom"],  # the secret of a process, by which it knows its own requests
-    "auth/exchange.py": [
-        "flowloom.events.clock"
-    ],  # an exchange with a server is the effect of the tool that asks for it
+    # an exchange with a server is the effect of the tool that asks for it
+    "auth/assertion.py": ["flowloom.events.clock", "new_id"],
+    "auth/exchange.py": ["flowloom.events.clock"],
     "auth/service.py": ["urandom"],
     "context/effects.py": ["flowloom.events.clock", "new_id"],  # the effects themselves
     "context/ending.py": ["time"],  # for how long a cancelled run is waited for

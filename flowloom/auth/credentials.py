@@ -9,6 +9,9 @@ from pydantic import Field
 
 from flowloom.auth.fields import AuthModel
 
+ProofMethod = Literal["client_secret_basic", "client_secret_post", "client_secret_jwt", "private_key_jwt"]
+"""How a client proves itself to an authorization server, by the names of OpenID Connect."""
+
 
 class AuthCredentialTypes(StrEnum):
     """The kinds of credentials, as OpenAPI names them."""
@@ -41,7 +44,13 @@ class OAuth2Auth(AuthModel):
 
     client_id: str | None = None
     client_secret: str | None = None
-    """None for a public client, which proves itself by PKCE alone."""
+    """None for a client that has a key, or is public and proves itself by PKCE alone."""
+    private_key: str | None = None
+    """The key that the client signs with (`private_key_jwt`): RSA, EC or Ed25519, as PEM text or as a JSON Web Key."""
+    key_id: str | None = None
+    """Which of the client's registered keys that is; None if the server knows, or the JSON Web Key says so."""
+    signing_algorithm: str | None = None
+    """With what it signs (`ES256`, `PS256`, ...); None for the usual one of its kind."""
     auth_uri: str | None = None
     """Where the user is sent to consent."""
     nonce: str | None = None
@@ -65,9 +74,8 @@ class OAuth2Auth(AuthModel):
     code_verifier: str | None = None
     code_challenge_method: str | None = None
     """`S256` asks for PKCE; public clients, and servers whose discovery document names it, get it anyway."""
-    token_endpoint_auth_method: (
-        Literal["client_secret_basic", "client_secret_post", "client_secret_jwt", "private_key_jwt"] | None
-    ) = "client_secret_basic"
+    token_endpoint_auth_method: ProofMethod | None = "client_secret_basic"
+    """How the client proves itself; if it is not set, as the server takes it, and best with the key."""
 
 
 class ServiceAccount(AuthModel):

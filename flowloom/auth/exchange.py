@@ -12,7 +12,9 @@ from importlib import import_module
 from typing import Any, cast
 from urllib.parse import urlsplit
 
+from flowloom.auth.assertion import client_assertion
 from flowloom.auth.credentials import OAuth2Auth
+from flowloom.auth.proof import SIGNED, proof_of
 from flowloom.auth.refusal import TokenRefusedError
 from flowloom.auth.schemes import AuthScheme, Endpoints
 from flowloom.errors import ConfigurationError, CredentialError, ToolError
@@ -154,8 +156,10 @@ class TokenExchange:
     ) -> OAuth2Auth:
         _check_transport(url)
         values = {name: value for name, value in given.items() if value}
+        proof = proof_of(client, endpoints.methods)
+        values |= client_assertion(client, proof, endpoints.issuer or endpoints.token)
+        method = "none" if proof is None or proof in SIGNED else proof
         try:
-            method = _auth_method(client, endpoints)
             async with asyncio.timeout(self.TIMEOUT_SECONDS), self._client(client, method) as session:
                 token: Any = await session.fetch_token(url, grant_type=grant, **values)
             if not token.get("access_token"):
@@ -223,19 +227,6 @@ def _described(scheme: AuthScheme, document: dict[str, Any]) -> Endpoints:
         document.get("issuer"),
         tuple(document.get("token_endpoint_auth_methods_supported") or ()),
     )
-
-
-def _auth_method(client: OAuth2Auth, endpoints: Endpoints) -> str:
-    """How the client proves itself: as it was told to, or else as the server takes it."""
-    if not client.client_secret:
-        return "none"
-    method = client.token_endpoint_auth_method or "client_secret_basic"
-    if method not in ("client_secret_basic", "client_secret_post"):
-        raise ConfigurationError(f"The token endpoint's authentication method `{method}` is not supported.")
-    told = "token_endpoint_auth_method" in client.model_fields_set
-    if not told and endpoints.methods and method not in endpoints.methods and "client_secret_post" in endpoints.methods:
-        return "client_secret_post"
-    return method
 
 
 def _check_transport(url: str) -> None:

@@ -88,14 +88,16 @@ class AuthScheme(AuthModel):
         """The addresses, as far as they are given here; None if the server has to be asked for them."""
         scopes = tuple(self.scopes or ())
         if self.token_endpoint:
-            return Endpoints(self.authorization_endpoint, self.token_endpoint, self.token_endpoint, scopes)
+            token = self.token_endpoint
+            return Endpoints(self.authorization_endpoint, token, token, scopes, issuer=self.issuer_url)
         flows = self.flows
         code, own = (flows.authorization_code, flows.client_credentials) if flows is not None else (None, None)
         flow = own or code  # ADK takes them in this order
         if flow is None or not flow.token_url:
             return None
         asked = flow.authorization_url if flow is code else None
-        return Endpoints(asked, flow.token_url, flow.refresh_url or flow.token_url, scopes or tuple(flow.scopes))
+        refresh, scopes = flow.refresh_url or flow.token_url, scopes or tuple(flow.scopes)
+        return Endpoints(asked, flow.token_url, refresh, scopes, issuer=self.issuer_url)
 
     @property
     def needs_no_user(self) -> bool:

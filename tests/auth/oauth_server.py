@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import parse_qs, parse_qsl, urlencode, urlsplit
 
+from joserfc import jwt
 from models.wire_server import Reply, Seen, WireServer
 
 CLIENT = "calendar-app"
@@ -32,7 +33,8 @@ class OAuthServer(WireServer):
 
     What it shall do: `refuses` (the error code of the next token requests), `silent` (it takes them and says nothing),
     `garbled` (it answers with a page that quotes the request), `lifetime` of tokens in seconds, `public` (the client
-    has no secret), `document` (what the discovery document says besides the addresses).
+    has no secret), `key` (with which the client signs, and its algorithm: it proves itself by nothing else),
+    `document` (what the discovery document says besides the addresses).
     """
 
     def __init__(self) -> None:
@@ -40,6 +42,9 @@ class OAuthServer(WireServer):
         self.refuses: str | None = None
         self.silent = self.garbled = self.public = False
         self.lifetime: int | None = 3600
+        self.key: tuple[Any, str] | None = None
+        self.signed: list[tuple[dict[str, Any], dict[str, Any]]] = []
+        """Headers and claims of what the client signed."""
         self.document: dict[str, Any] = {}
         self.issued: list[str] = []
         """All codes and tokens that were ever given."""
@@ -139,11 +144,20 @@ class OAuthServer(WireServer):
     def _knows_client(self, seen: Seen, form: dict[str, str]) -> bool:
         if self.public:
             return form.get("client_id") == CLIENT and "client_secret" not in form
+        if self.key is not None:
+            return self._has_signed(form, *self.key) and "client_secret" not in form
         given = form.get("client_id"), form.get("client_secret")
         for header in seen.header("authorization"):
             name, _, password = base64.b64decode(header.removeprefix("Basic ")).decode().partition(":")
             given = name, password
         return given == (CLIENT, CLIENT_SECRET)
+
+    def _has_signed(self, form: dict[str, str], key: Any, algorithm: str) -> bool:
+        assert form["client_assertion_type"] == "urn:ietf:params:oauth:client-assertion-type:jwt-bearer"
+        self.issued.append(form["client_assertion"])
+        signed = jwt.decode(form["client_assertion"], key, algorithms=[algorithm])
+        self.signed.append((signed.header, signed.claims))
+        return signed.claims["iss"] == signed.claims["sub"] == CLIENT
 
     def _issue(self, kind: str) -> str:
         self.issued.append(f"{kind}-{hashlib.sha256(f'{self.url}{len(self.issued)}'.encode()).hexdigest()[:24]}")

@@ -19,6 +19,7 @@ from typing import Any
 
 import httpx
 import pytest
+from joserfc.jwk import ECKey
 from kit import Chat
 from opentelemetry import trace
 from opentelemetry.sdk.trace import TracerProvider
@@ -148,18 +149,28 @@ async def mcp_over_stdio(sweep: Sweep) -> None:
 
 
 async def mcp_oauth(sweep: Sweep) -> None:
-    """A client's secret, and the token that it got."""
+    """A client's secret, its key and what it signs, and the token that it got."""
     token, secret = sweep.secret("mcp granted token"), sweep.secret("mcp client secret")
     own = {"authType": "oauth2", "oauth2": {"clientId": "robot", "clientSecret": secret}}
     alone = {"type": "oauth2", "flows": {"clientCredentials": {}}}
-    for methods in (["client_secret_post"], ["client_secret_basic"]):
+    key = ECKey.generate_key("P-256").as_pem(private=True).decode()
+    sweep.secrets["mcp private key"] = key.splitlines()[1]
+    signing = {"authType": "oauth2", "oauth2": {"clientId": "robot", "privateKey": key}}
+    proofs: list[tuple[str, dict[str, Any]]] = [
+        ("client_secret_post", own),
+        ("client_secret_basic", own),
+        ("private_key_jwt", signing),
+    ]
+    for method, credential in proofs:
+        methods = [method]
         with served(token=token, tokens=[token], server={"token_endpoint_auth_methods_supported": methods}) as http:
             http.challenges["challenge"] = "47DEQpj8HBSa-_TImW-5JCeuQeRkm5NMpJWZG3hSuFU"  # of no verifier
             params = StreamableHTTPConnectionParams(http.url)
-            tools = McpToolset(connection_params=params, auth_scheme=alone, auth_credential=own)
+            tools = McpToolset(connection_params=params, auth_scheme=alone, auth_credential=credential)
             await sweep.run(sweep.asks("ok", tools=[tools]), tools, tools.status())
             assert http.token_of(http.requests[-1]["headers"]) == token
-            assert [each for each in http.requests if each["path"] == "/token"]
+            (asked,) = [each["body"] for each in http.requests if each["path"] == "/token"]
+            sweep.secrets[f"mcp assertion of {method}"] = asked.get("client_assertion", secret)
 
 
 async def openapi(sweep: Sweep) -> None:

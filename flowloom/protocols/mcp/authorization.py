@@ -37,6 +37,12 @@ class Authorization:
             raise ConfigurationError(
                 "A stdio server is shown no credential: give it what it needs by `env` of its `server_params`."
             )
+        client = self._client
+        if client is not None and not client.client_id and (self._alone or client.private_key):
+            raise ConfigurationError(
+                "A client that asks for itself, or has a key, is one that the authorization server knows: give its "
+                "`client_id` in `auth_credential.oauth2`."
+            )
         if self._scheme is not None:
             if self._scheme.type_ == "apiKey" and self._scheme.in_ not in (None, "header"):
                 raise ConfigurationError(f"An MCP server takes an API key in a header, and not as {self._scheme.in_}.")

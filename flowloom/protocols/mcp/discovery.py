@@ -17,6 +17,7 @@ import httpx2
 
 from flowloom.auth import AuthConfig, AuthCredential, AuthCredentialTypes, AuthScheme, OAuth2Auth, OAuthFlow, OAuthFlows
 from flowloom.auth.loading import token_exchange_by
+from flowloom.auth.proof import proof_of
 from flowloom.errors import ToolError
 from flowloom.protocols.addresses import is_same_origin, origin_of, shown_address
 from flowloom.protocols.guarded import guarded_transport
@@ -30,6 +31,7 @@ REDIRECT = "http://localhost:8000/oauth/callback"
 MAX_DOCUMENT_BYTES = 1024 * 1024
 """A longer description is not read."""
 _ENDPOINTS = ("authorization_endpoint", "token_endpoint", "registration_endpoint")
+_METHODS = "token_endpoint_auth_methods_supported"
 _PROOFS = ("none", "client_secret_basic", "client_secret_post")
 """How a client may prove itself that is registered here, the best first."""
 
@@ -57,7 +59,7 @@ async def discovered(
         async with httpx2.AsyncClient(transport=transport, timeout=params.timeout, follow_redirects=False) as http:
             resource = await _resource(http, params.url, said.get("resource_metadata"))
             issuer = str(next(iter(cast(Any, resource.get("authorization_servers")) or ()), ""))
-            server = await _server(http, issuer) if issuer else await _older(http, params.url)
+            server = await _server(http, issuer, alone) if issuer else await _older(http, params.url)
             if server is None:
                 return None
             await _check_usable(server, beside, alone)
@@ -79,10 +81,10 @@ async def discovered(
         "redirect_uri": known.redirect_uri or REDIRECT,
         "code_challenge_method": "S256",
         "resource": identifier,
-        "token_endpoint_auth_method": _proof(known, server),
+        "token_endpoint_auth_method": proof_of(known, _names(server.get(_METHODS))),
     }
     config = AuthConfig(
-        auth_scheme=AuthScheme(type="oauth2", flows=flows),
+        auth_scheme=AuthScheme(type="oauth2", flows=flows, issuer_url=str(server["issuer"])),
         raw_auth_credential=AuthCredential(auth_type=AuthCredentialTypes.OAUTH2, oauth2=known.model_copy(update=own)),
         credential_key=key or f"mcp_{told}",
     )
@@ -142,8 +144,8 @@ async def _older(http: httpx2.AsyncClient, url: str) -> dict[str, Any] | None:
     return {"issuer": base, **described}
 
 
-async def _server(http: httpx2.AsyncClient, issuer: str) -> dict[str, Any] | None:
-    """What the authorization server says of itself."""
+async def _server(http: httpx2.AsyncClient, issuer: str, alone: bool) -> dict[str, Any] | None:
+    """What the authorization server says of itself; with `alone` it need not have a page for users."""
     parts = urlsplit(issuer)
     base, path = f"{parts.scheme}://{parts.netloc}", parts.path.rstrip("/")
     for address in dict.fromkeys(
@@ -154,7 +156,7 @@ async def _server(http: httpx2.AsyncClient, issuer: str) -> dict[str, Any] | Non
         )
     ):
         found = await _document(http, address)
-        if found is not None and found.get("authorization_endpoint") and found.get("token_endpoint"):
+        if found is not None and found.get("token_endpoint") and (alone or found.get("authorization_endpoint")):
             if str(found.get("issuer", "")).rstrip("/") != issuer.rstrip("/"):
                 raise ToolError(f"The authorization server {shown_address(issuer)} names another one as itself.")
             return found
@@ -164,7 +166,7 @@ async def _server(http: httpx2.AsyncClient, issuer: str) -> dict[str, Any] | Non
 async def _check_usable(server: dict[str, Any], beside: Kinds, alone: bool) -> None:
     """Raise `ToolError` for an authorization server without PKCE for users, or with an address that is not asked."""
     for name in _ENDPOINTS:
-        if name in server:
+        if server.get(name):
             _check_safe(str(server[name]))
     try:
         await check_target(str(server["token_endpoint"]), allow_private=beside)
@@ -181,7 +183,7 @@ async def _registered(http: httpx2.AsyncClient, server: dict[str, Any], client: 
     if not address:
         raise ToolError("The authorization server registers no clients: give a `client_id` in `auth_credential`.")
     redirect = (None if client is None else client.redirect_uri) or REDIRECT
-    methods: Any = server.get("token_endpoint_auth_methods_supported") or ["none"]
+    methods = _names(server.get(_METHODS)) or ["none"]
     asked = {
         "client_name": "flowloom",
         "redirect_uris": [redirect],
@@ -200,13 +202,9 @@ async def _registered(http: httpx2.AsyncClient, server: dict[str, Any], client: 
         raise ToolError(f"The authorization server did not register a client ({type(error).__name__}).") from None
 
 
-def _proof(client: OAuth2Auth, server: dict[str, Any]) -> str | None:
-    """How a client proves itself: as the program says, or else as the server takes it."""
-    methods: Any = server.get("token_endpoint_auth_methods_supported") or ()
-    told = client.token_endpoint_auth_method
-    if "token_endpoint_auth_method" in client.model_fields_set or told in methods:
-        return told
-    return "client_secret_post" if "client_secret_post" in methods else told
+def _names(told: Any) -> list[str]:
+    """A list of names in a server's description; nothing if it is none."""
+    return [str(each) for each in cast("list[Any]", told)] if isinstance(told, list) else []
 
 
 async def _document(http: httpx2.AsyncClient, address: str) -> dict[str, Any] | None:

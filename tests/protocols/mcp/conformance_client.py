@@ -54,7 +54,12 @@ async def accept(context: Any, params: Any) -> Any:
 def credential() -> dict[str, Any] | None:
     """The client that the program has, as far as the suite gave one."""
     if "client_id" in GIVEN:
-        own = {"clientId": GIVEN["client_id"], "clientSecret": GIVEN.get("client_secret")}
+        own = {
+            "clientId": GIVEN["client_id"],
+            "clientSecret": GIVEN.get("client_secret"),
+            "privateKey": GIVEN.get("private_key_pem"),
+            "signingAlgorithm": GIVEN.get("signing_algorithm"),
+        }
         return {"authType": "oauth2", "oauth2": own}
     if SCENARIO == "auth/basic-cimd":
         return {"authType": "oauth2", "oauth2": {"clientId": CIMD}}

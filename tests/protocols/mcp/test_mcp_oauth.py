@@ -9,6 +9,8 @@ from urllib.parse import parse_qs, urlsplit
 
 import pytest
 from http_servers import Http, served
+from joserfc import jwt
+from joserfc.jwk import ECKey
 from kit import Chat
 from mcp_kit import asks
 
@@ -20,13 +22,14 @@ from flowloom import (
     Runner,
     pending_calls,
 )
-from flowloom.errors import ToolError, ToolsetError
+from flowloom.errors import ConfigurationError, ToolError, ToolsetError
 from flowloom.protocols.mcp import StreamableHTTPConnectionParams
 from flowloom.protocols.mcp.discovery import discovered
 from flowloom.protocols.targets import Kinds
 from flowloom.testing import call
 
 NO_VERIFIER = base64.urlsafe_b64encode(hashlib.sha256(b"").digest()).decode().rstrip("=")
+ALONE = {"type": "oauth2", "flows": {"clientCredentials": {}}}
 NARROW, WIDE = "token-to-read-1234567890", "token-to-write-1234567890"
 
 
@@ -170,12 +173,36 @@ async def test_a_description_without_end_is_not_read() -> None:
 async def test_a_client_may_ask_for_itself() -> None:
     """With the flow `client_credentials` no user is asked: the server names who gives the token."""
     own = {"authType": "oauth2", "oauth2": {"clientId": "robot", "clientSecret": "secret-of-the-robot"}}
-    alone = {"type": "oauth2", "flows": {"clientCredentials": {}}}
     with served(token="token-of-ann-1234567890", server={"token_endpoint_auth_methods_supported": []}) as http:
         http.challenges["challenge"] = NO_VERIFIER
-        chat = chat_with(toolset(http, auth_scheme=alone, auth_credential=own), call("who"), "ok")
+        chat = chat_with(toolset(http, auth_scheme=ALONE, auth_credential=own), call("who"), "ok")
         assert results(await chat.say("go")) == [{"result": "token-of-ann-1234567890"}]
         (exchanged,) = [each["body"] for each in http.requests if each["path"] == "/token"]
         assert exchanged["grant_type"] == "client_credentials"
         assert (exchanged["resource"], exchanged["scope"]) == (http.url, "read")
         await chat.runner.close()
+
+
+async def test_a_client_may_ask_for_itself_with_a_key() -> None:
+    """It sends no secret: what it signs is for the issuer that the server's description names, and no PKCE is asked."""
+    key = ECKey.generate_key("P-256")
+    own = {"authType": "oauth2", "oauth2": {"clientId": "robot", "privateKey": key.as_pem(private=True).decode()}}
+    tells = {"token_endpoint_auth_methods_supported": ["private_key_jwt"], "authorization_endpoint": None}
+    with served(token="token-of-ann-1234567890", server=tells) as http:
+        http.challenges["challenge"] = NO_VERIFIER
+        chat = chat_with(toolset(http, auth_scheme=ALONE, auth_credential=own), call("who"), "ok")
+        assert results(await chat.say("go")) == [{"result": "token-of-ann-1234567890"}]
+        (exchanged,) = [each["body"] for each in http.requests if each["path"] == "/token"]
+        signed = jwt.decode(exchanged["client_assertion"], key, algorithms=["ES256"])
+        assert (signed.claims["sub"], signed.claims["aud"]) == ("robot", http.url.removesuffix("/mcp"))
+        assert exchanged["grant_type"] == "client_credentials"
+        assert "client_secret" not in exchanged
+        await chat.runner.close()
+
+
+@pytest.mark.parametrize("own", [{"privateKey": "key"}, {"clientSecret": "secret"}])
+def test_a_client_that_asks_for_itself_is_known_by_its_id(own: dict[str, str]) -> None:
+    """It cannot be registered there and then."""
+    params = StreamableHTTPConnectionParams("http://127.0.0.1:1/mcp")
+    with pytest.raises(ConfigurationError, match="give its `client_id`"):
+        McpToolset(connection_params=params, auth_scheme=ALONE, auth_credential={"authType": "oauth2", "oauth2": own})

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -31,10 +32,10 @@ SCENARIOS = (
     "auth/scope-from-scopes-supported auth/scope-omitted-when-undefined auth/scope-step-up auth/scope-retry-limit "
     "auth/token-endpoint-auth-basic auth/token-endpoint-auth-post auth/token-endpoint-auth-none auth/pre-registration "
     "auth/2025-03-26-oauth-metadata-backcompat auth/2025-03-26-oauth-endpoint-fallback auth/resource-mismatch "
-    "auth/offline-access-scope auth/offline-access-not-supported auth/client-credentials-basic"
+    "auth/offline-access-scope auth/offline-access-not-supported auth/client-credentials-basic "
+    "auth/client-credentials-jwt auth/cross-app-access-complete-flow"
 ).split()
-"""All that there are for clients, but two extensions: a client that proves itself by a key's signature
-(`auth/client-credentials-jwt`), and the exchange of an identity provider's tokens (`auth/cross-app-access-...`)."""
+"""All that there are for clients; `test_every_scenario_for_clients_is_run` holds that."""
 
 
 @cache
@@ -59,6 +60,17 @@ def node() -> Path:
 
 def environment(node: Path) -> dict[str, str]:
     return {**os.environ, "PATH": f"{node}{os.pathsep}{os.environ['PATH']}", "PYTHONPATH": str(ROOT)}
+
+
+def test_every_scenario_for_clients_is_run(node: Path) -> None:
+    """What the suite lists for clients, drafts and extensions too, is what is run here."""
+    command = [str(node / "conformance"), "list"]
+    told = subprocess.run(
+        command, capture_output=True, text=True, env=environment(node), timeout=120, check=True
+    ).stdout
+    listed = re.findall(r"^ +- (\S+)", told.partition("Client scenarios")[2], re.MULTILINE)
+    assert listed
+    assert set(SCENARIOS) == set(listed)
 
 
 @pytest.mark.parametrize("scenario", SCENARIOS)
