@@ -27,7 +27,7 @@ def proof_of(client: OAuth2Auth, taken: Collection[str] = ()) -> ProofMethod | N
     able = _able(client)
     if told is not None:
         return told if able else None
-    fitting = [each for each in able if each in taken]
+    fitting: list[ProofMethod] = [each for each in able if each in taken]
     if fitting or not able:
         return fitting[0] if fitting else None
     if able == ["private_key_jwt"] and taken:
