@@ -13,7 +13,7 @@ from flowloom.flow.turn import Events
 
 T = TypeVar("T")
 Outbox = asyncio.Queue["Event | tuple[Event, asyncio.Event] | None"]
-"""Events as they come, each with what to set when it is recorded if its agent waits for that; None ends it."""
+"""Events as they come, each with what to set when it is taken if its agent waits for that; None ends it."""
 
 
 async def put_events(events: Events, outbox: Outbox) -> None:

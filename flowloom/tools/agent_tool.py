@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -103,7 +104,7 @@ class AgentTool(BaseTool):
         events = self.agent.run_async(ctx)
         try:
             async for event in events:
-                self._share(event, tool_context)
+                await self._share(event, tool_context)
                 added = structured and event.actions.end_of_agent  # by a callback, to an answer that fits the schema
                 if not event.partial and not added and (event.content is not None or event.error_code):
                     last = event
@@ -154,8 +155,8 @@ class AgentTool(BaseTool):
         ctx.outbox = caller.outbox
         return ctx
 
-    def _share(self, event: Event, tool_context: Context) -> None:
-        """Let the caller have what the agent changed, and see what it said."""
+    async def _share(self, event: Event, tool_context: Context) -> None:
+        """Let the caller have what the agent changed, and see what it said: the agent goes on when that is taken."""
         delta = {k: v for k, v in event.actions.state_delta.items() if not k.startswith(State.TEMP_PREFIX)}
         if not event.partial:
             if delta:
@@ -172,7 +173,9 @@ class AgentTool(BaseTool):
             }
             shown.custom_metadata = own | (event.custom_metadata or {})
             shown.partial = True
-            outbox.put_nowait(shown)
+            taken = asyncio.Event()
+            outbox.put_nowait((shown, taken))
+            await taken.wait()
 
     def _result(self, last: Event | None, tool_context: Context) -> Any:
         if last is None:
