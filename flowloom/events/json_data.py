@@ -98,8 +98,8 @@ def is_json(value: Any, left: int = MAX_DEPTH) -> bool:
 
 def json_arguments(args: Any) -> dict[str, Any] | None:
     """The arguments that a model gave a call; what is no JSON object that can be kept stands as text, under `$`."""
-    if args is None or (type(args) is dict and is_json(cast(Any, args))):
-        return cast("dict[str, Any] | None", args)
+    if args is None or (type(args) is dict and is_json(args)):
+        return args
     try:
         data = as_json(args)
     except JsonDataError:

@@ -6,24 +6,24 @@ from typing import Any, cast
 
 from google.genai import types
 
-from flowloom.events.wire import replace
+from flowloom.events.wire import copier
 
 # made without validation, because building these types' validators would cost every start 10 ms
-_PART = types.Part.model_construct()
-_CONTENT = types.Content.model_construct()
-_CALL = types.FunctionCall.model_construct()
-_PARTIAL_ARG = types.PartialArg.model_construct(json_path="$")
-_RESPONSE = types.FunctionResponse.model_construct()
+_part = copier(types.Part.model_construct())
+_content = copier(types.Content.model_construct())
+_call = copier(types.FunctionCall.model_construct())
+_partial_arg = copier(types.PartialArg.model_construct(json_path="$"))
+_response = copier(types.FunctionResponse.model_construct())
 
 
 def text_part(text: str, *, thought: bool | None = None) -> types.Part:
     """A part of text."""
-    return replace(_PART, text=text, thought=thought)
+    return _part(text=text, thought=thought)
 
 
 def content_of(role: str | None, parts: list[types.Part]) -> types.Content:
     """A content of these parts; the list is kept, not copied."""
-    return replace(_CONTENT, role=role, parts=parts)
+    return _content(role=role, parts=parts)
 
 
 def content_like(given: Any) -> types.Content:
@@ -39,24 +39,24 @@ def content_like(given: Any) -> types.Content:
 
 def call_part(call_id: str | None, name: str, args: dict[str, Any]) -> types.Part:
     """A part that calls a function."""
-    call = replace(_CALL, id=call_id, name=name, args=args)
-    return replace(_PART, function_call=call)
+    call = _call(id=call_id, name=name, args=args)
+    return _part(function_call=call)
 
 
 def call_piece(call_id: str | None, name: str | None, arguments: str, *, more: bool) -> types.Part:
     """A part with a piece of the JSON text of a call's arguments, as models stream them."""
     partial_args: list[types.PartialArg] | None = None
     if arguments:
-        piece = replace(_PARTIAL_ARG, string_value=arguments)
+        piece = _partial_arg(string_value=arguments)
         partial_args = [piece]
-    call = replace(_CALL, id=call_id, name=name, partial_args=partial_args, will_continue=more)
-    return replace(_PART, function_call=call)
+    call = _call(id=call_id, name=name, partial_args=partial_args, will_continue=more)
+    return _part(function_call=call)
 
 
 def response_part(call_id: str | None, name: str | None, response: dict[str, Any]) -> types.Part:
     """A part that answers a function call."""
-    answer = replace(_RESPONSE, id=call_id, name=name, response=response)
-    return replace(_PART, function_response=answer)
+    answer = _response(id=call_id, name=name, response=response)
+    return _part(function_response=answer)
 
 
 def answers_calls(content: types.Content | None) -> bool:

@@ -134,7 +134,7 @@ class LlmTurn(Turn):
                 async with aclosing(self._build_rest(request_steps, stopped_at, result, request)) as events:
                     async for event in events:
                         yield event
-            call = self._model_call(result, request, spans)
+            call = self._model_call(result, request, spans, processed=bool(response_steps))
             while not result.answered and (response := await call.next()) is not None:
                 stopped_at = run_response_steps(response_steps, ctx, request, response)
                 if stopped_at is not None:
@@ -210,13 +210,15 @@ class LlmTurn(Turn):
         result.gave_output = result.gave_output or event.id in (self.ctx.run.outputs or ())
         return event
 
-    def _model_call(self, result: StepResult, request: LlmRequest, spans: Recorder | None) -> ModelCall:
-        """The call of the model with the request, if the model is to be asked."""
+    def _model_call(
+        self, result: StepResult, request: LlmRequest, spans: Recorder | None, *, processed: bool
+    ) -> ModelCall:
+        """The call of the model with the request, if the model is to be asked; whether its answers are `processed`."""
         if not self._wants_model(result):
             return NO_MODEL_CALL
         if self.final_step is not None:
             ask_to_summarise(self.ctx, request, self.final_step)
-        return ModelCall(self.ctx, request, spans, counts=self.final_step is None, processed=bool(self.steps[1]))
+        return ModelCall(self.ctx, request, spans, counts=self.final_step is None, processed=processed)
 
     def _wants_model(self, result: StepResult) -> bool:
         """Whether the model is to be called, now that the request is built.

@@ -200,7 +200,7 @@ class _View:
             self._shown = len(self.projection.contents)
             answered = self._held.without_calls(self._held.unanswered)
             if answered is not None:
-                self._emit(answered.content)
+                self._emit_calls(answered.content)
         self._consumed = count
         return None
 
@@ -212,11 +212,11 @@ class _View:
         """Extend the view by words of the user or of the agent itself, which are shown as they are: most events are
         that. False for others."""
         content, viewer = event.content, self._viewer
-        if content is None or not is_words(content) or (event.author != "user" and event.author != viewer.agent):
+        if content is None or not content.role or not content.parts or self._held is not None:
             return False
-        if self._held is not None or viewer.current_turn_only or event.actions.compaction is not None:
+        if (event.author != "user" and event.author != viewer.agent) or viewer.current_turn_only:
             return False
-        if not content.role or not content.parts or not self._rule(event, viewer):
+        if not is_words(content) or event.actions.compaction is not None or not self._rule(event, viewer):
             return False
         self._open_calls = None
         self.projection.contents.append(content)
@@ -242,7 +242,7 @@ class _View:
             if held is not None:
                 if not held.unanswered.issubset(item.responses):
                     return False
-                self._emit(held.content)
+                self._emit_calls(held.content)
             self._open_calls = self._held = None
         elif held is not None:
             return False
@@ -253,20 +253,25 @@ class _View:
                 return True
         else:
             self._open_calls = None
-        self._emit(item.content)
+            self._emit(item.content)
+            return True
+        self._emit_calls(item.content)
         return True
 
     def _emit(self, content: types.Content) -> None:
-        contents = self.projection.contents
         if is_words(content):
-            contents.append(content)
-            return
+            self.projection.contents.append(content)
+        else:
+            self._emit_calls(content)
+
+    def _emit_calls(self, content: types.Content) -> None:
+        """Show what is perhaps sent in another form."""
         shown = for_model(content, self._viewer.keeps_call_ids)
         if shown is None:
             return
         if is_special(shown):
-            self.projection.special.append(len(contents))
-        contents.append(shown)
+            self.projection.special.append(len(self.projection.contents))
+        self.projection.contents.append(shown)
 
     def rebuild(self, events: Sequence[Event], log: EffectiveLog) -> None:
         """Build the view from the whole log, which `log` has read."""

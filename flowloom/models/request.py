@@ -11,11 +11,12 @@ from pydantic import BaseModel, ConfigDict, Field, PrivateAttr
 from flowloom.errors import ConfigurationError, DuplicateToolError
 from flowloom.events.requests import RESERVED_CALLS
 from flowloom.events.response import LlmResponse
-from flowloom.events.wire import assemble, fields_of, fields_slot, replace, set_private, stored_fields
+from flowloom.events.wire import assemble, copier, fields_of, fields_slot, replace, set_private, stored_fields
 from flowloom.models.contents import SharedContents, UnreadContents
 
 EMPTY_CONFIG = types.GenerateContentConfig.model_construct()
 """A config without settings, to be copied; made without building its validator, which costs 10 ms."""
+_empty_config = copier(EMPTY_CONFIG)
 
 
 class Dropped(list[LlmResponse]):
@@ -139,7 +140,7 @@ class LlmRequest(BaseModel):
         contents = stored_fields(self).get("contents")
         if contents is None:
             return not _unread_of(self).special_length
-        return isinstance(contents, SharedContents) and not contents.places()
+        return isinstance(contents, SharedContents) and contents.special == () and not contents.touched
 
     def hand_over(self, origin: Origin) -> None:
         """Give the request to a model, which only reads: its contents as a list that copies nothing looked at."""
@@ -168,7 +169,7 @@ class LlmRequest(BaseModel):
     def empty(cls, model: str | None) -> Self:
         """A request with nothing in it but the name of the `model`; no validation, about 2 µs."""
         fields: dict[str, Any] = _NOTHING.copy()
-        fields["model"], fields["config"] = model, replace(EMPTY_CONFIG)
+        fields["model"], fields["config"] = model, _empty_config()
         fields["contents"], fields["tools_dict"], fields["dynamic_instructions"] = [], {}, []
         return assemble(cls, fields, set(), None, _NO_ORIGIN)
 
@@ -217,7 +218,7 @@ class LlmRequest(BaseModel):
                 groups[index] = merged
                 break
         else:
-            groups.append(replace(_TOOL, function_declarations=block.declarations.copy()))
+            groups.append(_tool(function_declarations=block.declarations.copy()))
         config["tools"] = groups
 
     def set_output_schema(self, output_schema: Any) -> None:
@@ -271,7 +272,7 @@ def _unread_of(request: LlmRequest) -> UnreadContents:
     return request._unread  # type: ignore[attr-defined] # pyright: ignore
 
 
-_TOOL = types.Tool.model_construct()
+_tool = copier(types.Tool.model_construct())
 
 
 def _append_to_content(current: Any, text: str) -> types.Content:
