@@ -89,14 +89,16 @@ class LlmTurn(Turn):
         self.decisions_first = False
         """Whether what people have decided comes before the delegated calls, in a step without the model."""
         self.bare = alone
-        self._steps: Steps | None = None
+        self._steps: tuple[bool, Steps] | None = None
 
     @property
     def steps(self) -> Steps:
-        """The processors of the turn, of the request and of the response (see `steps_of`)."""
-        if self._steps is None:
-            self._steps = steps_of(self.llm, self.flow.steps, self.ctx.run)
-        return self._steps
+        """The processors of the next step, of the request and of the response (see `steps_of`)."""
+        run = self.ctx.run
+        answered = self.ctx.resumed or run.answering_message() is not None
+        if self._steps is None or self._steps[0] is not answered:
+            self._steps = answered, steps_of(self.llm, self.flow.steps, run, answered=answered)
+        return self._steps[1]
 
     def enter(self) -> None:
         self.ctx.callbacks = self.flow.callbacks

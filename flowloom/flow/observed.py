@@ -15,22 +15,30 @@ from flowloom.events.event import Event
 from flowloom.events.response import LlmResponse
 from flowloom.flow.pipeline import Step, Steps, events_of, with_extra
 from flowloom.models.request import LlmRequest
-from flowloom.processors import NEEDS
+from flowloom.processors import DECISIONS, NEEDS, REQUEST_PROCESSORS
+
+_BEFORE_DECISIONS = REQUEST_PROCESSORS[: REQUEST_PROCESSORS.index(DECISIONS[-1]) + 1]
 
 
-def steps_of(agent: AnyLlmAgent, steps: Steps, run: Run) -> Steps:
-    """The processors of an agent's turn in a run, those of the app among them: all of them, wrapped for its observers;
-    without observers, those that have anything to do for the agent (see `NEEDS`)."""
+def steps_of(agent: AnyLlmAgent, steps: Steps, run: Run, *, answered: bool) -> Steps:
+    """The processors of a step of an agent in a run, those of the app among them: all of them, wrapped for its
+    observers; without observers, those that have anything to do for the agent (see `NEEDS`), and for what people have
+    `answered` (see `DECISIONS`)."""
     (request, response), observers = steps, run.observers
     if run.extra_steps:
         request = with_extra(request, run.extra_steps)
     if not observers:
-        return agent.derive("steps", lambda: (_busy(agent, request), _busy(agent, response)), request, response)
+        name = "steps" if answered else "steps without answers"
+        return agent.derive(
+            name, lambda: (_busy(agent, request, answered), _busy(agent, response, answered)), request, response
+        )
     return _observed(request, observers), _observed(response, observers)
 
 
-def _busy(agent: AnyLlmAgent, steps: tuple[Step, ...]) -> tuple[Step, ...]:
-    idle = [processor for processor, field in NEEDS if getattr(agent, field) is None]
+def _busy(agent: AnyLlmAgent, steps: tuple[Step, ...], answered: bool) -> tuple[Step, ...]:
+    idle: list[Any] = [processor for processor, field in NEEDS if getattr(agent, field) is None]
+    if not answered and all(step.run is usual for step, usual in zip(steps, _BEFORE_DECISIONS, strict=False)):
+        idle += DECISIONS
     return tuple(step for step in steps if not any(step.run is processor for processor in idle))
 
 

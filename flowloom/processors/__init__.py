@@ -77,6 +77,9 @@ NEEDS: tuple[tuple[Callable[..., Any], str], ...] = (
 )
 """Fields of agents: for one that has None there, the processor has nothing to do, and is not called unless the run is
 observed."""
+DECISIONS = (auth, confirmation)
+"""What carries out what people have answered. While there is no answer, these have nothing to do, and are not called
+unless the run is observed; or a processor of the user's own stands before them, which may put answers into the log."""
 
 __all__ = [
     "BaseCodeExecutor",

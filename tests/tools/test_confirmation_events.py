@@ -16,8 +16,11 @@ from flowloom import (
     Context,
     Event,
     EventActions,
+    Flow,
     FunctionTool,
+    InvocationContext,
     LlmAgent,
+    LlmRequest,
     ToolConfirmation,
     ToolContext,
 )
@@ -372,3 +375,21 @@ async def test_the_original_call_is_run_as_it_was_asked_for() -> None:
 async def test_an_original_call_that_cannot_be_read_runs_nothing(args: dict[str, Any] | None) -> None:
     """OriginalCallFrom | nil / missing key / string / null / wrong inner type | errors."""
     assert await resumed(args) == []
+
+
+async def test_a_processor_before_the_confirmation_may_put_the_decision_into_the_log() -> None:
+    """Nothing in the message answers the call, and yet it is carried out in the same step."""
+    till = Till()
+
+    async def approves(ctx: InvocationContext, request: LlmRequest) -> None:
+        open_requests = pending(ctx.session.events)
+        if open_requests and ctx.user_content is not None and "fine" in (ctx.user_content.parts or [text("")])[0].text:
+            decision = event("user", approve(open_requests[0]), invocation_id=ctx.invocation_id)
+            await ctx.session_service.append_event(ctx.session, decision)
+
+    tools = [FunctionTool(till.pay, require_confirmation=True)]
+    flow = Flow().with_processor(approves, before="auth")
+    chat = Chat(agent("root", call("pay", amount=3), "done", "more", tools=tools, flow=flow))
+    await chat.say("go")
+    await chat.say("fine")
+    assert till.paid == [3]
