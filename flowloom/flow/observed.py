@@ -21,10 +21,10 @@ _BEFORE_DECISIONS = REQUEST_PROCESSORS[: REQUEST_PROCESSORS.index(DECISIONS[-1])
 
 
 def steps_of(agent: AnyLlmAgent, steps: Steps, run: Run, *, answered: bool) -> Steps:
-    """The processors of a step of an agent in a run, those of the app among them: all of them, wrapped for its
-    observers; without observers, those that have anything to do for the agent (see `NEEDS`), and for what people have
-    `answered` (see `DECISIONS`)."""
-    (request, response), observers = steps, run.observers
+    """The processors of a step of an agent in a run, those of the app among them: all of them, wrapped for observers
+    that look at processors; without such, those that have anything to do for the agent (see `NEEDS`), and for what
+    people have `answered` (see `DECISIONS`)."""
+    (request, response), observers = steps, tuple(filter(_looks_at_processors, run.observers))
     if run.extra_steps:
         request = with_extra(request, run.extra_steps)
     if not observers:
@@ -33,6 +33,14 @@ def steps_of(agent: AnyLlmAgent, steps: Steps, run: Run, *, answered: bool) -> S
             name, lambda: (_busy(agent, request, answered), _busy(agent, response, answered)), request, response
         )
     return _observed(request, observers), _observed(response, observers)
+
+
+def _looks_at_processors(observer: Observer) -> bool:
+    told = (
+        (observer.processor_started, Observer.processor_started),
+        (observer.processor_finished, Observer.processor_finished),
+    )
+    return any(getattr(own, "__func__", None) is not unused for own, unused in told)
 
 
 def _busy(agent: AnyLlmAgent, steps: tuple[Step, ...], answered: bool) -> tuple[Step, ...]:

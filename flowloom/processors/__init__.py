@@ -76,10 +76,11 @@ NEEDS: tuple[tuple[Callable[..., Any], str], ...] = (
     (output_schema, "output_schema"),
 )
 """Fields of agents: for one that has None there, the processor has nothing to do, and is not called unless the run is
-observed."""
+observed at its processors."""
 DECISIONS = (auth, confirmation)
 """What carries out what people have answered. While there is no answer, these have nothing to do, and are not called
-unless the run is observed; or a processor of the user's own stands before them, which may put answers into the log."""
+unless the run is observed at its processors, or a processor of the user's own stands before them, which may put answers
+into the log."""
 
 __all__ = [
     "BaseCodeExecutor",
