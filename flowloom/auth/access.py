@@ -12,6 +12,7 @@ from weakref import WeakKeyDictionary, WeakValueDictionary
 from flowloom.auth.config import AuthConfig
 from flowloom.auth.consent import consent_request, redeem
 from flowloom.auth.credentials import AuthCredential, OAuth2Auth
+from flowloom.auth.identity import vouched_tokens
 from flowloom.auth.keyring import Given, Keyring
 from flowloom.auth.refusal import TokenRefusedError
 from flowloom.auth.service import CredentialOwner
@@ -60,7 +61,7 @@ class Access:
             if given is not None and refused is None:
                 found = await self._redeemed(given, keyring, owner, service)
             else:
-                found = await self._kept(keyring, owner, service, now, refused)
+                found = await self._kept(keyring, owner, service, call_id, now, refused)
         return None if found is None else found.model_copy(deep=True)
 
     def response(self, keyring: Keyring, service: Any, call_id: str | None) -> AuthCredential | None:
@@ -88,12 +89,13 @@ class Access:
             given.lock.release()
 
     def request(self, service: Any, state: str) -> AuthConfig:
-        """What the user is to be asked, without secrets (see `consent_request`).
+        """What the user is to be asked, without secrets (see `consent_request`): for a service that takes the word of an
+        identity provider, to sign in there.
 
         `service` is the run's credential service, or None; `state` is what the authorization server sends back, by
         which the answer is known.
         """
-        return consent_request(self._config, _secret_of(service), state)
+        return consent_request(self._config.identity_provider or self._config, _secret_of(service), state)
 
     async def _redeem(self, given: Given, service: Any) -> None:
         if given.outcome is None:
@@ -121,6 +123,7 @@ class Access:
         keyring: Keyring,
         owner: CredentialOwner,
         service: Any,
+        call_id: str | None,
         now: Callable[[], float],
         refused: AuthCredential | None,
     ) -> AuthCredential | None:
@@ -142,7 +145,15 @@ class Access:
                     latest, now(), refused
                 ):  # another process has refreshed it meanwhile
                     return latest
-        if tokens is None and scheme.needs_no_user and client is not None:
+        provider = self._config.identity_provider
+        if tokens is None and provider is not None:
+
+            async def sign_in(refused: AuthCredential | None) -> AuthCredential | None:
+                return await Access(provider).credential(keyring, owner, service, call_id, now, refused)
+
+            fresh_answer = keyring.given(provider.credential_key, call_id) is not None
+            tokens = await vouched_tokens(self._config, provider, endpoints, sign_in, may_ask=not fresh_answer)
+        elif tokens is None and scheme.needs_no_user and client is not None:
             tokens = await exchange.own(endpoints, client)
         if tokens is None:
             return None

@@ -12,6 +12,7 @@ from flowloom.auth.credentials import AuthCredential, OAuth2Auth
 from flowloom.auth.fields import AuthModel
 from flowloom.auth.loading import token_exchange
 from flowloom.auth.schemes import AuthScheme
+from flowloom.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from flowloom.auth.exchange import TokenExchange
@@ -30,6 +31,11 @@ class AuthConfig(AuthModel):
     `credential_key` is the name that the credential is kept under, by default made from the scheme and the client id:
     tools of one service share a credential.
 
+    With `identity_provider` the service's authorization server takes an organisation's word for its users (cross-app
+    access): they sign in there, once for all such services, and the service asks them nothing. It is the `AuthConfig`
+    of that sign-in: its scheme says where the provider is, its `raw_auth_credential` which client the tool is there;
+    an `id_token` in it is a user's who has signed in already.
+
     Raises `ConfigurationError` for OAuth 2 and OpenID without the extra `auth`.
     """
 
@@ -37,12 +43,15 @@ class AuthConfig(AuthModel):
     raw_auth_credential: AuthCredential | None = None
     exchanged_auth_credential: AuthCredential | None = None
     credential_key: str = ""
+    identity_provider: AuthConfig | None = None
     _exchange: TokenExchange | None = PrivateAttr(None)
 
     if not TYPE_CHECKING:  # type checkers see the fields
 
         def __init__(self, **data: Any) -> None:
             super().__init__(**data)
+            if self.identity_provider is not None:
+                _check_provider(self, self.identity_provider)
             if self.auth_scheme.is_oauth and self.exchanged_auth_credential is None:
                 token_exchange()  # not when the first user comes
 
@@ -80,13 +89,29 @@ class AuthConfig(AuthModel):
         return self.model_copy(update={"exchanged_auth_credential": credential})
 
     def without_secrets(self) -> AuthConfig:
-        """A copy that may be shown and stored."""
+        """A copy that may be shown and stored; it does not tell of the identity provider."""
         raw, exchanged = self.raw_auth_credential, self.exchanged_auth_credential
         return AuthConfig(
             auth_scheme=self.auth_scheme,
             raw_auth_credential=None if raw is None else raw.without_secrets(),
             exchanged_auth_credential=None if exchanged is None else exchanged.without_secrets(),
             credential_key=self.credential_key,
+        )
+
+
+def _check_provider(config: AuthConfig, provider: AuthConfig) -> None:
+    """Raise `ConfigurationError` if no word of the identity provider can be had with what is there."""
+    if not config.auth_scheme.is_oauth or not provider.auth_scheme.is_oauth:
+        raise ConfigurationError("An identity provider and the services that take its word are OAuth 2 or OpenID.")
+    for whose, client in (("service's", config.client), ("identity provider's", provider.client)):
+        if client is None or not client.client_id:
+            raise ConfigurationError(
+                f"Both servers have to know the client: give the {whose} `client_id` in `raw_auth_credential.oauth2`."
+            )
+    if config.credential_key == provider.credential_key:
+        raise ConfigurationError(
+            f"`credential_key` is {config.credential_key!r} for the service and for its identity provider, whose "
+            f"credentials are kept apart: give them different ones."
         )
 
 

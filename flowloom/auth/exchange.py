@@ -7,7 +7,7 @@ import base64
 import ipaddress
 import json
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from importlib import import_module
 from typing import Any, cast
 from urllib.parse import urlsplit
@@ -33,6 +33,9 @@ _oauth: Any = httpx_client  # authlib has no types
 _pkce: Any = rfc7636
 _grants: Any = parameters
 _CODE = re.compile(r"[A-Za-z_]{1,60}")  # of an error: what a server may add to it could quote a secret
+_ID_JAG = "urn:ietf:params:oauth:token-type:id-jag"
+_TOKEN_EXCHANGE = "urn:ietf:params:oauth:grant-type:token-exchange"
+_JWT_BEARER = "urn:ietf:params:oauth:grant-type:jwt-bearer"
 _TLS = httpx.create_ssl_context()  # reading the certificates takes tens of milliseconds
 _LIBRARY = import_module(_oauth.AsyncOAuth2Client.__bases__[-1].__module__.partition(".")[0])
 """The HTTP library that this release of authlib speaks through: httpx2, or httpx."""
@@ -151,9 +154,54 @@ class TokenExchange:
         tokens.id_token = tokens.id_token or expired.id_token
         return tokens
 
+    async def word(
+        self,
+        provider: Endpoints,
+        client: OAuth2Auth,
+        id_token: str,
+        *,
+        audience: str,
+        service: OAuth2Auth,
+        scopes: Sequence[str],
+    ) -> str:
+        """What an identity provider says of its user to the authorization server `audience` (an ID-JAG), for the
+        `id_token` of the sign-in there as `client`; `service` is the client at that server (RFC 8693)."""
+        given = {
+            "requested_token_type": _ID_JAG,
+            "audience": audience,
+            "resource": service.resource,
+            "scope": " ".join(scopes),
+            "subject_token": id_token,
+            "subject_token_type": "urn:ietf:params:oauth:token-type:id_token",
+        }
+        token = await self._answer(provider.token, provider, client, _TOKEN_EXCHANGE, given, "identity provider")
+        if token.get("issued_token_type") != _ID_JAG:  # another token is not shown to the authorization server
+            raise CredentialError("The identity provider gave another token than was asked for: no ID-JAG.")
+        return str(token["access_token"])
+
+    async def vouched(self, endpoints: Endpoints, client: OAuth2Auth, word: str) -> OAuth2Auth:
+        """A token for a user whose identity provider has given its `word` (RFC 7523)."""
+        given = {"assertion": word, "scope": " ".join(endpoints.scopes)}
+        return await self._token(endpoints.token, endpoints, client, _JWT_BEARER, given)
+
     async def _token(
         self, url: str, endpoints: Endpoints, client: OAuth2Auth, grant: str, given: dict[str, Any]
     ) -> OAuth2Auth:
+        token = await self._answer(url, endpoints, client, grant, given, "authorization server")
+        expires_in = None if token.get("expires_in") is None else int(token["expires_in"])
+        return OAuth2Auth(
+            client_id=client.client_id,
+            access_token=str(token["access_token"]),
+            refresh_token=token.get("refresh_token"),
+            id_token=token.get("id_token"),
+            expires_in=expires_in,
+            expires_at=None if expires_in is None else int(now()) + expires_in,
+        )
+
+    async def _answer(
+        self, url: str, endpoints: Endpoints, client: OAuth2Auth, grant: str, given: dict[str, Any], who: str
+    ) -> dict[str, Any]:
+        """The answer to a request for a token, with a token in it. Raises `TokenRefusedError`, `CredentialError`."""
         _check_transport(url)
         values = {name: value for name, value in given.items() if value}
         proof = proof_of(client, endpoints.methods)
@@ -164,21 +212,14 @@ class TokenExchange:
                 token: Any = await session.fetch_token(url, grant_type=grant, **values)
             if not token.get("access_token"):
                 raise ValueError("no token in the answer")
-            expires_in = None if token.get("expires_in") is None else int(token["expires_in"])
+            int(token.get("expires_in") or 0)
         except _oauth.OAuthError as error:
-            raise TokenRefusedError(_refused(error.error)) from None
+            raise _refused(who, error.error) from None
         except ToolError:
             raise
         except Exception as error:
-            raise CredentialError(_failed("The token endpoint of the authorization server", error)) from None
-        return OAuth2Auth(
-            client_id=client.client_id,
-            access_token=str(token["access_token"]),
-            refresh_token=token.get("refresh_token"),
-            id_token=token.get("id_token"),
-            expires_in=expires_in,
-            expires_at=None if expires_in is None else int(now()) + expires_in,
-        )
+            raise CredentialError(_failed(f"The token endpoint of the {who}", error)) from None
+        return dict(token)
 
     @staticmethod
     def check_id_token(tokens: OAuth2Auth, client: OAuth2Auth, *, nonce: str | None, issuer: str | None) -> None:
@@ -243,10 +284,10 @@ def _check_transport(url: str) -> None:
         raise ConfigurationError(f"The authorization server's address {url} is not safe: it has to begin with https.")
 
 
-def _refused(code: Any) -> str:
-    known = isinstance(code, str) and _CODE.fullmatch(code)
-    said = f" (`{code}`)" if known else ""
-    return f"The authorization server refused to give a token{said}. Ask for access again."
+def _refused(who: str, said: Any) -> TokenRefusedError:
+    code = said if isinstance(said, str) and _CODE.fullmatch(said) else None
+    told = f" (`{code}`)" if code else ""
+    return TokenRefusedError(f"The {who} refused to give a token{told}. Ask for access again.", code)
 
 
 def _failed(what: str, error: Exception) -> str:

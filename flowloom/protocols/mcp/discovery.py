@@ -43,6 +43,7 @@ async def discovered(
     key: str | None,
     *,
     alone: bool = False,
+    provider: AuthConfig | None = None,
 ) -> AuthConfig | None:
     """The request for a credential that a server's `challenge` leads to; None if it leads nowhere.
 
@@ -51,6 +52,7 @@ async def discovered(
     Addresses that the server names are asked only if they are public, or where the server itself is: on this machine,
     in a private network. Raises `ToolError` for an authorization server that cannot be used.
     """
+    alone = alone or provider is not None
     said = _fields(challenge)
     _, host, port = origin_of(params.url)
     beside = await kinds_at(host, port or 443)
@@ -87,19 +89,21 @@ async def discovered(
         auth_scheme=AuthScheme(type="oauth2", flows=flows, issuer_url=str(server["issuer"])),
         raw_auth_credential=AuthCredential(auth_type=AuthCredentialTypes.OAUTH2, oauth2=known.model_copy(update=own)),
         credential_key=key or f"mcp_{told}",
+        identity_provider=provider,
     )
     return config.asking_by(token_exchange_by(partial(guarded_transport, allow_private=beside)))
 
 
 def with_scopes(config: AuthConfig, challenge: str) -> AuthConfig | None:
     """The request for the scopes asked for before and those of a `challenge`; None if these bring nothing new."""
-    said = _fields(challenge)
-    flow = config.auth_scheme.flows.authorization_code if config.auth_scheme.flows is not None else None
+    said, flows = _fields(challenge), config.auth_scheme.flows or OAuthFlows()
+    name = "client_credentials" if flows.client_credentials is not None else "authorization_code"
+    flow: OAuthFlow | None = getattr(flows, name)
     missing = [each for each in said.get("scope", "").split() if flow is not None and each not in flow.scopes]
     if said.get("error") != "insufficient_scope" or flow is None or not missing:
         return None
     wider = flow.model_copy(update={"scopes": {**flow.scopes, **dict.fromkeys(missing, "")}})
-    scheme = config.auth_scheme.model_copy(update={"flows": OAuthFlows(authorization_code=wider)})
+    scheme = config.auth_scheme.model_copy(update={"flows": OAuthFlows(**{name: wider})})
     return config.model_copy(update={"auth_scheme": scheme})
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from google.genai import types
@@ -16,28 +17,29 @@ if TYPE_CHECKING:
 
 
 class SignInTool(BaseTool):
-    """Asks the user for access to the server of `host`, whose tools are declared when it is given."""
+    """Asks the user for access to the server of `host`, which refused the headers `sent`; its tools are declared when
+    access is given."""
 
-    def __init__(self, host: ToolHost) -> None:
+    def __init__(self, host: ToolHost, sent: Mapping[str, str]) -> None:
         name = fit_name(f"{host.tool_name_prefix or 'mcp'}_sign_in")
         super().__init__(
             name=name,
             description=f"Ask the user for access to the tools of {host.address}. They are there when it is given.",
         )
-        self.toolset = host
+        self.toolset, self._sent = host, sent
 
     def _get_declaration(self) -> types.FunctionDeclaration:
         return types.FunctionDeclaration(name=self.name, description=self.description)
 
     async def run_async(self, *, args: dict[str, Any], tool_context: Context) -> Any:
         """Wait for the user's access. Raises `CredentialError` if it is refused."""
-        if not await self.toolset.authorized(tool_context, None):
+        if not await self.toolset.authorized(tool_context, None, self._sent):
             raise ToolError(f"The server at {self.toolset.address} refuses the access that was given.")
         return {"result": "Access was given: the tools are there now."}
 
 
 class SignIn:
-    """The listing of a server that refuses to list."""
+    """The listing of a server that refuses to list for the headers `sent`."""
 
-    def __init__(self, host: ToolHost) -> None:
-        self.plain: list[BaseTool] = [SignInTool(host)]
+    def __init__(self, host: ToolHost, sent: Mapping[str, str]) -> None:
+        self.plain: list[BaseTool] = [SignInTool(host, sent)]

@@ -103,7 +103,7 @@ class _Attempts:
             await self.toolset.pool.drop(self.entry)
             return True
         if error.status in (401, 403):
-            if not await self.toolset.authorized(self.context, error.refusal):
+            if not await self.toolset.authorized(self.context, error.refusal, self.headers):
                 return False
             self.headers = await self.toolset.headers(self.context)
             self.entry = self.toolset.pool.entry(self.headers)

@@ -44,7 +44,7 @@ from flowloom.tools.base_tool import BaseTool
 from flowloom.tools.base_toolset import BaseToolset, ToolPredicate
 
 if TYPE_CHECKING:
-    from flowloom.auth import AuthCredential, AuthScheme
+    from flowloom.auth import AuthConfig, AuthCredential, AuthScheme
     from flowloom.protocols.mcp.listing import Listing
     from flowloom.protocols.mcp.tool import McpTool
 
@@ -74,7 +74,9 @@ class McpToolset(BaseToolset):
     (folders that the server may know of), `on_unavailable`, `max_result_bytes` (how much text of a result the model is
     given), `max_connections` (how many may be open at once in an event loop), `use_server_instructions` (whether the
     model is given the server's own instructions), `trust_annotations` (whether hints of the server may make us ask
-    less), `reset_timeout_on_progress` (whether a report of progress begins the call's timeout anew).
+    less), `reset_timeout_on_progress` (whether a report of progress begins the call's timeout anew), `identity_provider`
+    (an `AuthConfig`: where users sign in whose organisation vouches for them to the server's authorization server, by
+    cross-app access).
 
     Raises `ConfigurationError` for what does not go together, `MissingExtraError` without the extra `mcp`.
     """
@@ -107,6 +109,7 @@ class McpToolset(BaseToolset):
         use_server_instructions: bool = False,
         trust_annotations: bool = False,
         reset_timeout_on_progress: bool = False,
+        identity_provider: AuthConfig | Mapping[str, Any] | None = None,
     ) -> None:
         super().__init__(tool_filter=tool_filter, tool_name_prefix=tool_name_prefix)
         check_installed("MCP servers are reached with the MCP SDK", "mcp", "mcp", "jsonschema")
@@ -138,9 +141,9 @@ class McpToolset(BaseToolset):
         }
         self.offers: frozenset[QuestionKind] = frozenset(kind for kind, offered in asked.items() if offered)
         self.authorization: Any = None
-        if auth_scheme is not None or auth_credential is not None:
-            self.authorization = _authorization(self.connection_params, auth_scheme, auth_credential, credential_key)
-        self._credential_key = credential_key
+        self._auth = (auth_scheme, auth_credential, credential_key, identity_provider)
+        if any(each is not None for each in (auth_scheme, auth_credential, identity_provider)):
+            self.authorization = self._authorization()
         names = tool_names([LOAD_RESOURCE], tool_name_prefix)
         self._resource_tools = [LoadMcpResourceTool(self, names[LOAD_RESOURCE])] if use_mcp_resources else []
         self.pins = Pins(None if pin_tools is True else Path(pin_tools)) if pin_tools else None
@@ -190,21 +193,36 @@ class McpToolset(BaseToolset):
             return await self._latest(headers, new_run=True)
         except ToolError as error:
             try:
-                if context is not None and await self._may_sign_in(error):
-                    if self.authorization.needs_no_user and not headers:
-                        return await self._latest(await self.headers(context), new_run=True)
-                    self._listing_error = str(error)
-                    return SignIn(self)
+                return await self._refused_listing(error, headers, context)
             except ToolError as refused:
                 raise self.unavailable(refused) from refused
-            raise self.unavailable(error) from error
+
+    async def _refused_listing(
+        self, error: ToolError, sent: dict[str, str], context: ReadonlyContext | None
+    ) -> Listing | SignIn:
+        """What there is instead of a listing that failed with `error`: one with another credential than the `sent`, or
+        the tool that asks the user of `context` for one. Raises the error if there is neither."""
+        if context is None or not await self._may_sign_in(error):
+            raise error
+        if await self.authorization.renewed(context, sent):
+            sent = await self.headers(context)
+            try:
+                return await self._latest(sent, new_run=True)
+            except McpTransportError as again:
+                if again.status != 401:
+                    raise
+                error = again
+        if not self.authorization.can_ask:
+            raise error
+        self._listing_error = str(error)
+        return SignIn(self, sent)
 
     async def _may_sign_in(self, error: ToolError) -> bool:
         """Whether a listing was refused, and the user can be asked for a credential."""
         if not isinstance(error, McpTransportError) or error.status != 401:
             return False
         if self.authorization is None:
-            self.authorization = _authorization(self.connection_params, None, None, self._credential_key)
+            self.authorization = self._authorization()
         return await self.authorization.learn(error.refusal)
 
     def unavailable(self, error: ToolError) -> ToolsetError:
@@ -303,13 +321,19 @@ class McpToolset(BaseToolset):
             given = await given
         return {**headers, **{str(name): str(value) for name, value in cast(dict[str, Any], given or {}).items()}}
 
-    async def authorized(self, context: Context, refusal: Any) -> bool:
-        """Whether the call of `context` may be made again after a `refusal`, with another credential."""
+    def _authorization(self) -> Any:
+        """What shows a server who calls; loaded only where something is to be shown."""
+        kind = import_module("flowloom.protocols.mcp.authorization").Authorization
+        return kind(self.connection_params, *self._auth)
+
+    async def authorized(self, context: Context, refusal: Any, sent: Mapping[str, str]) -> bool:
+        """Whether the call of `context` may be made again after a `refusal`, with another credential than the one in
+        the headers `sent`."""
         if isinstance(self.connection_params, StdioConnectionParams):
             return False
         if self.authorization is None:
-            self.authorization = _authorization(self.connection_params, None, None, self._credential_key)
-        return await self.authorization.ask(context, refusal, await self.headers(context))
+            self.authorization = self._authorization()
+        return await self.authorization.ask(context, refusal, sent)
 
     # -- calls ------------------------------------------------------------------------------------
 
@@ -410,11 +434,6 @@ class McpToolset(BaseToolset):
 
 def _addresses_of(folders: Sequence[str | Path]) -> tuple[str, ...]:
     return tuple(Path(each).absolute().as_uri() for each in folders)
-
-
-def _authorization(params: ConnectionParams, scheme: Any, credential: Any, key: str | None) -> Any:
-    """What shows a server who calls; loaded only where something is to be shown."""
-    return import_module("flowloom.protocols.mcp.authorization").Authorization(params, scheme, credential, key)
 
 
 class MCPToolset(McpToolset):

@@ -66,6 +66,17 @@ def credential() -> dict[str, Any] | None:
     return None
 
 
+def identity_provider() -> dict[str, Any] | None:
+    """Where the user has signed in, as far as the suite says."""
+    if "idp_id_token" not in GIVEN:
+        return None
+    own = {"clientId": GIVEN["idp_client_id"], "idToken": GIVEN["idp_id_token"]}
+    return {
+        "authScheme": {"type": "openIdConnect", "token_endpoint": GIVEN["idp_token_endpoint"]},
+        "rawAuthCredential": {"authType": "openIdConnect", "oauth2": own},
+    }
+
+
 async def main() -> None:
     """One turn, and one more for each request for access."""
     alone = {"type": "oauth2", "flows": {"clientCredentials": {}}} if "client-credentials" in SCENARIO else None
@@ -73,6 +84,7 @@ async def main() -> None:
         connection_params=StreamableHTTPConnectionParams(sys.argv[-1], timeout=20),
         auth_scheme=alone,
         auth_credential=credential(),
+        identity_provider=identity_provider(),
         elicitation_callback=accept,
     )
     agent = LlmAgent(name="client", model=Model(model="conformance"), tools=[toolset])
