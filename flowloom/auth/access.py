@@ -89,8 +89,8 @@ class Access:
             given.lock.release()
 
     def request(self, service: Any, state: str) -> AuthConfig:
-        """What the user is to be asked, without secrets (see `consent_request`): for a service that takes the word of an
-        identity provider, to sign in there.
+        """What the user is to be asked, without secrets (see `consent_request`): of a service that takes the word of an
+        identity provider it is to sign in there.
 
         `service` is the run's credential service, or None; `state` is what the authorization server sends back, by
         which the answer is known.

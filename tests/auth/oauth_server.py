@@ -45,6 +45,13 @@ class OAuthServer(WireServer):
         self.key: tuple[Any, str] | None = None
         self.signed: list[tuple[dict[str, Any], dict[str, Any]]] = []
         """Headers and claims of what the client signed."""
+        self.words: list[dict[str, str]] = []
+        """The requests for the word for a user, by id tokens that are not `stale`; it says `word` with each."""
+        self.word: dict[str, Any] = {
+            "issued_token_type": "urn:ietf:params:oauth:token-type:id-jag",
+            "token_type": "N_A",
+        }
+        self.stale: set[str] = set()
         self.document: dict[str, Any] = {}
         self.issued: list[str] = []
         """All codes and tokens that were ever given."""
@@ -121,6 +128,11 @@ class OAuthServer(WireServer):
             return _json({"error": self.refuses, "error_description": f"bad: {seen.body.decode()}"}, 400)
         if not self._knows_client(seen, form):
             return _json({"error": "invalid_client"}, 401)
+        if form["grant_type"].endswith(":token-exchange"):
+            self.words.append(form)
+            if form["subject_token"] in self.stale:
+                return _json({"error": "invalid_request"}, 400)
+            return _json({"access_token": self._issue("word"), **self.word})
         nonce = None
         if form["grant_type"] == "authorization_code":
             grant = self._codes.pop(form["code"], None)

@@ -19,6 +19,7 @@ from typing import Any
 
 import httpx
 import pytest
+from auth.oauth_server import CLIENT, CLIENT_SECRET, OAuthServer
 from joserfc.jwk import ECKey
 from kit import Chat
 from opentelemetry import trace
@@ -173,6 +174,32 @@ async def mcp_oauth(sweep: Sweep) -> None:
             sweep.secrets[f"mcp assertion of {method}"] = asked.get("client_assertion", secret)
 
 
+async def mcp_cross_app(sweep: Sweep) -> None:
+    """A user's id token, the client's secret at the identity provider, its word, and the token that it got."""
+    token, secret = sweep.secret("mcp vouched token"), sweep.secret("mcp client secret")
+    own = {"authType": "oauth2", "oauth2": {"clientId": "robot", "clientSecret": secret}}
+    user = {"clientId": CLIENT, "clientSecret": CLIENT_SECRET, "idToken": sweep.secret("id token")}
+    sweep.secrets["secret at the provider"] = CLIENT_SECRET
+    grants = ("urn:ietf:params:oauth:grant-type:jwt-bearer",)
+    for refuses in (None, "invalid_grant"):  # whose description quotes the request
+        with OAuthServer() as provider, served(token=token, tokens=[token], grants=grants) as http:
+            provider.refuses = refuses
+            signing_in = {
+                "authScheme": {"type": "openIdConnect", "token_endpoint": f"{provider.url}/token"},
+                "rawAuthCredential": {"authType": "openIdConnect", "oauth2": user},
+            }
+            tools = McpToolset(
+                connection_params=StreamableHTTPConnectionParams(http.url),
+                auth_credential=own,
+                identity_provider=signing_in,
+            )
+            await sweep.run(sweep.asks("ok", tools=[tools]), tools, tools.status())
+            assert provider.grants() == ["urn:ietf:params:oauth:grant-type:token-exchange"]
+            if refuses is None:
+                sweep.secrets["word of the provider"] = provider.issued[-1]
+                assert http.token_of(http.requests[-1]["headers"]) == token
+
+
 async def openapi(sweep: Sweep) -> None:
     """Every scheme of a document, a header provider, and a client's secret; the service quotes what it is sent."""
     schemes: dict[str, Any] = {
@@ -308,6 +335,7 @@ PLACES: tuple[Callable[[Sweep], Coroutine[Any, Any, None]], ...] = (
     mcp_over_http,
     mcp_over_stdio,
     mcp_oauth,
+    mcp_cross_app,
     openapi,
     a2a_client,
     serving_tokens,

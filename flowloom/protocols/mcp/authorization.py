@@ -165,10 +165,10 @@ class Authorization:
         wider = refusal is not None and refusal.status == 403
         if refusal is not None and wider and not self._widen(refusal):
             return False
-        if self._has_answered(context) and not wider:  # and has given what is refused, or something better
-            found = await self._found(context)
-            return found is not None and not self._is_in(found, sent)
-        if not (wider and self.can_ask) and await self.renewed(context, sent, wider=wider):
+        if self._has_answered(context) and not wider:  # what came of it is used, or it is refused
+            return await self.renewed(context, sent)
+        has_page = self._provider is None and self.can_ask  # where the user is asked for more scopes
+        if not (wider and has_page) and await self.renewed(context, sent, wider=wider):
             return True
         if self._is_fixed or not self.can_ask:
             return False

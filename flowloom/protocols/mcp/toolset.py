@@ -18,6 +18,7 @@ from flowloom.errors import (
     ConfigurationError,
     ConfirmationRejectedError,
     ConfirmationRequiredError,
+    CredentialError,
     ToolError,
     ToolsetError,
 )
@@ -74,9 +75,9 @@ class McpToolset(BaseToolset):
     (folders that the server may know of), `on_unavailable`, `max_result_bytes` (how much text of a result the model is
     given), `max_connections` (how many may be open at once in an event loop), `use_server_instructions` (whether the
     model is given the server's own instructions), `trust_annotations` (whether hints of the server may make us ask
-    less), `reset_timeout_on_progress` (whether a report of progress begins the call's timeout anew), `identity_provider`
-    (an `AuthConfig`: where users sign in whose organisation vouches for them to the server's authorization server, by
-    cross-app access).
+    less), `reset_timeout_on_progress` (whether a report of progress begins the call's timeout anew),
+    `identity_provider` (an `AuthConfig`: where users sign in whose organisation vouches for them to the server's
+    authorization server, by cross-app access).
 
     Raises `ConfigurationError` for what does not go together, `MissingExtraError` without the extra `mcp`.
     """
@@ -204,7 +205,9 @@ class McpToolset(BaseToolset):
         the tool that asks the user of `context` for one. Raises the error if there is neither."""
         if context is None or not await self._may_sign_in(error):
             raise error
-        if await self.authorization.renewed(context, sent):
+        for _ in range(2):  # with the one that is kept, and then with a fresh one
+            if not await self.authorization.renewed(context, sent):
+                break
             sent = await self.headers(context)
             try:
                 return await self._latest(sent, new_run=True)
@@ -269,7 +272,11 @@ class McpToolset(BaseToolset):
 
         `llm_request` is the request of a step, `tool_context` its place.
         """
-        headers = await self.headers(tool_context)
+        try:
+            headers = await self.headers(tool_context)
+        except CredentialError as error:  # which calls are told
+            self._stay(error)
+            return
         entry = self.pool.entry(headers)
         signed_in = entry.listing is None and bool(headers)  # since the listing that was refused
         if (entry.listing is not None or signed_in) and "tools" in entry.stale:
@@ -287,8 +294,7 @@ class McpToolset(BaseToolset):
         try:
             listing = await self._latest(headers, new_run=False)
         except ToolError as error:
-            self._listing_error = str(error)
-            _log.warning("The tools of %s stay as they were: they cannot be listed anew. %s", self.address, error)
+            self._stay(error)
             return
         if listing is before:
             return
@@ -307,6 +313,10 @@ class McpToolset(BaseToolset):
         request.append_tools(tools)
         others = [tool for tool in ctx.tools or () if getattr(tool, "toolset", None) is not self]
         ctx.tools = [*others, *tools]
+
+    def _stay(self, error: ToolError) -> None:
+        self._listing_error = str(error)
+        _log.warning("The tools of %s stay as they were: they cannot be listed anew. %s", self.address, error)
 
     # -- who calls --------------------------------------------------------------------------------
 

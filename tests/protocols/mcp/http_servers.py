@@ -90,6 +90,7 @@ class Handler(BaseHTTPRequestHandler):
             tokens = self.http.told.get("tokens")
             token = tokens.pop(0) if tokens else "token-of-ann-1234567890"
             granted = {"access_token": token, "token_type": "Bearer", "expires_in": 3600}
+            fits = fits or given["grant_type"] in self.http.told.get("grants", ())  # of no code, so no verifier is sent
             self.answer(200 if fits else 400, granted if fits else {"error": "invalid_grant"})
         else:
             body = json.loads(raw)
@@ -102,6 +103,8 @@ class Handler(BaseHTTPRequestHandler):
         if told.get("status"):
             self.answer(told["status"], **told.get("headers", {}))
             return
+        if method == "tools/call" and told.get("after"):  # the token that was taken is so no longer
+            told["token"] = "another-token"
         if "token" in told and http.token_of(self.headers) not in (told["token"], told.get("wide")):
             base = http.url.rpartition("/mcp")[0]
             challenge = f'Bearer resource_metadata="{base}/.well-known/oauth-protected-resource/mcp"'

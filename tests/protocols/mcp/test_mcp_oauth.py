@@ -30,6 +30,7 @@ from flowloom.testing import call
 
 NO_VERIFIER = base64.urlsafe_b64encode(hashlib.sha256(b"").digest()).decode().rstrip("=")
 ALONE = {"type": "oauth2", "flows": {"clientCredentials": {}}}
+TOKEN = "token-of-ann-1234567890"
 NARROW, WIDE = "token-to-read-1234567890", "token-to-write-1234567890"
 
 
@@ -62,6 +63,46 @@ async def consented(http: Http, chat: Chat, pending: PendingCall) -> list[Any]:
 
 def results(events: list[Any]) -> list[Any]:
     return [each.response for event in events for each in event.get_function_responses()]
+
+
+async def test_the_model_is_told_that_access_was_given() -> None:
+    """The tool that stands for a server's tools says so, and they are there."""
+    with served(token=TOKEN) as http:
+        chat = chat_with(toolset(http), call("mcp_sign_in"), call("who"), "ok")
+        await chat.say("go")
+        told, answer = results(await consented(http, chat, await waiting(chat)))
+        assert told == {"result": "Access was given: the tools are there now."}
+        assert answer == {"result": TOKEN}
+        await chat.runner.close()
+
+
+async def test_a_user_whose_token_is_no_longer_taken_is_asked_again_once() -> None:
+    """Without a refresh token there is no other way; a server that refuses the new one, too, gets an error result."""
+    with served(token=TOKEN, tokens=[TOKEN, TOKEN]) as http:
+        chat = chat_with(toolset(http), call("mcp_sign_in"), call("who"), "ok")
+        await chat.say("go")
+        pending = await waiting(chat)
+        http.told["after"] = 1
+        await consented(http, chat, pending)
+        told = results(await consented(http, chat, await waiting(chat)))
+        assert "HTTP 401" in told[0]["error"]
+        assert pending_calls(await chat.stored()) == []
+        await chat.runner.close()
+
+
+async def test_a_client_that_asks_for_itself_gets_another_token_when_one_is_refused() -> None:
+    """No user is there to be asked: the call is made with the new one."""
+    own = {"authType": "oauth2", "oauth2": {"clientId": "robot", "clientSecret": "secret-of-the-robot"}}
+    with served(token=TOKEN, tokens=[TOKEN, WIDE], grants=("client_credentials",)) as http:
+
+        async def replaced(**_: Any) -> None:
+            http.told["token"] = WIDE
+
+        tools = toolset(http, auth_scheme=ALONE, auth_credential=own)
+        chat = chat_with(tools, call("who"), call("who"), "ok")
+        chat.runner.agent.after_tool_callback = replaced
+        assert results(await chat.say("go")) == [{"result": TOKEN}, {"result": WIDE}]
+        await chat.runner.close()
 
 
 async def test_a_scope_that_is_missing_is_asked_for_with_those_that_were_given() -> None:
