@@ -52,6 +52,7 @@ FLOOR_OF = {room: number for number, rooms in enumerate(FLOORS) for room in room
 EDGES = (
     "cli/",
     "server/__init__.py",
+    "server/application.py",
     "server/services.py",
     "__init__.py",
     "models/registry.py",

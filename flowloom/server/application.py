@@ -1,4 +1,7 @@
-"""The application: the routes of a server, put together (server spec §1 to §3)."""
+"""The application: the routes of a server, put together (server spec §1 to §3).
+
+What not every server needs (the page and its traces, a fleet, files) is loaded by those that do: it takes 9 MiB.
+"""
 
 from __future__ import annotations
 
@@ -6,15 +9,13 @@ import os
 from collections.abc import AsyncGenerator, Callable, Collection, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from dataclasses import fields
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from flowloom.agents import BaseAgent
 from flowloom.artifacts import BaseArtifactService, InMemoryArtifactService
 from flowloom.asgi import Guard
-from flowloom.durable import RunClient
 from flowloom.errors import ConfigurationError, NotSupportedError, quoted_list
 from flowloom.extras import missing_extra
-from flowloom.human import HumanObserver
 from flowloom.memory import BaseMemoryService
 from flowloom.plugins import BasePlugin
 from flowloom.runner.app import App
@@ -26,26 +27,18 @@ try:
     from flowloom.server import (
         about,
         artifacts,
-        graphs,
-        inspecting,
         live,
         memories,
-        people,
         reference,
         run_routes,
         sessions,
-        static,
-        traces,
         web_ui,
     )
     from flowloom.server.addressing import Addressing
     from flowloom.server.agent_modules import agent_files
     from flowloom.server.apps import AgentLoader, AppFolder, LoadedApps, NoCode, OneApp
     from flowloom.server.auth_hook import auth_by_request
-    from flowloom.server.development import Development, RecordedRuns
-    from flowloom.server.fleet import Fleet, MakeClient
     from flowloom.server.later import LATER, refusal
-    from flowloom.server.local_storage import HomeOf, LocalArtifacts, LocalSessions
     from flowloom.server.models import override_of, plugins_of
     from flowloom.server.problems import Failures, add_handlers
     from flowloom.server.served import AppSource, Served
@@ -55,6 +48,10 @@ try:
     from flowloom.server.stopping import ends_runs
 except ImportError as error:
     raise missing_extra("The server needs FastAPI", "server", error) from error
+if TYPE_CHECKING:
+    from flowloom.durable import RunClient
+    from flowloom.server.fleet import Fleet, MakeClient
+    from flowloom.server.local_storage import HomeOf
 
 Lifespan = Callable[[FastAPI], AbstractAsyncContextManager[Any]]
 """What is open while an application is served."""
@@ -63,11 +60,6 @@ ROUTERS = (
     *(reference.router, live.router, web_ui.later),
 )
 """Asked one after the other: what is asked for most stands first."""
-DEV_ROUTERS = (
-    *(about.dev_router, static.router, traces.router, inspecting.router, people.router),
-    *(graphs.router, web_ui.router, web_ui.below_dev),
-)
-"""What the development server has beside these."""
 RESOURCES: tuple[Lifespan, ...] = (ends_runs,)
 """What routes hold open: entered when the server starts, left when it stops, the last one first, before the services
 are closed."""
@@ -87,14 +79,12 @@ def application(served: Served, *, lifespan: Lifespan | None = None) -> FastAPI:
     app = FastAPI(title="flowloom", docs_url=None, redoc_url=None, lifespan=opened)
     app.state.served = served
     add_handlers(app)
-    for router in (*ROUTERS, *DEV_ROUTERS) if served.settings.dev else ROUTERS:
+    for router in ROUTERS:
         app.include_router(router)
     if served.settings.dev:
-        if served.settings.dev_ui is not None:
-            web_ui.ui_folder(served.settings.dev_ui)  # what cannot be served is told before anything is
-        app.state.development = development = Development()
-        served.observers += development.observers()
-        app.add_middleware(RecordedRuns, development=development)
+        from flowloom.server.dev_routes import add_development
+
+        add_development(app, served)
     # the last one added is the first one asked; failures are answered below the guard, which adds what browsers need
     # to see, and above it, where those of an `auth` hook come up
     app.add_middleware(Failures)
@@ -155,7 +145,7 @@ def get_fast_api_app(
         memory_service_uri,
         home_of=home.home_of if use_local_storage else None,
     )
-    made = None if fleet is False else Fleet(services[0], None if fleet is True else fleet)
+    made = None if fleet is False else _fleet(services[0], None if fleet is True else fleet)
     return _application(apps, services, extra_plugins, lifespan, {"dev": web, **settings}, _FOLDER_KEYWORDS, made)
 
 
@@ -182,14 +172,14 @@ def app_of(
     used.
     """
     apps: AppSource
-    if isinstance(agent_or_app, RunClient):
-        fleet, apps = agent_or_app, NoCode(agent_or_app.app_name)
-    else:
+    if isinstance(agent_or_app, BaseAgent | App):
         apps = OneApp(agent_or_app)
+    else:
+        fleet, apps = agent_or_app, NoCode(agent_or_app.app_name)
     made = None
     if fleet is not None:
         client, session_service_uri = fleet, _sessions_of(fleet, apps, session_service_uri)
-        made = Fleet(client.session_service, lambda app_name: client)
+        made = _fleet(client.session_service, lambda app_name: client)
     services = _services(session_service_uri, artifact_service_uri, memory_service_uri, home_of=None)
     return _application(apps, services, extra_plugins, lifespan, settings, _KEYWORDS, made)
 
@@ -233,15 +223,27 @@ def _services(
     *,
     home_of: HomeOf | None,
 ) -> _Services:
+    if home_of is not None:
+        from flowloom.server.local_storage import LocalArtifacts, LocalSessions
+
+        sessions = LocalSessions(home_of) if sessions is None else sessions
+        artifacts = LocalArtifacts(home_of) if artifacts is None else artifacts
     if sessions is None:
-        sessions = InMemorySessionService() if home_of is None else LocalSessions(home_of)
+        sessions = InMemorySessionService()
     if artifacts is None:
-        artifacts = InMemoryArtifactService() if home_of is None else LocalArtifacts(home_of)
+        artifacts = InMemoryArtifactService()
     return (
         session_service(sessions) if isinstance(sessions, str) else sessions,
         artifact_service(artifacts) if isinstance(artifacts, str) else artifacts,
         memory_service(memory or "memory://") if not isinstance(memory, BaseMemoryService) else memory,
     )
+
+
+def _fleet(sessions: BaseSessionService, make: MakeClient | None) -> Fleet:
+    """The workers that share a store. Raises `ConfigurationError` for a store that no worker can share."""
+    from flowloom.server.fleet import Fleet
+
+    return Fleet(sessions, make)
 
 
 def _application(
@@ -262,7 +264,6 @@ def _application(
         apps,
         *services,
         plugins=[*([] if override is None else [override]), *plugins_of(plugins or ())],
-        observers=[HumanObserver()] if made.dev else [],
         fleet=fleet,
     )
     return application(served, lifespan=lifespan)

@@ -6,15 +6,11 @@ from collections.abc import Awaitable, Callable, MutableMapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from fastapi import Request
-
-from flowloom.asgi.hosts import is_local
 from flowloom.context import InvocationContext, Observer
 from flowloom.inspection.assembly import Tracing
 from flowloom.models.base_llm import BaseLlm
 from flowloom.models.request import LlmRequest
 from flowloom.server.inbox import Inbox
-from flowloom.server.problems import ProblemError
 from flowloom.server.spans import SpanStore
 from flowloom.telemetry import recording_with
 
@@ -44,11 +40,6 @@ class Development:
         return [Following(), self.spans, self.inbox]
 
 
-def development_of(request: Request) -> Development:
-    """What the development server of a request keeps."""
-    return request.app.state.development
-
-
 class RecordedRuns:
     """Has the runs that begin below `app` recorded by a development server."""
 
@@ -58,15 +49,3 @@ class RecordedRuns:
     async def __call__(self, scope: MutableMapping[str, Any], receive: Any, send: Any) -> None:
         with recording_with(self._beside):
             await self._app(scope, receive, send)
-
-
-async def local_writes(request: Request) -> None:
-    """Raise `ProblemError` (403) for a write that does not come straight from this machine (server spec §3)."""
-    if request.method not in ("GET", "HEAD"):
-        await local_only(request)
-
-
-async def local_only(request: Request) -> None:
-    """Raise `ProblemError` (403) for a request that does not come straight from this machine."""
-    if not is_local(request.scope):
-        raise ProblemError(403, "forbidden", "Only this machine may do that, and not through a proxy.")

@@ -70,6 +70,10 @@ class Fleet:
         rows, now = await self._registry.workers()
         return sum(row.beat + row.patience > now for row in rows)
 
+    def runs(self, settings: ServerSettings, check: Callable[[str], Coroutine[Any, Any, None]]) -> FleetRuns:
+        """The runs of the fleet, as a server with these `settings` has them (see `FleetRuns`, for `check`, too)."""
+        return FleetRuns(settings, self, check)
+
     async def close(self) -> None:
         """Hang up; runs go on."""
         for client in self._clients.values():

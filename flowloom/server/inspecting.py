@@ -48,9 +48,8 @@ from flowloom.context import RunConfig
 from flowloom.errors import InputValidationError, error_text
 from flowloom.events.event import Event
 from flowloom.inspection import Assembly, RequestDiff, diff, explain
-from flowloom.server.development import development_of
 from flowloom.server.problems import ProblemError
-from flowloom.server.served import served_of
+from flowloom.server.served import development_of, served_of
 from flowloom.server.sessions import session_of
 from flowloom.server.spans import SeenSpan
 from flowloom.server.wire import Body, Content, answer, public_json

@@ -28,12 +28,12 @@ from flowloom.events.parts import content_of
 from flowloom.events.response import LlmResponse
 from flowloom.events.wire import make
 from flowloom.human import Answer, WaitingRequest
-from flowloom.server.development import development_of, local_only
 from flowloom.server.event_streams import HEADERS, client_of
 from flowloom.server.frames import KEEP_ALIVE
 from flowloom.server.inbox import Happened, Inbox
+from flowloom.server.local_callers import local_only
 from flowloom.server.problems import ProblemError, problem_body
-from flowloom.server.served import Served, principal_of, served_of
+from flowloom.server.served import Served, development_of, principal_of, served_of
 from flowloom.server.wire import Body, Part, answer, public_json
 
 _LOOK_SECONDS = 1.0

@@ -6,7 +6,7 @@ import asyncio
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from fastapi import Request
 
@@ -20,12 +20,15 @@ from flowloom.runner.app import App
 from flowloom.runner.runner import Runner
 from flowloom.server.apps import elsewhere
 from flowloom.server.failures import PLACE
-from flowloom.server.fleet import Fleet, FleetRuns
 from flowloom.server.places import Places, places_in
 from flowloom.server.problems import LOG, ProblemError
 from flowloom.server.runs import LocalRuns, Runs
 from flowloom.server.settings import ServerSettings
 from flowloom.sessions import BaseSessionService
+
+if TYPE_CHECKING:
+    from flowloom.server.development import Development
+    from flowloom.server.fleet import Fleet
 
 
 class AppSource(Protocol):
@@ -84,7 +87,7 @@ class Served:
 
     def __post_init__(self) -> None:
         if self.fleet is not None:
-            self.runs = FleetRuns(self.settings, self.fleet, self.check_app)
+            self.runs = self.fleet.runs(self.settings, self.check_app)
         else:
             self.runs = LocalRuns(self.settings, self.runner_of)
 
@@ -163,6 +166,11 @@ class Served:
 def served_of(request: Request) -> Served:
     """What the server of a request shares."""
     return request.app.state.served
+
+
+def development_of(request: Request) -> Development:
+    """What the development server of a request keeps of its runs."""
+    return request.app.state.development
 
 
 def principal_of(request: Request) -> Principal:

@@ -11,9 +11,7 @@ from flowloom.artifacts import BaseArtifactService, InMemoryArtifactService
 from flowloom.artifacts.files import FileArtifactService
 from flowloom.errors import ConfigurationError
 from flowloom.memory import BaseMemoryService, InMemoryMemoryService
-from flowloom.memory.sqlite import SqliteMemoryService
 from flowloom.sessions import BaseSessionService, InMemorySessionService
-from flowloom.sessions.sqlite import SqliteSessionService
 
 _S = TypeVar("_S")
 _POSTGRES = ("postgresql", "postgres")
@@ -28,23 +26,33 @@ _NOT_HERE = {
 def session_service(uri: str) -> BaseSessionService:
     """The sessions that `memory://`, `sqlite:///FILE` or `postgresql://...` keeps. Raises `ConfigurationError`."""
 
+    def in_sqlite(file: str) -> BaseSessionService:
+        from flowloom.sessions.sqlite import SqliteSessionService
+
+        return SqliteSessionService(file)
+
     def in_postgres(dsn: str) -> BaseSessionService:
         from flowloom.sessions.postgres import PostgresSessionService
 
         return PostgresSessionService(dsn)
 
-    return _in_database("sessions", uri, InMemorySessionService, SqliteSessionService, in_postgres)
+    return _in_database("sessions", uri, InMemorySessionService, in_sqlite, in_postgres)
 
 
 def memory_service(uri: str) -> BaseMemoryService:
     """The memories that `memory://`, `sqlite:///FILE` or `postgresql://...` keeps. Raises `ConfigurationError`."""
+
+    def in_sqlite(file: str) -> BaseMemoryService:
+        from flowloom.memory.sqlite import SqliteMemoryService
+
+        return SqliteMemoryService(file)
 
     def in_postgres(dsn: str) -> BaseMemoryService:
         from flowloom.memory.postgres import PostgresMemoryService
 
         return PostgresMemoryService(dsn)
 
-    return _in_database("memories", uri, InMemoryMemoryService, SqliteMemoryService, in_postgres)
+    return _in_database("memories", uri, InMemoryMemoryService, in_sqlite, in_postgres)
 
 
 def artifact_service(uri: str) -> BaseArtifactService:

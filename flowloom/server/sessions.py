@@ -17,10 +17,9 @@ from flowloom.errors import AlreadyExistsError, HistoryError, JsonDataError, Ses
 from flowloom.events import Event, EventActions
 from flowloom.events.ids import new_id
 from flowloom.events.wire import make
-from flowloom.server.development import development_of
 from flowloom.server.problems import ProblemError
 from flowloom.server.restored import restored_events
-from flowloom.server.served import Served, admit, served_of
+from flowloom.server.served import Served, admit, development_of, served_of
 from flowloom.server.session_pages import event_not_found, events_behind, page_of
 from flowloom.server.wire import Body, answer, session_json
 from flowloom.sessions import BaseSessionService, Session

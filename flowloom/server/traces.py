@@ -13,9 +13,8 @@ from pydantic_core import to_json, to_jsonable_python
 from flowloom.events.response import LlmResponse
 from flowloom.models.request import LlmRequest
 from flowloom.providers.sdk_request import json_schema_of
-from flowloom.server.development import development_of
 from flowloom.server.problems import ProblemError
-from flowloom.server.served import admit, principal_of
+from flowloom.server.served import admit, development_of, principal_of
 from flowloom.server.spans import SeenSpan
 from flowloom.server.wire import answer, public_json
 

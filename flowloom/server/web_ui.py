@@ -12,7 +12,7 @@ from fastapi import APIRouter, Depends, Request
 from fastapi.responses import FileResponse, JSONResponse, PlainTextResponse, RedirectResponse, Response
 
 from flowloom.errors import ConfigurationError
-from flowloom.server.development import local_only, local_writes
+from flowloom.server.local_callers import local_only, local_writes
 from flowloom.server.problems import ProblemError
 from flowloom.server.served import admit, served_of
 from flowloom.server.wire import Body
