@@ -12,7 +12,6 @@ from typing import Literal, Self
 
 from flowloom.cli.conversation import Conversation
 from flowloom.cli.display import Display
-from flowloom.cli.explain import told
 from flowloom.cli.human import Desk
 from flowloom.cli.last_turn import cut_off, standing
 from flowloom.cli.loading import Loaded
@@ -22,7 +21,7 @@ from flowloom.cli.reading import Reader
 from flowloom.cli.slash import Commands, command_in, message_in
 from flowloom.cli.stores import MEMORY, USER_ID, opened
 from flowloom.cli.transcript import are_words, show_events
-from flowloom.cli.usage_error import UsageError
+from flowloom.cli.usage_error import UsageError, told
 from flowloom.context import RunConfig, StreamingMode
 from flowloom.errors import RunLostError, SessionBusyError
 from flowloom.events import Event

@@ -1,4 +1,5 @@
-"""The commands and their options."""
+"""The commands and their options. Each loads what it works with when it is run: a server, which is a command, too,
+needs nothing of the others."""
 
 from __future__ import annotations
 
@@ -7,26 +8,23 @@ import sys
 from importlib.metadata import version
 from json import dumps
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from flowloom.cli.bench import Bench, Budget, Verdict, as_json, compared, save_profile
-from flowloom.cli.chat import Chat
 from flowloom.cli.display import Display
-from flowloom.cli.explain import Pages, Question, told
-from flowloom.cli.loading import Loaded, load_app
 from flowloom.cli.mcp import mcp
-from flowloom.cli.model_choice import ModelChoice
 from flowloom.cli.options import USER_ID, AgentPath, AllowImports, AllowStdio, AsJson, StoreName, User
-from flowloom.cli.reading import open_reader
 from flowloom.cli.runs import runs
 from flowloom.cli.schedules import schedules
 from flowloom.cli.sessions import sessions
-from flowloom.cli.usage_error import UsageError
+from flowloom.cli.usage_error import UsageError, told
 from flowloom.cli.web import ServerCommand, api_server, plain_flag, web
 from flowloom.cli.worker import worker, workers
 from flowloom.errors import FlowloomError
+
+if TYPE_CHECKING:
+    from flowloom.cli.loading import Loaded
 
 AgentName = Annotated[
     str | None,
@@ -64,6 +62,8 @@ app.command("api_server", cls=ServerCommand)(api_server)
 
 def _loaded(path: Path, display: Display, allow_imports: list[str] | None, allow_stdio: bool) -> Loaded:
     """What is at a path; what else is there is told on stderr."""
+    from flowloom.cli.loading import load_app
+
     loaded = load_app(path, allow_imports=allow_imports or (), allow_stdio=allow_stdio)
     if loaded.notice is not None:
         display.notice(loaded.notice)
@@ -138,6 +138,10 @@ def run(
 
     Ctrl-C stops an answer; Ctrl-C or Ctrl-D at the prompt leaves. `/help` lists what else the chat understands.
     """
+    from flowloom.cli.chat import Chat
+    from flowloom.cli.model_choice import ModelChoice
+    from flowloom.cli.reading import open_reader
+
     display = Display(sys.stdout, sys.stderr)
     if debug:
         logging.basicConfig(format="%(asctime)s %(levelname)s %(name)s: %(message)s")
@@ -191,6 +195,8 @@ def explain(
 
     Nothing is sent, no tool is run, and no key is needed.
     """
+    from flowloom.cli.explain import Pages, Question
+
     display = Display(sys.stdout, sys.stderr)
     pages = Pages(json, html, output)
     try:
@@ -247,6 +253,8 @@ def bench(
 
     No model is asked and no tool is run: a stand-in answers.
     """
+    from flowloom.cli.bench import Bench, Budget, Verdict, as_json, compared, save_profile
+
     display = Display(sys.stdout, sys.stderr)
     try:
         verdict = Verdict(

@@ -120,14 +120,6 @@ def state_of(entries: Iterable[str]) -> dict[str, Any]:
     return state
 
 
-def told(error: BaseException) -> str:
-    """An error of a run as lines: what went wrong, and its notes; those of a group one after the other."""
-    if isinstance(error, BaseExceptionGroup):
-        return "\n".join(told(each) for each in error.exceptions)  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType, reportUnknownMemberType]
-    notes = [f"  {note}" for note in getattr(error, "__notes__", ())]
-    return "\n".join([f"{type(error).__name__}: {error}", *notes])
-
-
 def _write(path: Path, text: str) -> Path:
     try:
         with path.open("w", encoding="utf-8", errors="backslashreplace") as file:

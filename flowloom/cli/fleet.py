@@ -12,10 +12,9 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 import typer
 
 from flowloom.cli.display import Display
-from flowloom.cli.explain import told
 from flowloom.cli.stores import Store, opened
 from flowloom.cli.tables import table
-from flowloom.cli.usage_error import UsageError
+from flowloom.cli.usage_error import UsageError, told
 from flowloom.errors import (
     AlreadyExistsError,
     ConfigurationError,

@@ -12,13 +12,12 @@ from typing import Annotated, Any, TypeVar
 import typer
 
 from flowloom.cli.display import Display, call_text
-from flowloom.cli.explain import told
 from flowloom.cli.options import USER_ID, AsJson, StoreName, User
 from flowloom.cli.session_file import session_text, write_session
 from flowloom.cli.stores import Store, missing_file, opened, session_name, told_name
 from flowloom.cli.tables import moment, table
 from flowloom.cli.transcript import show_events, shown_state
-from flowloom.cli.usage_error import UsageError
+from flowloom.cli.usage_error import UsageError, told
 from flowloom.errors import (
     AlreadyExistsError,
     ConfigurationError,

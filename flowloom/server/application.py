@@ -11,6 +11,7 @@ from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontext
 from dataclasses import fields
 from typing import TYPE_CHECKING, Any
 
+from flowloom import durable
 from flowloom.agents import BaseAgent
 from flowloom.artifacts import BaseArtifactService, InMemoryArtifactService
 from flowloom.asgi import Guard
@@ -172,10 +173,10 @@ def app_of(
     used.
     """
     apps: AppSource
-    if isinstance(agent_or_app, BaseAgent | App):
-        apps = OneApp(agent_or_app)
-    else:
+    if not isinstance(agent_or_app, BaseAgent | App) and isinstance(agent_or_app, durable.RunClient):
         fleet, apps = agent_or_app, NoCode(agent_or_app.app_name)
+    else:
+        apps = OneApp(agent_or_app)
     made = None
     if fleet is not None:
         client, session_service_uri = fleet, _sessions_of(fleet, apps, session_service_uri)
