@@ -173,7 +173,7 @@ def app_of(
     used.
     """
     apps: AppSource
-    if not isinstance(agent_or_app, BaseAgent | App) and isinstance(agent_or_app, durable.RunClient):
+    if not isinstance(agent_or_app, BaseAgent | App) and isinstance(agent_or_app, durable.RunClient):  # pyright: ignore[reportUnnecessaryIsInstance]
         fleet, apps = agent_or_app, NoCode(agent_or_app.app_name)
     else:
         apps = OneApp(agent_or_app)
@@ -224,7 +224,7 @@ def _services(
     *,
     home_of: HomeOf | None,
 ) -> _Services:
-    if home_of is not None:
+    if home_of is not None and (sessions is None or artifacts is None):
         from flowloom.server.local_storage import LocalArtifacts, LocalSessions
 
         sessions = LocalSessions(home_of) if sessions is None else sessions

@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from fastapi import FastAPI
@@ -130,6 +131,20 @@ def test_the_package_does_not_load_the_server() -> None:
     """What is served without it costs nothing."""
     code = "import sys, flowloom; assert not {'fastapi', 'uvicorn', 'flowloom.server'} & sys.modules.keys()"
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_a_server_for_programs_loads_nothing_of_the_page_of_fleets_or_of_databases(tmp_path: Path) -> None:
+    """What it does not serve takes no memory."""
+    code = """
+import sys
+from flowloom.cli import commands
+from flowloom.server import get_fast_api_app
+get_fast_api_app(agents_dir=sys.argv[1], web=False, use_local_storage=False)
+rooms = {".".join(name.split(".")[:2]) for name in sys.modules}
+assert not {"flowloom.human", "flowloom.inspection", "flowloom.sql", "sqlite3"} & rooms, rooms
+assert not {"flowloom.durable.client", "flowloom.server.people", "flowloom.server.fleet"} & sys.modules.keys()
+"""
+    subprocess.run([sys.executable, "-c", code, str(tmp_path)], check=True)
 
 
 @pytest.mark.parametrize(
