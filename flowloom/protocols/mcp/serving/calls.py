@@ -31,14 +31,23 @@ class ServedCall:
     """A call of `caller`, made by `request`, in the session at `where`; `told` makes its result.
 
     `exact` says that the call is that of a tool, whose own progress is told as it is; an agent's steps are counted.
+    `followed` says that there may be progress.
     """
 
     def __init__(
-        self, served: Served, caller: Caller, request: Request, where: Where, told: Told, *, exact: bool
+        self,
+        served: Served,
+        caller: Caller,
+        request: Request,
+        where: Where,
+        told: Told,
+        *,
+        exact: bool,
+        followed: bool = True,
     ) -> None:
         self._served, self._caller, self._request = served, caller, request
         self._where, self._told = where, told
-        self._exact = exact
+        self._exact, self._followed = exact, followed
         self._progress = -1.0
 
     async def answered(self, message: types.Content, config: RunConfig | None) -> CallResult:
@@ -84,9 +93,11 @@ class ServedCall:
         """Run it, and tell how far it is. A client that cancels the call cancels the run."""
         runner = self._served.runner
         started = runner.start(**self._where._asdict(), new_message=message, run_config=config)
-        async with started as handle, aclosing(handle.stream()) as events:
-            async for event in events:
-                await self._tell(event)
+        async with started as handle:
+            if self._followed:
+                async with aclosing(handle.stream()) as events:
+                    async for event in events:
+                        await self._tell(event)
             return await handle.result()
 
     async def _tell(self, event: RunStreamEvent) -> None:

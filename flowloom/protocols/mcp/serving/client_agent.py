@@ -18,7 +18,7 @@ from flowloom.agents import LlmAgent
 from flowloom.context import Context, InvocationContext, RunConfig
 from flowloom.context.hooks import NO_CALLBACKS, FlowCallbacks
 from flowloom.events import Event
-from flowloom.events.parts import content_of
+from flowloom.events.parts import call_part, content_of, text_part
 from flowloom.flow import Flow
 from flowloom.flow.pipeline import events_of
 from flowloom.flow.tool_run import tool_run
@@ -69,7 +69,7 @@ def run_config_of(name: str, args: dict[str, Any]) -> tuple[RunConfig, str, type
     call_id = f"mcp-{uuid4().hex}"
     config = RunConfig(custom_metadata={CALL: {"id": call_id, "name": name, "args": args}})
     told = f"{name} {json.dumps(args, ensure_ascii=False, default=str)}"
-    return config, call_id, types.Content(role="user", parts=[types.Part(text=told)])
+    return config, call_id, content_of("user", [text_part(told)])
 
 
 class _ClientAgent(LlmAgent[Any]):
@@ -97,7 +97,7 @@ class _ClientTurn(Turn):
                     yield self.note(event)
         call = (ctx.run_config.custom_metadata or {}).get(CALL)
         if call is not None:
-            parts = [types.Part(function_call=types.FunctionCall(**call))]
+            parts = [call_part(call["id"], call["name"], call["args"])]
             tool = request.tools_dict.get(call["name"])
             later = [call["id"]] if tool is not None and tool.is_long_running else None
             asked = self.note(ctx.new_event({"content": content_of("model", parts), "long_running_tool_ids": later}))

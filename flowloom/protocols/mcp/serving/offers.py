@@ -205,7 +205,8 @@ class ToolOffers:
                 raw = cast(Any, raw["result"])  # a server's text, which stands there for a model
             return result_of_tool(answer, raw, output, tool.name)
 
-        return ServedCall(self.served, caller, request, where, told, exact=True)
+        followed: bool = getattr(tool, "reports_progress", True)
+        return ServedCall(self.served, caller, request, where, told, exact=True, followed=followed)
 
 
 def _declared(tool: RunnableTool) -> types.FunctionDeclaration | None:
