@@ -11,8 +11,15 @@ from typing import Any, Generic, TypeVar, cast
 
 from flowloom.errors import EventParseError, FlowloomError, ModelStreamError
 from flowloom.events.event_json import read_json
-from flowloom.models.failures import broken_stream, empty_stream, stream_error, transport_error, unreadable
-from flowloom.models.http import MAX_BODY_BYTES, TOO_LARGE, httpx, whole_body
+from flowloom.models.failures import (
+    broken_stream,
+    empty_stream,
+    stream_error,
+    transport_error,
+    unreadable,
+    without_secrets,
+)
+from flowloom.models.http import MAX_BODY_BYTES, TOO_LARGE, httpx, sent_secrets, whole_body
 from flowloom.models.sse_decoder import SseDecoder
 
 _Chunk = TypeVar("_Chunk")
@@ -119,7 +126,7 @@ class Answer(ABC, Generic[_Chunk]):
             try:
                 chunks += self._parse_one(payload)
             except FlowloomError as failure:
-                self._failure = failure
+                self._failure = without_secrets(failure, sent_secrets(self._response.request))
                 self._ended = True
                 break
         return chunks

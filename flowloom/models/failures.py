@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import datetime
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from email.utils import parsedate_to_datetime
 from http import HTTPStatus
 from typing import Any
@@ -17,7 +17,7 @@ from flowloom.errors import (
     ModelStreamError,
     ModelUnavailableError,
 )
-from flowloom.models.http import DECODING_ERRORS, LOCAL_ERRORS, NETWORK_ERRORS, TIMEOUT_ERRORS
+from flowloom.models.http import DECODING_ERRORS, HIDDEN, LOCAL_ERRORS, NETWORK_ERRORS, TIMEOUT_ERRORS
 
 TIMEOUT = "TIMEOUT"
 """`code` of an error whose cause is that the provider was silent for too long."""
@@ -113,6 +113,19 @@ def unavailable(error: Exception, model: str, who: str, *, timed_out: bool) -> M
     return ModelUnavailableError(
         f"{who} {what}: {named(error)}", model=model, code=TIMEOUT if timed_out else CONNECTION, retryable=True
     )
+
+
+def without_secrets(error: FlowloomError, secrets: Sequence[str]) -> FlowloomError:
+    """The error without `secrets` in its text, and without a cause that tells them."""
+    text = str(error)
+    for secret in secrets:
+        text = text.replace(secret, HIDDEN)
+    if text != str(error):
+        error.args = (text, *error.args[1:])
+    cause = error.__cause__
+    if cause is not None and any(secret in str(cause) for secret in secrets):
+        error.__cause__ = None
+    return error
 
 
 def is_transient(status: int | None) -> bool:

@@ -13,6 +13,7 @@ import functools
 import importlib
 import inspect
 import os
+import re
 import ssl
 import weakref
 from collections.abc import AsyncGenerator, AsyncIterable, Mapping
@@ -42,9 +43,12 @@ __all__ = [
     "TIMEOUT_ERRORS",
     "TOO_LARGE",
     "LoopClient",
+    "HIDDEN",
     "default_tls",
     "httpx",
+    "is_private",
     "load_transport",
+    "sent_secrets",
     "whole_body",
 ]
 
@@ -72,6 +76,10 @@ TOO_LARGE = "TOO_LARGE"
 _MAX_REDIRECTS = 20
 _PORTS = {"http": 80, "https": 443}
 _OF_THE_WIRE = ("content-encoding", "content-length", "transfer-encoding")
+_PRIVATE = re.compile(r"auth|key|token|secret|cookie|passw|credential|^x-(?!stainless-|goog-api-client)", re.IGNORECASE)
+_SHORTEST_SECRET = 8
+HIDDEN = "<redacted>"
+"""What stands in the place of a secret."""
 
 _Held = tuple[httpx.AsyncClient, AsyncGenerator[None, None]]
 _CLIENT_ARGUMENTS = frozenset(inspect.signature(httpx.AsyncClient).parameters)
@@ -147,6 +155,9 @@ class LoopClient(httpx.AsyncClient):
                 await response.aclose()
             if response.next_request is None:
                 headers = [(name, value) for name, value in response.headers.multi_items() if name not in _OF_THE_WIRE]
+                if response.status_code >= 400:  # it is told in errors, and may quote what it was sent
+                    for secret in sent_secrets(request):
+                        body = body.replace(secret.encode(), HIDDEN.encode())
                 return type(response)(response.status_code, headers=headers, content=body, request=request)
             request = response.next_request
         raise ModelRequestError(f"{_server(request.url)} sends on and on, more than {_MAX_REDIRECTS} times.")
@@ -184,6 +195,19 @@ class LoopClient(httpx.AsyncClient):
         self._held[loop] = (client, keeper)
         await anext(keeper)
         return client
+
+
+def is_private(name: str) -> bool:
+    """Whether a header or a parameter of this name may hold a secret: what is named like one, and unusual headers."""
+    return _PRIVATE.search(name) is not None
+
+
+def sent_secrets(request: httpx.Request) -> list[str]:
+    """What a request holds that no text may tell, the longest first."""
+    given = [*request.headers.multi_items(), *request.url.params.multi_items()]
+    values = [value for name, value in given if is_private(name)]
+    words = {word for value in values for word in (value, value.partition(" ")[2]) if len(word) >= _SHORTEST_SECRET}
+    return sorted(words, key=len, reverse=True)
 
 
 async def whole_body(received: AsyncIterable[bytes]) -> bytes:

@@ -15,7 +15,7 @@ from pydantic import Field, PrivateAttr
 from flowloom.errors import ConfigurationError, ModelRequestError
 from flowloom.events.response import LlmResponse
 from flowloom.models.base_llm import BaseLlm, is_loopback
-from flowloom.models.http import ADDRESS_ERRORS, SILENCE_SECONDS, LoopClient
+from flowloom.models.http import ADDRESS_ERRORS, HIDDEN, SILENCE_SECONDS, LoopClient, is_private
 from flowloom.models.request import LlmRequest, http_options_of, note_dropped
 from flowloom.models.retry import RetryOptions
 from flowloom.models.turns import legal_contents, spoken_contents
@@ -26,6 +26,22 @@ from flowloom.providers.sdk_request import Treatment, as_json, check_settings, u
 _log = logging.getLogger("flowloom.models")
 _UNUSED_HTTP = ("base_url", "base_url_resource_scope", "api_version", "client_args", "async_client_args")
 _CLIENTS = ("httpx_client", "httpx_async_client", "aiohttp_client")
+
+
+def _hide_headers(record: logging.LogRecord) -> bool:
+    """The options of a request, which SDKs log at DEBUG, without the headers that may hold secrets."""
+    if isinstance(record.args, Mapping):
+        options = cast("Mapping[str, Any]", record.args)
+        given = options.get("headers")
+        if isinstance(given, Mapping):
+            headers = cast("Mapping[str, Any]", given).items()
+            shown = {name: HIDDEN if is_private(name) else value for name, value in headers}
+            record.args = {**options, "headers": shown}
+    return True
+
+
+for _name in ("openai._base_client", "anthropic._base_client"):
+    logging.getLogger(_name).addFilter(_hide_headers)
 
 
 MAX_PAUSES = 10

@@ -315,20 +315,24 @@ async def serving_tokens(sweep: Sweep) -> None:
 
 
 async def provider_keys(sweep: Sweep) -> None:
-    """The keys of three providers, which refuse them; what they say is in a cassette, too."""
+    """The keys of three providers, which refuse them and quote them, at once or in a stream; what they say is in a
+    cassette, too."""
     with serving() as service:
         for name, kind in (("openai", OpenAIModel), ("anthropic", AnthropicModel), ("gemini", Gemini)):
             key = sweep.secret(f"{name} key")
 
-            def answer(received: Received) -> Reply:
-                return Reply({"error": {"message": "bad key", "type": "auth", "code": 401}}, 401)
+            for status in (401, 200):
 
-            service.answer = answer
-            model: Any = kind(model=f"{name}-model", api_key=key, base_url=service.url)
-            recorded = RecordingModel(model, sweep.cassette, "record")
-            await sweep.run(LlmAgent(name="desk", model=recorded), model, recorded)
-            assert key in str(service.last.headers)
-            await model.aclose()
+                def answer(received: Received, status: int = status) -> Reply:
+                    return Reply({"error": {"message": f"bad: {received}", "type": "auth", "code": 401}}, status)
+
+                service.answer = answer
+                own = {} if kind is Gemini else {"headers": {"X-Own": sweep.secret(f"{name} header")}}
+                model: Any = kind(model=f"{name}-model", api_key=key, base_url=service.url, **own)
+                recorded = RecordingModel(model, sweep.cassette, "record")
+                await sweep.run(LlmAgent(name="desk", model=recorded), model, recorded)
+                assert key in str(service.last.headers)
+                await model.aclose()
 
 
 PLACES: tuple[Callable[[Sweep], Coroutine[Any, Any, None]], ...] = (
