@@ -52,7 +52,7 @@ from flowloom.server.serving import bound_socket
 from flowloom.testing import RecordingModel, ScriptedModel, call, capture_run
 
 OTHER_SIDE = ("a2a.server", "uvicorn", "sse_starlette", "asyncio", "mcp.server")
-"""Loggers of the services of these tests, which run in this process."""
+"""Loggers and spans of the services of these tests, which run in this process."""
 
 
 class Sweep:
@@ -250,18 +250,22 @@ async def _openapi_client(sweep: Sweep, service: Service) -> None:
 
 
 async def a2a_client(sweep: Sweep) -> None:
-    """A header of the provider and a key of the program, sent to a remote agent that works and to one that fails."""
+    """A header of the provider and a key of the program, sent to a remote agent that quotes them, and fails then."""
     provided, key = sweep.secret("a2a provider"), sweep.secret("a2a key")
 
     async def script(talk: Talk) -> None:
+        if other.heard[2:]:
+            raise RuntimeError(f"broken: {other.headers}")
         if other.heard[1:]:
-            raise RuntimeError("broken")
-        await talk.answer("ok")
+            await talk.begin()
+            await talk.status("failed", f"bad key: {other.headers}")
+        else:
+            await talk.answer(f"ok: {other.headers}")
 
     scheme = AuthScheme(type="apiKey", **{"in": "header"}, name="X-Api-Key")
     credential = AuthCredential.model_validate({"authType": "apiKey", "apiKey": key})
     async with peer(script) as other:
-        for _ in range(2):
+        for _ in range(3):
             agent = RemoteA2aAgent(
                 "weather",
                 other.url,
@@ -367,7 +371,8 @@ async def test_no_secret_is_kept_told_or_shown(
     await place(sweep)
     ours = [record for record in caplog.records if not record.name.startswith(OTHER_SIDE)]
     sweep.keep("logs", *(f"{record.getMessage()} {record.__dict__}" for record in ours))
-    sweep.keep("spans", *(span.to_json() for span in exporter.get_finished_spans()))
+    spans = [span for span in exporter.get_finished_spans() if not span.name.startswith(OTHER_SIDE)]
+    sweep.keep("spans", *(span.to_json() for span in spans))
     assert sweep.found() == []
     assert len(sweep.secrets) >= 1
     assert sweep.texts["logs"]

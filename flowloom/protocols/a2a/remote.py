@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 from flowloom.errors import error_text
 from flowloom.protocols.a2a.cards import BINDINGS, Known, fetched_card, given_card, usable_card
@@ -24,9 +24,15 @@ from flowloom.protocols.a2a.sdk import (
     httpx,
 )
 from flowloom.protocols.a2a.status import RemoteStatus
+from flowloom.protocols.hiding import HIDDEN, SHORTEST, secrets_in
 
 CONNECT_SECONDS = 10.0
 _EXTENSIONS = "A2A-Extensions"
+_USUAL = frozenset(
+    "host accept accept-encoding connection user-agent content-type content-length a2a-version a2a-extensions "
+    "cache-control traceparent tracestate".split()
+)
+"""Headers that hold nothing secret."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,7 +154,8 @@ class Remote:
 
 
 class _Wire:
-    """The HTTP client as the SDK uses it: it follows no redirect, and a client that was given keeps its headers."""
+    """The HTTP client as the SDK uses it: it follows no redirect, a client that was given keeps its headers, and what
+    was sent as a header comes back as nothing: the SDK writes what it reads into errors and spans."""
 
     def __init__(self, inner: httpx.AsyncClient) -> None:
         self._inner = inner
@@ -161,11 +168,46 @@ class _Wire:
     def build_request(self, method: str, url: Any, *, headers: Any = None, **options: Any) -> httpx.Request:
         merged = httpx.Headers(self.headers)
         merged.update(headers)
+        merged["Accept-Encoding"] = "identity"  # what is looked for in the answer is not packed
         return self._inner.build_request(method, url, headers=merged, **options)
 
     async def send(self, request: httpx.Request, *, stream: bool = False, **options: Any) -> httpx.Response:
         options["follow_redirects"] = False
-        return await self._inner.send(request, stream=stream, **options)
+        response = await self._inner.send(request, stream=True, **options)
+        sent = {name: value for name, value in request.headers.items() if name not in _USUAL}
+        response.stream = _Unquoted(cast(httpx.AsyncByteStream, response.stream), secrets_in(sent))
+        if not stream:
+            await response.aread()
+        return response
+
+
+class _Unquoted(httpx.AsyncByteStream):
+    """The bytes of an answer without `secrets`."""
+
+    def __init__(self, inner: httpx.AsyncByteStream, secrets: Sequence[str]) -> None:
+        self._inner = inner
+        self._secrets = [secret.encode() for secret in secrets if len(secret) >= SHORTEST]
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        left = b""
+        async for piece in self._inner:
+            left += piece
+            for secret in self._secrets:
+                left = left.replace(secret, HIDDEN.encode())
+            begun = self._begun(left)
+            whole, left = left[: len(left) - begun], left[len(left) - begun :]
+            if whole:
+                yield whole
+        if left:
+            yield left
+
+    def _begun(self, data: bytes) -> int:
+        """How many bytes at the end may be the beginning of a secret."""
+        starts = (secret[:size] for secret in self._secrets for size in range(1, len(secret)))
+        return max((len(start) for start in starts if data.endswith(start)), default=0)
+
+    async def aclose(self) -> None:
+        await self._inner.aclose()
 
 
 def task_named(task_id: str) -> tuple[GetTaskRequest, SubscribeToTaskRequest, CancelTaskRequest]:

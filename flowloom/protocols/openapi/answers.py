@@ -12,12 +12,11 @@ from flowloom.context import Context
 from flowloom.errors import JsonDataError
 from flowloom.events.json_data import as_json
 from flowloom.protocols.files import file_told, kept_file
+from flowloom.protocols.hiding import without
 from flowloom.protocols.results import size, within_limit
 
 MAX_ERROR_BYTES = 4096
 """How much of the body of an answer that is an error the model is given."""
-HIDDEN = "**********"
-_SHORTEST_SECRET = 4
 
 _CHARSET = re.compile(r"charset\s*=\s*\"?([\w.:-]+)", re.IGNORECASE)
 _FILENAME = re.compile(r"filename\*?\s*=\s*(?:UTF-8'[^']*')?\"?([^\";]+)", re.IGNORECASE)
@@ -110,13 +109,6 @@ def _file_name(answer: Any, tool: str, media: str) -> str:
     if name:
         return name[:100]
     return f"{tool}_{hashlib.sha256(answer.body).hexdigest()[:8]}{mimetypes.guess_extension(media) or '.bin'}"
-
-
-def without(text: str, secrets: list[str]) -> str:
-    for secret in secrets:
-        if len(secret) >= _SHORTEST_SECRET:
-            text = text.replace(secret, HIDDEN)
-    return text
 
 
 def _no_number(text: str) -> NoReturn:

@@ -32,9 +32,10 @@ from flowloom.errors import (
     error_text,
 )
 from flowloom.protocols.addresses import origin_of
+from flowloom.protocols.hiding import without
 from flowloom.protocols.loading import in_thread
 from flowloom.protocols.names import fit_name
-from flowloom.protocols.openapi.answers import error_of, result_of, without
+from flowloom.protocols.openapi.answers import error_of, result_of
 from flowloom.protocols.openapi.operations import REPEATABLE, SAFE, Operation, OperationReader
 from flowloom.protocols.openapi.schemas import DescriptionError, Place, Schemas
 from flowloom.protocols.openapi.security import Granted, Pending, Security
