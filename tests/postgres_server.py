@@ -34,7 +34,7 @@ SETTINGS = {
     "unix_socket_directories": "",
     "fsync": "on",
     "synchronous_commit": "on",
-    "max_connections": "200",
+    "max_connections": "500",
     "shared_buffers": "32MB",
     "timezone": "UTC",
 }

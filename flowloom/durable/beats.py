@@ -28,7 +28,7 @@ class Beating(Protocol):
     def row(self, name: str) -> WorkerRow: ...
     def new_name(self) -> str: ...
     def lost(self) -> None: ...
-    async def took_over(self, worker: str, run_ids: Sequence[str]) -> None: ...
+    def took_over(self, worker: str, run_ids: Sequence[str]) -> None: ...
 
 
 class Beats:
@@ -110,7 +110,7 @@ class Beats:
             taken = await worker.registry.bury(name, moment)
             if taken is not None:
                 forget(address)
-                await worker.took_over(name, taken)
+                worker.took_over(name, taken)
 
     async def _rise_again(self) -> None:
         """The worker was buried while it slept: drop its runs, and begin anew under another name."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import AsyncGenerator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal, Self, Unpack
@@ -21,7 +22,7 @@ from flowloom.durable.sql_submit import Submission
 from flowloom.durable.store_courier import StoreCourier
 from flowloom.durable.submitted import SubmittedRun, refuse_credentials
 from flowloom.durable.tracing import submitting
-from flowloom.errors import ConfigurationError, FlowloomError, InputValidationError
+from flowloom.errors import ConfigurationError, FlowloomError, InputValidationError, StorageError
 from flowloom.events import Event
 from flowloom.events.ids import new_id
 from flowloom.events.parts import answers_calls
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     from flowloom.run_stream import RunStreamEvent
 
 
+_log = logging.getLogger("flowloom.durable")
 _NOT_OVER: Sequence[Status] = ("waiting", "ready", "running", "paused")
 
 
@@ -111,9 +113,12 @@ class RunClient:
         await self._courier.close()
 
     async def offer(self, run_ids: Sequence[str]) -> None:
-        """Have the runs of `run_ids`, which are ready, brought to workers."""
+        """Have the runs of `run_ids`, which are ready, brought to workers: by the sweep of one, if not at once."""
         if run_ids:
-            await self._courier.offer(run_ids)
+            try:
+                await self._courier.offer(run_ids)
+            except StorageError as error:
+                _log.warning("%d ready runs could not be offered; they are again, in a while: %s", len(run_ids), error)
 
     async def withdraw(self, run_id: str) -> None:
         """The run `run_id` was cancelled and need not be brought."""

@@ -19,10 +19,12 @@ from flowloom.durable.courier import Deliver, Free
 from flowloom.errors import ConfigurationError, StorageError
 from flowloom.events.ids import new_id
 from flowloom.extras import absent, missing_extra, require
+from flowloom.sql.postgres import STOPPED_AFTER
 
 try:
     from dbos import DBOS, DBOSClient, DBOSConfig, DBOSPortableJSONSerializer, EnqueueOptions
     from dbos import error as dbos_error
+    from sqlalchemy import Engine, create_engine, event, make_url
     from sqlalchemy.exc import SQLAlchemyError
 except ImportError as error:
     if TYPE_CHECKING:
@@ -43,6 +45,9 @@ POLL = 0.1
 """Seconds between two looks of DBOS at its queue."""
 FRESH = 1.0
 """For how many seconds a row counts as just taken from the queue."""
+LOCKED_FOR = 2.0
+"""Seconds after which an offer waits no longer for a row that another process has locked, which may have been stopped;
+less than `STOPPED_AFTER`, so that of many stopped processes none keeps the next one's locks."""
 TIDYING = 0.5
 """Seconds between two times that rows are deleted whose legs are over."""
 
@@ -72,6 +77,8 @@ class DbosCourier:
         self._dsn = dsn
         self._queue = queue
         self._client: DBOSClient | None = None
+        self._pool: Engine | None = None
+        """The connections of the client."""
         self._opening = asyncio.Lock()
         self._taking = asyncio.Lock()
         """One run is taken after the other, so that there is room for it."""
@@ -129,11 +136,11 @@ class DbosCourier:
 
     def _open(self) -> DBOSClient:
         DBOS.migrate(self._dsn, schema=SCHEMA)
+        self._pool = self._pool or _pool(self._dsn)
         return DBOSClient(
-            system_database_url=self._dsn,
+            system_database_engine=self._pool,
             dbos_system_schema=SCHEMA,
             serializer=DBOSPortableJSONSerializer(),
-            system_database_pool_size=2,
             application_name=VERSION,
             retry_connection_errors=False,
         )
@@ -169,6 +176,7 @@ class DbosCourier:
             "executor_id": new_id(),
             "serializer": DBOSPortableJSONSerializer(),
             "sys_db_pool_size": 4,
+            "sys_db_idle_transaction_timeout_sec": STOPPED_AFTER,
             "log_level": "WARNING",
         }
         kind: Any = type("FlowloomDbos", (DBOS,), {})
@@ -311,6 +319,25 @@ class DbosCourier:
             _log.warning("Rows of runs that are over stay in the tables of DBOS: %s", error)
         self._client = None
         await _in_thread(client.destroy)
+        if self._pool is not None:
+            self._pool.dispose()
+
+
+def _pool(dsn: str) -> Engine:
+    """Connections for offers. The server ends what a process has begun that was stopped in the middle of it, and no
+    offer waits long for it: others offer the same runs, and their beats must not be late."""
+    url = make_url(dsn).set(drivername="postgresql+psycopg")
+    arguments = {"application_name": VERSION, "connect_timeout": 10}
+    pool = create_engine(url, pool_size=2, max_overflow=0, pool_pre_ping=True, connect_args=arguments)
+
+    @event.listens_for(pool, "connect")
+    def configure(connection: Any, record: object) -> None:
+        connection.execute(f"SET idle_in_transaction_session_timeout = {int(STOPPED_AFTER * 1000)}")
+        connection.execute(f"SET lock_timeout = {int(LOCKED_FOR * 1000)}")
+        connection.commit()
+
+    _ = configure
+    return pool
 
 
 async def _bring(run_id: str) -> None:

@@ -113,6 +113,8 @@ class Worker:
         self._room.set()
         self._changed = asyncio.Event()
         """Whether a run is to be admitted whose time has come."""
+        self._taken_over: list[str] = []
+        """The runs of dead workers, to be offered."""
         self._claiming = asyncio.Lock()
         self._ending = asyncio.Event()
         self._gives_up = False
@@ -284,13 +286,14 @@ class Worker:
             leg.drop()
         self._legs.clear()
 
-    async def took_over(self, worker: str, run_ids: Sequence[str]) -> None:
+    def took_over(self, worker: str, run_ids: Sequence[str]) -> None:
         """The runs of `worker`, which was buried, are ready: those of `run_ids`."""
         metrics.taken_over(self.runner.app_name, len(run_ids))
         _log.warning(
             "Worker `%s` takes over for `%s`, which is dead: %d runs are ready again.", self.name, worker, len(run_ids)
         )
-        await self._offer(run_ids)
+        self._taken_over += run_ids  # the house offers them: a courier that takes its time delays no beat
+        self._changed.set()
 
     # -- taking runs ---------------------------------------------------------------------------------------
 
@@ -408,6 +411,8 @@ class Worker:
         while True:
             pause = self._sweep
             try:
+                taken, self._taken_over = self._taken_over, []
+                await self._offer(taken)
                 ready, rest = await self.registry.promote(app)
                 scheduled, due = await self.registry.submit_due(app)
                 await self._offer([*ready, *scheduled])

@@ -61,7 +61,7 @@ async def test_a_leg_after_a_take_over_or_an_answer_is_linked_too(where: str, re
         async with worker_of(service, [call("step", number=1), "Done."], dead_after=60, heartbeat=0.05) as worker:
             ready = await client.registry.bury("dead", rows[0].beat)
             assert ready is not None
-            await worker.took_over("dead", ready)
+            worker.took_over("dead", ready)
             assert (await finished(run)).status == "final"
     (leg,) = [span for span in recording.spans if span.name == "run travel"]
     assert leg.links[0].context.span_id == recording.span("submit_run travel").context.span_id
