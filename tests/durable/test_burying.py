@@ -3,15 +3,28 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 
 import psycopg
 import pytest
 
-from durable.fleet import APP, WHO, client_of, opened, runner_of
-from flowloom.durable import Worker, sql_runs
+from durable.fleet import APP, WHO, client_of, opened, runner_of, steps, where, worker_of
+from flowloom.durable import StoreCourier, Worker, sql_runs
 from flowloom.durable.registry import Registry
 from flowloom.sql.postgres import PostgresConnection
+from flowloom.testing.suites.courier_place import until
+
+__all__ = ["where"]
+
+
+class Stuck(StoreCourier):
+    """Its offers do not end."""
+
+    stuck = False
+
+    async def offer(self, run_ids: Sequence[str]) -> None:
+        self.stuck = True
+        await asyncio.Event().wait()
 
 
 @pytest.fixture
@@ -62,3 +75,22 @@ async def test_what_a_worker_is_claiming_is_taken_from_it_when_it_is_buried(
     row = await registry.find("r1")
     assert row is not None
     assert (row.status, row.worker, row.takeovers) == ("ready", None, 1)
+
+
+async def test_a_courier_that_hangs_delays_no_beat(where: str) -> None:
+    """A worker that offers the runs of a dead one goes on to be heard of, and takes them by itself."""
+    service = opened(where)
+    async with client_of(service) as client:
+        await client.registry.register(worker_of(service, steps(1)).row("dead"))
+        run = await client.submit("Go.", **WHO)
+        claimed, _ = await client.registry.claim(APP, "dead", [""], 1, None)
+        assert len(claimed) == 1
+        courier = Stuck(service, APP, poll=0.1)
+        async with worker_of(service, steps(1), courier=courier) as worker:
+            await until(lambda: courier.stuck)
+            name, renewed = worker.name, worker.beats.renewed
+            await until(lambda: worker.beats.renewed > renewed + worker.beats.dead_after)
+            assert worker.name == name
+            assert (await asyncio.wait_for(run.result(), 20)).status == "final"
+            courier.offer = super(Stuck, courier).offer  # it ends its work without being held up
+    await service.close()

@@ -15,7 +15,7 @@ import pytest
 from dbos import DBOS
 
 from durable.fleet import WHO, client_of, opened, steps, worker_of
-from flowloom.durable import DbosCourier, RunClient, SubmittedRun
+from flowloom.durable import DbosCourier, RunClient, SubmittedRun, dbos_courier
 from flowloom.durable.courier import Deliver, Free
 from flowloom.errors import ConfigurationError, StorageError
 from flowloom.testing.suites.courier_place import until
@@ -136,6 +136,41 @@ async def test_runs_are_brought_again_when_the_database_was_away(postgres_dsn: s
         await asyncio.sleep(0.3)
         run = await submitted_at_last(client)
         assert (await asyncio.wait_for(run.result(), SOON)).status == "final"
+    await service.close()
+
+
+async def test_an_offer_does_not_wait_for_a_process_that_was_stopped(
+    postgres_dsn: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It was stopped while it had rows locked: what is submitted then is submitted, and offered again by a sweep."""
+    monkeypatch.setattr(dbos_courier, "LOCKED_FOR", 0.1)
+    service, courier = opened(postgres_dsn), DbosCourier(postgres_dsn)
+    await courier.offer(["r1"])
+    async with client_of(service, courier=courier) as client:
+        with psycopg.connect(postgres_dsn) as stopped:
+            stopped.execute("LOCK TABLE flowloom_dbos.workflow_status IN EXCLUSIVE MODE")
+            with pytest.raises(StorageError, match="lock timeout"):
+                await asyncio.wait_for(courier.offer(["r1"]), SOON)
+            run = await asyncio.wait_for(client.submit("Go.", **WHO), SOON)
+            assert (await run.info()).status == "ready"
+        async with worker_of(service, steps(1), courier=DbosCourier(postgres_dsn)):
+            assert (await asyncio.wait_for(run.result(), SOON)).status == "final"
+    await service.close()
+
+
+async def test_the_server_ends_what_a_stopped_process_has_begun(postgres_dsn: str) -> None:
+    """On all connections of the courier: those for offers, and those of DBOS."""
+    service, courier = opened(postgres_dsn), DbosCourier(postgres_dsn)
+    async with client_of(service) as client, worker_of(service, steps(1), courier=courier):
+        run = await client.submit("Go.", **WHO)
+        assert (await asyncio.wait_for(run.result(), SOON)).status == "final"
+        engine, pool = courier._engine, courier._pool
+        assert engine is not None
+        assert pool is not None
+        for each in (engine._sys_db.engine, pool):
+            with each.connect() as connection:
+                shown = connection.exec_driver_sql("SHOW idle_in_transaction_session_timeout").scalar()
+                assert shown == "5s"
     await service.close()
 
 
