@@ -5,11 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 from mcp import Client, StdioServerParameters
+from mcp.server.mcpserver import MCPServer
 from protocols.interpreter_steps import TURNS, steps
 
 from benchmarks.elsewhere import AIM, add, command, turns
 from flowloom import McpToolset
-from flowloom.protocols.mcp import StdioConnectionParams
+from flowloom.protocols.mcp import StdioConnectionParams, to_mcp_server
 
 
 async def test_a_call_in_a_turn_costs_little_more_than_the_sdks_own() -> None:
@@ -25,3 +26,24 @@ async def test_a_call_in_a_turn_costs_little_more_than_the_sdks_own() -> None:
 
         cost = await steps(mcp_turn) - await steps(function_turn)
         assert cost <= AIM * await steps(bare)
+
+
+async def test_a_served_call_costs_a_run_and_little_more() -> None:
+    """A call of a function that we serve, beside the same one that the SDK's server calls as it is."""
+    bare_server: MCPServer[Any] = MCPServer("bare")
+
+    @bare_server.tool()
+    def double(number: int) -> dict[str, int]:
+        """Double a number."""
+        return {"result": 2 * number}
+
+    costs: list[float] = []
+    for server in (bare_server, to_mcp_server(tools=[double], name="ours")):
+        async with Client(server) as client:
+            await client.list_tools()
+
+            async def once(_: int, client: Client = client) -> Any:
+                return await client.call_tool("double", {"number": 2})
+
+            costs.append(await steps(once))
+    assert costs[1] <= 2.5 * costs[0]
