@@ -9,6 +9,7 @@ from protocols.openapi.service import Service, serving
 
 
 @pytest.fixture
-def service() -> Iterator[Service]:
+def service(request: pytest.FixtureRequest) -> Iterator[Service]:
     with serving() as service:
+        service.version = getattr(request, "param", service.version)
         yield service

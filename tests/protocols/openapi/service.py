@@ -10,7 +10,12 @@ from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
+import pytest
+
 from flowloom import OpenAPIToolset
+
+BOTH = pytest.mark.parametrize("service", ["3.0.3", "3.1.1"], indirect=True)
+"""For tests that hold for documents of either version."""
 
 
 @dataclass
@@ -47,6 +52,8 @@ class Service:
     """The server. `replies` are given in turn, the last again and again; `answer` decides by the request instead."""
 
     def __init__(self) -> None:
+        self.version = "3.1.0"
+        """Of OpenAPI, in its documents."""
         self.received: list[Received] = []
         self.replies: list[Reply] = []
         self.answer: Callable[[Received], Reply] | None = None
@@ -119,7 +126,7 @@ class Service:
         return OpenAPIToolset(spec_dict=self.document(paths, **options.pop("document", {})), **ALLOWED | options)
 
     def document(self, paths: Mapping[str, Any], **more: Any) -> dict[str, Any]:
-        head = {"openapi": "3.1.0", "info": {"title": "t", "version": "1"}, "servers": [{"url": self.url}]}
+        head = {"openapi": self.version, "info": {"title": "t", "version": "1"}, "servers": [{"url": self.url}]}
         return {**head, "paths": dict(paths), **more}
 
 

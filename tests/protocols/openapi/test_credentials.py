@@ -20,7 +20,7 @@ from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from opentelemetry.util._once import Once
-from protocols.openapi.service import Received, Reply, Service, get
+from protocols.openapi.service import BOTH, Received, Reply, Service, get
 from protocols.openapi.service import call as call_tool
 
 from flowloom import AuthCredential, AuthCredentialTypes, OAuth2Auth, OpenAPIToolset
@@ -54,6 +54,7 @@ def oauth_server() -> Iterator[OAuthServer]:
         yield running
 
 
+@BOTH
 @pytest.mark.parametrize(
     ("name", "credential", "wire"),
     [
@@ -87,6 +88,7 @@ async def test_credentials_may_be_objects(service: Service) -> None:
     await toolset.close()
 
 
+@BOTH
 @pytest.mark.parametrize(
     ("security", "credentials", "sent"),
     [
@@ -110,6 +112,7 @@ async def test_the_first_alternative_that_all_credentials_are_there_for(
     await toolset.close()
 
 
+@BOTH
 async def test_the_documents_security_counts_for_operations_without_their_own(service: Service) -> None:
     """And an operation's own in its place."""
     document = {"components": {"securitySchemes": SCHEMES}, "security": [{"header": []}]}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from protocols.openapi.service import Service, call, get, post
+from protocols.openapi.service import BOTH, Service, call, get, post
 
 from flowloom.errors import ToolArgumentsError
 
@@ -53,6 +53,7 @@ TABLE = [
 ]
 
 
+@BOTH
 @pytest.mark.parametrize(("place", "style", "explode", "kind", "wire"), TABLE)
 async def test_a_parameter_arrives_as_the_table_shows(
     service: Service, place: str, style: str, explode: bool, kind: str, wire: str
@@ -68,6 +69,7 @@ async def test_a_parameter_arrives_as_the_table_shows(
     await toolset.close()
 
 
+@BOTH
 @pytest.mark.parametrize(
     ("place", "value", "wire"),
     [
@@ -122,6 +124,7 @@ async def test_reserved_characters_stay_where_they_are_allowed(service: Service)
     await toolset.close()
 
 
+@BOTH
 @pytest.mark.parametrize("place", ["path", "query", "header", "cookie"])
 async def test_a_parameter_with_content_is_written_as_json(service: Service, place: str) -> None:
     """What the document has under `content: application/json` is JSON, encoded as its place wants it."""
@@ -136,6 +139,7 @@ async def test_a_parameter_with_content_is_written_as_json(service: Service, pla
     await toolset.close()
 
 
+@BOTH
 async def test_a_deep_object_goes_as_deep_as_it_is(service: Service) -> None:
     """Objects within get more brackets, lists repeat their name."""
     toolset = service.toolset({"/x": get({"name": "f", "in": "query", "style": "deepObject", "schema": {}})})

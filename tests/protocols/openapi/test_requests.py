@@ -16,7 +16,7 @@ import httpx
 import httpx2
 import pytest
 from google.genai import types
-from protocols.openapi.service import ALLOWED, Received, Reply, Service, call, get, post, serving
+from protocols.openapi.service import ALLOWED, BOTH, Received, Reply, Service, call, get, post, serving
 
 from flowloom import (
     InMemoryArtifactService,
@@ -64,6 +64,7 @@ async def results(toolset: OpenAPIToolset, name: str = "op", **args: Any) -> dic
     return response.response
 
 
+@BOTH
 class TestBodies:
     """Five kinds of bodies, and which is chosen."""
 
@@ -236,6 +237,7 @@ class TestBodies:
         await toolset.close()
 
 
+@BOTH
 class TestServers:
     """Operation before path before document, and their variables."""
 
