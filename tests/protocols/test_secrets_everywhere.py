@@ -18,10 +18,13 @@ from pathlib import Path
 from typing import Any
 
 import httpx
+import httpx2
 import pytest
 from auth.oauth_server import CLIENT, CLIENT_SECRET, OAuthServer
 from joserfc.jwk import ECKey
 from kit import Chat
+from mcp import Client
+from mcp.client.streamable_http import streamable_http_client
 from opentelemetry import trace
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
@@ -47,7 +50,7 @@ from flowloom.auth import AuthScheme
 from flowloom.inspection import RequestView, write_sections
 from flowloom.protocols.a2a import to_a2a
 from flowloom.protocols.ag_ui import to_ag_ui
-from flowloom.protocols.mcp import StreamableHTTPConnectionParams
+from flowloom.protocols.mcp import StreamableHTTPConnectionParams, to_mcp_server
 from flowloom.server.serving import bound_socket
 from flowloom.testing import RecordingModel, ScriptedModel, call, capture_run
 
@@ -318,6 +321,45 @@ async def serving_tokens(sweep: Sweep) -> None:
         await runner.close()
 
 
+async def mcp_serving_tokens(sweep: Sweep) -> None:
+    """The token by which a caller shows our MCP server who it is; a wrong one, and a call that fails."""
+    token = sweep.secret("mcp caller")
+
+    async def auth(scope: Any) -> Principal | None:
+        given = dict(scope["headers"]).get(b"authorization", b"").decode()
+        return Principal("ann") if given == f"Bearer {token}" else None
+
+    def fail() -> None:
+        """Fail."""
+        raise ValueError("broken")
+
+    agent = sweep.asks("Hi.", tools=[])
+    runner = InMemoryRunner(agent, app_name="app")
+    bound = bound_socket("127.0.0.1", 0)
+    url = f"http://127.0.0.1:{bound.getsockname()[1]}/mcp"
+    server = to_mcp_server(agent, tools=[fail], runner=runner, auth=auth)
+    async with app_served(server.streamable_http_app(), bound):
+        async with httpx.AsyncClient() as http:
+            refused = await http.post(url, json={}, headers={"Authorization": f"Bearer {token}-wrong"})
+            assert refused.status_code == 401
+            sweep.keep("answers", refused.text)
+        async with (
+            httpx2.AsyncClient(headers={"Authorization": f"Bearer {token}"}) as http2,
+            Client(streamable_http_client(url, http_client=http2), mode="legacy") as client,
+        ):
+            sweep.keep("answers", await client.list_tools())
+            for name, arguments in (("desk", {"request": "go"}), ("fail", {})):
+                sweep.keep("answers", await client.call_tool(name, arguments))
+        assert "Hi." in str(sweep.texts["answers"])
+        listed = await runner.session_service.list_sessions(app_name="app", user_id="ann")
+        for each in listed.sessions:
+            found = await runner.session_service.get_session(app_name="app", user_id="ann", session_id=each.id)
+            sweep.keep("stored events", found and found.model_dump_json())
+        assert "Hi." in str(sweep.texts["stored events"])
+    sweep.keep("reprs", repr(server), repr(runner))
+    await runner.close()
+
+
 async def provider_keys(sweep: Sweep) -> None:
     """The keys of three providers, which refuse them and quote them, at once or in a stream; what they say is in a
     cassette, too."""
@@ -347,6 +389,7 @@ PLACES: tuple[Callable[[Sweep], Coroutine[Any, Any, None]], ...] = (
     openapi,
     a2a_client,
     serving_tokens,
+    mcp_serving_tokens,
     provider_keys,
 )
 

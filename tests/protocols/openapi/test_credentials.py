@@ -181,9 +181,11 @@ class TestOAuth:
         return toolset_of(service, [{"o": ["read"]}], {"o": credential}, schemes=schemes)
 
     async def test_a_user_consents_and_a_refused_token_is_refreshed_once(
-        self, service: Service, oauth_server: OAuthServer
+        self, service: Service, oauth_server: OAuthServer, caplog: pytest.LogCaptureFixture
     ) -> None:
-        """On 401 with `invalid_token` the call is made once more, with the new token, which is kept."""
+        """On 401 with `invalid_token` the call is made once more, with the new token, which is kept. Code, tokens and
+        the client's secret are in no event and no log record."""
+        caplog.set_level(logging.DEBUG)
         good: list[str] = []
 
         def answer(request: Received) -> Reply:
@@ -210,6 +212,9 @@ class TestOAuth:
         service.answer = answer  # takes none any more
         oauth_server.refuses = "invalid_grant"
         assert asked(await chat.say("once more"))  # asked again
+        kept = caplog.text + json.dumps([event.model_dump(mode="json") for event in await chat.stored()])
+        assert len(oauth_server.secrets()) > 4
+        assert not [secret for secret in oauth_server.secrets() if secret in kept]
         await chat.runner.close()
 
     async def test_a_client_gets_a_token_of_its_own(self, service: Service, oauth_server: OAuthServer) -> None:
