@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import socket
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
@@ -247,3 +248,23 @@ def test_a_client_that_asks_for_itself_is_known_by_its_id(own: dict[str, str]) -
     params = StreamableHTTPConnectionParams("http://127.0.0.1:1/mcp")
     with pytest.raises(ConfigurationError, match="give its `client_id`"):
         McpToolset(connection_params=params, auth_scheme=ALONE, auth_credential={"authType": "oauth2", "oauth2": own})
+
+
+async def test_a_token_request_goes_to_the_address_that_was_checked(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A name that leads to this machine, as the server does, and elsewhere the next time, is not connected to there."""
+    answers, asked, original = ["127.0.0.1", "10.0.0.1"], list[str](), socket.getaddrinfo
+
+    def getaddrinfo(host: Any, port: Any, *args: Any, **options: Any) -> list[Any]:
+        if host not in ("login.example", b"login.example"):
+            return original(host, port, *args, **options)
+        asked.append(answers.pop(0) if len(answers) > 1 else answers[0])
+        return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", (asked[-1], int(port or 0)))]
+
+    monkeypatch.setattr(socket, "getaddrinfo", getaddrinfo)
+    own = {"authType": "oauth2", "oauth2": {"clientId": "robot", "clientSecret": "s"}}
+    with served(token=TOKEN, server={"token_endpoint": "https://login.example/token"}) as http:
+        tools = toolset(http, auth_scheme=ALONE, auth_credential=own)
+        with pytest.raises(ToolsetError, match=r"`login\.example` is not reached: it is a private address"):
+            await chat_with(tools, "ok").say("go")
+        await tools.close()
+    assert asked == ["127.0.0.1", "10.0.0.1"]
