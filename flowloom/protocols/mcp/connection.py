@@ -18,7 +18,7 @@ import anyio
 import httpx2
 import mcp_types as types
 from mcp.client.session import ClientSession
-from mcp.client.subscriptions import listen
+from mcp.client.subscriptions import ResourcesListChanged, ResourceUpdated, listen
 from mcp.shared.exceptions import MCPError
 from mcp.shared.jsonrpc_dispatcher import JSONRPCDispatcher
 from mcp_types.version import LATEST_MODERN_VERSION, MODERN_PROTOCOL_VERSIONS
@@ -81,8 +81,8 @@ for _name in (
 class Connection:
     """One connection: `open` it, send `request`s, `close` it.
 
-    `headers` are those of provider and credential; `on_change` is told which lists have changed, `on_end` that it is
-    over.
+    `headers` are those of provider and credential; `on_change` is told which lists have changed, `on_update` the
+    addresses of resources that have, `on_end` that it is over.
     """
 
     def __init__(
@@ -92,6 +92,7 @@ class Connection:
         host: Host,
         era: Era,
         on_change: Callable[[str], object],
+        on_update: Callable[[str], object],
         on_end: Callable[[Connection], object],
     ) -> None:
         self.params = params
@@ -106,7 +107,10 @@ class Connection:
         self.described: dict[str, str] = {}
         """What spans tell of the server that answered: names, and the hash of its session's id."""
         self._headers, self._host, self._era = headers, host, era
-        self._on_change, self._on_end = on_change, on_end
+        self._on_change, self._on_update, self._on_end = on_change, on_update, on_end
+        self._subscribed: list[str] = []
+        """The addresses of resources of whose changes the server tells."""
+        self._listening: asyncio.Task[None] | None = None
         self._secrets = _secrets_of(params, headers)
         self._words = LastWords(host.errlog, self.hidden)
         self.knows_of_roots = bool(host.roots)
@@ -186,13 +190,11 @@ class Connection:
                 self.described = _description(session, noted.session)
                 if not self._ready.done():
                     self._ready.set_result(session)
-                listening = self._listening(session)
+                self._listen(session)
                 try:
                     await self._over.wait()
                 finally:
-                    if listening is not None:
-                        listening.cancel()
-                        await asyncio.wait({listening})
+                    await self._stop(self._listening)
         except BaseException as error:
             told = _first(error)
             self.unsent = isinstance(told, httpx2.ConnectError | httpx2.ConnectTimeout | OSError)
@@ -275,22 +277,75 @@ class Connection:
             return result
         return None
 
-    def _listening(self, session: ClientSession) -> asyncio.Task[None] | None:
-        """Hear of changes as the newer era tells them, if the server promises to."""
-        tools = session.server_capabilities and session.server_capabilities.tools
-        if session.protocol_version not in MODERN_PROTOCOL_VERSIONS or not (tools and tools.list_changed):
+    def _listen(self, session: ClientSession) -> asyncio.Event | None:
+        """Hear of changes as the newer era tells them, as far as the server promises to, in a task of its own.
+
+        Returns what is set when the server begins to tell, or will not; None if there is nothing to hear.
+        """
+        promised = session.server_capabilities or types.ServerCapabilities()
+        tools = bool(promised.tools and promised.tools.list_changed)
+        resources = bool(promised.resources and promised.resources.list_changed)
+        wanted = (tools, resources, *self._subscribed)
+        if session.protocol_version not in MODERN_PROTOCOL_VERSIONS or not any(wanted):
             return None
+        heard = asyncio.Event()
 
         async def hear() -> None:
             try:
-                async with listen(session, tools_list_changed=True) as changes:
-                    async for _ in changes:
-                        self._on_change("tools")
+                async with listen(
+                    session,
+                    tools_list_changed=tools,
+                    resources_list_changed=resources,
+                    resource_subscriptions=[*self._subscribed],
+                ) as changes:
+                    heard.set()
+                    async for change in changes:
+                        if isinstance(change, ResourceUpdated):
+                            self._on_update(change.uri)
+                        else:
+                            self._on_change("resources" if isinstance(change, ResourcesListChanged) else "tools")
             except Exception as error:
                 _log.debug("%s no longer tells of changes: %s", self.params.address, type(error).__name__)
-            self._on_change("tools")  # what was missed is not known
+            finally:
+                heard.set()
+            for kind in ("tools", "resources"):  # what was missed is not known
+                self._on_change(kind)
+            for uri in self._subscribed:
+                self._on_update(uri)
 
-        return self.loop.create_task(hear())
+        self._listening = self.loop.create_task(hear())
+        return heard
+
+    @staticmethod
+    async def _stop(task: asyncio.Task[None] | None) -> None:
+        if task is not None:
+            task.cancel()
+            await asyncio.wait({task})
+
+    async def subscribe(self, uri: str) -> bool:
+        """Have the server tell of changes of the resource at `uri`; whether it does. Raises as `request` does."""
+        promised = self.session.server_capabilities
+        if promised is None or promised.resources is None or not promised.resources.subscribe:
+            return False
+        if self.is_modern:
+            await self._listen_to(uri)
+            return True
+        asked = types.SubscribeRequest(params=types.SubscribeRequestParams(uri=uri))
+        await self.request(asked, types.EmptyResult, timeout=self.params.timeout)
+        return True
+
+    async def _listen_to(self, uri: str) -> None:
+        """Hear of changes of the resource at `uri`, too: what hears so far is ended when the new stream has begun."""
+        self._subscribed.append(uri)
+        before, heard = self._listening, self._listen(self.session)
+        try:
+            async with asyncio.timeout(self.params.timeout):
+                assert heard is not None
+                await heard.wait()
+        except TimeoutError:
+            pass  # it may begin yet
+        finally:
+            await self._stop(before)
 
     # -- requests ---------------------------------------------------------------------------------
 
@@ -384,7 +439,9 @@ class Connection:
     async def _heard(self, message: Any) -> None:
         if isinstance(message, types.ToolListChangedNotification):
             self._on_change("tools")
-        elif isinstance(message, types.ResourceListChangedNotification | types.ResourceUpdatedNotification):
+        elif isinstance(message, types.ResourceUpdatedNotification):
+            self._on_update(str(message.params.uri))
+        elif isinstance(message, types.ResourceListChangedNotification):
             self._on_change("resources")
         elif isinstance(message, types.PromptListChangedNotification):
             self._on_change("prompts")

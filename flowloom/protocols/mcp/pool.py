@@ -19,6 +19,7 @@ from flowloom.protocols.mcp.calls import OpenCall
 from flowloom.protocols.mcp.errors import McpTransportError
 from flowloom.protocols.mcp.host import Host
 from flowloom.protocols.mcp.parameters import ConnectionParams
+from flowloom.protocols.mcp.watching import Watch
 from flowloom.protocols.spans import protocol_span
 
 if TYPE_CHECKING:
@@ -49,6 +50,7 @@ class Entry:
         self.listing: Any = None
         """What the toolset keeps of the latest listing of tools."""
         self.resources: list[Any] | None = None
+        self.watch = Watch()
         self.listing_task: asyncio.Task[Any] | None = None
         self.parked: dict[tuple[tuple[str, str, str], str], OpenCall] = {}
         """Calls whose runs are paused, by session and call id."""
@@ -140,7 +142,13 @@ class Pool:
                 await asyncio.sleep(pause)
             await self._make_room(entry)
             made: Connection = sdk.Connection(
-                self.params, headers, self._host, era, entry.stale.add, partial(self._ended, entry)
+                self.params,
+                headers,
+                self._host,
+                era,
+                on_change=entry.stale.add,
+                on_update=entry.watch.updated,
+                on_end=partial(self._ended, entry),
             )
             attributes = {"mcp.method": "initialize", "server.address": self.params.address}
             with protocol_span("mcp.connect", attributes) as span:

@@ -43,17 +43,21 @@ async def listed_templates(host: ToolHost, headers: Mapping[str, str]) -> list[A
     return found
 
 
-async def read(host: ToolHost, headers: Mapping[str, str], name_or_uri: str) -> list[Any]:
-    """The contents of the resource of that name or address. Raises `ToolError` for an unknown name."""
-    uri = name_or_uri
-    if "://" not in name_or_uri:
-        resources = await listed_resources(host, headers)
-        found = [each for each in resources if each.name == name_or_uri]
-        if not found:
-            names = closest_first(name_or_uri, [each.name for each in resources])
-            told = quoted_list(names[:MAX_NAMED])
-            raise ToolError(f"{host.address} has no resource `{name_or_uri}`. It has: {told}.")
-        uri = str(found[0].uri)
+async def address_of(host: ToolHost, headers: Mapping[str, str], name_or_uri: str) -> str:
+    """The address of the resource of that name or address. Raises `ToolError` for an unknown name."""
+    if "://" in name_or_uri:
+        return name_or_uri
+    resources = await listed_resources(host, headers)
+    found = [each for each in resources if each.name == name_or_uri]
+    if not found:
+        names = closest_first(name_or_uri, [each.name for each in resources])
+        told = quoted_list(names[:MAX_NAMED])
+        raise ToolError(f"{host.address} has no resource `{name_or_uri}`. It has: {told}.")
+    return str(found[0].uri)
+
+
+async def read(host: ToolHost, headers: Mapping[str, str], uri: str) -> list[Any]:
+    """The contents of the resource at the address `uri`."""
     mcp: Any = import_module("mcp_types")
     asked = mcp.ReadResourceRequest(params=mcp.ReadResourceRequestParams(uri=uri))
     timeout = host.connection_params.timeout
@@ -89,8 +93,11 @@ class LoadMcpResourceTool(BaseTool):
         content: Any = import_module("flowloom.protocols.mcp.content")
         headers = await self.toolset.headers(tool_context)
         texts: list[str] = []
-        for name in cast(list[Any], args.get("resource_names") or []):
-            found = await read(self.toolset, headers, str(name))
+        watch, (session, _) = self.toolset.pool.entry(headers).watch, self.toolset.place_of(tool_context)
+        for name in map(str, cast(list[Any], args.get("resource_names") or [])):
+            uri = await address_of(self.toolset, headers, name)
+            await watch.follow(await self.toolset.pool.connection(headers), session, uri, cleaned(name))
+            found = await read(self.toolset, headers, uri)
             texts += [await content.resource_told(each, tool_context, self.name) for each in found]
         text = "\n\n".join(texts)
         return await within_limit({"result": text}, self.toolset.max_result_bytes, tool_context, self.name)
@@ -102,4 +109,11 @@ class LoadMcpResourceTool(BaseTool):
         if names:
             llm_request.append_instructions(
                 [f"Resources that `{self.name}` can read: {', '.join(names)}. Call it before you say what is in them."]
+            )
+        connection = await self.toolset.pool.connection(headers)
+        session, _ = self.toolset.place_of(tool_context)
+        changed = await self.toolset.pool.entry(headers).watch.changed(connection, session)
+        if changed:
+            llm_request.append_instructions(
+                [f"Resources that have changed since they were read: {quoted_list(changed)}. Read them again."]
             )

@@ -32,6 +32,7 @@ from flowloom.protocols.mcp.pool import Entry, Pool
 from flowloom.protocols.mcp.resources import (
     LOAD_RESOURCE,
     LoadMcpResourceTool,
+    address_of,
     listed_resources,
     listed_templates,
     read,
@@ -412,7 +413,8 @@ class McpToolset(BaseToolset):
     async def read_resource(self, name_or_uri: str, readonly_context: ReadonlyContext | None = None) -> list[Any]:
         """The contents of a resource, as the SDK gives them; `name_or_uri` is its name or address, and
         `readonly_context` says for whom."""
-        return await read(self, await self.headers(readonly_context), name_or_uri)
+        headers = await self.headers(readonly_context)
+        return await read(self, headers, await address_of(self, headers, name_or_uri))
 
     # -- folders ----------------------------------------------------------------------------------
 

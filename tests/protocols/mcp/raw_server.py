@@ -93,7 +93,7 @@ class Server:
         tools = {"listChanged": True} if self.told.get("list_changed") else {}
         return {
             "protocolVersion": given["protocolVersion"],
-            "capabilities": {"tools": tools, "resources": {}, "prompts": {}},
+            "capabilities": {"tools": tools, "resources": self.told.get("resources", {}), "prompts": {}},
             "serverInfo": {"name": "raw", "version": "1"},
             "instructions": self.told.get("instructions", ""),
         }
@@ -279,6 +279,13 @@ class Server:
 
     def resources_read(self, _: Any, given: dict[str, Any]) -> dict[str, Any]:
         return {"contents": [{"uri": given["uri"], "mimeType": "text/plain", "text": f"text of {given['uri']}"}]}
+
+    def resources_subscribe(self, *_: Any) -> dict[str, Any]:
+        return {}
+
+    def tool_update(self, _: Any, args: dict[str, Any], token: Any) -> dict[str, Any]:
+        self.send({"method": "notifications/resources/updated", "params": {"uri": args["uri"]}})
+        return said("updated")
 
     def prompts_list(self, *_: Any) -> dict[str, Any]:
         arguments = [{"name": "city", "required": True}, {"name": "mood"}]
