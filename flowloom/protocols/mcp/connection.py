@@ -18,7 +18,6 @@ import anyio
 import httpx2
 import mcp_types as types
 from mcp.client.session import ClientSession
-from mcp.client.subscriptions import ResourcesListChanged, ResourceUpdated, listen
 from mcp.shared.exceptions import MCPError
 from mcp.shared.jsonrpc_dispatcher import JSONRPCDispatcher
 from mcp_types.version import LATEST_MODERN_VERSION, MODERN_PROTOCOL_VERSIONS
@@ -27,6 +26,7 @@ from pydantic import BaseModel, FileUrl, TypeAdapter, ValidationError
 from flowloom import __version__
 from flowloom.context.ending import all_ended
 from flowloom.protocols.mcp.calls import OpenCall, Question, open_call
+from flowloom.protocols.mcp.changes import Changes
 from flowloom.protocols.mcp.errors import McpProtocolError, McpTransportError
 from flowloom.protocols.mcp.host import Host
 from flowloom.protocols.mcp.http import Exchange, Refusal, exchange, http_streams
@@ -107,10 +107,7 @@ class Connection:
         self.described: dict[str, str] = {}
         """What spans tell of the server that answered: names, and the hash of its session's id."""
         self._headers, self._host, self._era = headers, host, era
-        self._on_change, self._on_update, self._on_end = on_change, on_update, on_end
-        self._subscribed: list[str] = []
-        """The addresses of resources of whose changes the server tells."""
-        self._listening: asyncio.Task[None] | None = None
+        self._changes, self._on_end = Changes(params, on_change, on_update), on_end
         self._secrets = _secrets_of(params, headers)
         self._words = LastWords(host.errlog, self.hidden)
         self.knows_of_roots = bool(host.roots)
@@ -190,11 +187,11 @@ class Connection:
                 self.described = _description(session, noted.session)
                 if not self._ready.done():
                     self._ready.set_result(session)
-                self._listen(session)
+                self._changes.hear(session)
                 try:
                     await self._over.wait()
                 finally:
-                    await self._stop(self._listening)
+                    await self._changes.end()
         except BaseException as error:
             told = _first(error)
             self.unsent = isinstance(told, httpx2.ConnectError | httpx2.ConnectTimeout | OSError)
@@ -241,7 +238,7 @@ class Connection:
             elicitation_callback=self._elicited if "elicitation" in offers else None,
             sampling_callback=self._sampled if "sampling" in offers else None,
             list_roots_callback=self._list_roots if self.knows_of_roots else None,
-            message_handler=self._heard,
+            message_handler=self._changes.heard,
         )
 
     async def _negotiate(self, session: ClientSession) -> None:
@@ -276,76 +273,6 @@ class Connection:
             session.adopt(result)
             return result
         return None
-
-    def _listen(self, session: ClientSession) -> asyncio.Event | None:
-        """Hear of changes as the newer era tells them, as far as the server promises to, in a task of its own.
-
-        Returns what is set when the server begins to tell, or will not; None if there is nothing to hear.
-        """
-        promised = session.server_capabilities or types.ServerCapabilities()
-        tools = bool(promised.tools and promised.tools.list_changed)
-        resources = bool(promised.resources and promised.resources.list_changed)
-        wanted = (tools, resources, *self._subscribed)
-        if session.protocol_version not in MODERN_PROTOCOL_VERSIONS or not any(wanted):
-            return None
-        heard = asyncio.Event()
-
-        async def hear() -> None:
-            try:
-                async with listen(
-                    session,
-                    tools_list_changed=tools,
-                    resources_list_changed=resources,
-                    resource_subscriptions=[*self._subscribed],
-                ) as changes:
-                    heard.set()
-                    async for change in changes:
-                        if isinstance(change, ResourceUpdated):
-                            self._on_update(change.uri)
-                        else:
-                            self._on_change("resources" if isinstance(change, ResourcesListChanged) else "tools")
-            except Exception as error:
-                _log.debug("%s no longer tells of changes: %s", self.params.address, type(error).__name__)
-            finally:
-                heard.set()
-            for kind in ("tools", "resources"):  # what was missed is not known
-                self._on_change(kind)
-            for uri in self._subscribed:
-                self._on_update(uri)
-
-        self._listening = self.loop.create_task(hear())
-        return heard
-
-    @staticmethod
-    async def _stop(task: asyncio.Task[None] | None) -> None:
-        if task is not None:
-            task.cancel()
-            await asyncio.wait({task})
-
-    async def subscribe(self, uri: str) -> bool:
-        """Have the server tell of changes of the resource at `uri`; whether it does. Raises as `request` does."""
-        promised = self.session.server_capabilities
-        if promised is None or promised.resources is None or not promised.resources.subscribe:
-            return False
-        if self.is_modern:
-            await self._listen_to(uri)
-            return True
-        asked = types.SubscribeRequest(params=types.SubscribeRequestParams(uri=uri))
-        await self.request(asked, types.EmptyResult, timeout=self.params.timeout)
-        return True
-
-    async def _listen_to(self, uri: str) -> None:
-        """Hear of changes of the resource at `uri`, too: what hears so far is ended when the new stream has begun."""
-        self._subscribed.append(uri)
-        before, heard = self._listening, self._listen(self.session)
-        try:
-            async with asyncio.timeout(self.params.timeout):
-                assert heard is not None
-                await heard.wait()
-        except TimeoutError:
-            pass  # it may begin yet
-        finally:
-            await self._stop(before)
 
     # -- requests ---------------------------------------------------------------------------------
 
@@ -434,17 +361,19 @@ class Connection:
             asked, result = types.ListResourceTemplatesRequest(params=params), types.ListResourceTemplatesResult
         return await self.request(asked, result, timeout=timeout)
 
-    # -- what the server sends --------------------------------------------------------------------
+    async def subscribe(self, uri: str) -> bool:
+        """Have the server tell of changes of the resource at `uri`; whether it does. Raises as `request` does."""
+        promised = self.session.server_capabilities
+        if promised is None or promised.resources is None or not promised.resources.subscribe:
+            return False
+        if self.is_modern:
+            await self._changes.hear_of(self.session, uri)
+        else:
+            asked = types.SubscribeRequest(params=types.SubscribeRequestParams(uri=uri))
+            await self.request(asked, types.EmptyResult, timeout=self.params.timeout)
+        return True
 
-    async def _heard(self, message: Any) -> None:
-        if isinstance(message, types.ToolListChangedNotification):
-            self._on_change("tools")
-        elif isinstance(message, types.ResourceUpdatedNotification):
-            self._on_update(str(message.params.uri))
-        elif isinstance(message, types.ResourceListChangedNotification):
-            self._on_change("resources")
-        elif isinstance(message, types.PromptListChangedNotification):
-            self._on_change("prompts")
+    # -- what the server sends --------------------------------------------------------------------
 
     async def _elicited(self, context: Any, params: Any) -> types.ElicitResult | types.ErrorData:
         return await self._asked(Question("elicitation", params, context))
