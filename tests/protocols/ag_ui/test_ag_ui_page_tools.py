@@ -11,6 +11,7 @@ from google.genai import types
 from test_ag_ui import COLOUR, add, of, page_of, told
 
 from flowloom import FunctionTool, InMemoryRunner, LlmAgent, LongRunningFunctionTool, Runner, SequentialAgent
+from flowloom.plugins import BasePlugin
 from flowloom.sessions import InMemorySessionService
 from flowloom.testing import FunctionModel, ScriptedModel, call
 from flowloom.tools import AgentTool
@@ -262,3 +263,23 @@ async def test_an_answer_that_differs_from_its_pieces_is_told_anew() -> None:
         ("assistant", "HI."),
     ]
     assert json.dumps(snapshot).count("HI.") == 1
+
+
+async def test_calls_of_ours_beside_the_pages_are_of_one_run() -> None:
+    """For the page it is one run, begun and ended once; for plugins the same invocation, resumed."""
+    seen: list[tuple[str, str]] = []
+
+    class Watching(BasePlugin):
+        async def before_run_callback(self, *, invocation_context: Any) -> None:
+            seen.append(("begins", invocation_context.invocation_id))
+
+    model = ScriptedModel([[call("colour"), call("add", a=1, b=1)], "Red."])
+    agent = LlmAgent(name="desk", model=model, tools=[add])
+    async with page_of(InMemoryRunner(agent, plugins=[Watching("watching")]), user="ann") as page:
+        page.extra = {"tools": [COLOUR]}
+        events = await page.say("Draw")
+    assert [len(of(events, kind)) for kind in ("RUN_STARTED", "RUN_FINISHED")] == [1, 1]
+    assert [event["toolCallName"] for event in of(events, "TOOL_CALL_START")] == ["colour", "add"]
+    assert len(model.requests) == 1
+    assert [what for what, _ in seen] == ["begins", "begins"]
+    assert len({invocation for _, invocation in seen}) == 1
