@@ -51,7 +51,7 @@ async def standing(models: list[Talker]) -> int:
     said = -1
     while said != sum(model.said for model in models):
         said = sum(model.said for model in models)
-        await asyncio.sleep(0.3)
+        await asyncio.sleep(0.15)
     return said
 
 
