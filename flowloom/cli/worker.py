@@ -17,6 +17,7 @@ from flowloom.cli.model_choice import ModelChoice
 from flowloom.cli.options import AGENT_HELP, AllowImports, AllowStdio, AsJson, ModelName, StoreName
 from flowloom.cli.stores import Store, store_named
 from flowloom.cli.tables import moment
+from flowloom.errors import MissingExtraError
 from flowloom.objects.notebook import count
 from flowloom.runner import Runner
 
@@ -28,8 +29,12 @@ def worker(
     agent: Annotated[Path, typer.Argument(metavar="AGENT", help=AGENT_HELP, show_default=False)],
     store: StoreName = None,
     courier: Annotated[
-        Literal["store", "dbos"], typer.Option(help="What brings the runs: the store itself, or DBOS on PostgreSQL.")
-    ] = "store",
+        Literal["store", "dbos"] | None,
+        typer.Option(
+            help="What brings the runs: by default DBOS on PostgreSQL, if it is installed, and else the store itself.",
+            show_default=False,
+        ),
+    ] = None,
     concurrency: Annotated[int, typer.Option(min=1, help="The most runs at a time.")] = 32,
     label: Annotated[
         list[str] | None,
@@ -66,7 +71,7 @@ def worker(
         try:
             made = Worker(
                 runner,
-                courier=_courier(courier, store, loaded.name),
+                courier=await _courier(courier, store, runner, display),
                 concurrency=concurrency,
                 labels=label or (),
                 heartbeat=heartbeat,
@@ -141,10 +146,27 @@ def _runner(loaded: Loaded, choice: ModelChoice, store: Store) -> Runner[Any]:
     return runner
 
 
-def _courier(kind: str, store: str | None, app_name: str) -> Courier | None:
-    """The courier of that kind, with a queue for each app; None for the store's own. Raises `ConfigurationError`."""
-    if kind == "store":
+async def _courier(kind: str | None, store: str | None, runner: Runner[Any], display: Display) -> Courier | None:
+    """The courier of that kind, with a queue for each app; None for the store's own, which also stands in for a DBOS
+    that was not asked for: a second worker then says how to install it. Raises `ConfigurationError`, and
+    `MissingExtraError` for a DBOS that was asked for."""
+    name = store_named(store)
+    if kind == "store" or (kind is None and not name.startswith(("postgresql://", "postgres://"))):
         return None
     from flowloom.durable import DbosCourier
 
-    return DbosCourier(store_named(store), queue=f"flowloom.{app_name}")
+    try:
+        return DbosCourier(name, queue=f"flowloom.{runner.app_name}")
+    except MissingExtraError as error:
+        if kind == "dbos":
+            raise
+        if await _has_workers(runner):
+            display.notice(f"The store itself brings the runs, which does for a worker or two. For more: {error}")
+        return None
+
+
+async def _has_workers(runner: Runner[Any]) -> bool:
+    from flowloom.durable.registry import Registry
+
+    rows, now = await Registry(runner.session_service).workers(runner.app_name)
+    return any(now - row.beat <= row.patience for row in rows)

@@ -46,6 +46,10 @@ class Observer:
     def model_asked(self, ctx: Any, model: BaseLlm, request: LlmRequest) -> None:
         """A model is about to be given this request; the callbacks have been asked."""
 
+    def model_waits(self, ctx: Any, model: BaseLlm) -> None:
+        """The request that a model was to be given waits first, for a place or the time that a `ModelLimit` of the
+        fleet gives it (durable design, section 8); told once."""
+
     def event_recorded(self, ctx: Any, event: Event) -> None:
         """An event was taken in, as the consumer will see it; partial ones too."""
 

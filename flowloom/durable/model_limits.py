@@ -59,11 +59,18 @@ class LimitedEffects:
     async def _limited(
         self, ctx: Any, model: BaseLlm, request: LlmRequest, stream: bool, limits: Sequence[ModelLimit]
     ) -> AsyncIterator[LlmResponse]:
-        call, tokens = new_id(), 0
+        call, tokens, told = new_id(), 0, False
+
+        def waits() -> None:
+            nonlocal told
+            for observer in () if told else ctx.run.observers:
+                observer.model_waits(ctx, model)
+            told = True
+
         try:
             began = uptime()
             for limit in limits:
-                await self._enter(limit, call)
+                await self._enter(limit, call, waits)
             metrics.waited(model.model, uptime() - began)
             responses = self._inner.call_model(ctx, model, request, stream)
             try:
@@ -80,11 +87,14 @@ class LimitedEffects:
             for limit in limits:
                 await asyncio.shield(self._leave(limit, call, tokens))
 
-    async def _enter(self, limit: ModelLimit, call: str) -> None:
-        """Wait for a place of a call, and for its time."""
+    async def _enter(self, limit: ModelLimit, call: str, waits: Callable[[], None]) -> None:
+        """Wait for a place of a call, and for its time; `waits` tells of it."""
         if limit.concurrent is not None:
+            if self._first[limit].locked():
+                waits()
             async with self._first[limit]:
                 while not await self._taken(limit, call):
+                    waits()
                     self._freed[limit].clear()
                     pause = _LOOKS * (0.5 + random.random())
                     waiting = asyncio.ensure_future(self._freed[limit].wait())
@@ -95,6 +105,7 @@ class LimitedEffects:
                 cost = 60.0 / per_minute if what == "calls" else 0.0
                 wait = await self._put_off(f"{limit.model}\x1f{what}", cost)
                 if wait > 0:
+                    waits()
                     await asyncio.sleep(wait)
 
     async def _taken(self, limit: ModelLimit, call: str) -> bool:

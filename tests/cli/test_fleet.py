@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+import os
+import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import httpx
+import psycopg
 import pytest
 
 from cli.process import DESK, flowloom, started, told
@@ -252,3 +255,35 @@ def test_what_is_asked_prints_the_run_as_json(store: str) -> None:
     assert data("workers", "--store", store) == []
     data("schedules", "put", "x", "0 7 * * *", "Hi.", "--app", "desk", "--store", store)
     assert data("schedules", "delete", "x", "--app", "desk", "--store", store) == {"name": "x", "deleted": True}
+
+
+def test_on_postgresql_dbos_brings_the_runs_if_it_is_installed(postgres_dsn: str) -> None:
+    """Without being told so; the queue is that of the app."""
+    with started("worker", DESK, "--store", postgres_dsn, *QUICK) as process:
+        assert process.stdout.readline() == "up\n"
+        with psycopg.connect(postgres_dsn, autocommit=True) as connection:
+            names, end = "SELECT name FROM flowloom_dbos.queues", time.monotonic() + 20
+            while ("flowloom.travel_desk",) not in connection.execute(names).fetchall():
+                assert time.monotonic() < end
+                time.sleep(0.05)
+        process.terminate()
+        assert process.wait(20) == 0
+
+
+def test_without_dbos_a_second_worker_on_postgresql_says_what_to_install(postgres_dsn: str, tmp_path: Path) -> None:
+    """The first works without a word, and so does the second then; a DBOS that is asked for is an error."""
+    (tmp_path / "dbos.py").write_text("raise ImportError('No module named dbos', name='dbos')")
+    command = ("worker", DESK, "--store", postgres_dsn, *QUICK)
+    path = os.pathsep.join([str(tmp_path), *sys.path])
+    with started(*command, fresh=True, PYTHONPATH=path) as first:
+        assert first.stdout.readline() == "up\n"
+        with started(*command, fresh=True, PYTHONPATH=path) as second:
+            assert second.stdout.readline() == "up\n"
+            second.terminate()
+            assert "pip install flowloom[dbos]" in second.stderr.read()
+        first.terminate()
+        assert "dbos" not in first.stderr.read()
+    done = flowloom(*command, "--courier", "dbos", fresh=True, PYTHONPATH=path)
+    assert done.returncode == 2
+    assert "`DbosCourier` needs DBOS" in done.stderr
+    assert "pip install flowloom[dbos]" in done.stderr

@@ -11,9 +11,10 @@ from google.genai import types
 
 from durable.fleet import APP, WHO, client_of, opened, runner_of, steps, where, worker_of
 from flowloom import FunctionTool, LlmAgent, LlmResponse, Runner
-from flowloom.context import Context
+from flowloom.context import Context, Observer
 from flowloom.durable import ConcurrencyLimit, ModelLimit, RetryPolicy, RunFailedError, Worker
 from flowloom.errors import ModelUnavailableError, RunLostError
+from flowloom.models import BaseLlm
 from flowloom.run_stream import RunFinished, TextDelta
 from flowloom.sessions.leases import uptime
 from flowloom.testing import ScriptedModel, call, chunks_of
@@ -359,4 +360,33 @@ async def test_tokens_of_model_calls_keep_to_the_limit_of_the_fleet(where: str) 
             assert (await finished(run)).status == "final"
     assert len(moments) == 8
     assert moments[-1] - moments[0] > 6 * 0.1  # 100 of 1,000 tokens a second
+    await service.close()
+
+
+@pytest.mark.parametrize("limit", [ModelLimit("*", concurrent=1), ModelLimit("*", per_minute=600)])
+async def test_observers_are_told_of_a_call_that_waits(where: str, limit: ModelLimit) -> None:
+    """Once for each, and not of one that has its place at once."""
+    service = opened(where)
+
+    class Watch(Observer):
+        def __init__(self) -> None:
+            self.waiting: list[str] = []
+
+        def model_waits(self, ctx: Any, model: BaseLlm) -> None:
+            self.waiting.append(ctx.session.id)
+
+    class Slow(ScriptedModel):
+        async def generate_content_async(self, llm_request: Any, stream: bool = False) -> Any:
+            await asyncio.sleep(0.3)
+            async for response in super().generate_content_async(llm_request, stream):
+                yield response
+
+    watch = Watch()
+    agent = LlmAgent(name="agent", model=Slow(["Hi."] * 3))
+    runner = Runner(app_name=APP, agent=agent, session_service=service, observers=[watch])
+    async with Worker(runner, limits=[limit], heartbeat=0.1, dead_after=5), client_of(service) as client:
+        runs = [await client.submit("Go.", user_id="ann", session_id=f"s{number}") for number in range(3)]
+        for run in runs:
+            assert (await finished(run)).status == "final"
+    assert len(watch.waiting) == len({*watch.waiting}) == 2
     await service.close()

@@ -11,12 +11,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from google.genai import types
 from server.fleet_processes import a_worker, eventually, fleet_app, ids_of, over, store
 from server.serving import Running, serving
 from server.talker import body, data_of, run, runs_of, stored, stream, talker, until
 
 from flowloom.artifacts.files import FileArtifactService
+from flowloom.auth.answers import CREDENTIAL_CALL
 from flowloom.durable import RunClient
+from flowloom.events import Event
+from flowloom.events.parts import call_part
 from flowloom.server import app_of
 
 
@@ -299,6 +303,41 @@ def test_a_run_without_a_worker_waits(tmp_path: Path) -> None:
             with a_worker(where, files):
                 assert "You said: hello" in until(chunks, "You said")
                 assert server.client.get("/ready").json()["workers"] == 1
+
+
+def test_too_many_runs_that_wait_are_503_with_a_time_to_come_back(tmp_path: Path) -> None:
+    """What is refused leaves nothing in the session; once there is room again, it is taken."""
+    client = RunClient("desk", store(str(tmp_path / "fleet.db")), auto_create_session=False, max_waiting=1)
+    with serving(app_of(client, keep_alive=0.05)) as server:
+        first, second = server.new_session(), server.new_session()
+        with stream(server, "/run_sse", body(first)) as chunks:
+            assert next(chunks) == b": keep-alive\n\n"
+            for path in ("/run", "/run_sse"):
+                answer = server.client.post(path, json=body(second))
+                assert (answer.status_code, answer.json()["code"]) == (503, "queue_full")
+                assert float(answer.headers["retry-after"]) > 0
+            assert (stored(server, second), runs_of(server, second)) == ([], [])
+            server.client.post(f"{server.sessions()}/{first}/cancel")
+        with stream(server, "/run_sse", body(second)) as chunks:
+            assert chunks.status == 200
+
+
+@pytest.mark.parametrize("path", ["/run", "/run_sse"])
+def test_a_credential_does_not_go_by_the_registry(place: tuple[str, Path], server: Running, path: str) -> None:
+    """An answer with one is refused with 501, and neither the log nor the registry has it."""
+    session = server.new_session()
+    names = {"app_name": "desk", "user_id": "ann", "session_id": session}
+    kept = server.call(server.served.sessions.get_session(**names))
+    asks = Event(author="desk", invocation_id="i1", content=types.ModelContent(call_part("c1", CREDENTIAL_CALL, {})))
+    server.call(server.served.sessions.append_event(kept, asks))
+    answer = {"id": "c1", "name": "adk_request_credential", "response": {"authType": "apiKey", "apiKey": "s3cr3t-key"}}
+    said = {**body(session), "newMessage": {"role": "user", "parts": [{"functionResponse": answer}]}}
+    refused = server.client.post(path, json=said)
+    assert (refused.status_code, refused.json()["code"]) == (501, "not_supported")
+    assert "Nothing was stored" in refused.json()["detail"]
+    assert (len(stored(server, session)), runs_of(server, session)) == (1, [])
+    files = [each for each in place[1].parent.iterdir() if each.is_file()]
+    assert not [each for each in files if b"s3cr3t-key" in each.read_bytes()]
 
 
 def test_nothing_is_left_of_streams(server: Running) -> None:
