@@ -5,38 +5,25 @@
 
 from __future__ import annotations
 
-import asyncio
 import sys
 from collections.abc import AsyncGenerator
 from typing import Any
 
 import uvicorn
 from ag_ui_adk import ADKAgent, AGUIToolset, add_adk_fastapi_endpoint
-from ag_ui_adk_story import PAUSE, SAID, USAGE, add, answer, pay
+from ag_ui_adk_story import SAID, add, pay, responses
 from fastapi import FastAPI
 from google.adk.agents import LlmAgent
 from google.adk.models import BaseLlm, LlmResponse
 from google.adk.tools import FunctionTool
-from google.genai import types
 
 
 class StoryModel(BaseLlm):
     """Says what the story wants."""
 
     async def generate_content_async(self, llm_request: Any, stream: bool = False) -> AsyncGenerator[LlmResponse, None]:
-        part = llm_request.contents[-1].parts[-1]
-        response = part.function_response.response if part.function_response else None
-        said = answer(part.text or "", response, llm_request.model_dump_json())
-        if isinstance(said, dict):
-            call = types.FunctionCall(**said)
-            yield LlmResponse(content=types.Content(role="model", parts=[types.Part(function_call=call)]))
-            return
-        for piece in said:
-            SAID["pieces"] += 1
-            yield LlmResponse(content=types.Content(role="model", parts=[types.Part(text=piece)]), partial=True)
-            await asyncio.sleep(PAUSE)
-        whole = types.Content(role="model", parts=[types.Part(text="".join(said))])
-        yield LlmResponse(content=whole, usage_metadata=types.GenerateContentResponseUsageMetadata(**USAGE))
+        async for response in responses(llm_request.contents, LlmResponse):
+            yield response
 
 
 desk = LlmAgent(

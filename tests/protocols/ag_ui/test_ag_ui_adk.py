@@ -13,9 +13,8 @@ from typing import Any
 
 import httpx
 import pytest
-from ag_ui_adk_story import PAUSE, SAID, USAGE, add, answer, pay
+from ag_ui_adk_story import SAID, add, pay, responses
 from ag_ui_verifier import verify
-from google.genai import types
 from peers import alone_in, missing
 from test_ag_ui import COLOUR, page_of
 
@@ -33,20 +32,8 @@ class StoryModel(BaseLlm):
     """Says what the story wants."""
 
     async def generate_content_async(self, llm_request: Any, stream: bool = False) -> AsyncGenerator[LlmResponse, None]:
-        part = llm_request.contents[-1].parts[-1]
-        response = part.function_response.response if part.function_response else None
-        said = answer(part.text or "", response, str(llm_request.contents))
-        if isinstance(said, dict):
-            call = types.FunctionCall(**said)
-            yield LlmResponse(content=types.Content(role="model", parts=[types.Part(function_call=call)]))
-            return
-        for piece in said:
-            SAID["pieces"] += 1
-            yield LlmResponse(content=types.Content(role="model", parts=[types.Part(text=piece)]), partial=True)
-            await asyncio.sleep(PAUSE)
-        whole = types.Content(role="model", parts=[types.Part(text="".join(said))])
-        usage = types.GenerateContentResponseUsageMetadata(**USAGE)
-        yield LlmResponse(content=whole, usage_metadata=usage, turn_complete=True)
+        async for response in responses(llm_request.contents, LlmResponse):
+            yield response
 
 
 class Side:
