@@ -1,8 +1,8 @@
 """Tools from elsewhere: what a turn with a call of an MCP tool costs more than one with a function.
 
-The measure is the MCP SDK's own bare call over the same kind of pipe, without an agent: `python -m
-benchmarks.elsewhere` prints all three, in milliseconds, and the ratio, which is to be at most 1.5; with `--peers`
-google-adk's beside.
+The measure is the MCP SDK's own bare call over the same kind of pipe to the SDK's own server, without an agent: `python
+-m benchmarks.elsewhere` prints all three, in milliseconds of processor time, and the ratio, which is to be at most 1.5;
+with `--peers` google-adk's beside.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ def told(name: str, rounds: list[Costs]) -> str:
     )
     return (
         f"## Tools from elsewhere: {name}\n\n"
-        "| | ms |\n|---|---:|\n"
+        "| | ms of processor time |\n|---|---:|\n"
         f"| the MCP SDK's bare call over stdio | {bare:.2f} |\n"
         f"| a turn with a call of a function | {function:.2f} |\n"
         f"| a turn with a call of an MCP tool | {mcp:.2f} |\n\n"

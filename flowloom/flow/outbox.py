@@ -29,8 +29,14 @@ async def put_events(events: Events, outbox: Outbox) -> None:
 def forwarding(work: Coroutine[Any, Any, T], outbox: Outbox) -> tuple[asyncio.Task[T], Events]:
     """Begin some work, whose agents put their events into `outbox`: the work, and the events until it is done. Closing
     them cancels it, and waits for its end."""
-    running = asyncio.ensure_future(work)
-    running.add_done_callback(lambda _: outbox.put_nowait(None))
+
+    async def worked() -> T:
+        try:
+            return await work
+        finally:
+            outbox.put_nowait(None)  # who reads wakes when this is done, and not a turn of the loop later
+
+    running = asyncio.ensure_future(worked())
     return running, _forwarded(outbox, running)
 
 

@@ -8,17 +8,19 @@ from mcp import Client, StdioServerParameters
 from mcp.server.mcpserver import MCPServer
 from protocols.interpreter_steps import TURNS, steps
 
-from benchmarks.elsewhere import AIM, add, command, turns
+from benchmarks.elsewhere import AIM, turns
+from benchmarks.elsewhere_rounds import BARE_SERVER, add, command
 from flowloom import McpToolset
 from flowloom.protocols.mcp import StdioConnectionParams, to_mcp_server
 
 
 async def test_a_call_in_a_turn_costs_little_more_than_the_sdks_own() -> None:
-    """A turn with an MCP call, less the same turn with a function, beside a bare call of the SDK's client."""
-    toolset = McpToolset(connection_params=StdioConnectionParams(command(), timeout=60))
+    """A turn with an MCP call, less the same turn with a function, beside a bare call of the SDK's client, where it is
+    cheapest: of a server of the older era."""
+    toolset = McpToolset(connection_params=StdioConnectionParams(command(BARE_SERVER), timeout=60))
     plain, function_turn = turns(add, 2 * TURNS)
     remote, mcp_turn = turns(toolset, 2 * TURNS)
-    async with Client(StdioServerParameters(**command())) as client, plain, remote:
+    async with Client(StdioServerParameters(**command(BARE_SERVER))) as client, plain, remote:
         await client.list_tools()
 
         async def bare(_: int) -> Any:
