@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from postgres_server import Cluster, end_process, find_binaries
 
-from flowloom.durable import RunClient, Worker
+from flowloom.durable import DbosCourier, RunClient, StoreCourier, Worker
 from flowloom.sessions.postgres import PostgresSessionService
 from flowloom.testing.suites.courier_crew import APP, crew_runner
 from flowloom.testing.suites.courier_place import Place, quiet, story, submitted
@@ -28,16 +28,21 @@ def cluster() -> Iterator[Cluster]:
     made.stop()
 
 
+@pytest.mark.parametrize("kind", ["store", "dbos"])
 @pytest.mark.parametrize("seconds", AWAY)
 @pytest.mark.timeout(200)
 async def test_a_database_that_is_stopped_at_once_fails_no_run(
-    cluster: Cluster, tmp_path: Path, seconds: float
+    cluster: Cluster, tmp_path: Path, seconds: float, kind: str
 ) -> None:
     """The runs go on when it is back, with the logs of quiet runs; the worker is the one that it was."""
     dsn = f"postgresql://postgres@127.0.0.1:{cluster.port}/postgres"
     service, place = PostgresSessionService(dsn, max_connections=4), Place(dsn, tmp_path)
     runner = crew_runner(service, place.diary, 0.1)
-    async with RunClient(APP, service) as client, Worker(runner, heartbeat=0.3, dead_after=3.0) as worker:
+    couriers = [StoreCourier(service, APP) if kind == "store" else DbosCourier(dsn) for _ in range(2)]
+    async with (
+        RunClient(APP, service, courier=couriers[0]) as client,
+        Worker(runner, courier=couriers[1], heartbeat=0.3, dead_after=3.0) as worker,
+    ):
         name = worker.name
         runs = [await submitted(client, number, steps=6) for number in range(6)]
         await asyncio.sleep(0.8)
