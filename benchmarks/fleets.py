@@ -1,7 +1,8 @@
 """`python -m benchmarks.fleets [STORE]`: what it costs to run by a fleet (durable design, section 12).
 
-The same three-tool run in process and through the store courier, in one process; claims with few and with many runs
-waiting; what an idle worker asks of its database; how far behind a follower's deltas are. STORE is a PostgreSQL URL or
+The same three-tool run in process and through the store courier, in one process, and, on SQLite, brought by DBOS alone;
+claims with few and with many runs waiting; what an idle worker asks of its database; how far behind a follower's deltas
+are; how long a dead worker's run waits for the next one. STORE is a PostgreSQL URL or
 the path of a SQLite file that does not exist; a temporary file without one. Ratios are what counts on a busy machine.
 """
 
@@ -16,6 +17,8 @@ import time
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from pathlib import Path
 from typing import Any
+
+from dbos import DBOS
 
 from flowloom import BaseLlm, LlmAgent, LlmRequest, LlmResponse, Runner, SqliteSessionService
 from flowloom.durable import RunClient, Worker
@@ -118,6 +121,57 @@ async def runs(store: str, count: int, rounds: int) -> dict[str, Any]:
     return told
 
 
+async def dbos_alone(folder: Path, count: int) -> dict[str, float]:
+    """Runs a second, in SQLite: brought by a queue of DBOS that knows nothing of the registry, and by the fleet."""
+    service = SqliteSessionService(folder / "alone.db")
+    agent = LlmAgent(name="agent", model=ThreeTools(), tools=[add])
+    runner = Runner(app_name=APP, agent=agent, session_service=service, auto_create_session=True)
+
+    async def one(session_id: str) -> None:
+        await runner.run_to_result(user_id="u", session_id=session_id, new_message="Go.")
+
+    url = f"sqlite:///{folder / 'dbos.db'}"
+    DBOS(config={"name": APP, "system_database_url": url, "log_level": "ERROR", "run_admin_server": False})
+    work = DBOS.workflow(name="one")(one)
+    await asyncio.to_thread(DBOS.launch)
+    await DBOS.register_queue_async("runs", worker_concurrency=32, polling_interval_sec=0.1)
+    began = time.perf_counter()
+    handles = [await DBOS.enqueue_workflow_async("runs", work, f"d{each}") for each in range(count)]
+    await asyncio.gather(*(handle.get_result(polling_interval_sec=0.05) for handle in handles))
+    alone = count / (time.perf_counter() - began)
+    await asyncio.to_thread(DBOS.destroy)
+    async with Worker(runner), RunClient(APP, service) as client:
+        began = time.perf_counter()
+        ids = [(await client.submit("Go.", user_id=f"u{each}", session_id=f"f{each}")).id for each in range(count)]
+        for run_id in ids:
+            while (row := await client.registry.find(run_id)) and row.status != "final":  # noqa: ASYNC110
+                await asyncio.sleep(0.005)
+        fleet = count / (time.perf_counter() - began)
+    await service.close()
+    return {"DBOS alone": alone, "fleet": fleet, "ratio": fleet / alone}
+
+
+async def take_over(store: str, rounds: int = 5) -> dict[str, float]:
+    """Seconds from the last beat of a worker until another one has ended its run; asked: `dead_after`, a beat and
+    half a second more."""
+    service, times = opened(store), list[float]()
+    agent = LlmAgent(name="agent", model=ThreeTools(), tools=[add])
+    runner = Runner(app_name=APP, agent=agent, session_service=service)
+    beats: dict[str, Any] = {"heartbeat": 0.5, "dead_after": 2.0}
+    async with RunClient(APP, service) as client:
+        for number in range(rounds):
+            dead = Worker(runner, **beats).row(f"dead{number}")
+            run = await client.submit("Go.", user_id="ann", session_id=f"over{number}")
+            await client.registry.register(dead)
+            began = time.perf_counter()
+            await client.registry.claim(APP, dead.worker, [""], 1, [run.id])
+            async with Worker(runner, **beats):
+                await run.result()
+            times.append(time.perf_counter() - began)
+    await service.close()
+    return {"median": statistics.median(times), "most": max(times), "asked": 3.0}
+
+
 async def claims(store: str) -> dict[str, float]:
     """Milliseconds of a claim with so many waiting behind it."""
     service, told = opened(store), dict[str, float]()
@@ -209,6 +263,9 @@ async def measured(store: str, count: int, rounds: int) -> dict[str, Any]:
     told: dict[str, Any] = {"runs": await runs(store, count, rounds), "deltas ms": await deltas(store, 100)}
     if store.startswith("postgres"):
         told["idle transactions/s"] = await idle(store, 15)
+    else:
+        told["runs/s"] = await dbos_alone(Path(store).parent, count * 2)
+    told["take-over s"] = await take_over(store)
     told["claim ms"] = await claims(store)
     return told
 

@@ -11,8 +11,9 @@ import pytest
 from durable.fleet import APP, WHO, client_of, opened, runner_of, steps, where, worker_of
 from flowloom.durable import StoreCourier, Worker, sql_runs
 from flowloom.durable.registry import Registry
+from flowloom.sessions.leases import uptime
 from flowloom.sql.postgres import PostgresConnection
-from flowloom.testing.suites.courier_place import until
+from flowloom.testing.suites.courier_place import until, until_async
 
 __all__ = ["where"]
 
@@ -94,3 +95,25 @@ async def test_a_courier_that_hangs_delays_no_beat(where: str) -> None:
             assert (await asyncio.wait_for(run.result(), 20)).status == "final"
             courier.offer = super(Stuck, courier).offer  # it ends its work without being held up
     await service.close()
+
+
+async def test_a_run_is_taken_over_in_time(where: str) -> None:
+    """Within `dead_after`, a beat and half a second of the last beat, by a worker that was there before."""
+    service = opened(where)
+    async with client_of(service) as client, worker_of(service, steps(1), dead_after=1.0, heartbeat=0.1) as worker:
+        await until(lambda: worker.beats.renewed - worker.beats._unbroken > worker.beats.dead_after)
+        dead = worker_of(service, steps(1), dead_after=1.0, heartbeat=0.1).row("dead")
+        run = await client.submit("Go.", **WHO, labels=["dead's"])
+        began = uptime()
+        await client.registry.register(dead)
+        claimed, _ = await client.registry.claim(APP, "dead", ["dead's"], 1, None)
+        assert len(claimed) == 1
+        await until_async(lambda: is_taken(client.registry, run.id))
+        assert 1.0 <= uptime() - began <= 1.0 + 0.1 + 0.5
+    await service.close()
+
+
+async def is_taken(registry: Registry, run_id: str) -> bool:
+    """Whether a run is ready again."""
+    row = await registry.find(run_id)
+    return row is not None and row.status == "ready"
