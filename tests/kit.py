@@ -26,9 +26,9 @@ STREAMED = RunConfig(streaming_mode=StreamingMode.SSE)
 WHERE: dict[str, str] = {"user_id": "ann", "session_id": "s1"}
 
 
-def examples(count: int) -> int:
-    """How many examples of a law are tried: `count` by `make soak`, and a fifth of them by `make test`."""
-    return count if os.environ.get("FLOWLOOM_LONG") else max(count // 5, 10)
+def examples(count: int, part: int = 5) -> int:
+    """How many examples of a law are tried: `count` by `make soak`, and a fifth or another part by `make test`."""
+    return count if os.environ.get("FLOWLOOM_LONG") else max(count // part, 10)
 
 
 def model(*answers: Answer | list[Any], **fields: Any) -> ScriptedModel:

@@ -10,6 +10,7 @@ import pytest
 from flowloom.durable import Courier, DbosCourier, StoreCourier
 from flowloom.sessions.sql_service import SqlSessionService
 from flowloom.testing.suites.courier import CourierSuite
+from flowloom.testing.suites.courier_place import Crew, Place
 
 
 class TestStoreCourierOnSqlite(CourierSuite):
@@ -29,6 +30,10 @@ class TestStoreCourierOnPostgres(CourierSuite):
     def make_courier(self, store: str, service: SqlSessionService, app_name: str) -> Courier:
         return StoreCourier(service, app_name, poll=0.1)
 
+    @pytest.mark.soak
+    def test_runs_of_a_session_come_in_the_order_of_submission(self, place: Place, crew: Crew) -> None:
+        super().test_runs_of_a_session_come_in_the_order_of_submission(place, crew)
+
 
 class TestDbosCourier(CourierSuite):
     @pytest.fixture
@@ -39,6 +44,10 @@ class TestDbosCourier(CourierSuite):
         return DbosCourier(store)
 
     pace = 1.0  # DBOS takes its time to begin
+
+    @pytest.mark.soak
+    def test_runs_of_a_session_come_in_the_order_of_submission(self, place: Place, crew: Crew) -> None:
+        super().test_runs_of_a_session_come_in_the_order_of_submission(place, crew)
 
 
 MANY = int(os.environ.get("FLOWLOOM_KILLS", "30"))

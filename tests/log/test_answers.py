@@ -38,6 +38,9 @@ def nested(depth: int) -> dict[str, Any]:
     return deep
 
 
+DEEP = nested(100_000)
+
+
 @pytest.mark.parametrize(
     ("response", "decision"),
     [
@@ -114,8 +117,8 @@ def test_an_answer_that_names_a_call_is_about_that_one(named: Any, answers: bool
     [
         {"response": "[" * 100_000},
         {"response": "[" * 100_000 + "]" * 100_000},
-        {"response": nested(100_000)},
-        {"confirmed": True, "payload": nested(100_000)},
+        {"response": DEEP},
+        {"confirmed": True, "payload": DEEP},
         {"confirmed": True, "payload": 10**5000},
         {"response": '{"confirmed": true, "payload": ' + "9" * 5000 + "}"},
         {"response": '{"confirmed": true, "payload": 1e999}'},

@@ -338,4 +338,4 @@ def test_a_delegate_of_an_agent_tool_waits_on_when_its_answers_are_refused() -> 
 
 @pytest.mark.timeout(1800)
 class TestPeople(People.TestCase):
-    settings = settings(max_examples=examples(400), stateful_step_count=10, deadline=None, derandomize=True)
+    settings = settings(max_examples=examples(400, 10), stateful_step_count=10, deadline=None, derandomize=True)
