@@ -19,10 +19,11 @@ class BoundedProtocol(HttpToolsProtocol):
     """uvicorn's HTTP protocol; a head that does not end is refused with 431, because the parser would keep all of it,
     and applications may end the connection without waiting for what was not taken."""
 
-    _in_head = False
-    _head_bytes = 0
+    # its attributes would be one too many for a dictionary that shares its keys with those of other connections
+    __slots__ = ("_head_bytes", "_in_head")
 
     def __init__(self, *arguments: Any, **more: Any) -> None:
+        self._in_head, self._head_bytes = False, 0
         super().__init__(*arguments, **more)
         served: Any = self.app
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from abc import ABC, abstractmethod
-from collections import deque
 from collections.abc import Awaitable, Callable, Generator, Sequence
 from contextlib import contextmanager, suppress
 from typing import Literal, NamedTuple
@@ -135,7 +134,7 @@ class LocalRuns(Runs):
     def __init__(self, settings: ServerSettings, runner_of: Callable[[str], Awaitable[Runner]]) -> None:
         super().__init__(settings)
         self._runner_of = runner_of
-        self._lines: dict[Key, deque[ServedRun]] = {}
+        self._lines: dict[Key, list[ServedRun]] = {}
         """The run of each session, and behind it those that wait."""
 
     async def check(self, app_name: str) -> None:
@@ -169,7 +168,7 @@ class LocalRuns(Runs):
         if line:
             line.append(run)
         else:
-            self._lines[key] = deque([run])
+            self._lines[key] = [run]
             run.start()
         return run
 

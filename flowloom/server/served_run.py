@@ -84,6 +84,30 @@ class Signal:
         return True
 
 
+class Once:
+    """What happens once, and what any number of tasks wait for. An `asyncio.Event` takes ten times its memory, and for
+    the end of most runs no task waits."""
+
+    __slots__ = ("_event", "_happened")
+
+    def __init__(self) -> None:
+        self._happened = False
+        self._event: asyncio.Event | None = None
+
+    async def wait(self) -> None:
+        """Return when it has happened."""
+        if not self._happened:
+            self._event = self._event or asyncio.Event()
+            await self._event.wait()
+
+    def set(self) -> None:
+        """It happens now, if it has not before."""
+        self._happened = True
+        if self._event is not None:
+            self._event.set()
+            self._event = None
+
+
 class StoredFrames:
     """The `FrameReader` of a run that is over."""
 
@@ -194,9 +218,9 @@ class ServedRun:
         self.over = False
         self.error: BaseException | None = None
         """What ended it, if it failed."""
-        self.begun = asyncio.Event()
+        self.begun = Once()
         """Set when the run has its session, and the message is stored; or when it is over."""
-        self.ended = asyncio.Event()
+        self.ended = Once()
 
     # -- what is done with it --------------------------------------------------------------------------
 
