@@ -13,6 +13,9 @@ _EXTRA = ("typer", "click", "rich", "prompt_toolkit")
 
 def main() -> None:
     """Run the command line (spec: `flowloom --help`). Exits with 2 when the extra `cli` is not installed."""
+    # where rich is installed, httpx, which google-genai imports, loads a command line of its own with rich, click and
+    # pygments: 2 MiB for as long as a server runs. To the import system, None is a module that is not there
+    sys.modules.setdefault("httpx._main", None)  # type: ignore[arg-type]
     try:
         from flowloom.cli.commands import app
     except ModuleNotFoundError as error:

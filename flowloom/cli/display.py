@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import json
 import os
-from typing import Any, TextIO
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, TextIO
 
 from google.genai import types
-from rich.console import Console
 
 from flowloom.events import Event
 from flowloom.events.event import UNFIT_OUTPUT, asks_again
 from flowloom.events.requests import RESERVED_CALLS, looks_like_request
+
+if TYPE_CHECKING:
+    from rich.console import Console
 
 _PLAIN_WIDTH = 160
 _UNPRINTABLE = {code: None for code in (*range(32), *range(127, 160)) if chr(code) not in "\n\t"}
@@ -29,13 +32,11 @@ class Display:
 
     def __init__(self, out: TextIO, err: TextIO) -> None:
         self.is_terminal = out.isatty()
-        colour = "auto" if self.is_terminal and not os.environ.get("NO_COLOR") else None
+        self._colour = "auto" if self.is_terminal and not os.environ.get("NO_COLOR") else None
+        self._streams = out, err
         for stream in (out, err):
             if hasattr(stream, "reconfigure"):
                 stream.reconfigure(errors="replace")  # type: ignore[union-attr] - an answer must not fail to be shown
-        # without a colour system rich writes no escape sequence at all
-        self._out = _console(out, colour)
-        self._err = _console(err, colour if err.isatty() else None)
         self._live: Speaker | None = None
         self._thinking = False
         self._waiting: list[Event] = []
@@ -43,6 +44,15 @@ class Display:
         self._held = False
         self.failed = False
         """Whether the turn that is shown has told of an error."""
+
+    @cached_property
+    def _out(self) -> Console:
+        return _console(self._streams[0], self._colour)
+
+    @cached_property
+    def _err(self) -> Console:
+        err = self._streams[1]
+        return _console(err, self._colour if err.isatty() else None)
 
     # -- lines of the chat itself ----------------------------------------------------------------------
 
@@ -189,6 +199,9 @@ def _is_told(answer: types.FunctionResponse, event: Event) -> bool:
 
 
 def _console(stream: TextIO, colour: Any) -> Console:
+    """What writes on a stream; without a colour system it writes no escape sequence at all."""
+    from rich.console import Console  # by those who write: most servers never do, and it takes 2 MiB
+
     return Console(
         file=stream, color_system=colour, force_terminal=stream.isatty(), markup=False, emoji=False, highlight=False
     )
