@@ -25,6 +25,7 @@ from flowloom.sessions.sql_service import SqlSessionService
 
 APP = "app"
 MESSAGE: dict[str, Any] = {"role": "user", "parts": [{"text": "Go."}]}
+pytestmark = pytest.mark.timeout(3000)  # of 2,000 sequences
 NEXT = {
     "waiting": {"ready", "cancelled", "paused"},
     "ready": {"running", "cancelled", "paused"},
@@ -241,7 +242,6 @@ TestLimitedStates = LimitedMachine.TestCase
 TestLimitedStates.settings = OFTEN
 
 
-@pytest.mark.timeout(3000)
 def test_states_on_postgresql(postgres_dsn: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """The registry is the same there."""
     monkeypatch.setattr(PostgresMachine, "dsn", postgres_dsn)
