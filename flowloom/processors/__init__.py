@@ -72,7 +72,6 @@ NEEDS: tuple[tuple[Callable[..., Any], str], ...] = (
     (planning, "planner"),
     (planning_response, "planner"),
     (code_execution, "code_executor"),
-    (code_execution_response, "code_executor"),
     (output_schema, "output_schema"),
 )
 """Fields of agents: for one that has None there, the processor has nothing to do, and is not called unless the run is
