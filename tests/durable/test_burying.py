@@ -98,7 +98,8 @@ async def test_a_courier_that_hangs_delays_no_beat(where: str) -> None:
 
 
 async def test_a_run_is_taken_over_in_time(where: str) -> None:
-    """Within `dead_after`, a beat and half a second of the last beat, by a worker that was there before."""
+    """After `dead_after` and a beat from the last beat on, by a worker that was there before; where others work, too,
+    within two seconds more."""
     service = opened(where)
     async with client_of(service) as client, worker_of(service, steps(1), dead_after=1.0, heartbeat=0.1) as worker:
         await until(lambda: worker.beats.renewed - worker.beats._unbroken > worker.beats.dead_after)
@@ -109,7 +110,7 @@ async def test_a_run_is_taken_over_in_time(where: str) -> None:
         claimed, _ = await client.registry.claim(APP, "dead", ["dead's"], 1, None)
         assert len(claimed) == 1
         await until_async(lambda: is_taken(client.registry, run.id))
-        assert 1.0 <= uptime() - began <= 1.0 + 0.1 + 0.5
+        assert 1.0 <= uptime() - began <= 1.0 + 0.1 + 2.0
     await service.close()
 
 
