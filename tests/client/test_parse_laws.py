@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import copy
 import gc
 import json
 import logging
@@ -48,7 +49,7 @@ def damaged(draw: st.DrawFn) -> dict[str, Any]:
         while isinstance(node, dict | list) and node:
             key = draw(st.sampled_from(sorted(node) if isinstance(node, dict) else range(len(node))))
             if draw(st.booleans()) or not isinstance(node[key], dict | list) or not node[key]:
-                node[key] = draw(anything)
+                node[key] = copy.deepcopy(draw(anything))  # later damage changes it, and not what others draw
                 break
             node = node[key]
     return data
