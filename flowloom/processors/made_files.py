@@ -21,10 +21,7 @@ _log = logging.getLogger("flowloom.tools")
 
 def made_in(content: types.Content | None) -> list[types.Part]:
     """The parts of an answer's `content` that are files which the provider's tools have made."""
-    for part in (content.parts if content is not None else None) or ():
-        if part.inline_data is not None:  # few answers hold any file
-            return made_files((content and content.parts) or ())
-    return []
+    return made_files(content.parts) if content is not None and content.parts else []
 
 
 async def save_made(

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-HIDDEN = "**********"
-"""What stands in the place of a secret."""
+from flowloom.auth.fields import HIDDEN
+
 SHORTEST = 4
 """How long a text is at least that is taken out: a shorter one is in any text."""
 

@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
+from flowloom.auth.fields import HIDDEN
 from flowloom.errors import error_text
 from flowloom.protocols.a2a.cards import BINDINGS, Known, fetched_card, given_card, usable_card
 from flowloom.protocols.a2a.failures import RemoteAgentError
@@ -24,7 +25,7 @@ from flowloom.protocols.a2a.sdk import (
     httpx,
 )
 from flowloom.protocols.a2a.status import RemoteStatus
-from flowloom.protocols.hiding import HIDDEN, SHORTEST, secrets_in
+from flowloom.protocols.hiding import SHORTEST, secrets_in
 
 CONNECT_SECONDS = 10.0
 _EXTENSIONS = "A2A-Extensions"
