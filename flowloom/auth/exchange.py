@@ -13,6 +13,7 @@ from typing import Any, cast
 from urllib.parse import urlsplit
 
 from flowloom.auth.assertion import client_assertion
+from flowloom.auth.bounded import AnswerTooLongError, bounding
 from flowloom.auth.credentials import OAuth2Auth
 from flowloom.auth.proof import SIGNED, proof_of
 from flowloom.auth.refusal import TokenRefusedError
@@ -252,6 +253,7 @@ class TokenExchange:
             token_endpoint_auth_method=method,
             timeout=self.TIMEOUT_SECONDS,
             follow_redirects=False,
+            event_hooks={"response": [bounding()]},
             **reach,
         )
 
@@ -293,4 +295,6 @@ def _refused(who: str, said: Any) -> TokenRefusedError:
 def _failed(what: str, error: Exception) -> str:
     status: Any = getattr(getattr(error, "response", None), "status_code", None)
     reason = f"HTTP {status}" if isinstance(status, int) else type(error).__name__
+    if isinstance(error, AnswerTooLongError):
+        reason = error.told
     return f"{what} gave no usable answer ({reason}). Try again later."

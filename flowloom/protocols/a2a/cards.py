@@ -11,6 +11,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+from flowloom.auth.bounded import AnswerTooLongError, bound
 from flowloom.errors import ConfigurationError, error_text
 from flowloom.protocols.a2a.failures import RemoteAgentError
 from flowloom.protocols.a2a.links import card_addresses, is_address, is_safe, origin_of, refusal_of
@@ -23,7 +24,6 @@ FRESH_SECONDS = 3600.0
 FETCH_SECONDS = 30.0
 BINDINGS = ("JSONRPC", "HTTP+JSON")
 """The forms of the protocol that are spoken."""
-_MAX_BYTES = 1024 * 1024
 _MAX_REDIRECTS = 5
 _ALGORITHMS = ("ES256", "ES384", "ES512", "RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "EdDSA")
 """Those of signatures whose keys are public; a secret that both sides know signs no card."""
@@ -76,6 +76,8 @@ async def fetched_card(
         try:
             with protocol_span("a2a.card", {"a2a.agent": name, "server.address": origin_of(url)}):
                 response = await _get(client, url, headers, before)
+        except AnswerTooLongError as error:
+            raise _no_card(name, url, f"it has {error.told}") from None
         except httpx.HTTPError as error:
             raise _no_card(name, url, error_text(error)) from None
         if response.status_code == 304 and before is not None:
@@ -85,8 +87,6 @@ async def fetched_card(
             continue
         if response.status_code != 200:
             raise _no_card(name, url, f"HTTP {response.status_code}")
-        if len(response.content) > _MAX_BYTES:
-            raise _no_card(name, url, f"it has more than {_MAX_BYTES} bytes")
         try:
             card = _parsed(name, url, response.json())
         except (ValueError, ConfigurationError) as error:
@@ -102,7 +102,10 @@ async def _get(client: httpx.AsyncClient, url: str, headers: Mapping[str, str], 
         asked["If-None-Match"] = before.etag
     home, at = origin_of(url), url
     for _ in range(_MAX_REDIRECTS + 1):
-        response = await client.get(at, headers=asked, follow_redirects=False, timeout=FETCH_SECONDS)
+        request = client.build_request("GET", at, headers=asked, timeout=FETCH_SECONDS)
+        response = await client.send(request, stream=True, follow_redirects=False)
+        bound(response)
+        await response.aread()
         if not response.has_redirect_location:
             return response
         at = str(response.url.join(response.headers["location"]))

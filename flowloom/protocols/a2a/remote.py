@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
+from flowloom.auth.bounded import bound
 from flowloom.auth.fields import HIDDEN
 from flowloom.errors import error_text
 from flowloom.protocols.a2a.cards import BINDINGS, Known, fetched_card, given_card, usable_card
@@ -28,6 +29,8 @@ from flowloom.protocols.a2a.status import RemoteStatus
 from flowloom.protocols.hiding import SHORTEST, secrets_in
 
 CONNECT_SECONDS = 10.0
+MAX_ANSWER_BYTES = 64 * 1024 * 1024
+"""A longer answer, or event of a stream, is not read."""
 _EXTENSIONS = "A2A-Extensions"
 _USUAL = frozenset(
     "host accept accept-encoding connection user-agent content-type content-length a2a-version a2a-extensions "
@@ -175,6 +178,7 @@ class _Wire:
     async def send(self, request: httpx.Request, *, stream: bool = False, **options: Any) -> httpx.Response:
         options["follow_redirects"] = False
         response = await self._inner.send(request, stream=True, **options)
+        bound(response, MAX_ANSWER_BYTES)
         sent = {name: value for name, value in request.headers.items() if name not in _USUAL}
         response.stream = _Unquoted(cast(httpx.AsyncByteStream, response.stream), secrets_in(sent))
         if not stream:

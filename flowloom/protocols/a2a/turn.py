@@ -9,6 +9,7 @@ from typing import Any
 
 from google.genai import types
 
+from flowloom.auth.bounded import AnswerTooLongError
 from flowloom.context import InvocationContext
 from flowloom.errors import error_text
 from flowloom.events import Event
@@ -95,14 +96,14 @@ class RemoteTurn:
             knew = message.task_id or message.context_id
             if self._exchange is None or self._exchange.was_heard or not knew:
                 raise failure_of(agent, self._remote.address, error) from error
-        except (A2AError, httpx.HTTPError) as error:
+        except (A2AError, httpx.HTTPError, AnswerTooLongError) as error:
             raise failure_of(agent, self._remote.address, error) from error
         await self.close()
         try:
             async with aclosing(self._ask(self._new(_sent(whole_conversation(ctx))))) as events:
                 async for event in events:
                     yield event
-        except (A2AError, httpx.HTTPError) as error:
+        except (A2AError, httpx.HTTPError, AnswerTooLongError) as error:
             raise failure_of(agent, self._remote.address, error) from error
 
     async def close(self) -> None:

@@ -24,6 +24,7 @@ from mcp_types.version import LATEST_MODERN_VERSION, MODERN_PROTOCOL_VERSIONS
 from pydantic import BaseModel, FileUrl, TypeAdapter, ValidationError
 
 from flowloom import __version__
+from flowloom.auth.bounded import AnswerTooLongError
 from flowloom.context.ending import all_ended
 from flowloom.protocols.mcp.calls import OpenCall, Question, open_call
 from flowloom.protocols.mcp.changes import Changes
@@ -423,6 +424,8 @@ class Connection:
             return "no connection could be made"
         if isinstance(error, asyncio.CancelledError):
             return "its event loop ended"
+        if isinstance(error, AnswerTooLongError):
+            return f"it sent a message of {error.told}"
         if isinstance(error, MCPError | RuntimeError):
             return self.hidden(cleaned(str(error))).rstrip(".")
         return f"the connection failed ({type(error).__name__})"

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import hashlib
 import ipaddress
-import json
 import re
 from functools import partial
 from typing import Any, cast
@@ -16,6 +15,7 @@ from urllib.parse import urlsplit
 import httpx2
 
 from flowloom.auth import AuthConfig, AuthCredential, AuthCredentialTypes, AuthScheme, OAuth2Auth, OAuthFlow, OAuthFlows
+from flowloom.auth.bounded import AnswerTooLongError, bounding
 from flowloom.auth.loading import token_exchange_by
 from flowloom.auth.proof import proof_of
 from flowloom.errors import ToolError
@@ -28,8 +28,6 @@ from flowloom.protocols.targets import AddressRefusedError, Kinds, check_target,
 _FIELD = re.compile(r'(\w+)\s*=\s*(?:"([^"]*)"|([^\s,"]+))')
 REDIRECT = "http://localhost:8000/oauth/callback"
 """Where a user is sent back to, if the program does not say."""
-MAX_DOCUMENT_BYTES = 1024 * 1024
-"""A longer description is not read."""
 _ENDPOINTS = ("authorization_endpoint", "token_endpoint", "registration_endpoint")
 _METHODS = "token_endpoint_auth_methods_supported"
 _PROOFS = ("none", "client_secret_basic", "client_secret_post")
@@ -58,7 +56,12 @@ async def discovered(
     beside = await kinds_at(host, port or 443)
     transport = await in_thread(lambda: guarded_transport(httpx2, allow_private=beside))
     try:
-        async with httpx2.AsyncClient(transport=transport, timeout=params.timeout, follow_redirects=False) as http:
+        async with httpx2.AsyncClient(
+            transport=transport,
+            timeout=params.timeout,
+            follow_redirects=False,
+            event_hooks={"response": [bounding()]},
+        ) as http:
             resource = await _resource(http, params.url, said.get("resource_metadata"))
             issuer = str(next(iter(cast(Any, resource.get("authorization_servers")) or ()), ""))
             server = await _server(http, issuer, alone) if issuer else await _older(http, params.url)
@@ -202,6 +205,8 @@ async def _registered(http: httpx2.AsyncClient, server: dict[str, Any], client: 
         return OAuth2Auth(
             client_id=str(given["client_id"]), client_secret=given.get("client_secret"), redirect_uri=redirect
         )
+    except AnswerTooLongError as error:
+        raise _too_long("The authorization server's answer to the registration of a client", error) from None
     except (httpx2.HTTPError, ValueError, KeyError, TypeError) as error:
         raise ToolError(f"The authorization server did not register a client ({type(error).__name__}).") from None
 
@@ -214,16 +219,17 @@ def _names(told: Any) -> list[str]:
 async def _document(http: httpx2.AsyncClient, address: str) -> dict[str, Any] | None:
     _check_safe(address)
     try:
-        async with http.stream("GET", address) as answer:
-            text = b""
-            async for piece in answer.aiter_bytes():
-                text += piece
-                if len(text) > MAX_DOCUMENT_BYTES:
-                    return None
-        found: Any = json.loads(text) if answer.status_code == 200 else None
+        answer = await http.get(address)
+        found: Any = answer.json() if answer.status_code == 200 else None
+    except AnswerTooLongError as error:
+        raise _too_long(f"What {shown_address(address)} describes", error) from None
     except (httpx2.HTTPError, ValueError, RecursionError):
         return None
     return cast(dict[str, Any], found) if isinstance(found, dict) else None
+
+
+def _too_long(what: str, error: AnswerTooLongError) -> ToolError:
+    return ToolError(f"{what} has {error.told}: it is not read.")
 
 
 def _check_safe(address: str) -> None:

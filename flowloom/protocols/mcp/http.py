@@ -12,8 +12,9 @@ import httpx2
 from mcp.client.sse import sse_client
 from mcp.client.streamable_http import streamable_http_client
 
+from flowloom.auth.bounded import bound
 from flowloom.errors import ConfigurationError
-from flowloom.protocols.mcp.parameters import SseConnectionParams, StreamableHTTPConnectionParams
+from flowloom.protocols.mcp.parameters import MAX_MESSAGE_BYTES, SseConnectionParams, StreamableHTTPConnectionParams
 
 
 @dataclass
@@ -81,6 +82,7 @@ def _client(
 
 
 async def _noted(response: httpx2.Response) -> None:
+    bound(response, MAX_MESSAGE_BYTES)
     known = exchange.get()
     if known is None:
         return

@@ -13,6 +13,9 @@ from typing import Any, cast
 from flowloom.errors import ConfigurationError
 from flowloom.protocols.addresses import origin_of, shown_address
 
+MAX_MESSAGE_BYTES = 64 * 1024 * 1024
+"""A longer message of a server breaks the connection."""
+
 
 @dataclass(frozen=True)
 class StdioServer:

@@ -20,7 +20,7 @@ import mcp_types as types
 from mcp.client.stdio import get_default_environment
 from mcp.shared.message import SessionMessage
 
-from flowloom.protocols.mcp.parameters import StdioServer
+from flowloom.protocols.mcp.parameters import MAX_MESSAGE_BYTES, StdioServer
 from flowloom.protocols.words import cleaned
 
 _log = logging.getLogger("flowloom.mcp")
@@ -28,8 +28,6 @@ STEP_SECONDS = 2.0
 """How long a server has to end after each of: the end of its input, SIGTERM, SIGKILL."""
 LAST_LINES = 20
 MAX_LINE_CHARACTERS = 500
-MAX_MESSAGE_BYTES = 64 * 1024 * 1024
-"""A longer message breaks the connection."""
 _CHUNK = 256 * 1024
 
 

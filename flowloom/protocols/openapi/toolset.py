@@ -358,4 +358,6 @@ async def _fetched(url: str, verify: Verify, factory: ClientFactory | None, allo
         await clients.close()
     if answer.status != 200:
         raise OSError(f"HTTP {answer.status} {answer.reason}")
+    if answer.is_cut:
+        raise OSError(f"it has more than {MAX_BODY_BYTES} bytes")
     return answer.body.decode("utf-8", "replace")

@@ -203,15 +203,6 @@ async def test_a_public_server_leads_to_no_address_of_this_machine(monkeypatch: 
         assert http.requests == []
 
 
-async def test_a_description_without_end_is_not_read() -> None:
-    """More than a megabyte says nothing."""
-    with served(token="x", server={"filler": "x" * 1_100_000}) as http:
-        chat = Chat(asks(toolset(http), "ok"))
-        with pytest.raises(ToolsetError, match="HTTP 401"):
-            await chat.say("go")
-        await chat.runner.close()
-
-
 async def test_a_client_may_ask_for_itself() -> None:
     """With the flow `client_credentials` no user is asked: the server names who gives the token."""
     own = {"authType": "oauth2", "oauth2": {"clientId": "robot", "clientSecret": "secret-of-the-robot"}}
