@@ -78,13 +78,17 @@ class Beats:
     async def _beat_on(self) -> None:
         while True:
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._soon.wait(), self.heartbeat)
+                async with asyncio.timeout(self.heartbeat):  # `wait_for` of Python 3.11 may lose a cancel
+                    await self._soon.wait()
             self._soon.clear()
             try:
                 await self.beat()
             except StorageError as error:
                 self._unbroken = uptime()
                 _log.warning("Worker `%s` cannot reach its registry, and tries again: %s", self.name, error)
+            except Exception:  # a worker that beat no more would be taken for dead
+                self._unbroken = uptime()
+                _log.exception("A beat of worker `%s` has failed; it beats again.", self.name)
 
     async def beat(self) -> None:
         """Beat now. Raises `StorageError`; the worker's runs are lost, and it has another name, if it was buried."""

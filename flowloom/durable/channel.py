@@ -98,7 +98,7 @@ class Channel:
         self._topics: dict[str, _Topic] = {}
         self._server: asyncio.AbstractServer | None = None
         self._path: Path | None = None
-        self._callers: set[asyncio.Task[None]] = set()
+        self._callers: dict[asyncio.Task[None], asyncio.StreamWriter] = {}
         self.token = secrets.token_hex(16)
         self.address: str | None = None
 
@@ -121,10 +121,12 @@ class Channel:
         """Listen no more, and hang up."""
         if self._server is not None:
             self._server.close()
-        for caller in self._callers:
+        callers = dict(self._callers)
+        for caller, line in callers.items():
             caller.cancel()
-        if self._callers:
-            await asyncio.wait(self._callers)
+            line.transport.abort()  # a caller that was stopped reads no more
+        if callers:
+            await asyncio.wait(callers)
         if self._path is not None:
             self._path.unlink(missing_ok=True)
 
@@ -165,11 +167,11 @@ class Channel:
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         task = asyncio.current_task()
         assert task is not None
-        self._callers.add(task)
+        self._callers[task] = writer
         try:
             while line := await reader.readline():
                 said: Any = json.loads(line)
-                if not secrets.compare_digest(str(said.get("token")), self.token):
+                if not secrets.compare_digest(str(said.get("token")).encode("utf-8", "replace"), self.token.encode()):
                     return
                 if said.get("do") == "ring":
                     self._rung()
@@ -177,10 +179,10 @@ class Channel:
                     self._looked()
                 elif said.get("do") == "follow":
                     await self._follow(str(said.get("run")), bool(said.get("deltas")), writer)
-        except (OSError, ValueError, AttributeError, asyncio.CancelledError):
+        except (OSError, ValueError, AttributeError, RecursionError, asyncio.CancelledError):
             pass  # a caller that went, or that is none of ours; the server is closed
         finally:
-            self._callers.discard(task)
+            del self._callers[task]
             writer.close()
             with contextlib.suppress(OSError, asyncio.CancelledError):
                 await writer.wait_closed()

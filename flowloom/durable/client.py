@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import AsyncGenerator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal, Self, Unpack
@@ -11,7 +10,7 @@ from google.genai import types
 
 from flowloom.context import RunConfig
 from flowloom.durable.callers import Callers
-from flowloom.durable.courier import Courier
+from flowloom.durable.courier import Courier, not_offered
 from flowloom.durable.limits import Limit, concurrency_limits
 from flowloom.durable.records import OVER, RunInfo, Status, WorkerInfo
 from flowloom.durable.registry import Registry, not_found
@@ -22,7 +21,7 @@ from flowloom.durable.sql_submit import Submission
 from flowloom.durable.store_courier import StoreCourier
 from flowloom.durable.submitted import SubmittedRun, refuse_credentials
 from flowloom.durable.tracing import submitting
-from flowloom.errors import ConfigurationError, FlowloomError, InputValidationError, StorageError
+from flowloom.errors import ConfigurationError, FlowloomError, InputValidationError
 from flowloom.events import Event
 from flowloom.events.ids import new_id
 from flowloom.events.parts import answers_calls
@@ -34,7 +33,6 @@ if TYPE_CHECKING:
     from flowloom.run_stream import RunStreamEvent
 
 
-_log = logging.getLogger("flowloom.durable")
 _NOT_OVER: Sequence[Status] = ("waiting", "ready", "running", "paused")
 
 
@@ -117,8 +115,8 @@ class RunClient:
         if run_ids:
             try:
                 await self._courier.offer(run_ids)
-            except StorageError as error:
-                _log.warning("%d ready runs could not be offered; they are again, in a while: %s", len(run_ids), error)
+            except Exception as error:
+                not_offered(run_ids, error)
 
     async def withdraw(self, run_id: str) -> None:
         """The run `run_id` was cancelled and need not be brought."""

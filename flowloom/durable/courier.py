@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Awaitable, Sequence
 from typing import Protocol
+
+from flowloom.errors import FlowloomError
+
+_log = logging.getLogger("flowloom.durable")
 
 
 class Deliver(Protocol):
@@ -53,3 +58,11 @@ class Courier(Protocol):
     async def close(self) -> None:
         """Let go of what is held. Closing twice is fine."""
         ...
+
+
+def not_offered(run_ids: Sequence[str], error: Exception) -> None:
+    """Log that an offer has failed, which is no failure of the runs: a sweep offers them again."""
+    told = None if isinstance(error, FlowloomError) else error
+    _log.warning(
+        "%d ready runs could not be offered; they are again, in a while: %s", len(run_ids), error, exc_info=told
+    )

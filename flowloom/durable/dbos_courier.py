@@ -15,7 +15,7 @@ from concurrent.futures import Future, InvalidStateError
 from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import urlsplit
 
-from flowloom.durable.courier import Deliver, Free
+from flowloom.durable.courier import Deliver, Free, not_offered
 from flowloom.errors import ConfigurationError, StorageError
 from flowloom.events.ids import new_id
 from flowloom.extras import absent, missing_extra, require
@@ -228,8 +228,8 @@ class DbosCourier:
                 await free()
                 try:
                     await handle()
-                except StorageError as error:
-                    _log.warning("Ready runs wait for a sweep: %s", error)
+                except Exception as error:
+                    _log.warning("Ready runs wait for a sweep: %s", error, exc_info=not isinstance(error, StorageError))
 
     def bring(self, row: str, run_id: str) -> Future[None]:
         """The run `run_id` has come to this process, by its `row`, in a thread of DBOS: what is done when its leg is
@@ -259,8 +259,8 @@ class DbosCourier:
                 return
             try:
                 begun = await self._hands[0]([run_id])
-            except StorageError as error:
-                _log.warning("Run `%s` is brought again by a sweep: %s", run_id, error)
+            except Exception as error:
+                not_offered([run_id], error)
                 begun = ()
         try:
             if begun:
@@ -271,8 +271,12 @@ class DbosCourier:
     async def _tidy(self) -> None:
         while True:
             await asyncio.sleep(TIDYING)
-            with contextlib.suppress(StorageError):  # DBOS waits for its database to come back, and says so
+            try:
                 await self._delete_over()
+            except StorageError:
+                continue  # DBOS waits for its database to come back, and says so
+            except Exception:
+                _log.exception("Rows of runs that are over could not be deleted; they are again, in a while.")
 
     async def _delete_over(self) -> None:
         """Delete the rows whose legs are over, as soon as DBOS has written that they are, if it still works."""

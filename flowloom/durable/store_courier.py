@@ -62,7 +62,8 @@ class StoreCourier:
                     self._listens = False
                     continue
                 with contextlib.suppress(TimeoutError):
-                    await asyncio.wait_for(self._rung.wait(), self._poll)
+                    async with asyncio.timeout(self._poll):  # `wait_for` of Python 3.11 may lose a cancel
+                        await self._rung.wait()
         finally:
             self._listens = False
 

@@ -21,7 +21,7 @@ from flowloom import __version__
 from flowloom.durable import metrics
 from flowloom.durable.beats import Beats
 from flowloom.durable.channel import Channel
-from flowloom.durable.courier import Courier
+from flowloom.durable.courier import Courier, not_offered
 from flowloom.durable.leg import Leg, failure
 from flowloom.durable.limits import Limit, ModelLimit, concurrency_limits
 from flowloom.durable.model_limits import LimitedEffects
@@ -30,7 +30,7 @@ from flowloom.durable.registry import Registry
 from flowloom.durable.specs import Audience
 from flowloom.durable.sql_runs import PINNED, Claimed, Ended
 from flowloom.durable.store_courier import BLOCKED, StoreCourier
-from flowloom.errors import ConfigurationError, FlowloomError, RunLostError, StorageError
+from flowloom.errors import ConfigurationError, RunLostError, StorageError
 from flowloom.events.ids import new_id
 from flowloom.interop.run_ends import RunEnds
 from flowloom.plugins import PluginManager
@@ -320,23 +320,27 @@ class Worker:
                 return
             except StorageError as error:
                 _log.debug("Worker `%s` hears nothing from other machines: %s", self.name, error)
+            except Exception:
+                _log.exception("Worker `%s` hears nothing from other machines, and listens again.", self.name)
             await asyncio.sleep(self.beats.heartbeat)
 
     async def _offer(self, run_ids: Sequence[str]) -> None:
         if run_ids:
             try:
                 await self.courier.offer(run_ids)
-            except FlowloomError as error:
-                _log.warning("%d ready runs could not be offered; they are again, in a while: %s", len(run_ids), error)
+            except Exception as error:
+                not_offered(run_ids, error)
 
     async def _serve(self) -> None:
-        """Have the courier bring runs; one that fails is asked again."""
+        """Have the courier bring runs; one that fails, or returns, is asked again."""
         while True:
             try:
                 await self.courier.serve(self._deliver, self._free)
             except StorageError as error:
                 _log.warning("Worker `%s` takes no runs until its store is back: %s", self.name, error)
-                await asyncio.sleep(self.beats.heartbeat / 2)
+            except Exception:
+                _log.exception("The courier of worker `%s` has failed, and is asked again.", self.name)
+            await asyncio.sleep(self.beats.heartbeat / 2)
 
     async def _free(self) -> int:
         while (room := self.concurrency - len(self._legs)) < 1:
@@ -428,6 +432,10 @@ class Worker:
                     await self.registry.forget_ended(self._keep_runs)
             except StorageError:
                 pause = self.beats.heartbeat
+            except Exception:
+                _log.exception("Worker `%s` could not keep house; it does so again.", self.name)
+                pause = self.beats.heartbeat
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._changed.wait(), pause)
+                async with asyncio.timeout(pause):  # `wait_for` of Python 3.11 may lose a cancel
+                    await self._changed.wait()
             self._changed.clear()

@@ -44,8 +44,8 @@ class CourierSuite(DyingRules, AskingRules):
     @in_loop
     async def test_every_run_reaches_a_worker_once(self, place: Place, crew: Crew) -> None:
         """Runs of many sessions end, each with the log that it has in process, and no tool is begun twice."""
-        async with self.worker(place), self.client(place) as client:
-            crew.start(place)
+        async with self.worker(place, dead_after=10.0), self.client(place) as client:
+            crew.start(place, dead_after=10.0)  # who lives is not to be buried on a busy machine
             await until_async(lambda: has_workers(client, 2))
             runs = [await submitted(client, number, steps=2) for number in range(self.runs)]
             await all_final(runs)

@@ -53,7 +53,7 @@ class AskingRules(CourierRules):
     async def test_a_run_is_paused_and_resumed_from_elsewhere(self, place: Place, crew: Crew) -> None:
         """It holds no worker meanwhile, and goes on where it was."""
         async with self.client(place) as client:
-            pid = crew.start(place, pause=0.05)
+            pid = crew.start(place, pause=0.3)
             run = await submitted(client, 1, steps=5)
             await until(lambda: len(place.lines()) > 1)
             await run.pause()
