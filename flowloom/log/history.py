@@ -418,8 +418,7 @@ def _starts_turn(item: HistoryItem, event: Event) -> bool:
 
 
 def _hands_over(event: Event) -> bool:
-    """Whether an event of another agent does no more than to hand the conversation over."""
+    """Whether an event of another agent hands the conversation over: the question is still that of the turn before."""
     if event.actions.transfer_to_agent:
         return True
-    calls = event.get_function_calls()
-    return bool(calls) and all(call.name == "transfer_to_agent" for call in calls)
+    return any(call.name == "transfer_to_agent" for call in event.get_function_calls())

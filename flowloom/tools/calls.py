@@ -180,7 +180,7 @@ def _merged(ctx: InvocationContext, answers: list[_Answer]) -> CallResults:
         error = error or answer.error
     if not parts or actions is None:
         return CallResults(_changes(ctx, answers), waiting=waiting)
-    if 0 < len(actions.requested_tool_confirmations) < len(answers):
+    if 0 < len(actions.requested_tool_confirmations) < sum(answer.part is not None for answer in answers):
         # only the calls that wait have nothing to sum up
         actions.skip_summarization = (
             any(

@@ -149,6 +149,18 @@ async def test_a_handover_begins_no_turn() -> None:
     assert (await seen(*log, by=none()))[0] == "user: the question"
 
 
+async def test_a_handover_beside_other_calls_begins_no_turn() -> None:
+    """What else was called in the same answer takes the question from the agent as little."""
+    calls = [named_call("c1", "look"), named_call("c2", "transfer_to_agent", agent_name="root")]
+    results = [result("c1", "look", {}), result("c2", "transfer_to_agent", {})]
+    log = [
+        event("user", "the question"),
+        event("boss", text("One moment."), *calls),
+        event("boss", *results, actions={"transfer_to_agent": "root"}),
+    ]
+    assert (await seen(*log, by=none()))[0] == "user: the question"
+
+
 async def test_an_agent_without_a_model_is_shown_nothing() -> None:
     """Non-LLM agent | request untouched."""
 

@@ -18,6 +18,7 @@ from flowloom import (
     EventActions,
     Flow,
     FunctionTool,
+    LongRunningFunctionTool,
     InvocationContext,
     LlmAgent,
     LlmRequest,
@@ -93,9 +94,11 @@ async def test_decision_07_the_results_come_before_the_request_for_confirmation(
     assert events[2].is_final_response()
 
 
-@pytest.mark.parametrize(("names", "skips"), [("pay show", True), ("pay look", None), ("pay pay", True)])
+@pytest.mark.parametrize(
+    ("names", "skips"), [("pay show", True), ("pay look", None), ("pay pay", True), ("pay post", True)]
+)
 async def test_whether_results_are_summed_up_is_for_the_calls_that_have_any_to_say(names: str, skips: Any) -> None:
-    """A call that waits for a person has nothing to sum up, and counts only if all do."""
+    """A call that waits for a person has nothing to sum up, nor has one without a result; it counts if all are such."""
 
     def pay() -> None:
         """Pay."""
@@ -109,7 +112,10 @@ async def test_whether_results_are_summed_up_is_for_the_calls_that_have_any_to_s
         tool_context.actions.skip_summarization = True
         return "shown"
 
-    tools = [FunctionTool(pay, require_confirmation=True), look, show]
+    def post() -> None:
+        """Post."""
+
+    tools = [FunctionTool(pay, require_confirmation=True), look, show, LongRunningFunctionTool(post)]
     events = await Chat(agent("root", [call(name) for name in names.split()], "done", tools=tools)).say("go")
     assert events[1].actions.skip_summarization is skips
 
