@@ -18,10 +18,10 @@ from flowloom import (
     EventActions,
     Flow,
     FunctionTool,
-    LongRunningFunctionTool,
     InvocationContext,
     LlmAgent,
     LlmRequest,
+    LongRunningFunctionTool,
     ToolConfirmation,
     ToolContext,
 )
