@@ -126,8 +126,8 @@ class Context(ReadonlyContext):
         """A person's decision about this call, if one was asked for and given."""
         self.call_index = call_index
         """The position of the call among those of the step."""
-        self.display: str | None = None
-        """A text for the user, put beside the tool's result."""
+        self.display = False
+        """Whether the tool's result is shown to the user, too, as a text beside it."""
         self.files: list[types.FunctionResponsePart] | None = None
         """Images and other files that the model is given with the tool's result."""
         self.metadata: dict[str, Any] | None = None

@@ -92,8 +92,7 @@ class AgentTool(BaseTool):
         if ctx.run.waiting_calls:
             raise Suspended([event_to_keep(event, call_id) for event in ctx.session.events[len(kept) :]])
         result = self._result(last, tool_context)
-        if self.skip_summarization and result:
-            tool_context.display = result if isinstance(result, str) else json.dumps(result, ensure_ascii=False)
+        tool_context.display = self.skip_summarization
         return result
 
     async def _run(self, ctx: InvocationContext, tool_context: Context) -> Event | None:

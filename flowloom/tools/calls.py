@@ -281,10 +281,13 @@ async def _answer(
         _report(ctx, tool, call, error)
         part = response_part(call.id, call.name, {"error": as_json(error_text(error))})
         return _Answer(part, actions, error if _raises(ctx, error) else None, error)
+    display = None
+    if context.display and result:
+        display = result if isinstance(result, str) else json.dumps(result, ensure_ascii=False)
     part = response_part(call.id, call.name, as_object(result, "result"))
     if context.files and part.function_response is not None:
         set_fields(part.function_response, parts=context.files)
-    return _Answer(part, actions, display=context.display, metadata=context.metadata)
+    return _Answer(part, actions, display=display, metadata=context.metadata)
 
 
 def _report(ctx: InvocationContext, tool: RunnableTool, call: types.FunctionCall, error: Exception) -> None:
