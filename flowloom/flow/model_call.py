@@ -219,18 +219,19 @@ class ModelCall:
         anybody else sees them (`json_arguments`).
         """
         content = response.content
-        if self._copies and not response.partial:
-            response = replace(response)
-        if content is None or not content.parts:
-            return response
-        for part in content.parts:
-            if part.function_call is not None:
-                return self._with_named_calls(response, content, own)
-        return response
+        if content is not None and content.parts:
+            for part in content.parts:
+                if part.function_call is not None:
+                    content = self._with_named_calls(response, content, own)
+                    break
+        if content is not response.content:
+            return replace(response, content=content)
+        return replace(response) if self._copies and not response.partial else response
 
     def _with_named_calls(
         self, response: LlmResponse, content: types.Content, own: Collection[str | None]
-    ) -> LlmResponse:
+    ) -> types.Content:
+        """The content of a response with calls, each under its id; the content itself if it is that already."""
         ids = self._ids
         if ids is None:
             ids = self._ids = GivenIds(self._ctx)
@@ -253,7 +254,7 @@ class ModelCall:
                     changed = True
                     part = replace(part, function_call=replace(call, id=call_id, args=args))
             parts.append(part)
-        return replace(response, content=replace(content, parts=parts)) if changed else response
+        return replace(content, parts=parts) if changed else content
 
     def event(self, response: LlmResponse) -> Event | None:
         """The event of a response (spec §13), None if nothing is left in it to say; what callbacks wrote goes onto the

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple, cast
 
 from flowloom.events.actions import EventCompaction
 from flowloom.events.event import Event
-from flowloom.events.wire import replace, set_fields
+from flowloom.events.wire import fields_of, replace, set_fields
 from flowloom.log.cursor import LogCursor
 
 SPAN_KEY = "flowloom.compaction"
@@ -130,8 +130,8 @@ class EffectiveLog:
             new = events
         if self._plain:
             for event in new:
-                actions = event.actions
-                if actions.rewind_before_invocation_id is not None or actions.compaction is not None:
+                done = fields_of(event.actions)
+                if done["rewind_before_invocation_id"] is not None or done["compaction"] is not None:
                     self._plain = False
                     new = events
                     break

@@ -16,6 +16,7 @@ from google.genai import types
 
 from flowloom.events.event import Event
 from flowloom.events.requests import RESERVED_CALLS, RequestKind, is_request
+from flowloom.events.wire import fields_of
 from flowloom.log.answers import answers_request, subject_call_id
 from flowloom.log.effective_log import EffectiveLog
 from flowloom.log.marks import CLIENT_EXECUTED, REPEATED, is_from_agent_tool
@@ -222,12 +223,11 @@ class CallLedger:
 
     def _read(self, events: Sequence[Event]) -> None:
         for event in events:
-            actions, content = event.actions, event.content
-            inner = False
-            if event.isolation_scope:
-                inner = self._read_scope(event, event.isolation_scope)
-            if actions.agent_state:
-                self._read_marks(actions.agent_state)
+            said = fields_of(event)
+            scope, content, marks = said["isolation_scope"], said["content"], fields_of(said["actions"])["agent_state"]
+            inner = self._read_scope(event, scope) if scope else False
+            if marks:
+                self._read_marks(marks)
             if content is None:
                 continue
             for part in content.parts or ():

@@ -57,8 +57,6 @@ def made_file(name: str, tool: str, mime_type: str, data: bytes) -> types.Part:
 def made_files(parts: Sequence[types.Part]) -> list[types.Part]:
     """The files among the parts of an answer that code or tools on the provider's side have made."""
     files = [part for part in parts if part.inline_data is not None]
-    if not files:  # as in most answers
-        return []
     ran = any(part.code_execution_result is not None for part in parts)
     return [part for part in files if ran or is_server_run(part)]
 

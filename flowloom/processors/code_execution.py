@@ -22,6 +22,7 @@ from flowloom.events.wire import replace
 from flowloom.models.contents import own_content, special_contents
 from flowloom.models.failures import named
 from flowloom.models.request import LlmRequest
+from flowloom.models.server_parts import made_files
 from flowloom.processors.code_executors import (
     BaseCodeExecutor,
     BuiltInCodeExecutor,
@@ -29,7 +30,7 @@ from flowloom.processors.code_executors import (
     CodeExecutionResult,
     File,
 )
-from flowloom.processors.made_files import made_in, save_made
+from flowloom.processors.made_files import save_made
 from flowloom.processors.planning import rewrites_responses
 from flowloom.tools.base_tool import BaseTool
 
@@ -78,11 +79,14 @@ def code_execution_response(
     Writes: `content`: None, so that the model is called again and sees the result. Artifacts: the code's output files.
     Must come after: planning_response, which tells the text of the response apart.
     """
-    agent = ctx.llm_agent
-    if agent is None or response.partial:
+    agent, content = ctx.llm_agent, response.content
+    if agent is None or content is None or not content.parts or response.partial:
         return None
-    if made := made_in(response.content):
-        return save_made(ctx, response, made)
+    for part in content.parts:
+        if part.inline_data is not None:  # as in few answers
+            if made := made_files(content.parts):
+                return save_made(ctx, response, made)
+            break
     executor = _executor_of(agent)
     if executor is None or isinstance(executor, BuiltInCodeExecutor):
         return None

@@ -14,14 +14,10 @@ from flowloom.context import Context, InvocationContext
 from flowloom.events.event import Event
 from flowloom.events.json_data import as_json
 from flowloom.events.response import LlmResponse
-from flowloom.models.server_parts import is_server_run, made_files
+from flowloom.events.wire import replace
+from flowloom.models.server_parts import is_server_run
 
 _log = logging.getLogger("flowloom.tools")
-
-
-def made_in(content: types.Content | None) -> list[types.Part]:
-    """The parts of an answer's `content` that are files which the provider's tools have made."""
-    return made_files(content.parts) if content is not None and content.parts else []
 
 
 async def save_made(
@@ -32,6 +28,7 @@ async def save_made(
     `ctx` is the place of the agent whose answer it is. A file that cannot be saved stays where it is.
     """
     context, content = Context(ctx), response.content or types.Content()
+    kept = content.parts or []
     for part in made:
         blob = part.inline_data
         if blob is None or blob.data is None:
@@ -43,7 +40,8 @@ async def save_made(
             _log.warning("File `%s`, made by a tool of the provider, was not saved: %s", name, error)
             continue
         if is_server_run(part):
-            content.parts = [each for each in content.parts or () if each is not part]
+            kept = [each for each in kept if each is not part]
+    response.content = replace(content, parts=kept)  # the content is the model's own
     yield ctx.new_event({"actions": context.collect_actions()})
 
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from operator import attrgetter
 from typing import Any, TypeVar
 
 from flowloom.errors import InputValidationError
@@ -35,6 +36,7 @@ from flowloom.sessions.state import merge_scopes, own_value, split_by_scope
 
 _Key = tuple[str, str, str]
 _KeyT = TypeVar("_KeyT")
+_key_of: Callable[[Session], _Key] = attrgetter("app_name", "user_id", "id")
 
 
 @dataclass(slots=True)
@@ -143,7 +145,7 @@ class InMemorySessionService(BaseSessionService):
         return self._snapshot(key, self._sessions[key])
 
     async def import_session(self, session: Session, *, initial_state: Mapping[str, Any] | None = None) -> Session:
-        key = (session.app_name, session.user_id, session.id)
+        key = _key_of(session)
         stored = self._sessions.get(key)
         missing = missing_events(session, [] if stored is None else [event.id for event in stored.events])
         if stored is None:
@@ -173,7 +175,7 @@ class InMemorySessionService(BaseSessionService):
         app, user, own = split_by_scope(session.state)
         self._write_shared(session.app_name, session.user_id, app, user)
         changed = {name for event in session.events for name in event.actions.state_delta}
-        self._sessions[(session.app_name, session.user_id, session.id)] = _Stored(
+        self._sessions[_key_of(session)] = _Stored(
             _owned(own),
             session.last_update_time,
             list(session.events),
@@ -184,13 +186,13 @@ class InMemorySessionService(BaseSessionService):
 
     async def append_answer(self, session: Session, event: Event) -> Event:
         with self._deciding_lock:  # loops of several threads may share the service
-            check_undecided(self._found((session.app_name, session.user_id, session.id)).events, event)
+            check_undecided(self._found(_key_of(session)).events, event)
             return await self.append_event(session, event)  # which awaits nothing
 
     async def append_event(self, session: Session, event: Event) -> Event:
         if event.partial:
             return event
-        key = session.app_name, session.user_id, session.id
+        key = _key_of(session)
         stored = self._sessions.get(key)
         if stored is None:
             raise session_not_found(*key)

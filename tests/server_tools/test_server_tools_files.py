@@ -9,12 +9,14 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from kit import STREAMED, WHERE, Chat
+from kit import STREAMED, WHERE, Chat, model, said, text
 from models.gemini_wire import answer, streamed
 from models.wire_server import Reply, WireServer
 from server_tools import anthropic_search, openai_search
 
 from flowloom import AnthropicModel, BaseLlm, Gemini, InMemoryArtifactService, LlmAgent, OpenAIModel, RetryOptions
+from flowloom.events.response import LlmResponse
+from flowloom.models.server_parts import made_file
 from flowloom.tools import ServerTool, code_execution
 
 ONCE = RetryOptions(attempts=1)
@@ -41,6 +43,19 @@ async def files_of(model: BaseLlm, tool: Any, stream: bool) -> tuple[dict[str, t
         assert part.inline_data is not None
         found[name] = (part.inline_data.mime_type or "", part.inline_data.data or b"")
     return found, await chat.stored()
+
+
+async def test_an_answer_that_a_model_gives_twice_has_its_files_each_time() -> None:
+    """Saving them changes nothing of what the model holds."""
+    drawn = LlmResponse(content=said(made_file("plot.png", "draw", "image/png", PICTURE), text("There.")))
+    chat = Chat(LlmAgent(name="root", model=model([drawn], [drawn])))
+    await chat.say("Draw.")
+    await chat.say("Again.")
+    service = chat.runner.artifact_service
+    assert service is not None
+    assert await service.list_versions(app_name="app", filename="plot.png", **WHERE) == [0, 1]
+    assert drawn.content is not None
+    assert len(drawn.content.parts or ()) == 2
 
 
 def held(events: list[Any]) -> list[Any]:
