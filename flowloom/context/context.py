@@ -15,7 +15,6 @@ from flowloom.errors import ContextError, InputRequiredError
 from flowloom.events.actions import EventActions, InputRequest, ToolConfirmation, no_actions
 from flowloom.events.event import Event
 from flowloom.events.json_data import as_json, keep_json_actions
-from flowloom.log.marks import TOOL_PROGRESS
 from flowloom.memory import BaseMemoryService, MemoryEntry, SearchMemoryResponse
 from flowloom.schemas.validator import validator_of
 from flowloom.sessions.session import Session
@@ -247,12 +246,12 @@ class Context(ReadonlyContext):
         """Tell those who follow the run how far this call is: `done` of a `total`, if that is known, and in words.
 
         `message` is for people: no model sees it, and it is not stored. The run stream has it as `ToolCallProgress`.
-        Outside of tool calls, and where the run is not followed, nothing happens.
+        Of reports that come faster than they are read, those between are left out. Any thread may call it. Outside of
+        tool calls, and where the run is not followed, nothing happens.
         """
         box = self._invocation_context.progress_box
         if box is not None and self.function_call_id:
-            told = {"call_id": self.function_call_id, "progress": done, "total": total, "message": message}
-            box.put_nowait(self.inside.new_event({"partial": True, "custom_metadata": {TOOL_PROGRESS: told}}))
+            box(self, {"call_id": self.function_call_id, "progress": done, "total": total, "message": message})
 
     # -- a person in the loop ---------------------------------------------------------------------
 

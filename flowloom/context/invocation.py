@@ -71,8 +71,8 @@ class InvocationContext:
     """The agent's tools, toolsets resolved; the `tools` processor sets it, once per agent run."""
     outbox: asyncio.Queue[Any] | None = None
     """Where agents that run as tools put their events, while the flow forwards them; None ends it."""
-    progress_box: asyncio.Queue[Any] | None = None
-    """Where calls put the events by which they tell how far they are."""
+    progress_box: Callable[[Any, dict[str, Any]], None] | None = None
+    """Takes how far a call is: its context, and what it tells."""
     delegate: Callable[[types.FunctionCall, int], Awaitable[dict[str, Any] | None]] | None = None
     """Runs the agent that a call is for, while the calls of an answer are run; None as its response: it comes later."""
     path_prefix: str = ""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from contextlib import aclosing
 from typing import Any, TypeVar
 
@@ -12,8 +12,8 @@ from flowloom.events.event import Event
 from flowloom.flow.turn import Events
 
 T = TypeVar("T")
-Outbox = asyncio.Queue["Event | tuple[Event, asyncio.Event] | None"]
-"""Events as they come, each with what to set when it is taken if its agent waits for that; None ends it."""
+Outbox = asyncio.Queue[tuple[Event, asyncio.Event] | Callable[[], Event] | None]
+"""Events as they come, each with what to set when it is taken; what makes an event when it is read; None ends it."""
 
 
 async def put_events(events: Events, outbox: Outbox) -> None:
@@ -43,8 +43,8 @@ def forwarding(work: Coroutine[Any, Any, T], outbox: Outbox) -> tuple[asyncio.Ta
 async def _forwarded(outbox: Outbox, running: asyncio.Task[Any]) -> Events:
     try:
         while (item := await outbox.get()) is not None:
-            if isinstance(item, Event):
-                yield item
+            if callable(item):
+                yield item()
                 continue
             yield item[0]
             item[1].set()

@@ -21,6 +21,7 @@ from flowloom.flow.resume import stack_of
 from flowloom.flow.turn import AGAIN
 from flowloom.processors.agent_transfer import transfer_problem
 from flowloom.tools.calls import CallResults, run_calls
+from flowloom.tools.progress_box import ProgressBox
 
 
 class SingleTurns:
@@ -86,8 +87,8 @@ def tool_run(
     if not forwards and not reports and not (delegates and any(is_single_turn(agent, call) for call in calls)):
         return ToolRun(run_calls(ctx, calls, tools, None, transfer_problem))
     single = SingleTurns(ctx)
-    update = {"delegate": single.run, "progress_box": single.outbox, "outbox": single.outbox if forwards else None}
-    inner = ctx.model_copy(update=update)
+    inner = ctx.model_copy(update={"delegate": single.run, "progress_box": ProgressBox(single.outbox)})
+    inner.outbox = single.outbox if forwards else None
     return ToolRun(*forwarding(run_calls(inner, calls, tools, None, transfer_problem), single.outbox), single)
 
 
