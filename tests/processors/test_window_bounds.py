@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 from google.genai import types
-from kit import event, named_call, result, said, shown, text
+from kit import agent, context, event, named_call, result, said, shown, text
 from window_logs import request_of, round_of
 
-from flowloom import Event
+from flowloom import Event, Flow
 from flowloom.processors import DropToolPayloads, KeepTurns, TokenWindow
 from flowloom.processors.token_count import Calibration, content_tokens
 from flowloom.processors.window import shortened
@@ -96,6 +96,32 @@ def test_steps_of_less_than_fifty_tokens_say_nothing() -> None:
         assert found.ratio == ratio
 
 
+@pytest.mark.parametrize(
+    ("here", "elsewhere"),
+    [
+        ({"branch": "root.a"}, {"branch": "root.b"}),
+        ({"branch": "root.a"}, {"branch": "root.a", "isolation_scope": "t1"}),
+        ({"isolation_scope": "t1"}, {"isolation_scope": None}),
+    ],
+)
+async def test_estimates_are_corrected_by_what_is_said_at_the_agents_place(
+    here: dict[str, Any], elsewhere: dict[str, Any]
+) -> None:
+    """The provider counts three tokens for each that is estimated; those of answers elsewhere do not matter."""
+    log: list[Event] = []
+    for number in range(12):
+        for place, grown in ((here, 612), (elsewhere, 205)):
+            usage = types.GenerateContentResponseUsageMetadata(prompt_token_count=1000 + grown * number)
+            log += [
+                event("user", "x" * 392, **place),
+                event("root", "yes." * 98, usage_metadata=usage, **place),  # 102 tokens by estimate, as the message has
+            ]
+    log.append(event("user", "x", **here))
+    flow = Flow().with_processor(TokenWindow(2000), after="contents")
+    request = (await flow.assemble(context(agent("root", flow=flow), *log, **here))).request
+    assert len(request.contents) in range(5, 8)
+
+
 # -- bounds ----------------------------------------------------------------------------------------
 
 
@@ -143,6 +169,11 @@ def test_the_largest_arguments_of_an_old_call_are_left_out_until_the_rest_is_sma
         "c": args["c"],
         "d": args["d"],
     }
+    several = shortened(said(named_call("c1", "look", a="x" * 98, b="x" * 88, c="x" * 78)), 150)
+    assert several.parts is not None
+    assert several.parts[0].function_call is not None
+    left_out = [str(value).startswith("[") for value in (several.parts[0].function_call.args or {}).values()]
+    assert left_out == [True, True, False]
     marker = "[50 characters, left out of an old call of `look`]"
     assert len(marker) == 50
     for length, stays in ((48, True), (49, False)):

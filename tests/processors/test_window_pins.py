@@ -1,0 +1,288 @@
+"""What stays in a window because it is pinned, where it stands beside instructions, and how often is asked."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from google.genai import types
+from kit import agent, context, event, named_call, result, shown, system_text, text, user
+from window_logs import request_of, round_of
+
+from flowloom import ConfigurationError, Event, Flow, RunConfig
+from flowloom.events import EventCompaction
+from flowloom.processors import DropToolPayloads, KeepTurns, TokenWindow
+
+PINNED = {"custom_metadata": {"pinned": True}}
+LEAD_IN = "user: For context, this happened elsewhere in the conversation:"
+
+
+def ten(_: types.Content) -> int:
+    """Ten tokens for each content."""
+    return 10
+
+
+def talk(turns: int, first: int = 0) -> list[Event]:
+    """Turns of two contents: m0, a0, m1, a1 and so on, the last one without an answer."""
+    numbers = range(2 * first, 2 * (first + turns) - 1)
+    return [event(("user", "root")[at % 2], f"{'ma'[at % 2]}{at // 2}") for at in numbers]
+
+
+each_window = pytest.mark.parametrize("make", [lambda: TokenWindow(15, count=ten), lambda: KeepTurns(1)])
+
+
+def answer_of(author: str, *parts: types.Part, **fields: Any) -> Event:
+    made = event(author, *parts, **fields)
+    assert made.content is not None
+    made.content.role = "user"
+    return made
+
+
+# -- pinned events ---------------------------------------------------------------------------------
+
+
+@each_window
+@pytest.mark.parametrize(
+    ("part", "told"),
+    [
+        (text("aisle"), "[helper] said: aisle"),
+        (text("aisle", thought=True), "[helper] said: aisle"),
+        (named_call("h1", "seat", row=1), '[helper] called tool `seat` with parameters: {"row":1}'),
+    ],
+    ids=["words", "thought", "call"],
+)
+async def test_what_another_agent_has_said_stays_alone_where_it_is_pinned(
+    make: Any, part: types.Part, told: str
+) -> None:
+    """Without the message before it, which it does not answer; other words of that agent go."""
+    said = [event("helper", "window"), event("helper", part, **PINNED), event("helper", "exit")]
+    if part.function_call is not None:
+        said.append(answer_of("helper", result("h1", "seat", {"free": True})))
+    flow = Flow().with_processor(make(), after="contents")
+    config = RunConfig(include_thoughts_from_other_agents=True)
+    log = [*talk(1), event("root", "a0"), *said, *talk(2, first=1)]
+    request = (await flow.assemble(context(agent("root", flow=flow), *log, run_config=config))).request
+    assert shown(request) == [LEAD_IN, f"user: {told}", "user: m2"]
+
+
+@each_window
+@pytest.mark.parametrize("call_id", ["adk-c1", "c1"])
+async def test_a_pinned_call_or_result_keeps_its_group_and_no_other(make: Any, call_id: str) -> None:
+    """Ids that the engine gave are not shown, so that the contents are copies."""
+    for pinned in (1, 2):
+        log = [event("user", "look"), event("root", named_call(call_id, "look", n=1))]
+        log += [answer_of("root", result(call_id, "look", {"n": 2})), *round_of(2, 1, minted=True), *talk(2, first=1)]
+        log[pinned].custom_metadata = {"pinned": True}
+        expected = ["user: look", "model: look()", "user: look -> {'n': 2}", "user: m2"]
+        assert shown(await request_of(log, make())) == expected
+
+
+@each_window
+async def test_a_group_that_is_pinned_once_and_again_is_shown_once_with_the_one_that_follows(make: Any) -> None:
+    """In their order, whatever stands between them."""
+    log = [event("user", "look"), *round_of(1, 1), event("root", "well"), *round_of(2, 2), *talk(2, first=1)]
+    for place in (1, 2, 4):
+        log[place].custom_metadata = {"pinned": True}
+    looked = ["model: look()", "user: look -> {'found': 'b'}", "model: look()", "user: look -> {'found': 'bb'}"]
+    assert shown(await request_of(log, make())) == ["user: look", *looked, "user: m2"]
+
+
+@each_window
+async def test_only_what_is_true_pins(make: Any) -> None:
+    marks: list[Any] = [{"pinned": False}, {"pinned": None}, {"other": True}, {}]
+    log = [event("user", f"m{n}", custom_metadata=mark) for n, mark in enumerate(marks)]
+    assert shown(await request_of([*log, event("user", "now")], make())) == ["user: now"]
+
+
+@each_window
+async def test_words_of_the_user_or_the_agent_are_pinned_by_their_event_and_not_by_their_letters(make: Any) -> None:
+    """Those of another agent as the told ones, and not as the user's."""
+    log = [event("user", "same", **PINNED), event("root", "same"), event("user", "same"), event("helper", "same")]
+    assert shown(await request_of([*log, *talk(1)], make())) == ["user: same", "user: m0"]
+    log = [event("user", "same"), event("root", "same", **PINNED), event("user", "same"), *talk(1)]
+    assert shown(await request_of(log, make())) == ["user: same", "model: same", "user: m0"]
+
+
+@each_window
+async def test_a_pin_may_come_later_and_a_summary_too(make: Any) -> None:
+    """What was known of the log does not stand in the way; a summary brings no message along."""
+    window = make()
+    log = [event("user", "m0"), event("root", "a0")]
+    assert shown(await request_of([*log, event("user", "m1")], window)) == ["user: m1"]
+    log += [event("user", "m1"), event("root", "a1", **PINNED), *talk(2, first=2)]
+    assert shown(await request_of(log, window)) == ["user: m1", "model: a1", "user: m3"]
+    for number, each in enumerate(log):
+        each.timestamp = float(number)
+    summary = EventCompaction(start_timestamp=1, end_timestamp=3, compacted_content=user("In short."))
+    log.append(event("root", actions={"compaction": summary}))
+    log.append(event("user", "m4"))
+    assert shown(await request_of(log, window)) == ["user: In short.", "user: m4"]
+
+
+# -- instructions among the contents ---------------------------------------------------------------
+
+CHANGING = {"static_instruction": "Be kind.", "instruction": "It is Monday."}
+
+
+@each_window
+async def test_instructions_before_several_messages_keep_their_place_when_some_of_those_go(make: Any) -> None:
+    """They stand before all that the user has said last, also before what is left out; pinned things before them."""
+    log = [event("user", "first", **PINNED), *talk(2, first=1), event("user", "m3", **PINNED), event("user", "m4")]
+    log.insert(-1, event("user", "and"))
+    flow = Flow().with_processor(make(), after="contents")
+    request = (await flow.assemble(context(agent("root", flow=flow, **CHANGING), *log))).request
+    assert system_text(request).startswith("Be kind.")
+    assert shown(request) == ["user: first", "user: It is Monday.", "user: m3", "user: m4"]
+
+
+async def test_instructions_of_several_pieces_are_no_turn() -> None:
+    """They are one content, with an empty line between the pieces."""
+
+    def remind(ctx: Any, request: Any) -> None:
+        request.dynamic_instructions.append("Be brief.")
+
+    flow = Flow().with_processor(remind, before="contents").with_processor(KeepTurns(2, step=1), after="contents")
+    request = (await flow.assemble(context(agent("root", flow=flow, **CHANGING), *talk(4)))).request
+    assert shown(request) == ["user: m2", "model: a2", "user: It is Monday.\n\nBe brief.", "user: m3"]
+
+
+@pytest.mark.parametrize("words", [[], ["and", "then"]], ids=["behind", "among"])
+async def test_payloads_are_dropped_around_instructions(words: list[str]) -> None:
+    """Each content stays where it was."""
+    log = [event("user", "m0"), *round_of(1, 600), *(event("user", each) for each in words), *round_of(2, 1)]
+    flow = Flow().with_processor(DropToolPayloads(keep_last=1), after="contents")
+    asked = agent("root", flow=flow, **CHANGING)
+    whole = shown((await Flow().assemble(context(agent("root", **CHANGING), *log))).request)
+    found = shown((await flow.assemble(context(asked, *log))).request)
+    marker = "user: look -> {'omitted': 'The result of `look` (613 characters) is old and was left out.'}"
+    assert found == [marker if "bbbbb" in line else line for line in whole]
+
+
+# -- how often is asked ----------------------------------------------------------------------------
+
+
+class Asked:
+    """A predicate that notes what it is asked of."""
+
+    def __init__(self) -> None:
+        self.of: list[str | None] = []
+
+    def __call__(self, content: types.Content) -> bool:
+        self.of.append((content.parts or [types.Part()])[0].text)
+        return False
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda asked: KeepTurns(1, pinned=asked),
+        lambda asked: TokenWindow(20, count=ten, pinned=asked),
+        lambda asked: DropToolPayloads(keep_last=1, pinned=asked),
+    ],
+)
+async def test_whether_a_content_is_pinned_is_asked_once_and_of_the_history_alone(make: Any) -> None:
+    """Also while the history grows; what the run puts before it stays without being asked for."""
+    asked = Asked()
+    window = make(asked)
+    flow = Flow().with_processor(window, after="contents")
+    config = RunConfig(model_input_context=[user("About the house.")])
+    for turns in range(1, 5):
+        await flow.assemble(context(agent("root", flow=flow), *talk(turns), run_config=config))
+    assert asked.of == ["m0", "a0", "m1", "a1", "m2", "a2", "m3"]
+    for place in ({"branch": "root.a"}, {"isolation_scope": "t1"}):
+        asked.of.clear()
+        log = talk(2)
+        for each in log:
+            each.branch, each.isolation_scope = place.get("branch"), place.get("isolation_scope")
+        for _ in range(2):
+            await flow.assemble(context(agent("root", flow=flow), *log, run_config=config, **place))
+        assert asked.of == ["m0", "a0", "m1"]
+
+
+async def test_a_window_remembers_the_sessions_it_saw_last() -> None:
+    """Of sixty-four it asks nothing anew, of the one before them it does."""
+    asked = Asked()
+    flow = Flow().with_processor(KeepTurns(1, pinned=asked), after="contents")
+    root = agent("root", flow=flow)
+
+    async def ask(number: int) -> int:
+        before = len(asked.of)
+        place = context(root, event("user", "m"))
+        place.run.session.id = f"s{number}"
+        await flow.assemble(place)
+        return len(asked.of) - before
+
+    assert [await ask(number) for number in range(64)] == [1] * 64
+    assert [await ask(number) for number in (0, 63, 1)] == [0, 0, 0]
+    assert [await ask(64), await ask(0), await ask(2)] == [1, 0, 1]
+
+
+# -- budgets ---------------------------------------------------------------------------------------
+
+
+def number(content: types.Content) -> int:
+    """As many tokens as the number in the text says."""
+    return int("".join(filter(str.isdigit, (content.parts or [types.Part()])[0].text or "0")))
+
+
+@pytest.mark.parametrize(("budget", "first"), [(65, "user: 5"), (64, "user: 20")])
+async def test_what_a_run_adds_before_the_history_is_counted_with_it(budget: int, first: str) -> None:
+    """To the token."""
+    added = RunConfig(model_input_context=[user("7"), user("8")])
+    log = [event("user", "5"), event("root", "15"), event("user", "20"), event("root", "9"), event("user", "1")]
+    flow = Flow().with_processor(TokenWindow(budget, count=number, cut_to=1), after="contents")
+    request = (await flow.assemble(context(agent("root", flow=flow), *log, run_config=added))).request
+    assert shown(request)[:3] == ["user: 7", "user: 8", first]
+
+
+@pytest.mark.parametrize("make", [lambda n: TokenWindow(7 * n, count=number), lambda n: KeepTurns(n, step=1)])
+async def test_a_window_forgets_what_the_history_has_lost(make: Any) -> None:
+    """Each history is shown as a new window shows it, whichever came before: a shorter one, another end, one more."""
+    texts = ["3", "10", "8", "2", "13", "4", "6", "9", "5", "7", "11", "1", "12"]
+    whole = [event(("user", "root")[at % 2], each) for at, each in enumerate(texts)]
+    whole[2].custom_metadata = {"pinned": True}
+    for size in (1, 3, 4):
+        window = make(size)
+        for length, end in ((9, "20"), (11, "1"), (5, "30"), (13, "2"), (3, "2"), (12, "14")):
+            log = [*whole[: length - 1], event("user", end)]
+            assert shown(await request_of(log, window)) == shown(await request_of(log, make(size)))
+
+
+async def test_markers_are_forgotten_with_what_the_history_has_lost() -> None:
+    """Also where the history goes back into calls that were made at once, one of whose results was pinned."""
+
+    def long(content: types.Content) -> bool:
+        return any("bbbb" in str(part.function_response) for part in content.parts or ())
+
+    rounds = [round_of(n, 60 if n == 1 else 3) for n in range(6)]
+    whole = [event("user", "go"), *(each for made in rounds for each in made)]
+    other = [*whole[:4], round_of(1, 3)[1], *whole[5:]]
+    assert [len(each) for each in (whole, other)] == [13, 13]
+    window = DropToolPayloads(keep_last=1, max_chars=0, pinned=long)
+    for log in (whole, whole[:9], other, whole, whole[:5], other, whole[:3], whole):
+        found = await request_of(log, window)
+        fresh = await request_of(log, DropToolPayloads(keep_last=1, max_chars=0, pinned=long))
+        assert found.contents == fresh.contents
+
+
+# -- settings --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("make", "name"),
+    [
+        (lambda: TokenWindow(0), "`max_tokens` must be at least 1, and is 0"),
+        (lambda: TokenWindow(10, cut_to=0), "`cut_to` .* 0"),
+        (lambda: TokenWindow(10, cut_to=1.01), "`cut_to` .* 1.01"),
+        (lambda: KeepTurns(0), "`turns` must be at least 1, and is 0"),
+        (lambda: KeepTurns(3, step=0), "`step` must be at least 1, and is 0"),
+        (lambda: DropToolPayloads(keep_last=0), "`keep_last` must be at least 1, and is 0"),
+        (lambda: DropToolPayloads(max_chars=-1), "`max_chars` .* -1"),
+    ],
+)
+def test_a_setting_that_makes_no_window_is_named_with_its_value(make: Any, name: str) -> None:
+    with pytest.raises(ConfigurationError, match=name):
+        make()
+    KeepTurns(1, step=1)
+    DropToolPayloads(keep_last=1, max_chars=0)
+    TokenWindow(1, cut_to=0.01)
