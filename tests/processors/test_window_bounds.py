@@ -122,6 +122,18 @@ async def test_estimates_are_corrected_by_what_is_said_at_the_agents_place(
     assert len(request.contents) in range(5, 8)
 
 
+async def test_an_answer_is_measured_once_however_often_is_asked() -> None:
+    """What is not enough to say anything is none the more when the history grows, and is not lost."""
+    log: list[Event] = []
+    window, found = TokenWindow(1500), list[int]()
+    for number in range(7):
+        log.append(event("user", "x" * 392))  # 102 tokens by estimate, as the answer has
+        found += [len((await request_of(log, window)).contents) for _ in range(2)]
+        usage = types.GenerateContentResponseUsageMetadata(prompt_token_count=1000 + 612 * number)
+        log.append(event("root", "yes." * 98, usage_metadata=usage))
+    assert found == [1, 1, 3, 3, 5, 5, 7, 7, 3, 3, 3, 3, 3, 3]
+
+
 # -- bounds ----------------------------------------------------------------------------------------
 
 

@@ -119,6 +119,22 @@ async def test_a_pin_may_come_later_and_a_summary_too(make: Any) -> None:
     assert shown(await request_of(log, window)) == ["user: In short.", "user: m4"]
 
 
+@each_window
+async def test_a_pin_is_still_known_where_a_summary_comes_before_it(make: Any) -> None:
+    window = make()
+    log = [event("user", "m0"), event("root", "a0"), event("user", "m1", **PINNED), event("root", "a1")]
+    log += [event("helper", "told", **PINNED), event("user", "m2")]
+    for at, each in enumerate(log):
+        each.timestamp = float(at)
+    root = agent("root", flow=Flow().with_processor(window, after="contents"))
+    place = context(root, *log)
+    kept = ["user: m1", LEAD_IN, "user: [helper] said: told"]
+    assert shown((await root.flow.assemble(place)).request) == [*kept, "user: m2"]
+    summary = EventCompaction(start_timestamp=0, end_timestamp=1, compacted_content=user("In short."))
+    place.session.events.extend([event("root", actions={"compaction": summary}), event("user", "m3")])
+    assert shown((await root.flow.assemble(place)).request) == ["user: In short.", *kept, "user: m3"]
+
+
 # -- instructions among the contents ---------------------------------------------------------------
 
 CHANGING = {"static_instruction": "Be kind.", "instruction": "It is Monday."}
