@@ -171,9 +171,9 @@ class LogReader:
 def _made_of(part: types.Part) -> list[object]:
     """The part, and what of it a copy without the call's id shares with it."""
     found: list[object] = [part]
-    if part.function_call is not None and part.function_call.args:
+    if part.function_call is not None and part.function_call.args is not None:
         found.append(part.function_call.args)
-    elif part.function_response is not None and part.function_response.response:
+    elif part.function_response is not None and part.function_response.response is not None:
         found.append(part.function_response.response)
     return found
 

@@ -67,13 +67,16 @@ async def test_what_another_agent_has_said_stays_alone_where_it_is_pinned(
 
 @each_window
 @pytest.mark.parametrize("call_id", ["adk-c1", "c1"])
-async def test_a_pinned_call_or_result_keeps_its_group_and_no_other(make: Any, call_id: str) -> None:
-    """Ids that the engine gave are not shown, so that the contents are copies."""
+@pytest.mark.parametrize("said", [{"n": 1}, {}], ids=["some", "nothing"])
+async def test_a_pinned_call_or_result_keeps_its_group_and_no_other(make: Any, call_id: str, said: Any) -> None:
+    """Ids that the engine gave are not shown, so that the contents are copies; however little is in them."""
     for pinned in (1, 2):
-        log = [event("user", "look"), event("root", named_call(call_id, "look", n=1))]
-        log += [answer_of("root", result(call_id, "look", {"n": 2})), *round_of(2, 1, minted=True), *talk(2, first=1)]
+        log = [event("user", "look"), event("root", named_call(call_id, "look", **said))]
+        log += [answer_of("root", result(call_id, "look", {**said}))]
+        log += [event("root", named_call("adk-c2", "look")), answer_of("root", result("adk-c2", "look", {}))]
+        log += [*round_of(2, 1, minted=True), *talk(2, first=1)]
         log[pinned].custom_metadata = {"pinned": True}
-        expected = ["user: look", "model: look()", "user: look -> {'n': 2}", "user: m2"]
+        expected = ["user: look", "model: look()", f"user: look -> {said}", "user: m2"]
         assert shown(await request_of(log, make())) == expected
 
 
