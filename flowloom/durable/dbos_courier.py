@@ -207,6 +207,7 @@ class DbosCourier:
             await self._release()
 
     def _launch(self) -> None:
+        logging.getLogger("dbos").addFilter(_is_news)
         DBOS.workflow(name=BRING)(_bring)
         DBOS.listen_queues([self._queue])
         DBOS.launch()
@@ -299,6 +300,7 @@ class DbosCourier:
         try:
             await _finished(_in_thread(DBOS.destroy))
         finally:
+            logging.getLogger("dbos").removeFilter(_is_news)
             self._engine = _holder = None
         left = list(self._waiting.values())
         self._waiting.clear()
@@ -342,6 +344,17 @@ def _pool(dsn: str) -> Engine:
 
     _ = configure
     return pool
+
+
+def _is_news(record: logging.LogRecord) -> bool:
+    """Whether what DBOS logs tells of more than a row that is gone (that of a run which was offered to others, or taken
+    over, made way for theirs, and the worker says what became of the run), or that this process has served before."""
+    error = record.exc_info[1] if record.exc_info else None
+    if isinstance(error, dbos_error.DBOSNonExistentWorkflowError):
+        return False
+    return not any(
+        known in str(record.msg) for known in ("outcome was not recorded", f"registration of function '{BRING}'")
+    )
 
 
 async def _bring(run_id: str) -> None:

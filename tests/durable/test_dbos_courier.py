@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 import subprocess
 import sys
 import threading
@@ -18,6 +19,7 @@ from durable.fleet import WHO, client_of, opened, steps, worker_of
 from flowloom.durable import DbosCourier, RunClient, SubmittedRun, dbos_courier
 from flowloom.durable.courier import Deliver, Free
 from flowloom.errors import ConfigurationError, StorageError
+from flowloom.testing import call
 from flowloom.testing.suites.courier_place import until
 
 SOON = 10.0
@@ -86,6 +88,37 @@ async def test_rows_are_deleted_while_the_worker_works(postgres_dsn: str) -> Non
         assert (await asyncio.wait_for(run.result(), SOON)).status == "final"
         await until(lambda: not rows(postgres_dsn))
     await service.close()
+
+
+async def test_a_row_that_makes_way_for_another_is_not_told_of(
+    postgres_dsn: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """DBOS would log an error with its stack for each run that was taken over, or brought where there was no room."""
+    told, going, told_of = list[str](), asyncio.Event(), logging.Handler()
+    told_of.emit = lambda record: told.append(record.getMessage())
+
+    async def wait() -> str:
+        """Wait."""
+        going.set()
+        await until(lambda: not rows(postgres_dsn))
+        return "done"
+
+    logging.getLogger("dbos").addHandler(told_of)
+    service, courier = opened(postgres_dsn), DbosCourier(postgres_dsn)
+    monkeypatch.setattr(courier, "ring", lambda: None)  # a worker that is rung looks for ready runs itself
+    async with (
+        client_of(service, courier=DbosCourier(postgres_dsn)) as client,
+        worker_of(service, [call("wait"), "Done."], wait, courier=courier),
+    ):
+        run = await client.submit("Go.", **WHO)
+        await going.wait()
+        with psycopg.connect(postgres_dsn) as connection:
+            connection.execute("DELETE FROM flowloom_dbos.workflow_status")
+        assert (await asyncio.wait_for(run.result(), SOON)).status == "final"
+        await asyncio.sleep(1.5)  # DBOS looks for the row for so long
+    await service.close()
+    logging.getLogger("dbos").removeHandler(told_of)
+    assert told == []
 
 
 async def test_a_second_worker_in_the_process_is_refused(postgres_dsn: str) -> None:
