@@ -61,7 +61,7 @@ def code_execution(ctx: InvocationContext, request: LlmRequest) -> None:
     for index, content in special_contents(request.contents):
         if any(_is_code(part) for part in content.parts or ()):
             _code_as_text(own_content(request.contents, index), executor)
-        if executor.optimize_data_file and content.role == "user" and any(map(_is_data, content.parts or ())):
+        if executor.optimize_data_file and content.role == "user" and any(map(_data_of, content.parts or ())):
             _data_as_names(own_content(request.contents, index))
 
 
@@ -112,8 +112,7 @@ async def _run_code(
     yield ctx.response_event(response, {"content": content_of("model", parts)})
     # a tool call, so that whoever records, replays or denies effects has a say in this one too
     context = Context(ctx, call_index=ctx.count_effects("tool", 1))
-    result: dict[str, str] = await ctx.effects.call_tool(ctx, _RunCode(executor), {"code": code}, context)
-    answer = types.CodeExecutionResult(outcome=types.Outcome(result["outcome"]), output=result["output"])
+    answer = _told(await ctx.effects.call_tool(ctx, _RunCode(executor), {"code": code}, context))
     response.content = None
     yield ctx.new_event(
         {
@@ -121,6 +120,13 @@ async def _run_code(
             "actions": context.collect_actions(),
         }
     )
+
+
+def _told(result: Any) -> types.CodeExecutionResult:
+    """What came of an execution; what effects answer in the place of its result is a failure, in their words."""
+    told: dict[str, Any] = result if isinstance(result, dict) else {"error": result}
+    outcome = types.Outcome(told.get("outcome", types.Outcome.OUTCOME_FAILED))
+    return types.CodeExecutionResult(outcome=outcome, output=as_json(str(told.get("output", told.get("error", told)))))
 
 
 def _executor_of(agent: AnyLlmAgent) -> BaseCodeExecutor | None:
@@ -155,16 +161,16 @@ def _code_as_text(content: types.Content, executor: BaseCodeExecutor) -> None:
             parts[index] = text_part(f"{before_result}{result.output or ''}{after_result}")
 
 
-def _is_data(part: types.Part) -> bool:
+def _data_of(part: types.Part) -> types.Blob | None:
     blob = part.inline_data
-    return blob is not None and blob.mime_type in DATA_FILES and blob.data is not None
+    return blob if blob is not None and blob.mime_type in DATA_FILES and blob.data is not None else None
 
 
 def _data_as_names(content: types.Content) -> None:
     parts = content.parts or []
     for index, part in enumerate(parts):
-        if _is_data(part) and part.inline_data is not None:
-            name = _name_of(part.inline_data)
+        if (data := _data_of(part)) is not None:
+            name = _name_of(data)
             parts[index] = text_part(f"(The file `{name}` is in the working directory of code that you have run.)")
 
 
@@ -182,9 +188,8 @@ def _data_files(ctx: InvocationContext) -> list[File]:
     files: dict[str, File] = {}
     for content in contents:
         for part in (content.parts if content is not None else None) or ():
-            blob = part.inline_data
-            if blob is not None and _is_data(part):
-                files[_name_of(blob)] = File(_name_of(blob), blob.data or b"", blob.mime_type or "")
+            if (data := _data_of(part)) is not None:
+                files[_name_of(data)] = File(_name_of(data), data.data or b"", data.mime_type or "")
     return list(files.values())
 
 
@@ -226,13 +231,13 @@ def find_code(
         lead.text = text[offset:start]
         lead.thought_signature = None
         kept.append(lead)
-    run = types.Part(executable_code=types.ExecutableCode(code=code, language=types.Language.PYTHON))
-    run.thought_signature = cut.thought_signature  # it signs all of the part, so it goes to the last piece
-    return [*kept, run], code
+    own = types.ExecutableCode(code=code, language=types.Language.PYTHON)
+    # the signature is of all of the part, so it goes to the last piece
+    return [*kept, types.Part(executable_code=own, thought_signature=cut.thought_signature)], code
 
 
 def _first_block(text: str, delimiters: Sequence[tuple[str, str]]) -> tuple[int, str] | None:
-    """Where the first closed, not empty block of code begins, and its code."""
+    """Where the first closed block of code begins, and its code; None if there is none, or it is empty."""
     first: tuple[int, str] | None = None
     for before, after in delimiters:
         start = text.find(before) if before else -1
