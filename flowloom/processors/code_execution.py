@@ -7,7 +7,7 @@ import zlib
 from collections.abc import AsyncGenerator, Callable, Sequence
 from inspect import isawaitable, iscoroutinefunction
 from pathlib import PurePosixPath
-from typing import Any
+from typing import Any, cast
 
 from google.genai import types
 
@@ -124,7 +124,7 @@ async def _run_code(
 
 def _told(result: Any) -> types.CodeExecutionResult:
     """What came of an execution; what effects answer in the place of its result is a failure, in their words."""
-    told: dict[str, Any] = result if isinstance(result, dict) else {"error": result}
+    told = cast(dict[str, Any], result) if isinstance(result, dict) else {"error": result}
     outcome = types.Outcome(told.get("outcome", types.Outcome.OUTCOME_FAILED))
     return types.CodeExecutionResult(outcome=outcome, output=as_json(str(told.get("output", told.get("error", told)))))
 
@@ -320,7 +320,7 @@ def _ending(result: CodeExecutionResult, executor: BaseCodeExecutor) -> str:
         limit = executor.timeout_seconds
         allowed = "the time limit" if limit is None else f"its time limit of {limit:g} seconds"
         return f"The code was stopped at {allowed}."
-    if result.failed and not result.stderr:
+    if result.failed and not result.stderr.strip():
         return f"The code ended with exit status {result.exit_code}."
     return ""
 

@@ -75,7 +75,7 @@ class CodeExecutionResult:
         """Whether the code did not run to a good end."""
         if self.timed_out:
             return True
-        return bool(self.stderr) if self.exit_code is None else self.exit_code != 0
+        return bool(self.stderr.strip()) if self.exit_code is None else self.exit_code != 0
 
 
 class BaseCodeExecutor(Settings):

@@ -137,12 +137,47 @@ async def test_an_executor_that_is_not_async_may_give_an_awaitable() -> None:
             self, invocation_context: InvocationContext, code_execution_input: CodeExecutionInput
         ) -> Awaitable[CodeExecutionResult]:
             async def later() -> CodeExecutionResult:
-                return CodeExecutionResult(stdout=code_execution_input.code)
+                return CodeExecutionResult(stdout=f"{invocation_context.agent.name} {code_execution_input.code}")
 
             return later()
 
     _, result = await _respond(_context(Late()), _response(CODE))
-    assert (_outcome(result).outcome, _outcome(result).output) == (OK, "print(1)")
+    assert (_outcome(result).outcome, _outcome(result).output) == (OK, "coder print(1)")
+
+
+SAVED = [File("a", b"1"), File("b", b"2")]
+LOST = [File("a", "not base64"), File("b", "nor this")]
+
+
+@pytest.mark.parametrize(
+    ("result", "told"),
+    [
+        (CodeExecutionResult(stdout="\n  X \n\n", stderr=" XX \n"), "\n  X \n XX "),
+        (CodeExecutionResult(stderr=" \n", exit_code=1), " \nThe code ended with exit status 1."),
+        (CodeExecutionResult(stderr="\n", exit_code=1), "The code ended with exit status 1."),
+        (CodeExecutionResult(stdout="1", stderr="\n"), "1"),
+        (CodeExecutionResult(stderr="no", exit_code=1), "no"),
+        (CodeExecutionResult(stdout="1", exit_code=2), "1\nThe code ended with exit status 2."),
+        (CodeExecutionResult(timed_out=True, exit_code=1), "The code was stopped at the time limit."),
+        (TimeoutError("too slow"), "too slow\nThe code was stopped at the time limit."),
+        (CodeExecutionResult(output_files=SAVED), "Files saved as artifacts: `a`, `b`"),
+        (CodeExecutionResult(output_files=LOST), "Files that could not be saved: `a`, `b`"),
+        (
+            CodeExecutionResult(stdout="1", output_files=[LOST[1], SAVED[0]]),
+            "1\nFiles saved as artifacts: `a`\nFiles that could not be saved: `b`",
+        ),
+        (
+            CodeExecutionResult(stdout="\ud800", output_files=[File("\ud800", b"")]),
+            "\ufffd\nFiles saved as artifacts: `\ufffd`",
+        ),
+    ],
+)
+async def test_the_model_is_told_what_the_code_printed_how_it_ended_and_what_became_of_its_files(
+    result: CodeExecutionResult | Exception, told: str
+) -> None:
+    """A line each, without the line ends at the end of what was printed, and as JSON can hold it."""
+    _, event = await _respond(_context(_Scripted(result=result)), _response(CODE))
+    assert _outcome(event).output == told
 
 
 async def test_an_error_of_the_executor_is_logged_with_the_agent(caplog: pytest.LogCaptureFixture) -> None:
