@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from kit import WHERE, Chat, agent, approve, collect, event, named_call, pending, result, story
 
-from flowloom import Event, FunctionTool, LlmAgent
+from flowloom import CallbackContext, Event, FunctionTool, LlmAgent, LongRunningFunctionTool
 from flowloom.log.marks import REPEATED
 
 ran: list[str] = []
@@ -91,3 +91,26 @@ async def test_a_call_that_a_person_has_approved_is_made_for_the_first_time() ->
     said = next(at for at, each in enumerate(stored) if each.author == "user" and each.get_function_responses())
     events = await resumed(agent("root", "done", tools=[tool]), *stored[1 : said + 1])
     assert (marked(events), ran) == (["c1"], ["ann", "ann"])
+
+
+def order(what: str) -> None:
+    """Order something, which takes days."""
+
+
+def noticed(callback_context: CallbackContext) -> None:
+    callback_context.state["turns"] = callback_context.state.get("turns", 0) + 1
+
+
+@pytest.mark.parametrize("kind", ["a result", "an approval"])
+async def test_an_answer_is_not_lost_if_the_run_is_cut_off_behind_a_change_of_state(kind: str) -> None:
+    """What a callback changes before the agent begins is no sign that the agent has used the answer."""
+    tools = [LongRunningFunctionTool(order) if kind == "a result" else FunctionTool(order, require_confirmation=True)]
+    root = agent("root", named_call("c1", "order", what="x"), "done", tools=tools, before_agent_callback=noticed)
+    chat = Chat(root)
+    asked = await chat.say("go")
+    events = await chat.answer(approve(pending(asked)[-1]) if kind == "an approval" else result("c1", "order", {}))
+    assert events[-1].text == "done"
+    log = await chat.stored()
+    for cut in range(len(log) - len(events), len(log)):
+        again = agent("root", "done", tools=tools, before_agent_callback=noticed)
+        assert (await resumed(again, *log[1:cut]))[-1].text == "done"
