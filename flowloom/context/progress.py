@@ -135,7 +135,8 @@ def is_left_behind(ledger: CallLedger, decision: Decision) -> bool:
     """Whether a run was cut off before it carried out a decision that the log has."""
     made = decision.made
     if made.name == CREDENTIAL_CALL:
-        return ledger.events_of(made.event.invocation_id)[-1] is decision.answer.event
+        events = reversed(ledger.events_of(made.event.invocation_id))
+        return next(each for each in events if each.content is not None or each.error_code) is decision.answer.event
     return made.state == "decided" and ledger.call(made.id) is made
 
 

@@ -224,8 +224,7 @@ def find_code(
         return None if given is None or not given[1].code else (list(parts[: given[0] + 1]), given[1].code)
     start, code = block
     index, offset = next(found for found in reversed(starts) if found[1] <= start)
-    kept = list(parts[:index])
-    cut = parts[index]
+    kept, cut = list(parts[:index]), parts[index]
     if start > offset:
         lead = replace(cut)
         lead.text = text[offset:start]

@@ -9,7 +9,7 @@ from auth.desk import API_KEY, ASKED, Calendar, Desk, asked, asker, given
 from auth.test_forged import answers, asks, called
 from kit import agent, context, event, named_call, pending, result, story
 
-from flowloom import ToolContext
+from flowloom import CallbackContext, ToolContext
 from flowloom.events.requests import CONFIRMATION_CALL
 from flowloom.log.marks import REPEATED
 from flowloom.testing import call
@@ -122,3 +122,24 @@ async def test_a_call_that_was_cut_off_when_its_credential_was_there_is_made_aga
         assert ("interrupted twice" in story(events)[0]) == (attempt == 2 and not idempotent)
         assert events[-1].text == "done"
     assert len(calendar.seen) == 1 + (2 if idempotent else 1)
+
+
+def noticed(callback_context: CallbackContext) -> None:
+    callback_context.state["turns"] = callback_context.state.get("turns", 0) + 1
+
+
+async def test_the_same_answer_again_is_carried_out_if_no_run_has_done_it() -> None:
+    """The run was cut off behind the answer, or behind what a callback changed before the agent began."""
+    calendar, desk = Calendar(), Desk()
+    root = agent("root", DAY, "done", tools=[calendar.tool(API_KEY)], before_agent_callback=noticed)
+    chat = desk.chat(root)
+    (request,) = asked(await chat.say("what is on?"))
+    events = await chat.answer(given(request, **KEY))
+    log = await chat.stored()
+    for left in (0, 1):
+        again = desk.chat(agent("root", "done", tools=root.tools, before_agent_callback=noticed), f"again {left}")
+        session = await desk.sessions.create_session(app_name="app", user_id="ann", session_id=again.session_id)
+        for each in log[: len(log) - len(events) + left]:
+            await desk.sessions.append_event(session, each)
+        assert [each.text for each in await again.answer(given(request, **KEY))][-1:] == ["done"]
+    assert len(calendar.seen) == 3
