@@ -21,6 +21,7 @@ from flowloom.models.server_tools import (
     functions_in,
     refusal_by,
     server_tool_error,
+    taken,
 )
 
 
@@ -41,24 +42,28 @@ def _plain(field: str) -> Callable[[Mapping[str, Any]], dict[str, Any]]:
     return make
 
 
-def _search(options: Mapping[str, Any]) -> dict[str, Any]:
-    found = {key: value for key, value in options.items() if key != "blocked_domains"}
-    domains = options.get("blocked_domains")
-    return {"google_search": found if domains is None else {**found, "exclude_domains": domains}}
+def _search(field: str) -> Callable[[Mapping[str, Any]], dict[str, Any]]:
+    """The same, with the domains that Google excludes under the word that all providers share."""
+
+    def make(options: Mapping[str, Any]) -> dict[str, Any]:
+        return {field: {"exclude_domains" if key == "blocked_domains" else key: options[key] for key in options}}
+
+    return make
 
 
 def _mcp(options: Mapping[str, Any]) -> dict[str, Any]:
     headers = dict(options.get("headers") or {})
     if options.get("authorization"):
         headers["Authorization"] = f"Bearer {options['authorization']}"
-    transport = {"url": options["server_url"], **({"headers": headers} if headers else {})}
+    transport = {"url": options["server_url"], **({"headers": headers} if headers else {}), **taken(options, _TIMES)}
     named = {"name": options["server_label"]} if options.get("server_label") else {}
     return {"mcp_servers": [{**named, "streamable_http_transport": transport}]}
 
 
+_TIMES = ("timeout", "sse_read_timeout", "terminate_on_close")
 _SEARCH = frozenset({"blocked_domains", "blocking_confidence", "time_range_filter", "search_types"})
 GEMINI_TOOLS: Mapping[str, GeminiTool] = {
-    "web_search": GeminiTool(_search, _SEARCH),
+    "web_search": GeminiTool(_search("google_search"), _SEARCH),
     "web_fetch": GeminiTool(_plain("url_context")),
     "code_execution": GeminiTool(_plain("code_execution")),
     "file_search": GeminiTool(
@@ -70,14 +75,14 @@ GEMINI_TOOLS: Mapping[str, GeminiTool] = {
     ),
     "remote_mcp": GeminiTool(
         _mcp,
-        frozenset({"server_label", "server_url", "headers", "authorization"}),
+        frozenset({"server_label", "server_url", "headers", "authorization", *_TIMES}),
         ("server_url",),
         since=(2, 5),
         backend="gemini_api",
     ),
     "google_maps": GeminiTool(_plain("google_maps"), frozenset({"auth_config", "enable_widget", "grounding_types"})),
     "enterprise_web_search": GeminiTool(
-        _plain("enterprise_web_search"), frozenset({"blocked_domains", "blocking_confidence"}), backend="vertex_ai"
+        _search("enterprise_web_search"), frozenset({"blocked_domains", "blocking_confidence"}), backend="vertex_ai"
     ),
 }
 """The kinds of tools, with the Gemini models that have them."""

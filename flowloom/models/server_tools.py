@@ -27,12 +27,13 @@ class Asked:
 class Native:
     """How an adapter's API has a kind of tool: a row of its table.
 
-    `make` writes the JSON from the options; of these it knows `options`, and needs those in `required`.
+    `make` writes the JSON from the options; of these it knows `options`, and needs those in `required`: of several
+    that stand together one is enough.
     """
 
     make: Callable[[Mapping[str, Any]], dict[str, Any]]
     options: frozenset[str] = field(default_factory=frozenset[str])
-    required: tuple[str, ...] = ()
+    required: tuple[str | tuple[str, ...], ...] = ()
 
 
 KIND_OF = {
@@ -102,9 +103,11 @@ def refusal_by(table: Mapping[str, Native], asked: Asked, api: str) -> str | Non
     if unknown:
         known = f"it knows {quoted_list(sorted(row.options))}" if row.options else "it knows none"
         return f"has options that {api} does not know for `{asked.kind}`: {quoted_list(unknown)}; {known}"
-    missing = [name for name in row.required if not asked.options.get(name)]
-    if missing:
-        return f"needs {quoted_list(missing)} to be used by {api}: `ServerTool({asked.kind!r}, {missing[0]}=...)`"
+    for needed in row.required:
+        names = (needed,) if isinstance(needed, str) else needed
+        if not any(asked.options.get(name) for name in names):
+            told = " or ".join(f"`{name}`" for name in names)
+            return f"needs {told} to be used by {api}: `ServerTool({asked.kind!r}, {names[0]}=...)`"
     return None
 
 

@@ -196,7 +196,7 @@ class AnthropicModel(SdkModel):
         return {**rest, _BETA: ",".join([*theirs, *filter(None, own), MCP_BETA])}
 
     def server_tool_refusal(self, asked: Asked, functions: Sequence[str], model: str | None = None) -> str | None:
-        return anthropic_refusal(asked)
+        return anthropic_refusal(asked, model or self.model)
 
     def _files_of(self, part: types.Part) -> list[MadeFile]:
         told = (part.tool_response.response if part.tool_response is not None else None) or {}

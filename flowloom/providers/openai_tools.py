@@ -23,7 +23,7 @@ def _web_search(options: Mapping[str, Any]) -> Json:
 
 
 def _code(options: Mapping[str, Any]) -> Json:
-    return {"type": "code_interpreter", "container": options.get("container") or {"type": "auto"}}
+    return {"type": "code_interpreter", **options, "container": options.get("container") or {"type": "auto"}}
 
 
 def _file_search(options: Mapping[str, Any]) -> Json:
@@ -38,20 +38,26 @@ def _mcp(options: Mapping[str, Any]) -> Json:
     return {"type": "mcp", **options}
 
 
-_IMAGE = "model size quality background output_format output_compression moderation action input_fidelity"
-_MCP = "server_label server_url server_description require_approval allowed_tools authorization headers connector_id"
+_IMAGE = (
+    "model size quality background output_format output_compression moderation action input_fidelity input_image_mask "
+    "complexity partial_images frame_count frame_duration_ms svg"
+)
+_MCP = (
+    "server_label server_url connector_id tunnel_id server_description require_approval allowed_tools authorization "
+    "headers allowed_callers defer_loading"
+)
 OPENAI_TOOLS: Mapping[str, Native] = {
     "web_search": Native(
         _web_search, frozenset({"allowed_domains", "user_location", "search_context_size", "external_web_access"})
     ),
-    "code_execution": Native(_code, frozenset({"container"})),
+    "code_execution": Native(_code, frozenset({"container", "allowed_callers"})),
     "file_search": Native(
         _file_search,
         frozenset({"vector_store_ids", "max_num_results", "filters", "ranking_options"}),
         ("vector_store_ids",),
     ),
     "image_generation": Native(_image, frozenset(_IMAGE.split())),
-    "remote_mcp": Native(_mcp, frozenset(_MCP.split()), ("server_label", "server_url")),
+    "remote_mcp": Native(_mcp, frozenset(_MCP.split()), ("server_label", ("server_url", "connector_id", "tunnel_id"))),
 }
 """The kinds of tools that OpenAI has: all models that speak its Responses API take them without a date."""
 INCLUDED = {"code_execution": "code_interpreter_call.outputs"}

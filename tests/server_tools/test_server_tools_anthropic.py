@@ -107,7 +107,7 @@ async def test_older_models_are_given_the_versions_that_they_know(server: WireSe
     assert [each["type"] for each in body["tools"]] == [
         "web_search_20250305",
         "web_fetch_20250910",
-        "code_execution_20250825",
+        "code_execution_20260521",
     ]
     assert messages_problem(body) is None
 
@@ -139,6 +139,7 @@ async def test_a_remote_mcp_server_is_asked_for_with_its_tools_and_the_beta_that
         (ServerTool("file_search", vector_store_ids=["v"]), ("file_search", "native_or")),
         (ServerTool("web_search", blocked_domains=["x"], search_context_size="low"), ("`search_context_size`",)),
         (ServerTool("remote_mcp", server_url="https://d.example"), ("`server_label`",)),
+        (ServerTool("web_search", filters={}), ("`filters`",)),
     ],
 )
 async def test_what_anthropic_does_not_have_is_refused_before_the_call(
