@@ -80,7 +80,7 @@ class LimitedBody:
             return message
         body: bytes = message.get("body", b"")
         self._read += len(body)
-        error = self._excess(body)
+        error = self._excess(body, message.get("more_body", False))
         if error is None:
             return message
         if not self._begun:
@@ -94,9 +94,11 @@ class LimitedBody:
             self._begun = True
             await self._send(message)
 
-    def _excess(self, body: bytes) -> RejectedError | None:
+    def _excess(self, body: bytes, more: bool) -> RejectedError | None:
         if self._read > self._limit:
             return _too_large(self._limit)
+        if not more and self._read == len(body) and body.count(b"{") + body.count(b"[") <= MAX_JSON_DEPTH:
+            return None  # the whole body, with no more brackets than may be within each other
         if self._depth.feed(body) > MAX_JSON_DEPTH:
             return RejectedError(413, "too_large", f"The JSON is nested deeper than {MAX_JSON_DEPTH} levels.")
         return None

@@ -57,7 +57,7 @@ if TYPE_CHECKING:
 Lifespan = Callable[[FastAPI], AbstractAsyncContextManager[Any]]
 """What is open while an application is served."""
 ROUTERS = (
-    *(run_routes.plain_router, run_routes.router, sessions.router, about.router, artifacts.router, memories.router),
+    *(run_routes.router, sessions.router, about.router, artifacts.router, memories.router),
     *(reference.router, live.router, web_ui.later),
 )
 """Asked one after the other: what is asked for most stands first."""
@@ -80,6 +80,7 @@ def application(served: Served, *, lifespan: Lifespan | None = None) -> FastAPI:
     app = FastAPI(title="flowloom", docs_url=None, redoc_url=None, lifespan=opened)
     app.state.served = served
     add_handlers(app)
+    app.router.routes.extend(run_routes.ROUTES)
     for router in ROUTERS:
         app.include_router(router)
     if served.settings.dev:

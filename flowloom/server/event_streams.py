@@ -6,18 +6,18 @@ import asyncio
 import contextlib
 import json
 import logging
-from collections.abc import AsyncGenerator, Callable, Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, Self
 
 from starlette.responses import JSONResponse, Response
 from starlette.types import Receive, Scope, Send
 
-from flowloom.server.connections import drop
+from flowloom.server.connections import connection_of
 from flowloom.server.failures import error_id_of, told_text
 from flowloom.server.frames import KEEP_ALIVE, LEGACY_DONE, Frame, legacy_chunks, legacy_objects
 from flowloom.server.problems import problem_body
 from flowloom.server.runs import Runs
-from flowloom.server.served_run import FrameReader, ServedRun
+from flowloom.server.served_run import ALL_AT_ONCE, FrameReader, ServedRun
 
 _log = logging.getLogger("flowloom.server")
 HEADERS = [
@@ -37,8 +37,10 @@ def canonical_chunks(frame: Frame) -> Sequence[bytes]:
 class EventStream(Response):
     """The frames that `reader` gives, to its end. Ends early, and leaves the run, when the client has gone."""
 
+    background = None
+
+    # what stands in a `Response` that is sent at once is never made
     def __init__(self, runs: Runs, reader: FrameReader, keep_alive: float, *, legacy: bool = False) -> None:
-        super().__init__()
         self._runs = runs
         self._reader = reader
         self._keep_alive = keep_alive
@@ -48,7 +50,7 @@ class EventStream(Response):
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         try:
             with self._runs.stream():
-                async with client_of(receive, self._reader.tell) as client:
+                async with Client(scope, receive, self._reader.tell) as client:
                     sender = _Sender(send, self._reader, self._keep_alive)
                     try:
                         whole = await self._send_all(sender, client)
@@ -56,8 +58,9 @@ class EventStream(Response):
                         sender.close()
             if not whole:
                 log_gone(scope)
-            if sender.stalled:
-                drop(scope)
+            connection = connection_of(scope)
+            if sender.stalled and connection is not None:
+                connection.drop()
         finally:
             self._reader.leave()
 
@@ -146,15 +149,16 @@ class _Sender:
 class RunList(Response):
     """The events of a run as a list, when it is over."""
 
+    background = None
+
     def __init__(self, run: ServedRun, *, dev: bool, legacy: bool = False) -> None:
-        super().__init__()
         self._run, self._dev, self._legacy = run, dev, legacy
-        self._reader = run.read()
+        self._reader = run.read(patience=ALL_AT_ONCE)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         run, reader = self._run, self._reader
         try:
-            async with client_of(receive, reader.tell) as client:
+            async with Client(scope, receive, reader.tell) as client:
                 listed: list[bytes] = []
                 while not (client.gone or reader.at_end):
                     frame = reader.take()
@@ -184,29 +188,40 @@ class RunList(Response):
 
 
 class Client:
-    """Whether who asks is still there."""
+    """Whether who asks is still there, which is noticed while nothing is sent, too; `tell` is called when they go."""
 
-    gone = False
+    __slots__ = ("_connection", "_receive", "_tell", "_watching", "gone")
 
+    def __init__(self, scope: Scope, receive: Receive, tell: Callable[[], object]) -> None:
+        self._connection = connection_of(scope)
+        self._receive, self._tell = receive, tell
+        self._watching: asyncio.Task[None] | None = None
+        self.gone = False
 
-@contextlib.asynccontextmanager
-async def client_of(receive: Receive, tell: Callable[[], object]) -> AsyncGenerator[Client]:
-    """Notices that the client goes, while nothing is sent, too; `tell` is called then."""
-    client = Client()
+    async def __aenter__(self) -> Self:
+        if self._connection is None:
+            self._watching = asyncio.create_task(self._watch(), name="flowloom client")
+        else:
+            self.gone = self._connection.lost
+            self._connection.on_lost = self._leave
+        return self
 
-    async def watch() -> None:
-        while (await receive())["type"] != "http.disconnect":
+    async def __aexit__(self, *exc_info: object) -> None:
+        if self._connection is not None:
+            self._connection.on_lost = None
+        elif self._watching is not None:
+            self._watching.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await self._watching
+
+    def _leave(self) -> None:
+        self.gone = True
+        self._tell()
+
+    async def _watch(self) -> None:
+        while (await self._receive())["type"] != "http.disconnect":
             pass
-        client.gone = True
-        tell()
-
-    watching = asyncio.create_task(watch(), name="flowloom client")
-    try:
-        yield client
-    finally:
-        watching.cancel()
-        with contextlib.suppress(asyncio.CancelledError):
-            await watching
+        self._leave()
 
 
 def log_gone(scope: Scope) -> None:

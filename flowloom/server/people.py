@@ -28,7 +28,7 @@ from flowloom.events.parts import content_of
 from flowloom.events.response import LlmResponse
 from flowloom.events.wire import make
 from flowloom.human import Answer, WaitingRequest
-from flowloom.server.event_streams import HEADERS, client_of
+from flowloom.server.event_streams import HEADERS, Client
 from flowloom.server.frames import KEEP_ALIVE
 from flowloom.server.inbox import Happened, Inbox
 from flowloom.server.local_callers import local_only
@@ -133,7 +133,7 @@ class InboxStream(Response):
             for waiting in self._inbox.pending(self._principal):
                 self._news.put_nowait(self._frame("came", waiting))
             with self._served.runs.stream():
-                async with client_of(receive, lambda: self._news.put_nowait(None)) as client:
+                async with Client(scope, receive, lambda: self._news.put_nowait(None)) as client:
                     await send({"type": "http.response.start", "status": 200, "headers": HEADERS})
                     await send({"type": "http.response.body", "body": b": open\n\n", "more_body": True})
                     silent = 0.0

@@ -12,10 +12,10 @@ from fastapi.routing import APIRoute
 from google.genai import types
 from pydantic import Field
 from pydantic_core import from_json
-from starlette.requests import ClientDisconnect
 from starlette.types import Message, Receive, Scope, Send
 
 from flowloom.context import RunConfig, StreamingMode
+from flowloom.events.wire import copier
 from flowloom.runner.pending import PendingCall, pending_calls
 from flowloom.runner.runner import RunArguments
 from flowloom.server.event_streams import EventStream, RunList
@@ -33,6 +33,9 @@ _S = "/apps/{app_name}/users/{user_id}/sessions/{session_id}"
 _BEGINNING_SECONDS = 1.0
 """How long a stream waits for its run to begin, so that a refusal is an answer of its own."""
 _READY_SECONDS = 5.0
+_JSON = (b"content-type", b"application/json")
+_config = copier(RunConfig(streaming_mode=StreamingMode.NONE, custom_metadata=None))
+_NO_EVENTS = GetSessionConfig(num_recent_events=0)
 
 _Name = Annotated[str, Field(pattern=r"^[^\x00]*$")]
 """What a store can be asked for: text without NUL, and without halves of characters."""
@@ -60,28 +63,39 @@ class RunRequest(Body):
 Grace = Annotated[float | None, Query(ge=0, le=60)]
 
 
-class _PlainRoute(APIRoute):
+class PlainRoute(APIRoute):
     """An operation `(request, RunRequest)` for which a body that fits is read here. All else goes the way of FastAPI,
     which says what is wrong, and takes a third of the time of a short run, and memory as long as a stream is open."""
 
     async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request. What it raises is answered by the handlers of the application."""
-        request = Request(scope, receive)
         plain = scope["method"] == "POST" and not scope["query_string"]
-        if not plain or request.headers.get("content-type") != "application/json":
+        if not plain or _JSON not in scope["headers"]:
             await super().handle(scope, receive, send)
             return
-        try:
-            data = await request.body()
-        except ClientDisconnect:
+        data = await _body_of(receive)
+        if data is None:
             return
         try:
             body = RunRequest.model_validate(from_json(data))
         except ValueError:
             await super().handle(scope, _with_body(data, receive), send)
             return
-        response: Response = await self.endpoint(request, body)
+        response: Response = await self.endpoint(Request(scope, receive), body)
         await response(scope, receive, send)
+
+
+async def _body_of(receive: Receive) -> bytes | None:
+    """The whole body of a request; None if its client goes before the end."""
+    pieces: list[bytes] = []
+    more = True
+    while more:
+        message = await receive()
+        if message["type"] == "http.disconnect":
+            return None
+        pieces.append(message.get("body", b""))
+        more = message.get("more_body", False)
+    return b"".join(pieces)
 
 
 def _with_body(data: bytes, receive: Receive) -> Receive:
@@ -94,11 +108,9 @@ def _with_body(data: bytes, receive: Receive) -> Receive:
     return receive_again
 
 
-plain_router = APIRouter(tags=["runs"], route_class=_PlainRoute)
 router = APIRouter(tags=["runs"])
 
 
-@plain_router.post("/run")
 async def run(request: Request, body: RunRequest) -> Response:
     """Run an agent; the events of the run, when it is over."""
     body.streaming = False
@@ -106,10 +118,16 @@ async def run(request: Request, body: RunRequest) -> Response:
     return RunList(begun, dev=served_of(request).settings.dev)
 
 
-@plain_router.post("/run_sse")
 async def run_sse(request: Request, body: RunRequest, resume_grace: Grace = None) -> Response:
     """Run an agent; its events as they happen, as server-sent events."""
     return await _stream(request, body, grace=resume_grace)
+
+
+ROUTES = (
+    PlainRoute("/run", run, methods=["POST"], tags=["runs"]),
+    PlainRoute("/run_sse", run_sse, methods=["POST"], tags=["runs"]),
+)
+"""They stand in an application itself, before all routers: to find a route in those costs as much as to read a body."""
 
 
 @router.post("/apps/{app_name}/run")
@@ -203,7 +221,7 @@ async def ready(request: Request) -> Response:
                 app_name="flowloom",
                 user_id="flowloom",
                 session_id="ready",
-                config=GetSessionConfig(num_recent_events=0),
+                config=_NO_EVENTS,
             )
             workers = {} if served.fleet is None else {"workers": await served.fleet.workers()}
     except Exception as error:
@@ -241,11 +259,10 @@ async def _begin(request: Request, body: RunRequest, *, split: bool, grace: floa
     _check_message(body.new_message)
     await _check_session(served, (app_name, body.user_id, body.session_id), body.new_message)
     metadata = {key: value for key, value in (body.custom_metadata or {}).items() if not key.startswith(INTERNAL)}
-    config = RunConfig(
-        streaming_mode=StreamingMode.SSE if body.streaming else StreamingMode.NONE, custom_metadata=metadata or None
-    )
+    mode = StreamingMode.SSE if body.streaming else StreamingMode.NONE
+    config = _config(streaming_mode=mode, custom_metadata=metadata or None)
     if served.settings.max_llm_calls is not None:
-        config.max_llm_calls = served.settings.max_llm_calls
+        config = config.model_copy(update={"max_llm_calls": served.settings.max_llm_calls})
     arguments: RunArguments = {
         "user_id": body.user_id,
         "session_id": body.session_id,
@@ -276,7 +293,7 @@ async def _check_session(served: Served, key: Key, message: types.Content | None
         app_name=app_name,
         user_id=user_id,
         session_id=session_id,
-        config=None if answered else GetSessionConfig(num_recent_events=0),
+        config=None if answered else _NO_EVENTS,
     )
     if session is None:
         if not served.settings.auto_create_session:

@@ -21,6 +21,8 @@ KEPT_BYTES_OF_ALL = 16 * 1024 * 1024
 """What is kept of all runs together: each has an equal part of it."""
 MOST_WAITING = 64
 """How many frames wait for a reader before the run does."""
+ALL_AT_ONCE = MOST_WAITING // 2
+"""The patience of one who tells all frames together."""
 Key = tuple[str, str, str]
 """App, user and session."""
 
@@ -134,10 +136,13 @@ class StoredFrames:
 class Reader:
     """The `FrameReader` of a run that goes on."""
 
-    def __init__(self, run: ServedRun, at: int) -> None:
+    def __init__(self, run: ServedRun, at: int, patience: int) -> None:
         self._run = run
         self.at = at
         """Which frame is next, of all that the run has had."""
+        self.waits_for = at + patience
+        """It is told when the run has had more frames than so many."""
+        self._patience = patience
         self._news = Signal()
 
     def take(self) -> Frame | None:
@@ -156,7 +161,8 @@ class Reader:
         return self._run.over and self.at >= self._run.first + len(self._run.frames)
 
     async def news(self) -> None:
-        """Wait until there is something new: a frame, the end, or what `tell` says."""
+        """Wait until there is something new: as many frames as it is patient, the end, or what `tell` says."""
+        self.waits_for = self.at + self._patience
         await self._news.wait()
 
     def tell(self) -> bool:
@@ -244,9 +250,12 @@ class ServedRun:
             self._source.cancel()
             self._room.give()
 
-    def read(self, at: int | None = None) -> Reader:
-        """A reader of its frames, from the first that is kept, or from the one of this number."""
-        reader = Reader(self, self.first if at is None else at)
+    def read(self, at: int | None = None, *, patience: int = 0) -> Reader:
+        """A reader of its frames, from the first that is kept, or from the one of this number.
+
+        With `patience`, it is told when more than so many frames have come, and not of each.
+        """
+        reader = Reader(self, self.first if at is None else at, patience)
         self._readers.add(reader)
         if self._lost is not None:
             self._lost.cancel()
@@ -296,6 +305,7 @@ class ServedRun:
                     await asyncio.sleep(0)  # those who waited have the event before the run goes on
         finally:
             await events.aclose()
+        self._finish(None)  # and not a turn of the loop later, where nothing has failed
 
     def _take(self, event: Event) -> None:
         self.invocation_id = event.invocation_id
@@ -313,8 +323,10 @@ class ServedRun:
         self.frames.append(frame)
         self._bytes += len(frame.chunk)
         self._forget()
+        had = self.first + len(self.frames)
         for reader in self._readers:
-            self._told = reader.tell() or self._told
+            if had > reader.waits_for:
+                self._told = reader.tell() or self._told
 
     def _forget(self) -> None:
         """Keep no more frames than are to be kept, and those that a reader has not read."""

@@ -20,7 +20,7 @@ from flowloom.auth.fields import is_secret_field
 from flowloom.events.actions import EventActions
 from flowloom.events.event import Event
 from flowloom.events.requests import CREDENTIAL_CALL
-from flowloom.events.wire import fields_of
+from flowloom.events.wire import copier, fields_of
 from flowloom.server.places import Places
 from flowloom.sessions import Session
 
@@ -62,11 +62,22 @@ class Body(BaseModel):
 
 def _read(value: Any, read: ValidatorFunctionWrapHandler) -> Any:
     try:
-        return read(value)
+        return _plain_message(value) or read(value)
     except (AttributeError, TypeError) as error:  # an enum of google-genai that is given a number, or a list
         raise ValueError(f"what should be one of a few names is none: {error}") from error
 
 
+def _plain_message(value: Any) -> types.Content | None:
+    """The message of a user that is one text, at a tenth of what pydantic takes; None for all else."""
+    match value:
+        case {"role": str() as role, "parts": [{"text": str() as text, **others}], **more} if not (others or more):
+            return _message(role=role, parts=[_text_part(text=text)])
+        case _:
+            return None
+
+
+_text_part = copier(types.Part(text=""))
+_message = copier(types.Content(role="", parts=[]))
 Content = Annotated[types.Content, WrapValidator(_read)]
 """A message in a request."""
 Part = Annotated[types.Part, WrapValidator(_read)]
@@ -104,12 +115,17 @@ def _dumped(event: Event) -> bytes:
     if event.__pydantic_extra__ or actions.__pydantic_extra__ or type(event) is not Event:
         return event.model_dump_json(by_alias=True, exclude_none=True, exclude=_OURS, fallback=repr).encode()
     data = _told_fields(event, _EVENT_KEYS)
-    data["actions"] = _told_fields(actions, _ACTIONS_KEYS)
+    data["actions"] = _NO_ACTIONS if fields_of(actions) == _DEFAULTS else _told_fields(actions, _ACTIONS_KEYS)
     return to_json(data, exclude_none=True, inf_nan_mode="null", bytes_mode="base64", fallback=repr)
 
 
 def _told_fields(model: BaseModel, keys: Mapping[str, str]) -> dict[str, Any]:
     return {keys[name]: value for name, value in fields_of(model).items() if value is not None and name in keys}
+
+
+_DEFAULTS = fields_of(EventActions())
+_NO_ACTIONS = _told_fields(EventActions(), _ACTIONS_KEYS)
+"""What is told of these, which most events have."""
 
 
 def session_json(session: Session, events: Iterable[Event] = (), places: Places = _EMPTY) -> bytes:
