@@ -61,6 +61,7 @@ ROUTERS = (
     *(reference.router, live.router, web_ui.later),
 )
 """Asked one after the other: what is asked for most stands first."""
+_NO_TELEMETRY: Any = {"tracing": False, "metrics": False, "logs": False}
 RESOURCES: tuple[Lifespan, ...] = (ends_runs,)
 """What routes hold open: entered when the server starts, left when it stops, the last one first, before the services
 are closed."""
@@ -77,21 +78,25 @@ def application(served: Served, *, lifespan: Lifespan | None = None) -> FastAPI:
                 await stack.enter_async_context(resource(app))
             yield
 
-    app = FastAPI(title="flowloom", docs_url=None, redoc_url=None, lifespan=opened)
+    # without its spans: the program's OpenTelemetry has those of runs alone, as without a server
+    app = FastAPI(title="flowloom", docs_url=None, redoc_url=None, lifespan=opened, telemetry=_NO_TELEMETRY)
     app.state.served = served
+    rules = rules_of(served.settings)
     add_handlers(app)
-    app.router.routes.extend(run_routes.ROUTES)
+    app.add_middleware(run_routes.PlainRuns)
+    app.router.routes.extend(run_routes.KNOWN)
     for router in ROUTERS:
         app.include_router(router)
     if served.settings.dev:
         from flowloom.server.dev_routes import add_development
 
         add_development(app, served)
-    # the last one added is the first one asked; failures are answered below the guard, which adds what browsers need
-    # to see, and above it, where those of an `auth` hook come up
+    # the last one added is the first one asked, and `PlainRuns` the last; failures are answered below the guard, which
+    # adds what browsers need to see, and above it, if those of an `auth` hook come up there
     app.add_middleware(Failures)
-    app.add_middleware(Guard, rules=rules_of(served.settings))
-    app.add_middleware(Failures)
+    app.add_middleware(Guard, rules=rules)
+    if rules.auth is not None:
+        app.add_middleware(Failures)
     app.add_middleware(Addressing, served=served)
     return app
 

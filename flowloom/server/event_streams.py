@@ -184,7 +184,19 @@ class RunList(Response):
             return JSONResponse(problem_body("run_failed", text, error_id_of(run.error)), 500)
         if self._legacy:
             listed.append(json.dumps({"type": "done"}, separators=(",", ":")).encode())
-        return Response(b"[" + b",".join(listed) + b"]", media_type="application/json")
+        return _Json(b"[" + b",".join(listed) + b"]")
+
+
+class _Json(Response):
+    """What `Response` sends, and nothing of what can be done with one before."""
+
+    def __init__(self, body: bytes) -> None:
+        self.body = body
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        headers = [(b"content-length", b"%d" % len(self.body)), (b"content-type", b"application/json")]
+        await send({"type": "http.response.start", "status": 200, "headers": headers})
+        await send({"type": "http.response.body", "body": self.body})
 
 
 class Client:

@@ -12,8 +12,9 @@ from fastapi.routing import APIRoute
 from google.genai import types
 from pydantic import Field
 from pydantic_core import from_json
-from starlette.types import Message, Receive, Scope, Send
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from flowloom.asgi.protocol import path_of
 from flowloom.context import RunConfig, StreamingMode
 from flowloom.events.wire import copier
 from flowloom.runner.pending import PendingCall, pending_calls
@@ -33,6 +34,8 @@ _S = "/apps/{app_name}/users/{user_id}/sessions/{session_id}"
 _BEGINNING_SECONDS = 1.0
 """How long a stream waits for its run to begin, so that a refusal is an answer of its own."""
 _READY_SECONDS = 5.0
+_FAILED = "flowloom.failed"
+"""What the operation of a request has raised."""
 _JSON = (b"content-type", b"application/json")
 _config = copier(RunConfig(streaming_mode=StreamingMode.NONE, custom_metadata=None))
 _NO_EVENTS = GetSessionConfig(num_recent_events=0)
@@ -63,15 +66,36 @@ class RunRequest(Body):
 Grace = Annotated[float | None, Query(ge=0, le=60)]
 
 
-class PlainRoute(APIRoute):
-    """An operation `(request, RunRequest)` for which a body that fits is read here. All else goes the way of FastAPI,
-    which says what is wrong, and takes a third of the time of a short run, and memory as long as a stream is open."""
+class _Known(APIRoute):
+    """An operation that `PlainRuns` answers, as the document of all operations and FastAPI know it."""
 
     async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer a request. What it raises is answered by the handlers of the application."""
-        plain = scope["method"] == "POST" and not scope["query_string"]
-        if not plain or _JSON not in scope["headers"]:
-            await super().handle(scope, receive, send)
+        """Answer a request that has not been answered. What it raises is answered by the handlers of the
+        application."""
+        failed: Exception | None = scope.get(_FAILED)
+        if failed is not None:
+            raise failed
+        await super().handle(scope, receive, send)
+
+
+class PlainRuns:
+    """Begins the runs whose requests fit: an operation `(request, RunRequest)` of `_Known` with a JSON body that can be
+    read, and no query. All else, and what fails, goes on to `app`, FastAPI's, which says what is wrong.
+
+    FastAPI would take as long as a short run, and memory as long as a stream is open.
+    """
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+        self._known = {route.path: route.endpoint for route in KNOWN}
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http" or scope["method"] != "POST" or _JSON not in scope["headers"]:
+            await self._app(scope, receive, send)
+            return
+        operation = None if scope["query_string"] else self._known.get(path_of(scope))
+        if operation is None:
+            await self._app(scope, receive, send)
             return
         data = await _body_of(receive)
         if data is None:
@@ -79,9 +103,14 @@ class PlainRoute(APIRoute):
         try:
             body = RunRequest.model_validate(from_json(data))
         except ValueError:
-            await super().handle(scope, _with_body(data, receive), send)
+            await self._app(scope, _with_body(data, receive), send)
             return
-        response: Response = await self.endpoint(Request(scope, receive), body)
+        try:
+            response: ASGIApp = await operation(Request(scope, receive), body)
+        except Exception as error:
+            scope[_FAILED] = error
+            await self._app(scope, receive, send)
+            return
         await response(scope, receive, send)
 
 
@@ -123,11 +152,11 @@ async def run_sse(request: Request, body: RunRequest, resume_grace: Grace = None
     return await _stream(request, body, grace=resume_grace)
 
 
-ROUTES = (
-    PlainRoute("/run", run, methods=["POST"], tags=["runs"]),
-    PlainRoute("/run_sse", run_sse, methods=["POST"], tags=["runs"]),
+KNOWN = (
+    _Known("/run", run, methods=["POST"], tags=["runs"]),
+    _Known("/run_sse", run_sse, methods=["POST"], tags=["runs"]),
 )
-"""They stand in an application itself, before all routers: to find a route in those costs as much as to read a body."""
+"""The operations that `PlainRuns` answers."""
 
 
 @router.post("/apps/{app_name}/run")
