@@ -1,7 +1,8 @@
 """What flowloom's server costs: beside google-adk's with the same agent, and beside a run in the same process.
 
 Each server has a process of its own, as one that is deployed (`api_server`, which keeps no traces), with its sessions
-in memory; they take turns in rounds. Every turn is in a session of its own.
+in memory; they take turns in rounds. Every turn is in a session of its own. Turns are told by the servers' processor
+time: by the clock, both would have the client's beside, and the waits for a processor that other programs use.
 """
 
 from __future__ import annotations
@@ -42,7 +43,8 @@ MANY, RATE = 500, 20
 BEFORE = 120
 """Events that each of these has had before memory is looked at: what is kept for those who come back is full then."""
 
-TURN = "a turn by `POST /run`"
+TURN = "a turn by `POST /run`, of processor time"
+CLOCK = "a turn by `POST /run`, by the clock"
 FIRST = "the first byte of `POST /run_sse`"
 MEMORY = f"memory with {OPEN} open streams"
 STREAM = f"what each of {OPEN} open streams takes of it"
@@ -50,7 +52,7 @@ RUN_COST = "what the server adds to a run"
 EVENT_COST = "what the server adds to an event"
 LOAD = f"{MANY} streams of {RATE} events/s"
 GROWTH = "by how much the memory grows in 10 s of that"
-TITLES = (TURN, FIRST, MEMORY, STREAM, RUN_COST, EVENT_COST, LOAD, GROWTH)
+TITLES = (TURN, CLOCK, FIRST, MEMORY, STREAM, RUN_COST, EVENT_COST, LOAD, GROWTH)
 
 
 @dataclass
@@ -62,9 +64,9 @@ class Served:
 
     @property
     def processor(self) -> float:
-        """Seconds of processor time that it has had."""
-        fields = Path(f"/proc/{self.process.pid}/stat").read_text().rpartition(")")[2].split()
-        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+        """Seconds of processor time that its threads have had, those that are there."""
+        threads = Path(f"/proc/{self.process.pid}/task").iterdir()
+        return sum(int((thread / "schedstat").read_text().split()[0]) for thread in threads) / 1e9
 
     @property
     def memory(self) -> float:
@@ -125,15 +127,23 @@ async def _sessions(connection: Connection, count: int) -> list[str]:
     return names
 
 
-async def turns(connection: Connection, names: list[str]) -> float:
-    """Seconds of one turn by `/run`."""
+async def turns(server: Served, connection: Connection, names: list[str]) -> float:
+    """Seconds of the server's processor time of one turn by `/run`."""
+    started = server.processor
+    for name in names:
+        await connection.post("/run", _asked(name))
+    return (server.processor - started) / len(names)
+
+
+async def turns_by_clock(server: Served, connection: Connection, names: list[str]) -> float:
+    """Seconds of one turn by `/run`, with all that lies between."""
     started = time.perf_counter()
     for name in names:
         await connection.post("/run", _asked(name))
     return (time.perf_counter() - started) / len(names)
 
 
-async def first_byte(connection: Connection, names: list[str]) -> float:
+async def first_byte(server: Served, connection: Connection, names: list[str]) -> float:
     """Seconds until a stream begins, the median of the sessions."""
     found: list[float] = []
     for name in names:
@@ -165,14 +175,17 @@ async def opened(port: int, names: list[str], pieces: int, pause: int) -> AsyncI
 
 
 async def _beside(
-    pair: dict[str, Served], plan: Plan, measured: Callable[[Connection, list[str]], Awaitable[float]], count: int
+    pair: dict[str, Served],
+    plan: Plan,
+    measured: Callable[[Served, Connection, list[str]], Awaitable[float]],
+    count: int,
 ) -> tuple[list[float], dict[str, float]]:
     """The ratios of the rounds, and the median of each server in seconds."""
     found: dict[str, list[float]] = {name: [] for name in pair}
     for number in (-1, *plan.each_round()):  # the first one warms up
         for name in pair if number % 2 else reversed(pair):
             connection = await Connection.to(pair[name].port)
-            value = await measured(connection, await _sessions(connection, count))
+            value = await measured(pair[name], connection, await _sessions(connection, count))
             connection.close()
             if number >= 0:
                 found[name].append(value)
@@ -273,7 +286,11 @@ def run_server(engines: list[Installed], plan: Plan, only: str, notes: list[str]
     if peer is not None:
         with served(own) as ours, served(peer) as theirs:
             pair = {"flowloom": ours, GOOGLE_ADK.name: theirs}
-            for title, measured, count, aim in ((TURN, turns, 50, 0.1), (FIRST, first_byte, 20, 0.2)):
+            for title, measured, count, aim in (
+                (TURN, turns, 50, 0.1),
+                (CLOCK, turns_by_clock, 50, None),
+                (FIRST, first_byte, 20, 0.2),
+            ):
                 if only in title:
                     ratios, medians = asyncio.run(_beside(pair, plan, measured, count))
                     said = ", ".join(f"{name} {value * 1000:.2f} ms" for name, value in medians.items())
