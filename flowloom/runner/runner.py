@@ -203,17 +203,21 @@ class Runner(Generic[OutputT]):
         `RunLostError` if another run has taken the session over (it stores nothing more), and whatever else ends the
         run, after one error event was stored; the history stays legal.
         """
-        return Rounds(
-            self,
-            user_id=user_id,
-            session_id=session_id,
-            invocation_id=invocation_id,
-            new_message=new_message,
-            state_delta=state_delta,
-            run_config=run_config,
-            yield_user_message=yield_user_message,
-            abort_signal=abort_signal,
-        ).events()
+        try:
+            rounds = Rounds(
+                self,
+                user_id=user_id,
+                session_id=session_id,
+                invocation_id=invocation_id,
+                new_message=new_message,
+                state_delta=state_delta,
+                run_config=run_config,
+                yield_user_message=yield_user_message,
+                abort_signal=abort_signal,
+            )
+        except FlowloomError as refused:
+            return _refused(refused)
+        return rounds.events()
 
     def start(self, **arguments: Unpack[RunArguments]) -> RunHandle[OutputT]:
         """`run_async` as a thing one holds: it runs by itself, and can be read, paused, cancelled and waited for.
@@ -468,3 +472,9 @@ class InMemoryRunner(Runner[OutputT]):
             concurrency=concurrency,
             confirm=confirm,
         )
+
+
+async def _refused(error: FlowloomError) -> AsyncGenerator[Event, None]:
+    """The events of a run that cannot begin: its error comes where those of runs do, when it is iterated."""
+    raise error
+    yield

@@ -8,7 +8,8 @@ import pytest
 from google.genai import types
 from kit import Chat, agent, requests_of
 
-from flowloom import Event, InputValidationError
+from flowloom import Event, InMemoryRunner, InputValidationError
+from flowloom.errors import FlowloomError
 from flowloom.runner.message import content_of_message
 
 IMAGE = types.Part(inline_data=types.Blob(data=b"png", mime_type="image/png"))
@@ -65,3 +66,14 @@ async def test_the_model_is_shown_texts_and_files_in_order() -> None:
     root = agent("root", "a cat")
     await Chat(root).say(["What is it?", IMAGE])
     assert requests_of(root)[0].contents[0].parts == [types.Part(text="What is it?"), IMAGE]
+
+
+NO_DECISION = types.Part.from_function_response(name="adk_request_confirmation", response={"response": "perhaps"})
+
+
+@pytest.mark.parametrize("arguments", [{"new_message": []}, {"new_message": NO_DECISION}, {"run_config": {}}])
+async def test_what_cannot_begin_is_told_where_a_run_tells_of_errors(arguments: Any) -> None:
+    """When its events are iterated, and not before."""
+    events = InMemoryRunner(agent("root")).run_async(user_id="ann", session_id="s1", **arguments)
+    with pytest.raises(FlowloomError):
+        await anext(events)
