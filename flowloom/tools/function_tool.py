@@ -110,10 +110,10 @@ class FunctionTool(BaseTool):
         answer = required(**given)
         return bool(await answer if inspect.isawaitable(answer) else answer)
 
-    async def run_async(self, *, args: dict[str, Any], tool_context: Context) -> Any:
+    async def run_async(self, *, args: dict[str, Any], tool_context: Context | None) -> Any:
         """Run the function, once a person has approved where that is required.
 
-        Without an argument that the function needs, the result is an error that says so, as in google-adk. Raises
+        A test of a function that takes no context may give None for it. Without an argument that the function needs, the result is an error that says so, as in google-adk. Raises
         `ToolArgumentsError` for arguments that do not fit, and what the function raises.
         """
         schema = self._schema
@@ -130,7 +130,7 @@ class FunctionTool(BaseTool):
         if schema.is_async_generator:
             return _joined([item async for item in self.func(**bound)])
         function = partial(_told, self.func) if schema.is_generator else self.func
-        if self._blocking:
+        if self._blocking and tool_context is not None:
             result: Any = await tool_context.invocation_context.run.threads.call(self.name, function, **bound)
         else:
             result = function(**bound)
@@ -142,8 +142,12 @@ class FunctionTool(BaseTool):
             raise unfit
         return {"error": str(unfit)}
 
-    async def _gate(self, args: dict[str, Any], tool_context: Context) -> None:
+    async def _gate(self, args: dict[str, Any], tool_context: Context | None) -> None:
         """Raise unless the call needs no approval or has it (spec §15.2)."""
+        if tool_context is None:
+            raise ConfirmationRequiredError(
+                f"`{self.name}` needs a person's approval, and has no context to have it in."
+            )
         decision = tool_context.tool_confirmation
         if decision is None:
             if not await self.check_require_confirmation(args, tool_context):

@@ -24,7 +24,7 @@ from flowloom import (
     pending_calls,
 )
 from flowloom.context import ToolThreadPoolConfig
-from flowloom.errors import ToolArgumentsError
+from flowloom.errors import ConfirmationRequiredError, ToolArgumentsError
 from flowloom.testing import frozen
 
 
@@ -360,3 +360,11 @@ async def test_a_predicate_may_look_at_the_context() -> None:
     tool = FunctionTool(add, require_confirmation=lambda a: a > 1)
     assert await tool.check_require_confirmation({"a": 2, "b": 1}, tool_context())
     assert not await tool.check_require_confirmation({"a": 1, "b": 1}, tool_context())
+
+
+async def test_a_function_without_a_context_is_tried_without_one() -> None:
+    """As tests for google-adk do; what needs an approval is not run."""
+    add = FunctionTool(lambda a, b: a + b, name="add", description="Add.")
+    assert await add.run_async(args={"a": 1, "b": 2}, tool_context=None) == 3
+    with pytest.raises(ConfirmationRequiredError):
+        await FunctionTool(lambda: 1, name="pay", require_confirmation=True).run_async(args={}, tool_context=None)
