@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Iterable
 from functools import partial
-from typing import Any, TypedDict, Unpack
+from typing import Any, TypedDict, Unpack, cast
 
 from google.genai import types
 
@@ -110,18 +110,20 @@ class FunctionTool(BaseTool):
         answer = required(**given)
         return bool(await answer if inspect.isawaitable(answer) else answer)
 
-    async def run_async(self, *, args: dict[str, Any], tool_context: Context | None) -> Any:
+    async def run_async(self, *, args: dict[str, Any], tool_context: Context) -> Any:
         """Run the function, once a person has approved where that is required.
 
-        A test of a function that takes no context may give None for it. Without an argument that the function needs, the result is an error that says so, as in google-adk. Raises
+        Without an argument that the function needs, the result is an error that says so, as in google-adk. Raises
         `ToolArgumentsError` for arguments that do not fit, and what the function raises.
         """
-        schema = self._schema
+        schema, alone = self._schema, cast(Context | None, tool_context) is None  # alone: in a test for google-adk
         try:
             bound = schema.bind(args)
         except ToolArgumentsError as unfit:
             return self._without(args, unfit)
         if self._require_confirmation:
+            if alone:
+                raise ConfirmationRequiredError(f"`{self.name}` needs an approval, and has no context to have it in.")
             await self._gate(args, tool_context)
         if schema.context_parameter:
             bound[schema.context_parameter] = tool_context
@@ -130,7 +132,7 @@ class FunctionTool(BaseTool):
         if schema.is_async_generator:
             return _joined([item async for item in self.func(**bound)])
         function = partial(_told, self.func) if schema.is_generator else self.func
-        if self._blocking and tool_context is not None:
+        if self._blocking and not alone:
             result: Any = await tool_context.invocation_context.run.threads.call(self.name, function, **bound)
         else:
             result = function(**bound)

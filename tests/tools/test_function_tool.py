@@ -364,7 +364,8 @@ async def test_a_predicate_may_look_at_the_context() -> None:
 
 async def test_a_function_without_a_context_is_tried_without_one() -> None:
     """As tests for google-adk do; what needs an approval is not run."""
+    no_context: Any = None
     add = FunctionTool(lambda a, b: a + b, name="add", description="Add.")
-    assert await add.run_async(args={"a": 1, "b": 2}, tool_context=None) == 3
+    assert await add.run_async(args={"a": 1, "b": 2}, tool_context=no_context) == 3
     with pytest.raises(ConfirmationRequiredError):
-        await FunctionTool(lambda: 1, name="pay", require_confirmation=True).run_async(args={}, tool_context=None)
+        await FunctionTool(lambda: 1, name="pay", require_confirmation=True).run_async(args={}, tool_context=no_context)
