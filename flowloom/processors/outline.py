@@ -17,7 +17,7 @@ from flowloom.context import InvocationContext
 from flowloom.events.event import Event
 from flowloom.events.wire import set_fields
 from flowloom.log.cursor import LogCursor
-from flowloom.log.item import FOREIGN_LEAD_IN, LEAD_INS, foreign_content
+from flowloom.log.item import FOREIGN_LEAD_IN, LEAD_INS, foreign_content, transcription_of
 from flowloom.models.contents import SharedContents
 from flowloom.models.request import LlmRequest
 from flowloom.processors.token_count import Calibration
@@ -128,7 +128,8 @@ class LogReader:
     def _reset(self) -> None:
         self.calibration = Calibration()
         self._objects: dict[int, object] = {}  # what pinned events are made of, by id
-        self._told: set[str] = set()  # how they are told to other agents
+        self._told: set[str] = set()  # how they are told to other agents, and what was spoken in them
+        self._speech: tuple[str | None, str, bool] = None, "", False  # who speaks, what so far, whether it is pinned
 
     def advance(self, events: Sequence[Event], *, measure: bool) -> None:
         """Read the events that are new; with `measure`, look at the counts of tokens as well."""
@@ -136,8 +137,10 @@ class LogReader:
         if new is None:
             self._reset()
         for event in events if new is None else new:
-            if event.custom_metadata is not None and event.custom_metadata.get(PIN):
+            pinned = event.custom_metadata is not None and bool(event.custom_metadata.get(PIN))
+            if pinned:
                 self._pin(event.author, event.content)
+            self._hear(event, pinned)
             if event.actions.compaction is not None:
                 self._pin("user", event.actions.compaction.compacted_content)
             if measure and event.branch in (None, self._place[0]) and event.isolation_scope == self._place[1]:
@@ -152,13 +155,28 @@ class LogReader:
             self._told.update(part.text for part in (told.parts if told else None) or () if part.text)
             self._told.discard(FOREIGN_LEAD_IN)
 
+    def _hear(self, event: Event, pinned: bool) -> None:
+        """Follow what is spoken: the history tells neighbouring transcriptions of one speaker as one text."""
+        if event.content is not None:
+            self._speech = None, "", False
+        elif (heard := transcription_of(event)) is not None:
+            speaker, said, was_pinned = self._speech
+            if speaker != heard.transcription:
+                said, was_pinned = "", False
+            elif was_pinned:
+                self._told.discard(said)
+            said += "".join(part.text or "" for part in heard.content.parts or ())
+            self._speech = heard.transcription, said, pinned or was_pinned
+            if pinned or was_pinned:
+                self._told.add(said)
+
     def is_pinned(self, content: types.Content) -> bool:
         """Whether a content, or a part of it, comes from a pinned event or is the summary of compacted ones.
 
-        Contents are made of the same objects as their events, save for the words of other agents, until they are
-        looked at: that gives a copy.
+        Contents are made of the same objects as their events, save for the words of other agents and what was spoken,
+        until they are looked at: that gives a copy.
         """
-        if not self._objects:
+        if not self._objects and not self._told:
             return False
         for part in content.parts or ():
             if part.text is not None and part.text in self._told:

@@ -106,6 +106,31 @@ async def test_words_of_the_user_or_the_agent_are_pinned_by_their_event_and_not_
     assert shown(await request_of(log, make())) == ["user: same", "model: same", "user: m0"]
 
 
+def spoken(author: str, words: str, **fields: Any) -> Event:
+    heard = {"input_transcription" if author == "user" else "output_transcription": types.Transcription(text=words)}
+    return Event(author=author, **heard, **fields)
+
+
+@each_window
+async def test_what_was_spoken_stays_where_any_of_it_is_pinned(make: Any) -> None:
+    """As the history tells it: what one speaker said in one go; words are not pinned because they begin as those do."""
+    window = make()
+    quiet = event("root", actions={"state_delta": {"a": 1}})
+    log = [event("user", "no"), spoken("user", "no "), quiet, spoken("user", "nu", **PINNED)]
+    for words in ("no nu", "no nuts"):
+        assert shown(await request_of([*log, event("user", "now")], window)) == [f"user: {words}", "user: now"]
+        log.append(spoken("user", "ts"))
+    log = [*log[:-1], event("root", actions={"state_delta": {"a": 1}}), spoken("root", "none"), spoken("user", "no nu")]
+    log += [
+        spoken("root", "as "),
+        spoken("root", "you say", **PINNED),
+        event("root", "well"),
+        spoken("root", "you say"),
+    ]
+    kept = ["user: no nuts", "user: no nu", "model: as you say"]
+    assert shown(await request_of([*log, event("user", "now")], window)) == [*kept, "user: now"]
+
+
 @each_window
 async def test_a_pin_may_come_later_and_a_summary_too(make: Any) -> None:
     """What was known of the log does not stand in the way; a summary brings no message along."""
