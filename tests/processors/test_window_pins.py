@@ -116,7 +116,7 @@ async def test_what_was_spoken_stays_where_any_of_it_is_pinned(make: Any) -> Non
     """As the history tells it: what one speaker said in one go; words are not pinned because they begin as those do."""
     window = make()
     quiet = event("root", actions={"state_delta": {"a": 1}})
-    log = [event("user", "no"), spoken("user", "no "), quiet, spoken("user", "nu", **PINNED)]
+    log = [spoken("root", "hello"), event("user", "no"), spoken("user", "no "), quiet, spoken("user", "nu", **PINNED)]
     for words in ("no nu", "no nuts"):
         assert shown(await request_of([*log, event("user", "now")], window)) == [f"user: {words}", "user: now"]
         log.append(spoken("user", "ts"))
