@@ -17,7 +17,7 @@ from flowloom.durable.sql_submit import Submission
 from flowloom.durable.sql_workers import Heard
 from flowloom.errors import ConfigurationError
 from flowloom.sessions import BaseSessionService
-from flowloom.sessions.leases import Key
+from flowloom.sessions.leases import Key, uptime
 from flowloom.sessions.sql_schema import SESSIONS
 from flowloom.sessions.sql_service import SqlSessionService
 from flowloom.sql import Connection
@@ -203,7 +203,7 @@ class Registry:
 
     async def beat(self, row: WorkerRow, *, reaps: bool) -> Heard | None:
         """Tell the registry that a worker lives; None if it was buried."""
-        work = partial(_beaten, self.setting, row, reaps)
+        work = partial(_beaten, self.setting, row, uptime() if reaps else None)
         return await self.write(work, ("worker", row.worker), durable=False)
 
     async def bury(self, worker: str, beat: float) -> tuple[str, ...] | None:
@@ -220,7 +220,7 @@ class Registry:
         return await self.write(work, ("worker", worker))
 
     async def workers(self, app_name: str | None = None) -> tuple[list[WorkerRow], float]:
-        """The workers of an app, or all; and the time."""
+        """The workers of an app, or all; and the time by which their beats are told."""
         return await self.read(lambda c: sql_workers.workers(c, self.setting, app_name))
 
     async def tell(self, app_name: str, what: Literal["ring", "look"], names: Sequence[str]) -> None:
@@ -270,5 +270,5 @@ def _expired(setting: Setting, run_id: str, c: Connection) -> tuple[str, ...]:
     return sql_submit.expire_one(c, setting, run_id)
 
 
-def _beaten(setting: Setting, row: WorkerRow, reaps: bool, c: Connection) -> Heard | None:
-    return sql_workers.beat(c, setting, row, reaps=reaps)
+def _beaten(setting: Setting, row: WorkerRow, began: float | None, c: Connection) -> Heard | None:
+    return sql_workers.beat(c, setting, row, waited=None if began is None else uptime() - began)

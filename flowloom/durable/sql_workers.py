@@ -8,7 +8,7 @@ from flowloom.durable.limits import ConcurrencyLimit
 from flowloom.durable.records import WORKER_COLUMNS, WorkerRow
 from flowloom.durable.sql_runs import Setting
 from flowloom.sessions.sql_holders import is_gone
-from flowloom.sessions.sql_workers import now
+from flowloom.sessions.sql_workers import counts_for, now, pulse
 from flowloom.sql import Connection
 
 _ADD = (
@@ -29,7 +29,7 @@ class Heard(NamedTuple):
 def register(connection: Connection, setting: Setting, row: WorkerRow, limits: tuple[ConcurrencyLimit, ...]) -> None:
     """Put a worker into the registry, and what its app is limited by."""
     moment = now(connection, setting.dialect)
-    connection.execute(_ADD, row._replace(beat=moment, started=moment))
+    connection.execute(_ADD, row._replace(beat=pulse(connection, setting.dialect), started=moment))
     known = connection.execute(
         "SELECT name, key, most FROM flowloom_limits WHERE app_name = ? ORDER BY name", (row.app_name,)
     ).fetchall()
@@ -46,12 +46,14 @@ def register(connection: Connection, setting: Setting, row: WorkerRow, limits: t
         connection.execute(sql, (moment, row.app_name))
 
 
-def beat(connection: Connection, setting: Setting, row: WorkerRow, *, reaps: bool) -> Heard | None:
+def beat(connection: Connection, setting: Setting, row: WorkerRow, *, waited: float | None) -> Heard | None:
     """Tell the registry that a worker lives, and hear what is new; None if it was buried.
 
-    With `reaps`, also those that are dead by the database's clock; what has ended on this machine counts at once.
+    If the beat has `waited` for the database (None for a worker that is no judge of others), also those that are dead
+    by the clock of beats: without that time, in which they could not beat either. What has ended on this machine counts
+    at once.
     """
-    moment = now(connection, setting.dialect)
+    moment = pulse(connection, setting.dialect)
     sql = "UPDATE flowloom_workers SET beat = ?, running = ?, draining = ? WHERE worker = ?"
     if connection.execute(sql, (moment, row.running, row.draining, row.worker)).rowcount < 1:
         return None
@@ -59,18 +61,22 @@ def beat(connection: Connection, setting: Setting, row: WorkerRow, *, reaps: boo
     rows = connection.execute(sql, (row.worker,)).fetchall()
     sql = "SELECT worker, beat, patience, holder, address FROM flowloom_workers WHERE worker <> ?"
     others = connection.execute(sql, (row.worker,)).fetchall()
-    gone = [each for each in others if is_gone(each[3]) or (reaps and each[1] + each[2] < moment)]
+    gone = [each for each in others if is_gone(each[3]) or _is_silent(each[1], each[2], moment, waited)]
     dead = [(each[0], each[1], each[4] if is_gone(each[3]) else None) for each in gone]
     wishes = {each[0]: each[2] for each in rows if each[2] is not None}
     return Heard(wishes, {each[0]: each[1] for each in rows}, dead)
 
 
+def _is_silent(beat: float, patience: float, moment: float, waited: float | None) -> bool:
+    return waited is not None and not counts_for(beat, patience + waited, moment)
+
+
 def workers(connection: Connection, setting: Setting, app_name: str | None) -> tuple[list[WorkerRow], float]:
-    """The workers of an app, or all; and the time."""
+    """The workers of an app, or all; and the time by which their beats are told."""
     where, values = ("", ()) if app_name is None else (" WHERE app_name = ?", (app_name,))
     sql = f"SELECT {WORKER_COLUMNS} FROM flowloom_workers{where} ORDER BY started, worker"
     rows = connection.execute(sql, values).fetchall()
-    return [WorkerRow(*row) for row in rows], now(connection, setting.dialect)
+    return [WorkerRow(*row) for row in rows], pulse(connection, setting.dialect)
 
 
 def leave(connection: Connection, worker: str) -> None:

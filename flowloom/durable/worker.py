@@ -83,7 +83,7 @@ class Worker:
         version: str = __version__,
         pin_version: bool = False,
     ) -> None:
-        if heartbeat <= 0 or dead_after < 3 * heartbeat:
+        if heartbeat <= 0 or dead_after < 3 * heartbeat * (1 - 1e-9):  # three times 0.1 is more than 0.3
             raise ConfigurationError(
                 f"`dead_after` is at least three beats, so that one that is late does not count as the last: with a "
                 f"`heartbeat` of {heartbeat:g} seconds, give {max(3 * heartbeat, 0.03):g} or more, not {dead_after:g}."

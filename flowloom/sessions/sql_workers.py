@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 
-from flowloom.sessions.leases import Key
+from flowloom.sessions.leases import Key, uptime
 from flowloom.sessions.sql_holders import is_gone
 from flowloom.sql import Connection, Dialect
 
@@ -20,6 +20,17 @@ def now(connection: Connection, dialect: Dialect) -> float:
     if dialect == "sqlite":
         return time.time()
     return connection.execute("SELECT extract(epoch FROM clock_timestamp())::float8").fetchone()[0]
+
+
+def pulse(connection: Connection, dialect: Dialect) -> float:
+    """The time by which beats are told: that of the server, or of the one machine that has the file, since it was
+    started. Setting a machine's time changes neither."""
+    return uptime() if dialect == "sqlite" else now(connection, dialect)
+
+
+def counts_for(beat: float, patience: float, moment: float) -> float:
+    """For how many seconds more a beat counts; 0 for one from before the machine was started anew."""
+    return max(beat + patience - moment, 0.0) if beat <= moment + patience else 0.0
 
 
 def held_for(connection: Connection, dialect: Dialect, key: Key) -> float:
@@ -41,7 +52,7 @@ def _rest(connection: Connection, dialect: Dialect, worker: str) -> float:
     row = connection.execute(sql, (worker,)).fetchone()
     if row is None or is_gone(row[2]):  # buried, or ended
         return 0.0
-    return max(row[0] + row[1] - now(connection, dialect), 0.0)
+    return counts_for(row[0], row[1], pulse(connection, dialect))
 
 
 def is_awaited(connection: Connection, dialect: Dialect, key: Key) -> bool:

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import AsyncIterator, Sequence
+from pathlib import Path
+from typing import Any
 
 import psycopg
 import pytest
@@ -11,6 +14,7 @@ import pytest
 from durable.fleet import APP, WHO, client_of, opened, runner_of, steps, where, worker_of
 from flowloom.durable import StoreCourier, Worker, sql_runs
 from flowloom.durable.registry import Registry
+from flowloom.errors import StorageError
 from flowloom.sessions.leases import uptime
 from flowloom.sql.postgres import PostgresConnection
 from flowloom.testing.suites.courier_place import until, until_async
@@ -118,3 +122,68 @@ async def is_taken(registry: Registry, run_id: str) -> bool:
     """Whether a run is ready again."""
     row = await registry.find(run_id)
     return row is not None and row.status == "ready"
+
+
+async def test_a_machine_whose_time_is_set_buries_no_worker(where: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither forward nor back: beats are told by the server's clock, or by one that is not set."""
+    service, real = opened(where), time.time
+    beats: dict[str, float] = {"heartbeat": 0.1, "dead_after": 1.0}
+    async with (
+        client_of(service) as client,
+        worker_of(service, [], **beats) as one,
+        worker_of(service, [], **beats) as two,
+    ):
+        names = [one.name, two.name]
+        await until(lambda: all(each.beats.renewed - each.beats._unbroken > 1.0 for each in (one, two)))
+        for jump in (3600.0, -3600.0):
+            monkeypatch.setattr(time, "time", lambda jump=jump: real() + jump)
+            renewed = two.beats.renewed
+            await until(lambda renewed=renewed: min(one.beats.renewed, two.beats.renewed) > renewed + 0.2)
+            assert [one.name, two.name] == names
+            assert max(each.silent for each in await client.workers()) < 1.0
+        monkeypatch.undo()
+    await service.close()
+
+
+async def test_a_worker_from_before_the_machine_was_started_anew_is_buried(tmp_path: Path) -> None:
+    """Its beat is of a time that is yet to come."""
+    service = opened(str(tmp_path / "fleet.db"))
+    async with client_of(service) as client:
+        row = worker_of(service, []).row("w1")._replace(holder="another boot")
+        await client.registry.register(row)
+        sql = "UPDATE flowloom_workers SET beat = beat + 1000000"
+        await client.registry.write(lambda c: c.execute(sql), "test")
+        await client.registry.register(row._replace(worker="w2"))
+        for reaps, dead in ((False, []), (True, ["w1"])):
+            heard = await client.registry.beat(row._replace(worker="w2"), reaps=reaps)
+            assert heard is not None
+            assert [name for name, *_ in heard.dead] == dead
+    await service.close()
+
+
+async def test_who_had_no_database_is_no_judge_of_others(where: str) -> None:
+    """A worker buries those that it has not heard of only when its own beats have succeeded for `dead_after`."""
+    service = opened(where)
+    async with client_of(service) as client, worker_of(service, [], heartbeat=0.05, dead_after=0.6) as worker:
+        await until(lambda: worker.beats.renewed - worker.beats._unbroken > 0.6)
+        real, failing = worker.registry.beat, [True]
+
+        async def beat(*args: Any, **options: Any) -> Any:
+            if failing[0]:
+                raise StorageError("The database is away.")
+            return await real(*args, **options)
+
+        worker.registry.beat = beat
+        quiet = worker_of(service, [], dead_after=0.3, heartbeat=0.1).row("quiet")
+        await client.registry.register(quiet)
+        await asyncio.sleep(0.4)  # by now it counts as dead
+        failing[0] = False
+        back = uptime()
+        await until_async(lambda: is_buried(client))
+        assert uptime() - back >= 0.55
+    await service.close()
+
+
+async def is_buried(client: Any) -> bool:
+    """Whether the quiet worker is gone."""
+    return all(each.worker != "quiet" for each in await client.workers())

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import signal
+import sqlite3
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -12,11 +14,12 @@ import pytest
 from postgres_server import Cluster, end_process, find_binaries
 
 from flowloom.durable import DbosCourier, RunClient, StoreCourier, Worker
+from flowloom.sessions import SqliteSessionService
 from flowloom.sessions.postgres import PostgresSessionService
 from flowloom.testing.suites.courier_crew import APP, crew_runner
 from flowloom.testing.suites.courier_place import Place, quiet, story, submitted
 
-pytestmark = pytest.mark.soak
+TIMES = range(5 if int(os.environ.get("FLOWLOOM_KILLS", "30")) >= 200 else 1)
 AWAY = [2.0, 20.0] if os.environ.get("FLOWLOOM_LONG") else [2.0]
 
 
@@ -28,15 +31,27 @@ def cluster() -> Iterator[Cluster]:
     made.stop()
 
 
+@pytest.mark.soak
+@pytest.mark.parametrize("time", TIMES)
 @pytest.mark.parametrize("kind", ["store", "dbos"])
 @pytest.mark.parametrize("seconds", AWAY)
 @pytest.mark.timeout(200)
 async def test_a_database_that_is_stopped_at_once_fails_no_run(
-    cluster: Cluster, tmp_path: Path, seconds: float, kind: str
+    cluster: Cluster, tmp_path: Path, seconds: float, kind: str, time: int
 ) -> None:
     """The runs go on when it is back, with the logs of quiet runs; the worker is the one that it was."""
+    await outlived(cluster, tmp_path, seconds, kind)
+
+
+async def test_a_database_that_is_started_anew_fails_no_run(cluster: Cluster, tmp_path: Path) -> None:
+    """However short it was away: all connections are cut."""
+    await outlived(cluster, tmp_path, 0.0, "store")
+
+
+async def outlived(cluster: Cluster, folder: Path, seconds: float, kind: str) -> None:
+    """Runs go on when the server is back that is stopped for so long."""
     dsn = f"postgresql://postgres@127.0.0.1:{cluster.port}/postgres"
-    service, place = PostgresSessionService(dsn, max_connections=4), Place(dsn, tmp_path)
+    service, place = PostgresSessionService(dsn, max_connections=4), Place(dsn, folder)
     runner = crew_runner(service, place.diary, 0.1)
     couriers = [StoreCourier(service, APP) if kind == "store" else DbosCourier(dsn) for _ in range(2)]
     async with (
@@ -62,3 +77,44 @@ async def test_a_database_that_is_stopped_at_once_fails_no_run(
         assert again <= 6
     await service.close()
     end_process(cluster.server)
+
+
+async def test_a_file_that_is_locked_for_long_fails_no_run(tmp_path: Path) -> None:
+    """And no worker is dead, though it was not heard of for longer than that: the others had no database either."""
+    await locked_out(tmp_path, 1.0, 0.6)
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("time", TIMES)
+@pytest.mark.parametrize("seconds", AWAY)
+async def test_a_file_that_is_locked_for_longer_fails_no_run(tmp_path: Path, seconds: float, time: int) -> None:
+    """The same, for as long as a server is stopped."""
+    await locked_out(tmp_path, seconds, seconds / 2)
+
+
+async def locked_out(folder: Path, seconds: float, dead_after: float) -> None:
+    """Runs of two workers go on when the file is free that another process has locked for so long."""
+    path = str(folder / "runs.db")
+    place, services = Place(path, folder), [SqliteSessionService(path) for _ in range(3)]
+    runners = [crew_runner(service, place.diary, 0.1) for service in services[:2]]
+    beats: dict[str, float] = {"heartbeat": dead_after / 6, "dead_after": dead_after}
+    async with (
+        RunClient(APP, services[2]) as client,
+        Worker(runners[0], **beats) as one,
+        Worker(runners[1], **beats) as two,
+    ):
+        names = [one.name, two.name]
+        runs = [await submitted(client, number, steps=3) for number in range(6)]
+        await asyncio.sleep(max(0.3, dead_after))  # they could bury each other by now
+        with contextlib.closing(sqlite3.connect(path, timeout=20, isolation_level=None)) as other:
+            other.execute("BEGIN IMMEDIATE")
+            await asyncio.sleep(seconds)
+            other.execute("ROLLBACK")
+        late = await submitted(client, 7, steps=1)
+        for run in (*runs, late):
+            assert (await asyncio.wait_for(run.result(), 60)).status == "final"
+            assert await story(run) == quiet(1 if run is late else 3, run)
+        assert [one.name, two.name] == names
+        assert place.check_keys([*runs, late]) == 0
+    for service in services:
+        await service.close()

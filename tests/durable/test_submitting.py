@@ -145,6 +145,7 @@ def test_a_worker_is_dead_after_three_beats_at_the_least(tmp_path: Any) -> None:
     service = opened(str(tmp_path / "a.db"))
     with pytest.raises(ConfigurationError, match="three beats"):
         Worker(runner_of(service, ["Hi."]), heartbeat=2, dead_after=5)
+    assert Worker(runner_of(service, ["Hi."]), heartbeat=0.1, dead_after=0.3).beats.dead_after == 0.3
 
 
 def test_what_workers_cannot_import_is_no_retry_policy() -> None:

@@ -49,6 +49,7 @@ class DyingRules(CourierRules):
             await all_final(runs)
             for run in runs:
                 assert await story(run) == quiet(3, run)
+                await place.check_calls(run)
             lags = [lag for follower in followers for lag in await follower]
             again = place.check_keys(runs)
             taken = sum([(await run.info()).takeovers > 0 for run in runs])

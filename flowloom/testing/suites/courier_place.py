@@ -99,6 +99,12 @@ class Place:
         assert {key.partition("/")[0] for key in begun} <= ids, "A tool has run for a run that was not submitted."
         return sum(begun.values()) - len(begun)
 
+    async def check_calls(self, run: SubmittedRun) -> None:
+        """Each call that is in the log of a run was made under its own key, and no other one was made."""
+        begun = {line[1] for line in self.lines() if line[0] == "begin" and line[2] == run.id}
+        calls = {f"{run.id}/{call.id}" async for event in run.events() for call in event.get_function_calls()}
+        assert begun == calls, "A call was made under two keys, or one that the log does not know."
+
 
 class Unreliable:
     """A courier that loses, doubles and delays what it is given."""
