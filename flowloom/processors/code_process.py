@@ -188,13 +188,16 @@ class CodePlace:
             looked_at += 1
             if looked_at > MAX_FILES:
                 break
+            given = self._given.get(name, b"")
             try:
-                content = self._content(name, limit)
+                content = self._content(name, max(limit, len(given)))
             except OSError:
                 continue  # no file, or the code made it unreadable, or the run is being cancelled
-            if content is None:
+            if name in self._given and content == given:
+                continue  # the code has left it alone
+            if content is None or len(content) > limit:
                 left_out.append(name)
-            elif self._given.get(name) != content:
+            else:
                 limit -= len(content)
                 files.append((name, content, mimetypes.guess_type(name)[0] or "application/octet-stream"))
         return files, left_out, looked_at > MAX_FILES
