@@ -175,9 +175,9 @@ def _data_as_names(content: types.Content) -> None:
 
 
 def _name_of(data: types.Blob) -> str:
-    """The file name of a user's data; without a name of its own, one that tells different contents apart."""
+    """The file name of a user's data; without one that a file can have, one that tells different contents apart."""
     name = PurePosixPath((data.display_name or "").replace("\\", "/")).name
-    if name and name != "..":
+    if name and name != ".." and name.isprintable() and len(name.encode()) < 256:
         return name
     return f"data_{zlib.crc32(data.data or b''):08x}{DATA_FILES.get(data.mime_type or '', '')}"
 
