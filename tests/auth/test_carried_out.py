@@ -5,13 +5,15 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from auth.desk import API_KEY, ASKED, Calendar, Desk, asked, asker, given
+from auth.desk import API_KEY, ASKED, Calendar, Desk, asked, asker, consent, given, oauth
+from auth.oauth_server import OAuthServer
 from auth.test_forged import answers, asks, called
-from kit import agent, context, event, named_call, pending, result, story
+from kit import agent, collect, context, event, named_call, pending, result, story
 
-from flowloom import CallbackContext, ToolContext
+from flowloom import AuthCredential, AuthenticatedFunctionTool, CallbackContext, LlmRequest, ToolContext
 from flowloom.events.requests import CONFIRMATION_CALL
 from flowloom.log.marks import REPEATED
+from flowloom.processors.auth import auth
 from flowloom.testing import call
 
 DAY = call("read_calendar", day="monday")
@@ -19,16 +21,17 @@ KEY: dict[str, Any] = {"authType": "apiKey", "apiKey": "k-123456"}
 
 
 async def test_an_answer_is_carried_out_once_in_a_run_and_a_later_one_by_itself() -> None:
-    """Although the results of the first are not in the log: the run that has begun with it goes on."""
+    """Also while the results of the first are not in the log."""
     calendar = Calendar()
     root = agent("root", "ok", tools=[calendar.tool(API_KEY)])
-    log = [*called(), asks(), *called("c2"), asks("r2", "c2")]
-    ctx = context(root, *log, answers("r1"))
-    for message, ran in (("m1", ["c1"]), ("m2", ["c2"])):
+    ctx = context(root, *called(), asks(), *called("c2"), asks("r2", "c2"), answers("r1"))
+    ctx.tools = root.tools
+    for message, ran in (("m1", "c1"), ("m2", "c2")):
         ctx.session.events[-1].id = message
-        made = (await root.flow.assemble(ctx)).events
-        assert [each.id for event_ in made for each in event_.get_function_responses()] == ran
-        assert (await root.flow.assemble(ctx)).events == []
+        made = auth(ctx, LlmRequest.empty(None))
+        assert made is not None
+        assert [each.id for event_ in await collect(made) for each in event_.get_function_responses()] == [ran]
+        assert auth(ctx, LlmRequest.empty(None)) is None
         ctx.session.events.append(answers("r2"))
 
 
@@ -143,3 +146,40 @@ async def test_the_same_answer_again_is_carried_out_if_no_run_has_done_it() -> N
             await desk.sessions.append_event(session, each)
         assert [each.text for each in await again.answer(given(request, **KEY))][-1:] == ["done"]
     assert len(calendar.seen) == 3
+
+
+@pytest.mark.parametrize("name", ["clerk", "nobody"])
+async def test_a_call_that_hands_over_when_its_credential_is_there_reaches_only_who_is_there(name: str) -> None:
+    def hand_over(tool_context: ToolContext, credential: AuthCredential) -> str:
+        """Hand over."""
+        tool_context.actions.transfer_to_agent = name
+        return "handed over"
+
+    tool = AuthenticatedFunctionTool(hand_over, auth_config=API_KEY)
+    root = agent("root", call("hand_over"), "Still me.", tools=[tool], sub_agents=[agent("clerk", "Here.")])
+    chat = Desk().chat(root)
+    (request,) = asked(await chat.say("go"))
+    told, last = story(await chat.answer(given(request, **KEY)))
+    assert last == ("clerk: Here." if name == "clerk" else "root: Still me.")
+    assert ("cannot hand over to `nobody`" in told) == (name == "nobody")
+
+
+async def test_what_was_exchanged_for_a_function_that_cannot_await_is_kept_for_the_users_next_session(
+    server: OAuthServer,
+) -> None:
+    config = oauth(server)
+
+    def read(tool_context: ToolContext) -> str:
+        """Read."""
+        if tool_context.get_auth_response(config) is None:
+            tool_context.request_credential(config)
+            return "asked"
+        return "read"
+
+    calendar, desk = Calendar(), Desk()
+    chat = desk.chat(asker([read], call("read"), "done"))
+    (request,) = asked(await chat.say("read"))
+    assert story(await chat.answer(consent(server, request)))[0] == "root: read -> {'result': 'read'}"
+    later = desk.chat(asker([calendar.tool(config)], DAY, "done"), session_id="s2")
+    assert asked(await later.say("what is on?")) == []
+    assert calendar.tokens[0] in server.issued

@@ -114,3 +114,25 @@ async def test_an_answer_is_not_lost_if_the_run_is_cut_off_behind_a_change_of_st
     for cut in range(len(log) - len(events), len(log)):
         again = agent("root", "done", tools=tools, before_agent_callback=noticed)
         assert (await resumed(again, *log[1:cut]))[-1].text == "done"
+
+
+@pytest.mark.parametrize("answered", [False, True], ids=["resumed", "with another answer"])
+async def test_a_call_that_a_person_has_approved_is_not_made_a_third_time(answered: bool) -> None:
+    """By a run that resumes the one that was cut off twice in it, nor by one that carries out another decision."""
+    tool = FunctionTool(pay, idempotent=False, require_confirmation=True)
+    both = [named_call("c1", "pay", to="ann"), named_call("c2", "pay", to="bob")]
+    chat = Chat(agent("root", both, "so far", tools=[tool]))
+    one, two = pending(await chat.say("go"))
+    await chat.answer(approve(one))
+    log = await chat.stored()
+    del log[next(at for at, each in enumerate(log) if each.author == "user" and each.get_function_responses()) + 1 :]
+    cut = Chat(agent("root", "done", tools=[tool]))
+    session = await cut.runner.session_service.create_session(app_name="app", **WHERE)
+    marks = mark("c1")
+    marks.invocation_id = log[0].invocation_id
+    for each in (*log, marks):
+        await cut.runner.session_service.append_event(session, each)
+    events = await (cut.answer(approve(two)) if answered else cut.say(None, invocation_id=log[0].invocation_id))
+    told = {answer.id: answer.response for each in events for answer in each.get_function_responses()}
+    assert "interrupted twice" in (told["c1"] or {})["error"]
+    assert (ran, told.get("c2")) == ((["ann", "bob"], {"result": "paid"}) if answered else (["ann"], None))
