@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from datetime import date
 from typing import Any
 
 import pytest
 from google.genai import types
-from kit import context
+from kit import collect, context
 from processors.test_confirmation import asks, decides, fresh, payer, ran
 from pydantic import BaseModel
 
-from flowloom import BaseTool, Event, LongRunningFunctionTool, ToolContext
+from flowloom import BaseTool, Event, FunctionTool, LlmRequest, LongRunningFunctionTool, ToolConfirmation, ToolContext
+from flowloom.processors.confirmation import confirmation
 from flowloom.testing import call
 from waiting.desk import Desk, World, by_turn, last_text, model_of, results_of, seen_text
 
@@ -18,13 +20,18 @@ __all__ = ["fresh"]  # a fixture
 
 
 async def test_a_decision_is_carried_out_once_in_a_run_and_a_later_one_by_itself() -> None:
-    """Although the results of the first are not in the log: the run that has begun with it goes on."""
+    """Also while the results of the first are not in the log."""
     root = payer()
     ctx = context(root, asks("r1", "c1", 1), asks("r2", "c2", 2), decides("r1"))
+    ctx.tools = root.tools
     for message, amounts in (("m1", [1]), ("m2", [1, 2])):
         ctx.session.events[-1].id = message
-        await root.flow.assemble(ctx)
-        assert (await root.flow.assemble(ctx)).events == []
+        made = confirmation(ctx, LlmRequest.empty(None))
+        assert made is not None
+        results = await collect(made)
+        assert [len(event.get_function_responses()) for event in results] == [1]
+        assert confirmation(ctx, LlmRequest.empty(None)) is None
+        ctx.session.events += results
         assert ran == amounts
         ctx.session.events.append(decides("r2"))
 
@@ -62,6 +69,35 @@ async def test_a_handover_that_a_person_had_to_approve_is_made() -> None:
     )
     await it.say("Go.")
     assert last_text(await it.answer((await it.only()).approve())) == "Here."
+
+
+@pytest.mark.parametrize("name", ["clerk", "nobody"])
+async def test_an_approved_call_that_hands_over_reaches_only_who_is_there(name: str) -> None:
+    def hand_over(tool_context: ToolContext) -> str:
+        """Hand over."""
+        tool_context.actions.transfer_to_agent = name
+        return "handed over"
+
+    tool, clerk = FunctionTool(hand_over, require_confirmation=True), by_turn("clerk", "Here.", "Here.")
+    it = Desk(lambda: by_turn("root", call("hand_over"), "Still me.", tools=[tool], sub_agents=[clerk]))
+    await it.say("Go.")
+    events = await it.answer((await it.only()).approve())
+    assert last_text(events) == ("Here." if name == "clerk" else "Still me.")
+
+
+async def test_changed_arguments_that_json_has_no_words_for_are_told_as_text(world: World) -> None:
+    """They come of a program that decides, not of a person."""
+
+    def book(when: Any) -> str:
+        """Book."""
+        world.ran.append(f"book {when!r}")
+        return "booked"
+
+    edited = ToolConfirmation(confirmed=True, edited_args={"when": date(2030, 5, 1)})
+    tool = FunctionTool(book, require_confirmation=True)
+    it = Desk(lambda: by_turn("root", call("book", when="x"), "Done.", tools=[tool]), confirm=lambda _: edited)
+    await it.say("Go.")
+    assert 'It was called with {"when": "2030-05-01"}.' in seen_text(model_of(it.runner.agent).requests[-1])
 
 
 @pytest.mark.parametrize("name", ["clerk", "nobody"])
@@ -103,7 +139,7 @@ async def test_what_a_person_has_changed_is_told_call_by_call_in_the_words_of_js
     it = Desk(lambda: by_turn("root", calls, "All.", tools=[world.paying]))
     await it.say("Pay.")
     one, two, three, four = await it.waiting()
-    await it.answer(
+    events = await it.answer(
         one.approve(edited_args={"amount": 7, "to": "Zoë"}),
         two.approve(),
         three.reject("no"),
@@ -117,7 +153,7 @@ async def test_what_a_person_has_changed_is_told_call_by_call_in_the_words_of_js
     ]
     last = request.contents[-1]
     assert [part.function_response is None for part in last.parts or ()] == [False] * 4 + [True] * 2
-    assert last.role == "user"
+    assert {event.content.role for event in events[:1] if event.content} == {last.role} == {"user"}
 
 
 @pytest.mark.parametrize("approved", [("a",), ("b",), ("a", "b")])
@@ -131,8 +167,8 @@ async def test_a_long_running_call_that_begins_is_told_beside_the_results_of_oth
     order, pay = [each for each in await it.waiting() if each.kind == "confirmation"]
     events = await it.answer(*(each.approve() for each, name in ((order, "a"), (pay, "b")) if name in approved))
     begun = [event for event in events if event.long_running_tool_ids]
-    assert [answer.response for event in begun for answer in event.get_function_responses()] == (
-        [{"status": "pending"}] if "a" in approved else []
+    assert [(answer.name, answer.response) for event in begun for answer in event.get_function_responses()] == (
+        [("order", {"status": "pending"})] if "a" in approved else []
     )
     assert [event.content.role for event in begun if event.content] == ["user"] * len(begun)
     assert len(results_of([event for event in events if event not in begun], "pay")) == ("b" in approved)
