@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Sequence
+from typing import Any
 
 from flowloom.context import Context, InvocationContext
-from flowloom.context.protocols import RunnableTool
 from flowloom.events.event import Event
 from flowloom.models.request import LlmRequest
 from flowloom.processors.tools import OwnTools, is_plain, is_toolset
@@ -22,30 +22,27 @@ def tool_declarations(ctx: InvocationContext, request: LlmRequest) -> Awaitable[
     if agent is None or not (ctx.tools or agent.tools):
         return None
     resolved = ctx.tools or ()
-    if isinstance(resolved, OwnTools) and resolved.block is not None:
+    if isinstance(resolved, OwnTools) and resolved.block is not None and not any(map(_asks, resolved.toolsets)):
         request.append_tools(resolved.block)
         return None
-    return _ask(ctx, request, resolved, [entry for entry in agent.own_tools if is_toolset(entry)])
+    return _ask(ctx, request, [*resolved, *filter(is_toolset, agent.own_tools)])
 
 
-async def _ask(
-    ctx: InvocationContext, request: LlmRequest, resolved: Sequence[RunnableTool], toolsets: Sequence[object]
-) -> Event | None:
+def _asks(toolset: object) -> bool:
+    return getattr(toolset, "prepares_requests", True)
+
+
+async def _ask(ctx: InvocationContext, request: LlmRequest, asked: Sequence[Any]) -> Event | None:
     context = Context(ctx, function_call_id=ctx.effects.new_id(ctx))
-    for tool in resolved:
-        if is_plain(tool):
-            request.append_tools([tool])
+    for each in asked:
+        if is_plain(each):
+            request.append_tools([each])
             continue
         try:
-            await tool.process_llm_request(tool_context=context, llm_request=request)
+            await each.process_llm_request(tool_context=context, llm_request=request)
         except Exception as error:
-            error.add_note(f"while tool `{tool.name}` of agent `{ctx.agent.name}` prepared the request")
-            raise
-    for toolset in toolsets:
-        try:
-            await toolset.process_llm_request(tool_context=context, llm_request=request)  # type: ignore[attr-defined]
-        except Exception as error:
-            error.add_note(f"while toolset {type(toolset).__name__} of agent `{ctx.agent.name}` prepared the request")
+            what = f"toolset {type(each).__name__}" if is_toolset(each) else f"tool `{each.name}`"
+            error.add_note(f"while {what} of agent `{ctx.agent.name}` prepared the request")
             raise
     actions = context.collect_actions()
     if actions.state_delta or actions.artifact_delta:

@@ -38,7 +38,10 @@ def tools(ctx: InvocationContext, request: LlmRequest) -> Awaitable[list[Event]]
 
 
 class OwnTools(list[Any]):
-    """An agent's own tools and toolsets, looked at once."""
+    """An agent's own tools and toolsets, or what they resolve to, looked at once."""
+
+    toolsets: Sequence[RunnableToolset] = ()
+    """The sets that its tools were listed by."""
 
     @cached_property
     def has_toolsets(self) -> bool:
@@ -56,7 +59,7 @@ class OwnTools(list[Any]):
         return ToolBlock(self) if all(map(is_plain, self)) else None
 
 
-def is_plain(tool: object) -> bool:
+def is_plain(tool: object) -> TypeGuard[BaseTool]:
     """Whether it is a tool whose hook does nothing but declare it."""
     return isinstance(tool, BaseTool) and type(tool).process_llm_request is BaseTool.process_llm_request
 
@@ -72,7 +75,8 @@ async def _resolve(ctx: InvocationContext, own: OwnTools) -> list[Event]:
         await agent.look_up_description(ctx)
     readonly = ReadonlyContext(ctx)
     missing: list[Event] = []
-    resolved: list[RunnableTool] = []
+    resolved = OwnTools()
+    resolved.toolsets = [*filter(is_toolset, own)]
     seen: dict[str, RunnableTool] = {}
     for entry in own:
         if not is_toolset(entry):

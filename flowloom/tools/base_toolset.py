@@ -46,6 +46,11 @@ class BaseToolset(ABC):
             return True
         return chosen(tool, readonly_context) if callable(chosen) else tool.name in chosen
 
+    @property
+    def prepares_requests(self) -> bool:
+        """Whether `process_llm_request` has something to do now: it is not called where no set and no tool has."""
+        return type(self).process_llm_request is not BaseToolset.process_llm_request
+
     async def process_llm_request(self, *, tool_context: Context, llm_request: LlmRequest) -> None:
         """Change `llm_request` before it is sent, after the set's tools did. The default changes nothing."""
 

@@ -268,6 +268,14 @@ class McpToolset(BaseToolset):
         finally:
             entry.listing_task = None
 
+    @property
+    def prepares_requests(self) -> bool:
+        """Whether a step has to be looked at: its headers may be others, or the server may have something to say."""
+        if self.header_provider is not None or self.authorization is not None or self.use_server_instructions:
+            return True
+        entry = self.pool.entry({})
+        return entry.listing is None or "tools" in entry.stale
+
     async def process_llm_request(self, *, tool_context: Context, llm_request: LlmRequest) -> None:
         """Declare what the server lists by now, if it has told of a change since the step before, and its instructions.
 
