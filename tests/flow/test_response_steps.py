@@ -11,6 +11,7 @@ from kit import Chat, agent
 
 from flowloom import Event, Flow, InvocationContext, LlmRequest, LlmResponse
 from flowloom.errors import ProcessorError
+from flowloom.processors import code_execution_response
 
 
 def awaited(made: list[Event]) -> Any:
@@ -81,3 +82,19 @@ async def test_an_iterator_without_an_end_of_its_own_is_read_to_its_end() -> Non
 
     events = await Chat(agent("root", "done", flow=Flow([], [emits]))).say("go")
     assert [each.custom_metadata["n"] for each in events if each.custom_metadata] == [0, 1]
+
+
+def test_a_response_processor_is_found_by_itself_as_by_its_name() -> None:
+    """To stand beside it, in its place, or to take it out."""
+
+    def mine(ctx: InvocationContext, request: LlmRequest, response: LlmResponse) -> None:
+        """Nothing."""
+
+    for found in (code_execution_response, "code_execution_response"):
+        for place, names in (
+            ({"before": found}, ["planning_response", "mine", "code_execution_response"]),
+            ({"after": found}, ["planning_response", "code_execution_response", "mine"]),
+            ({"replace": found}, ["planning_response", "mine"]),
+        ):
+            assert [step.name for step in Flow().with_processor(mine, **place).response_steps] == names
+        assert [step.name for step in Flow().without(found).response_steps] == ["planning_response"]
