@@ -150,7 +150,7 @@ class LogReader:
         for part in (content.parts if content is not None else None) or ():
             for made_of in _made_of(part):
                 self._objects[id(made_of)] = made_of
-        if content is not None and author not in ("user", self._agent):
+        if content is not None and author != self._agent:
             told = foreign_content(author, content, thoughts=True)
             self._told.update(part.text for part in (told.parts if told else None) or () if part.text)
             self._told.discard(FOREIGN_LEAD_IN)

@@ -106,6 +106,16 @@ async def test_words_of_the_user_or_the_agent_are_pinned_by_their_event_and_not_
     assert shown(await request_of(log, make())) == ["user: same", "model: same", "user: m0"]
 
 
+@each_window
+async def test_what_a_user_answers_to_another_agents_call_stays_where_it_is_pinned(make: Any) -> None:
+    """As it is told; other answers go."""
+    log = [event("user", "m0"), event("helper", named_call("h1", "seat"), named_call("h2", "meal"))]
+    log[1].long_running_tool_ids = ["h1", "h2"]
+    log += [event("user", result("h1", "seat", {"row": 1}), **PINNED), event("user", result("h2", "meal", {"n": 2}))]
+    kept = [LEAD_IN, 'user: [user] tool `seat` returned: {"row":1}']
+    assert shown(await request_of([*log, *talk(2, first=1)], make())) == [*kept, "user: m2"]
+
+
 def spoken(author: str, words: str, **fields: Any) -> Event:
     heard = {"input_transcription" if author == "user" else "output_transcription": types.Transcription(text=words)}
     return Event(author=author, **heard, **fields)
