@@ -98,6 +98,20 @@ async def test_an_observer_of_ends_is_told_of_them_and_one_of_models_of_no_proce
     assert (ends.names, len(asked)) == (["plain"], 2)
 
 
+async def test_an_observer_may_be_given_its_methods_as_attributes() -> None:
+    """As objects are that stand for others."""
+
+    def plain(ctx: InvocationContext, request: LlmRequest) -> None:
+        """Nothing."""
+
+    names: list[str] = []
+    for hook in ("processor_started", "processor_finished"):
+        stands = Observer()
+        setattr(stands, hook, lambda ctx, call: names.append(call.name))
+        await Chat(agent("root", "done", flow=Flow([plain], [])), observers=[stands]).say("go")
+    assert names == ["plain", "plain"]
+
+
 async def test_who_stops_reading_ends_the_processors_time_and_its_call(monkeypatch: pytest.MonkeyPatch) -> None:
     """The time in which its event was held is not the processor's; the end is told once."""
     closed: list[str] = []

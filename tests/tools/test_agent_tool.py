@@ -208,10 +208,10 @@ async def test_skip_summarization_shows_the_answer_as_it_is() -> None:
 async def test_what_is_shown_as_it_is_is_what_callbacks_make_of_it() -> None:
     """A callback that replaces the answer has taken out what nobody is to see."""
     root = asking(AgentTool(expert("The code is 4711."), skip_summarization=True), call("expert", request="Why?"))
-    root.after_tool_callback = lambda tool, args, tool_context, tool_response: {"answer": "hidden"}
+    root.after_tool_callback = lambda tool, args, tool_context, tool_response: {"answer": "verhüllt"}
     events = await Chat(root).say("go")
-    assert response(events) == {"answer": "hidden"}
-    assert events[-1].text == '{"answer": "hidden"}'
+    assert response(events) == {"answer": "verhüllt"}
+    assert events[-1].text == '{"answer": "verhüllt"}'
 
 
 async def test_an_agent_that_fails_is_an_error_for_the_model() -> None:
