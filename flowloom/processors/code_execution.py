@@ -90,16 +90,19 @@ def code_execution_response(
     executor = _executor_of(agent)
     if executor is None or isinstance(executor, BuiltInCodeExecutor):
         return None
-    return _run_code(ctx, agent, executor, response)
+    return _run_code(ctx, agent, executor, response, content.parts)
 
 
 async def _run_code(
-    ctx: InvocationContext, agent: AnyLlmAgent, executor: BaseCodeExecutor, response: LlmResponse
+    ctx: InvocationContext,
+    agent: AnyLlmAgent,
+    executor: BaseCodeExecutor,
+    response: LlmResponse,
+    said: Sequence[types.Part],
 ) -> AsyncGenerator[Event, None]:
-    content = response.content
-    if response.error_code or response.interrupted or content is None or not content.parts:
+    if response.error_code or response.interrupted:
         return
-    found = find_code(content.parts, executor.code_block_delimiters, in_plans=rewrites_responses(agent.planner))
+    found = find_code(said, executor.code_block_delimiters, in_plans=rewrites_responses(agent.planner))
     if found is None:
         return
     parts, code = found

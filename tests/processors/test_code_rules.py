@@ -93,6 +93,13 @@ async def test_a_response_without_parts_is_left_as_it_is() -> None:
         assert await _respond(_context(_Scripted()), LlmResponse(content=content)) == []
 
 
+async def test_a_picture_beside_the_code_is_no_file_of_the_providers_tools() -> None:
+    """The code is run as without it, and the picture stays before it."""
+    picture = data(b"x", kind="image/png")
+    code, _ = await _respond(_context(_Scripted()), _response(picture, CODE, picture))
+    assert code.content == _content("model", picture, _code_part("print(1)"))
+
+
 async def test_each_execution_of_a_step_has_a_number_of_its_own() -> None:
     """So that who records effects can tell them apart; they count with the step's tool calls."""
     seen: list[Any] = []
@@ -198,9 +205,10 @@ def event_of(*parts: Any, author: str = "coder", ctx: InvocationContext) -> Even
         ((), False),
         ((_result_part("ok", OK),), True),
         ((_code_part("1"), _result_part("1", OK)), False),
+        ((_result_part("1", OK), "So."), False),
         (("words",), False),
     ],
-    ids=["no content", "a success", "code that the model ran itself", "words"],
+    ids=["no content", "a success", "code that the model ran itself", "its result and words", "words"],
 )
 async def test_what_comes_between_failures_ends_the_row_if_it_is_a_success(between: Any, runs: bool) -> None:
     """Nothing else does: no event without content, no words, no code that the model has run itself, no other agent."""
