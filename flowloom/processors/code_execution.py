@@ -88,24 +88,15 @@ def code_execution_response(
                 return save_made(ctx, response, made)
             break
     executor = _executor_of(agent)
-    if executor is None or isinstance(executor, BuiltInCodeExecutor):
+    if executor is None or isinstance(executor, BuiltInCodeExecutor) or response.error_code or response.interrupted:
         return None
-    return _run_code(ctx, agent, executor, response, content.parts)
+    found = find_code(content.parts, executor.code_block_delimiters, in_plans=rewrites_responses(agent.planner))
+    return None if found is None else _run_code(ctx, executor, response, *found)
 
 
 async def _run_code(
-    ctx: InvocationContext,
-    agent: AnyLlmAgent,
-    executor: BaseCodeExecutor,
-    response: LlmResponse,
-    said: Sequence[types.Part],
+    ctx: InvocationContext, executor: BaseCodeExecutor, response: LlmResponse, parts: list[types.Part], code: str
 ) -> AsyncGenerator[Event, None]:
-    if response.error_code or response.interrupted:
-        return
-    found = find_code(said, executor.code_block_delimiters, in_plans=rewrites_responses(agent.planner))
-    if found is None:
-        return
-    parts, code = found
     failures = _failures_in_a_row(ctx)
     if failures and failures >= executor.error_retry_attempts:
         _log.warning(
