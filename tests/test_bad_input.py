@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -28,6 +29,7 @@ from flowloom import (
     RunConfig,
     Runner,
     SessionNotFoundError,
+    SqliteSessionService,
     Template,
     explain,
     measure,
@@ -194,3 +196,26 @@ async def test_an_unknown_session_is_named_with_the_remedy() -> None:
 async def test_a_message_that_is_none_is_refused(message: Any) -> None:
     with pytest.raises(InputValidationError, match="message"):
         await Chat(agent("root", "x")).say(message)
+
+
+@pytest.mark.parametrize("wrong", [{"user_id": 42}, {"user_id": ["ann"]}, {"session_id": 7}, {"state_delta": ["a"]}])
+async def test_names_and_state_of_a_run_have_their_types(wrong: dict[str, Any]) -> None:
+    """A key of a database among them: it would be another user's after a reload."""
+    arguments: dict[str, Any] = {"user_id": "ann", "session_id": "s1", "new_message": "go"}
+    with pytest.raises(InputValidationError, match=next(iter(wrong))):
+        await anext(InMemoryRunner(agent()).run_async(**(arguments | wrong)))
+
+
+@pytest.mark.parametrize("wrong", [{"user_id": 42}, {"user_id": ["ann"]}, {"session_id": 7}, {"state": ["a"]}])
+async def test_names_and_state_of_a_session_have_their_types(wrong: dict[str, Any], tmp_path: Path) -> None:
+    """Wherever it is stored; and a database writes what comes after that."""
+    arguments: dict[str, Any] = {"app_name": "app", "user_id": "ann"}
+    async with SqliteSessionService(tmp_path / "sessions.db") as database:
+        for service in (InMemorySessionService(), database):
+            with pytest.raises(InputValidationError, match="(?i)" + next(iter(wrong))):
+                await service.create_session(**(arguments | wrong))
+            with pytest.raises(InputValidationError):
+                await service.get_or_create_session(**(arguments | {"session_id": "s1"} | wrong))
+        with pytest.raises(TypeError):
+            await database.delete_session(app_name="app", user_id=["ann"], session_id="s1")  # type: ignore[arg-type]
+        assert (await database.create_session(**arguments)).user_id == "ann"

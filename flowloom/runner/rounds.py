@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import math
 from collections import deque
-from collections.abc import AsyncGenerator, Awaitable, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Mapping, Sequence
 from typing import Any, Literal
 
 from google.genai import types
@@ -13,7 +13,7 @@ from google.genai import types
 from flowloom.auth.answers import AuthAnswer, credential_requests, redact_message
 from flowloom.context import Run, RunConfig, StreamingMode
 from flowloom.context.progress import Progress, is_left_behind, progress_of, without_others
-from flowloom.errors import ConfigurationError, LimitExceededError, RunLostError
+from flowloom.errors import ConfigurationError, InputValidationError, LimitExceededError, RunLostError
 from flowloom.events import Event
 from flowloom.events.parts import answers_calls
 from flowloom.log.answers import check_answers
@@ -25,6 +25,7 @@ from flowloom.runner.result import RunResult, RunStatus
 from flowloom.runner.round import Host, Round
 from flowloom.runner.routing import answered_calls, as_reply, messages_of
 from flowloom.sessions import Session
+from flowloom.sessions.admission import check_texts
 from flowloom.sessions.leases import SessionLease
 
 
@@ -74,6 +75,9 @@ class Rounds:
             check_answers(message)
         if run_config is not None and not isinstance(run_config, RunConfig):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise ConfigurationError(f"`run_config` takes a `RunConfig`, not a `{type(run_config).__name__}`.")
+        check_texts(user_id=user_id, session_id=session_id)
+        if state_delta is not None and not isinstance(state_delta, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise InputValidationError(f"`state_delta` takes a dict of names and values, not {state_delta!r:.60}.")
         self._state_delta = state_delta
         self._run_config = run_config
         self._yield_user_message = yield_user_message

@@ -3,17 +3,36 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from flowloom.auth.answers import credential_requests, redact_message
+from flowloom.errors import InputValidationError
 from flowloom.events.event import Event
+from flowloom.events.ids import new_id
 from flowloom.events.json_data import keep_json_state
 from flowloom.events.requests import CREDENTIAL_CALL, ForeignRequestIds, foreign_requests
 from flowloom.events.wire import replace
 from flowloom.sessions.state import State, own_value
 
 _log = logging.getLogger("flowloom.sessions")
+
+
+def key_of_new(app_name: str, user_id: str, session_id: str | None) -> tuple[str, str, str]:
+    """The names of a session that is to be made, with an id of its own if none is given."""
+    if not app_name or not user_id:
+        raise InputValidationError("A session needs an app name and a user id; one of them is empty.")
+    if session_id is None:
+        session_id = new_id()
+    check_texts(app_name=app_name, user_id=user_id, session_id=session_id)
+    return app_name, user_id, session_id.strip() or new_id()
+
+
+def check_texts(**names: object) -> None:
+    """Raise `InputValidationError` for a name of a session that is no text."""
+    for what, name in names.items():
+        if not isinstance(name, str):
+            raise InputValidationError(f"`{what}` takes a text, not {name!r:.60}, which is {type(name).__name__}.")
 
 
 def admitted(event: Event, log: Sequence[Event]) -> Event:
@@ -42,8 +61,10 @@ def admitted_log(events: Sequence[Event]) -> list[Event]:
 def admitted_state(state: dict[str, Any]) -> dict[str, Any]:
     """State as it may be stored: without `temp:`, as JSON data that nothing changes later; itself if it is that.
 
-    Raises `JsonDataError`, which names the key.
+    Raises `InputValidationError` for what is no dict, and `JsonDataError`, which names the key.
     """
+    if not isinstance(state, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise InputValidationError(f"State is a dict of names and values, not {state!r:.60}.")
     if not state or all(
         type(value) in _FINAL and not key.startswith(State.TEMP_PREFIX) for key, value in state.items()
     ):

@@ -8,14 +8,12 @@ from dataclasses import dataclass, field
 from operator import attrgetter
 from typing import Any, TypeVar
 
-from flowloom.errors import InputValidationError
 from flowloom.events.clock import now
 from flowloom.events.event import Event
-from flowloom.events.ids import new_id
 from flowloom.events.wire import make
 from flowloom.log.claims import check_undecided
 from flowloom.log.history import History
-from flowloom.sessions.admission import admitted_state
+from flowloom.sessions.admission import admitted_state, key_of_new
 from flowloom.sessions.service import (
     BaseSessionService,
     GetSessionConfig,
@@ -70,10 +68,7 @@ class InMemorySessionService(BaseSessionService):
         self, *, app_name: str, user_id: str, state: dict[str, Any] | None = None, session_id: str | None = None
     ) -> Session:
         """`create_session` without an event loop, which tells of `state`."""
-        if not app_name or not user_id:
-            raise InputValidationError("A session needs an app name and a user id; one of them is empty.")
-        session_id = (session_id or "").strip() or new_id()
-        key = (app_name, user_id, session_id)
+        key = key_of_new(app_name, user_id, session_id)
         if key in self._sessions:
             raise already_exists(*key)
         app, user, own = split_by_scope(admitted_state(state or {}))
@@ -136,7 +131,7 @@ class InMemorySessionService(BaseSessionService):
         session = self._snapshot((app_name, user_id, session_id), source)
         events = events_up_to(session, up_to_event_id)
         own = source.state if up_to_event_id is None else state_after(events, source.initial)
-        key = (app_name, user_id, (new_session_id or "").strip() or new_id())
+        key = key_of_new(app_name, user_id, new_session_id)
         if key in self._sessions:
             raise already_exists(*key)
         ids = {event.id for event in events}

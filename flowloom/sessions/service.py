@@ -17,7 +17,7 @@ from flowloom.events.parts import answers_calls
 from flowloom.events.wire import WireModel, make, replace, stored_fields
 from flowloom.log.claims import check_undecided
 from flowloom.objects.service import Service
-from flowloom.sessions.admission import admitted, admitted_log, admitted_state
+from flowloom.sessions.admission import admitted, admitted_log, admitted_state, check_texts
 from flowloom.sessions.leases import LeaseQueue, SessionLease
 from flowloom.sessions.session import Session
 from flowloom.sessions.state import State
@@ -128,6 +128,7 @@ class BaseSessionService(Service, ABC):
         Without a `session_id` it is a new session. Raises as `create_session` does.
         """
         names: dict[str, Any] = {"app_name": app_name, "user_id": user_id}
+        check_texts(app_name=app_name, user_id=user_id, session_id=session_id or "")
         session_id = (session_id or "").strip()  # as `create_session` takes it
         if not session_id:
             return await self.create_session(**names, state=state)

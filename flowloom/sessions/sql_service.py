@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from flowloom.errors import InputValidationError, RunLostError, StorageError
+from flowloom.errors import RunLostError, StorageError
 from flowloom.events.clock import now
 from flowloom.events.event import Event
 from flowloom.events.ids import new_id
@@ -15,7 +15,7 @@ from flowloom.events.wire import make
 from flowloom.log.claims import check_undecided
 from flowloom.log.history import History
 from flowloom.sessions import sql_forks, sql_log
-from flowloom.sessions.admission import admitted_state, answers_unknown
+from flowloom.sessions.admission import admitted_state, answers_unknown, key_of_new
 from flowloom.sessions.codec import decode_event
 from flowloom.sessions.leases import Fence, Key, SessionLease
 from flowloom.sessions.service import (
@@ -79,9 +79,7 @@ class SqlSessionService(BaseSessionService):
     async def create_session(
         self, *, app_name: str, user_id: str, state: dict[str, Any] | None = None, session_id: str | None = None
     ) -> Session:
-        if not app_name or not user_id:
-            raise InputValidationError("A session needs an app name and a user id; one of them is empty.")
-        key = (app_name, user_id, (session_id or "").strip() or new_id())
+        key = key_of_new(app_name, user_id, session_id)
         rows, updated, dialect, made = StateRows.of(admitted_state(state or {})), now(), self.database.dialect, new_id()
         await SESSIONS.ensure(self.database)
         self._outdate(key)
@@ -306,7 +304,7 @@ class SqlSessionService(BaseSessionService):
         up_to_event_id: str | None = None,
     ) -> Session:
         key, dialect = (app_name, user_id, session_id), self.database.dialect
-        new_key = (app_name, user_id, (new_session_id or "").strip() or new_id())
+        new_key = key_of_new(app_name, user_id, new_session_id)
         made = new_id()
         await self._ready(key)
         forked = await self.database.write(

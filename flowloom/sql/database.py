@@ -127,6 +127,7 @@ class Job(Generic[T]):
     def __init__(self, work: Work[T] | None, durable: bool, lane: Hashable, *, awaited: bool) -> None:
         self.work = work
         self.durable = durable
+        hash(lane)  # what cannot be told apart from others is the caller's error, not the writer's
         self.lane = lane
         self.result: Any = None
         self.error: BaseException | None = None
