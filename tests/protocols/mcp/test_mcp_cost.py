@@ -8,10 +8,13 @@ from mcp import Client, StdioServerParameters
 from mcp.server.mcpserver import MCPServer
 from protocols.interpreter_steps import TURNS, steps
 
-from benchmarks.elsewhere import AIM, turns
+from benchmarks.elsewhere import turns
 from benchmarks.elsewhere_rounds import BARE_SERVER, add, command
 from flowloom import McpToolset
 from flowloom.protocols.mcp import StdioConnectionParams, to_mcp_server
+
+MOST = 1.25
+"""How many bare calls of the SDK a call may cost in a turn; by the time of the processor it may be 1.5."""
 
 
 async def test_a_call_in_a_turn_costs_little_more_than_the_sdks_own() -> None:
@@ -27,7 +30,7 @@ async def test_a_call_in_a_turn_costs_little_more_than_the_sdks_own() -> None:
             return await client.call_tool("add", {"a": 1, "b": 2})
 
         cost = await steps(mcp_turn) - await steps(function_turn)
-        assert cost <= AIM * await steps(bare)
+        assert cost <= MOST * await steps(bare)
 
 
 async def test_a_served_call_costs_a_run_and_little_more() -> None:
