@@ -23,6 +23,10 @@ from flowloom.protocols.words import cleaned
 _log = logging.getLogger("flowloom.protocols")
 OPEN_OBJECT: dict[str, Any] = {"type": "object"}
 MAX_PROBLEMS = 20
+MOST_LOOKS = 5000
+"""How often a schema may look at one part of the data."""
+_IN_PLACE = ("$ref", "$dynamicRef", "allOf", "anyOf", "oneOf", "not", "if", "then", "else", "dependentSchemas")
+"""What applies further schemas to the same part of the data."""
 _Checker: Any = Draft202012Validator
 _validators: Any = validators  # which have no types
 
@@ -126,6 +130,8 @@ def _problem_of(schema: dict[str, Any]) -> str | None:
         for reference in _references(schema):
             if not _leads_somewhere(schema, reference):
                 return f"`$ref` to {reference!r:.100} leads nowhere"
+        if _looks(schema) > MOST_LOOKS:
+            return f"it looks more than {MOST_LOOKS} times at the same data"
     except SchemaError as error:
         return error.message[:200]
     except RecursionError:
@@ -147,28 +153,74 @@ def _references(schema: Any) -> Iterator[str]:
 
 
 def _leads_somewhere(schema: Any, reference: str) -> bool:
-    """Whether a reference names a place in the schema: by a pointer, or by an anchor. No other document is fetched."""
+    """Whether a reference names a place in the schema."""
+    return isinstance(_place_of(schema, reference), dict | bool)
+
+
+def _place_of(schema: Any, reference: str) -> Any:
+    """What stands where a reference leads: by a pointer, or by an anchor; None if nothing does. No other document is
+    fetched."""
     if reference == "#":
-        return True
+        return schema
     if not reference.startswith("#/"):
-        return reference.startswith("#") and _has_anchor(schema, reference[1:])
+        return _anchored(schema, reference[1:]) if reference.startswith("#") else None
     found: Any = schema
     for step in reference[2:].split("/"):
         step = unquote(step).replace("~1", "/").replace("~0", "~")
         try:
             found = cast(Any, found[int(step)] if isinstance(found, list) else found[step])
         except (LookupError, TypeError, ValueError):
-            return False
-    return isinstance(found, dict | bool)
+            return None
+    return found
 
 
-def _has_anchor(schema: Any, name: str) -> bool:
-    if isinstance(schema, dict):
-        held = cast(dict[str, Any], schema)
-        return name in (held.get("$anchor"), held.get("$dynamicAnchor")) or any(
-            _has_anchor(value, name) for value in held.values()
-        )
-    return isinstance(schema, list) and any(_has_anchor(value, name) for value in cast(list[Any], schema))
+def _anchored(schema: Any, name: str) -> Any:
+    """The schema in another one that has the anchor `name`; None if there is none."""
+    held = cast(dict[str, Any], schema) if isinstance(schema, dict) else {}
+    if name in (held.get("$anchor"), held.get("$dynamicAnchor")):
+        return held
+    inner: Any = cast(Any, schema) if isinstance(schema, list) else held.values()
+    return next((found for each in inner if (found := _anchored(each, name)) is not None), None)
+
+
+def _looks(schema: Any) -> int:
+    """How often the part of a schema that looks most often at one part of the data does so; of what leads back to
+    itself in place, each is counted once."""
+    counted: dict[int, int] = {}
+    waiting: list[Any] = [schema]
+
+    def looks(part: Any) -> int:
+        if not isinstance(part, dict):
+            return 1
+        known = counted.get(id(cast(Any, part)))
+        if known is not None:
+            return known
+        counted[id(cast(Any, part))] = 1
+        held, total = cast(dict[str, Any], part), 1
+        for name in _IN_PLACE:
+            if name in held:
+                given = held[name]
+                total += sum(map(looks, _applied(schema, name, given)))
+        counted[id(held)] = min(total, MOST_LOOKS + 1)
+        return counted[id(held)]
+
+    while waiting:
+        part = waiting.pop()
+        if isinstance(part, dict):
+            looks(cast(Any, part))
+            waiting += cast(dict[str, Any], part).values()
+        elif isinstance(part, list):
+            waiting += cast(list[Any], part)
+    return max(counted.values(), default=0)
+
+
+def _applied(schema: Any, name: str, given: Any) -> list[Any]:
+    """The schemas that a keyword applies to the same data."""
+    if name in ("$ref", "$dynamicRef"):
+        return [_place_of(schema, given)] if isinstance(given, str) else []
+    if isinstance(given, list):
+        return cast(list[Any], given)
+    return [*cast(dict[str, Any], given).values()] if name == "dependentSchemas" else [given]
 
 
 def _with_clean_words(schema: Any) -> Any:
