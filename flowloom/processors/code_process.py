@@ -213,8 +213,7 @@ class CodePlace:
             if found.st_size > limit:
                 return None
             with open(descriptor, "rb", closefd=False) as file:
-                content = file.read(limit + 1)
-            return content if len(content) <= limit else None
+                return file.read(limit + 1)  # one more than it may have, if it has grown meanwhile
         finally:
             os.close(descriptor)
 

@@ -7,7 +7,7 @@ import os
 import stat
 import sys
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -156,17 +156,19 @@ def test_an_input_file_that_the_code_left_alone_is_no_output_however_large_it_is
     assert place.output_files(4) == ([("d", b"1", "application/octet-stream")], ["b", "c"], False)
 
 
-@pytest.mark.parametrize("entries", [["a"], ["a", "b", "c"], ["a", "b", "c", "d"], ["a", "d__a", "d__b", "d__c"]])
+@pytest.mark.parametrize(
+    "entries", ["a", "abc", "abcd", ["a", "d__x"], ["a", "b", "d__x"], ["a", "d__x", "d__y", "d__z"]]
+)
 def test_no_more_entries_are_looked_at_than_allowed(
-    place: CodePlace, monkeypatch: pytest.MonkeyPatch, entries: list[str]
+    place: CodePlace, monkeypatch: pytest.MonkeyPatch, entries: Sequence[str]
 ) -> None:
     """Folders count; one more is looked for, to tell that there are others."""
     monkeypatch.setattr(code_process, "MAX_FILES", 3)
     write(place, **dict.fromkeys(entries, b"x"))
     files, left_out, more = place.output_files(100)
     folders = any("__" in name for name in entries)
-    assert (len(files), left_out, files[0][0]) == (2 if folders else min(len(entries), 3), [], "a")
-    assert more is (len(entries) > 3)
+    assert (len(files), left_out, files[0][0]) == (min(len(entries), 3 - folders), [], "a")
+    assert more is (len(entries) + folders > 3)
     assert len(list(place._entries())) == min(len(entries) + folders, 4)
 
 
@@ -181,6 +183,16 @@ def test_folders_that_cannot_be_read_are_passed_over(place: CodePlace, monkeypat
     write(place, a__x=b"1", b__x=b"2", c__x=b"3")
     monkeypatch.setattr(os, "scandir", scandir)
     assert [name for name, _, _ in place.output_files(100)[0]] == ["a/x", "c/x"]
+
+
+def test_nothing_is_taken_from_where_a_link_leads_that_is_in_the_place_of_the_folder(
+    place: CodePlace, tmp_path: Path
+) -> None:
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / "a").write_text("secret")
+    place.work.rmdir()
+    place.work.symlink_to(tmp_path / "other")
+    assert place.output_files(100) == ([], [], False)
 
 
 def test_a_file_in_the_place_of_the_folder_is_no_error(tmp_path: Path) -> None:

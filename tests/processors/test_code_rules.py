@@ -316,3 +316,13 @@ def test_an_agent_that_is_no_llm_agent_has_no_code_run() -> None:
     request = LlmRequest(contents=[_content("model", _code_part("1"))])
     code_execution(ctx, request)
     assert request.contents == [_content("model", _code_part("1"))]
+
+
+@pytest.mark.parametrize("stateful", [True, False])
+@pytest.mark.parametrize("others", [(), (("<a>", "</a>"),), (("<a>\n", "</a>"), ("<b>", "</b>"))])
+def test_the_model_is_told_of_each_form_and_of_what_stays(stateful: bool, others: tuple[tuple[str, str], ...]) -> None:
+    told = _Scripted(stateful=stateful, code_block_delimiters=[RUN, *others]).code_instruction() or ""
+    assert "\n<run>print(6 * 7)</run>\n" in told
+    assert ("are still there" in told, "starts from nothing" in told) == (stateful, not stateful)
+    forms = ", ".join(f"`{before.strip()}`" for before, _ in others)
+    assert (f"begins with {forms} is run as well" in told) if others else ("as well" not in told)
