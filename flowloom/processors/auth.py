@@ -50,13 +50,7 @@ def auth(ctx: InvocationContext, request: LlmRequest) -> AsyncGenerator[Event, N
 
 
 def _answers(event: Event) -> dict[str, types.FunctionResponse]:
-    parts = (event.content.parts if event.content is not None else None) or ()
-    found: dict[str, types.FunctionResponse] = {}
-    for part in parts:
-        answer = part.function_response
-        if answer is not None and answer.name == CREDENTIAL_CALL and answer.id:
-            found[answer.id] = answer
-    return found
+    return {each.id: each for each in event.get_function_responses() if each.name == CREDENTIAL_CALL and each.id}
 
 
 def _requests(ledger: CallLedger, agent: str, answers: Collection[str]) -> list[_Request]:

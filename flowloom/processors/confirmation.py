@@ -113,7 +113,7 @@ def _with_changes(
     """The results, and beside them what people have changed: the model knows only what it asked for itself."""
     texts = [
         f"A person changed the arguments of `{call.name}` before it ran. It was called with "
-        f"{json.dumps(call.args, ensure_ascii=False, default=str)}."
+        f"{json.dumps(call.args, ensure_ascii=False)}."
         for call in calls
         if (decision := decisions.get(call.id or "")) is not None
         and decision.confirmed

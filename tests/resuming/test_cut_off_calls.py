@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from kit import WHERE, Chat, agent, approve, collect, event, named_call, pending, result, story
 
-from flowloom import CallbackContext, Event, FunctionTool, LlmAgent, LongRunningFunctionTool
+from flowloom import CallbackContext, Event, FunctionTool, LlmAgent, LongRunningFunctionTool, RunConfig
 from flowloom.log.marks import REPEATED
 
 ran: list[str] = []
@@ -136,3 +136,20 @@ async def test_a_call_that_a_person_has_approved_is_not_made_a_third_time(answer
     told = {answer.id: answer.response for each in events for answer in each.get_function_responses()}
     assert "interrupted twice" in (told["c1"] or {})["error"]
     assert (ran, told.get("c2")) == ((["ann", "bob"], {"result": "paid"}) if answered else (["ann"], None))
+
+
+async def test_a_long_running_call_that_the_run_stopped_before_begins_without_a_report() -> None:
+    """Nothing stands in the place of its result, which comes later; the mark keeps it from beginning twice."""
+    begun: list[str] = []
+
+    def order(what: str) -> None:
+        """Order something, which takes days."""
+        begun.append(what)
+
+    stops = RunConfig(pause_on_tool_calls=["order"])
+    chat = Chat(agent("root", named_call("c1", "order", what="x"), "done", tools=[LongRunningFunctionTool(order)]))
+    first = await chat.say("go", run_config=stops)
+    events = await chat.say(None, invocation_id=first[0].invocation_id)
+    assert (marked(events), story(events), begun) == (["c1"], [], ["x"])
+    assert await chat.say(None, invocation_id=first[0].invocation_id) == []
+    assert begun == ["x"]

@@ -85,18 +85,19 @@ async def test_an_approved_call_that_hands_over_reaches_only_who_is_there(name: 
     assert last_text(events) == ("Here." if name == "clerk" else "Still me.")
 
 
-async def test_changed_arguments_that_json_has_no_words_for_are_told_as_text(world: World) -> None:
+async def test_changed_arguments_that_json_has_no_words_for_reach_the_tool_and_the_model_as_text(world: World) -> None:
     """They come of a program that decides, not of a person."""
 
     def book(when: Any) -> str:
         """Book."""
-        world.ran.append(f"book {when!r}")
+        world.ran.append(f"book {when}")
         return "booked"
 
     edited = ToolConfirmation(confirmed=True, edited_args={"when": date(2030, 5, 1)})
     tool = FunctionTool(book, require_confirmation=True)
     it = Desk(lambda: by_turn("root", call("book", when="x"), "Done.", tools=[tool]), confirm=lambda _: edited)
     await it.say("Go.")
+    assert world.ran == ["book 2030-05-01"]
     assert 'It was called with {"when": "2030-05-01"}.' in seen_text(model_of(it.runner.agent).requests[-1])
 
 
