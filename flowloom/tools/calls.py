@@ -157,7 +157,7 @@ def _reachable(
     if problem is None:
         return answer
     answer.actions.transfer_to_agent = None
-    given = answer.part.function_response if answer.part is not None else None
+    given = answer.part.function_response if answer.part is not None and answer.failure is None else None
     return answer if given is None else _Answer(response_part(given.id, given.name, {"error": problem}), answer.actions)
 
 

@@ -218,3 +218,22 @@ async def test_agents_as_tools_that_wait_go_on_beside_calls_that_were_answered()
     told = dict(answers(events))
     assert (told["c1"], told["c3"]) == ({"result": "one paid"}, {"result": "two paid"})
     assert events[-1].text == "done"
+
+
+@pytest.mark.parametrize("policy", ["raise", "return"])
+async def test_a_tool_that_hands_over_to_nobody_and_fails_has_its_own_error(policy: Any) -> None:
+    """Which ends the run, if errors of tools do."""
+
+    def leave(tool_context: ToolContext) -> None:
+        tool_context.actions.transfer_to_agent = "nobody"
+        raise LookupError("the way is lost")
+
+    root = agent("root", [named_call("c1", "leave")], "done", tools=[leave], tool_errors=policy)
+    chat = Chat(root)
+    if policy == "raise":
+        with pytest.raises(LookupError, match="the way is lost"):
+            await chat.say("go")
+    else:
+        await chat.say("go")
+    [(call_id, response)] = answers(await chat.stored())
+    assert (call_id, response) == ("c1", {"error": "the way is lost"})
