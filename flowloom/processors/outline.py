@@ -240,14 +240,11 @@ class View:
     def leave_out(self, end: int, places: Sequence[int]) -> None:
         """Of the first `end` entries of `body`, show those at `places` and no others."""
         kept = [self.body[place] for place in places]
-        places = self._in_request(places)
         if self._spot is not None and self._spot < end:
-            before = sum(place < self._spot for place in places)
-            kept.insert(before, self._plain()[self._spot])
-            places.insert(before, self._spot)
+            kept.insert(sum(place < self._spot for place in places), self._plain()[self._spot])
             end += 1
         contents = self._write(end, kept)
-        if contents is not None and contents.special is not None:
+        if contents is not None and contents.special is not None and not contents.touched:  # so no instructions in it
             moved = {place: index for index, place in enumerate(places)}
             shift = len(places) - end
             contents.special = tuple(
@@ -265,10 +262,6 @@ class View:
     def _plain(self) -> list[types.Content]:
         contents = self._request.contents
         return contents.plain() if isinstance(contents, SharedContents) else contents
-
-    def _in_request(self, places: Sequence[int]) -> list[int]:
-        spot = self._spot
-        return list(places) if spot is None else [place + (place >= spot) for place in places]
 
     def _write(self, end: int, new: list[types.Content]) -> SharedContents | None:
         """Put `new` where the first `end` entries of the request are; returns its contents if they are shared."""

@@ -9,9 +9,10 @@ from google.genai import types
 from kit import agent, context, event, named_call, result, shown, system_text, text, user
 from window_logs import request_of, round_of
 
-from flowloom import ConfigurationError, Event, Flow, RunConfig
+from flowloom import ConfigurationError, Event, Flow, LlmAgent, RunConfig
 from flowloom.events import EventCompaction
 from flowloom.processors import DropToolPayloads, KeepTurns, TokenWindow
+from flowloom.testing import ScriptedModel
 
 PINNED = {"custom_metadata": {"pinned": True}}
 LEAD_IN = "user: For context, this happened elsewhere in the conversation:"
@@ -92,8 +93,10 @@ async def test_a_group_that_is_pinned_once_and_again_is_shown_once_with_the_one_
 
 @each_window
 async def test_only_what_is_true_pins(make: Any) -> None:
+    """Nor do events that say nothing, or nothing that is told."""
     marks: list[Any] = [{"pinned": False}, {"pinned": None}, {"other": True}, {}]
     log = [event("user", f"m{n}", custom_metadata=mark) for n, mark in enumerate(marks)]
+    log += [event("helper", **PINNED), event("root", **PINNED), event("helper", text(""), **PINNED)]
     assert shown(await request_of([*log, event("user", "now")], make())) == ["user: now"]
 
 
@@ -210,6 +213,33 @@ async def test_payloads_are_dropped_around_instructions(words: list[str]) -> Non
     found = shown((await flow.assemble(context(asked, *log))).request)
     marker = "user: look -> {'omitted': 'The result of `look` (613 characters) is old and was left out.'}"
     assert found == [marker if "bbbbb" in line else line for line in whole]
+
+
+class OfTheGeminiApi(ScriptedModel):
+    """A model that the processor of file names takes for one of the Gemini API."""
+
+    @property
+    def backend(self) -> Any:
+        return "gemini_api"
+
+
+def named(name: str) -> types.Part:
+    return types.Part(inline_data=types.Blob(data=b"x", mime_type="image/png", display_name=name))
+
+
+@each_window
+@pytest.mark.parametrize("fields", [{}, CHANGING], ids=["plain", "instructed"])
+async def test_later_processors_find_files_that_stay_before_the_window_begins(make: Any, fields: Any) -> None:
+    """Those that are pinned, those behind them, and no others; the session's keep their names."""
+    log = [event("user", "m0"), event("user", named("gone.png")), event("user", named("cat.png"), **PINNED)]
+    log += [event("root", "a cat"), event("user", "m1"), event("user", named("dog.png"))]
+    flow = Flow().with_processor(make(), after="contents")
+    root = LlmAgent(name="root", model=OfTheGeminiApi(["ok"]), flow=flow, **fields)
+    request = (await flow.assemble(context(root, *log))).request
+    files = [part.inline_data for content in request.contents for part in content.parts or () if part.inline_data]
+    assert [(file.data, file.display_name) for file in files] == [(b"x", None)] * 2
+    names = [part.inline_data.display_name for each in log for part in each.content.parts if part.inline_data]  # type: ignore[union-attr]
+    assert names == ["gone.png", "cat.png", "dog.png"]
 
 
 # -- how often is asked ----------------------------------------------------------------------------
