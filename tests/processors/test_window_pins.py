@@ -232,7 +232,7 @@ def named(name: str) -> types.Part:
 async def test_later_processors_find_files_that_stay_before_the_window_begins(make: Any, fields: Any) -> None:
     """Those that are pinned, those behind them, and no others; the session's keep their names."""
     log = [event("user", "m0"), event("user", named("gone.png")), event("user", named("cat.png"), **PINNED)]
-    log += [event("root", "a cat"), event("user", "m1"), event("user", named("dog.png"))]
+    log += [event("root", "a cat"), *talk(2, first=1), event("user", named("dog.png"))]
     flow = Flow().with_processor(make(), after="contents")
     root = LlmAgent(name="root", model=OfTheGeminiApi(["ok"]), flow=flow, **fields)
     request = (await flow.assemble(context(root, *log))).request
