@@ -53,6 +53,7 @@ EDGES = (
     "cli/",
     "server/__init__.py",
     "server/application.py",
+    "server/models.py",
     "server/services.py",
     "__init__.py",
     "models/registry.py",
@@ -98,8 +99,10 @@ BESIDE = {
     "function_tool input_request output pending request_record schema transfer validation",
 }
 # These numbers only fall: whoever makes one smaller writes down the smaller one.
-ENGINE_LINES = 8332
+ENGINE_LINES = 8325
 BESIDE_LINES = 2866
+ENGINE_LINES = 8325
+BESIDE_LINES = 2860
 PAST_LIMITS = 0
 LIMITS = {"lines": 60, "depth": 5, "complexity": 15}
 NESTING = (ast.If, ast.For, ast.AsyncFor, ast.While, ast.With, ast.AsyncWith, ast.Try, ast.Match)

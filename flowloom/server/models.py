@@ -8,7 +8,6 @@ from typing import Any
 
 from flowloom.errors import ConfigurationError
 from flowloom.models import BaseLlm, LLMRegistry
-from flowloom.offline.model import OfflineModel
 from flowloom.plugins import BasePlugin, ModelOverride
 from flowloom.server.settings import ServerSettings
 
@@ -23,7 +22,11 @@ def override_of(settings: ServerSettings) -> ModelOverride | None:
 
 
 def _model_named(name: str) -> BaseLlm:
-    return OfflineModel() if name == "offline" else LLMRegistry.new_llm(name)
+    if name == "offline":
+        from flowloom.offline.model import OfflineModel  # which few servers need
+
+        return OfflineModel()
+    return LLMRegistry.new_llm(name)
 
 
 def plugins_of(given: Sequence[str | BasePlugin]) -> list[BasePlugin]:
