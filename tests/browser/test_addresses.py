@@ -119,6 +119,30 @@ def test_keys_lead_through_events_and_sessions(opened: Open, imported: Callable[
     assert page.session == "eve"
 
 
+HURRIED = """async () => {
+  const frame = () => new Promise(requestAnimationFrame);
+  const press = (key) => document.body.dispatchEvent(new KeyboardEvent("keydown", { key, bubbles: true }));
+  for (let tries = 0; tries < 16; tries += 1) {
+    press("j");
+    for (let waited = 0; waited < tries % 4; waited += 1) await frame();
+    press(tries % 2 ? "]" : "[");
+    await frame();
+  }
+}"""
+"""The next event, and before it is scrolled to, another session."""
+
+
+def test_a_list_that_goes_while_a_row_is_looked_for_is_let_go(opened: Open, imported: Callable[..., str]) -> None:
+    """No error is written, however soon one leaves."""
+    imported(40, user="ivo")
+    page = opened(f"/ui/desk/ivo/{imported(40, 'Other {}', user='ivo')}")
+    expect(page.messages.last).to_be_visible()
+    page.page.evaluate("() => document.activeElement.blur()")
+    page.page.evaluate(HURRIED)
+    expect(page.find("chat")).to_contain_text("39")
+    assert page.complaints == []
+
+
 @pytest.mark.soak
 def test_g_and_a_letter_go_to_a_place(opened: Open) -> None:
     """Chat, timeline, run, inspector; `?` lists the keys, Escape closes the list."""

@@ -143,6 +143,7 @@ export function Windowed({ rows, draw, estimate = 64, follow = false, goal, onSt
     let frame = 0;
     const seek = () => {
       const element = box.current;
+      if (!element) return; // the list has gone: Preact cancels this frame only after the next one is drawn
       const row = element.querySelector(`[data-key="${CSS.escape(goal.key)}"]`);
       if (row) row.scrollIntoView({ block: "nearest" });
       else element.scrollTop = now.tops[at] - element.clientHeight / 3;
@@ -166,6 +167,7 @@ export function Windowed({ rows, draw, estimate = 64, follow = false, goal, onSt
 
   const scrolled = () => {
     const element = box.current;
+    if (!element) return; // a list that has gone is still told that it was scrolled before
     const atEnd = element.scrollHeight - element.scrollTop - element.clientHeight < NEAR;
     if (now.seeking || hasLeft(element)) now.end = false;
     else if (atEnd) now.end = follow;
