@@ -13,6 +13,8 @@ from kit import Chat, agent, no_op
 from flowloom import (
     AgentTool,
     App,
+    BaseAgent,
+    BaseLlm,
     BasePlugin,
     ConfigurationError,
     Flow,
@@ -24,6 +26,7 @@ from flowloom import (
     InputValidationError,
     Limits,
     LlmAgent,
+    LlmResponse,
     LocalCodeExecutor,
     LoopAgent,
     RunConfig,
@@ -45,6 +48,7 @@ from flowloom.errors import (
     TemplateError,
     ToolSignatureError,
 )
+from flowloom.plugins import PluginManager
 from flowloom.testing import ScriptedModel
 
 
@@ -219,3 +223,55 @@ async def test_names_and_state_of_a_session_have_their_types(wrong: dict[str, An
         with pytest.raises(TypeError):
             await database.delete_session(app_name="app", user_id=["ann"], session_id="s1")  # type: ignore[arg-type]
         assert (await database.create_session(**arguments)).user_id == "ann"
+
+
+class Silent(BaseAgent):
+    async def _run_async_impl(self, ctx: Any) -> Any:
+        return "done"
+
+
+class Wordy(BaseAgent):
+    async def _run_async_impl(self, ctx: Any) -> Any:
+        yield "done"
+
+
+class Answering(BaseLlm):
+    async def generate_content_async(self, llm_request: Any, stream: bool = False) -> Any:
+        return LlmResponse()
+
+
+class Renaming(BasePlugin):
+    async def on_event_callback(self, *, invocation_context: Any, event: Any) -> Any:
+        return "done"
+
+
+@pytest.mark.parametrize(
+    ("root", "plugins", "told"),
+    [
+        (Silent(name="root"), [], "`_run_async_impl` of agent `root` gives a coroutine.*`yield`"),
+        (Wordy(name="root"), [], "Wordy yielded 'done'"),
+        (LlmAgent(name="root", model=Answering(model="m")), [], "of model `m` gives a coroutine.*`yield`"),
+        (agent(), [Renaming("r")], "`on_event` of a plugin answered str"),
+    ],
+)
+async def test_code_of_ones_own_that_gives_something_else_is_named(root: Any, plugins: Any, told: str) -> None:
+    with pytest.raises(FlowloomError, match=told):
+        await Chat(root, plugins=plugins).say("go")
+
+
+def test_a_plugin_beside_a_list_is_refused() -> None:
+    with pytest.raises(ConfigurationError, match="takes a list of plugins"):
+        PluginManager(BasePlugin("p"))  # type: ignore[arg-type]
+
+
+def test_a_hook_that_is_misspelt_is_told_of(caplog: pytest.LogCaptureFixture) -> None:
+    """It would never be called."""
+
+    class Mistyped(BasePlugin):
+        async def before_modell_callback(self, **_: Any) -> None: ...
+
+        def my_callback(self) -> None: ...
+
+    PluginManager([Mistyped("p")])
+    [told] = caplog.messages
+    assert told == "Plugin `p` has `before_modell_callback`, which is never called. Is it `before_model_callback`?"

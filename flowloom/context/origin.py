@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from inspect import iscoroutine
 from typing import Any, Protocol
 
-from flowloom.errors import quoted_list
+from flowloom.errors import ConfigurationError, quoted_list
 
 
 class Named(Protocol):
@@ -30,6 +31,15 @@ def note_origin(error: BaseException, ctx: Located, component: str, around: Sequ
     note = f"in {component}{wrapped}, step {ctx.step} of agent `{ctx.agent.name}`"
     if note not in getattr(error, "__notes__", ()):
         error.add_note(note)
+
+
+def no_events(given: Any, component: str, kind: str) -> ConfigurationError:
+    """The error for what `component` has `given` in the place of an async generator of some `kind`."""
+    if iscoroutine(given):
+        given.close()  # one that is never awaited would warn
+    return ConfigurationError(
+        f"{component} gives a {type(given).__name__}. It is an `async def` with a `yield` for each `{kind}`."
+    )
 
 
 def note_callback(error: BaseException, callback: Callable[..., Any], arguments: Mapping[str, Any]) -> None:

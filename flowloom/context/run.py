@@ -22,7 +22,7 @@ from flowloom.context.run_config import RunConfig, StreamingMode
 from flowloom.context.streamed import Streamed
 from flowloom.context.threads import Threads
 from flowloom.context.totals import Totals
-from flowloom.errors import AlreadyAnsweredError, RunLostError, StorageError
+from flowloom.errors import AlreadyAnsweredError, CallbackError, RunLostError, StorageError
 from flowloom.events.actions import no_actions
 from flowloom.events.event import Event
 from flowloom.events.ids import INPUT_ID_PREFIX
@@ -423,6 +423,10 @@ async def _as_plugins_want(hooks: Callbacks, ctx: AnyContext, event: Event) -> E
     replaced = await first_answer(hooks, invocation_context=ctx, event=event)
     if replaced is None:
         return event
+    if not isinstance(replaced, Event):
+        raise CallbackError(
+            f"`on_event` of a plugin answered {type(replaced).__name__}. It may answer an Event, or None."
+        )
     keep_json(replaced)
     return _with_id(replaced, event.id)
 

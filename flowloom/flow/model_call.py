@@ -9,7 +9,7 @@ from google.genai import types
 
 from flowloom.context import Context, InvocationContext
 from flowloom.context.hooks import Callbacks, ask
-from flowloom.context.origin import note_origin
+from flowloom.context.origin import no_events, note_origin
 from flowloom.errors import CallbackError
 from flowloom.events.event import Event
 from flowloom.events.json_data import json_arguments
@@ -98,6 +98,8 @@ class ModelCall:
         for observer in run.observers:
             observer.model_asked(ctx, self._model, request)
         responses = run.effects.call_model(ctx, self._model, request, run.streaming)
+        if not hasattr(responses, "__anext__"):
+            raise no_events(responses, f"`generate_content_async` of model `{self._model.model}`", "LlmResponse")
         if self._spans is not None:
             if self._span is not None:
                 self._span.end()  # a wrapper calls again

@@ -11,9 +11,10 @@ from google.genai import types
 
 from flowloom.context import Context, InvocationContext
 from flowloom.context.hooks import Callbacks, content_answered, first_answer
-from flowloom.context.origin import note_origin
+from flowloom.context.origin import no_events, note_origin
 from flowloom.context.progress import Progress, is_within
 from flowloom.context.protocols import AnyAgent
+from flowloom.errors import ConfigurationError
 from flowloom.events.event import Event
 from flowloom.events.json_data import keep_json
 from flowloom.flow.delegation import delegates_of, ends_turn
@@ -269,6 +270,8 @@ class BodyTurn(Turn):
     async def step(self, spans: Recorder | None) -> Events:
         run = self.ctx.run
         body = self.agent.run_body(self.ctx)
+        if not hasattr(body, "aclose"):
+            raise no_events(body, f"`_run_async_impl` of agent `{self.agent.name}`", "Event")
         if self.span is not None:
             body = self.span.watch(body)
         try:
@@ -290,6 +293,8 @@ class BodyTurn(Turn):
 
     def _own(self, event: Event) -> Event:
         """An event of a custom agent's own; one without an author gets it here (spec §17.2)."""
+        if not isinstance(event, Event):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise ConfigurationError(f"{type(self.agent).__name__} yielded {event!r:.60}. An agent yields `Event`s.")
         if not event.author:
             event.author = "user" if event.content is not None and event.content.role == "user" else self.agent.name
         if not event.invocation_id:

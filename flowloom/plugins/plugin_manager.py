@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import difflib
 import logging
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -24,6 +25,8 @@ class PluginManager:
         self._plugins: dict[str, BasePlugin] = {}
         self._close_timeout = close_timeout
         self._hooks: Hooks | None = None
+        if plugins is not None and not isinstance(plugins, Iterable):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise ConfigurationError(f"`plugins` takes a list of plugins, not {plugins!r:.60}.")
         for plugin in plugins or ():
             self.register_plugin(plugin)
 
@@ -40,6 +43,11 @@ class PluginManager:
             raise ConfigurationError(f"Two plugins are named `{plugin.name}`. Rename one.")
         self._plugins[plugin.name] = plugin
         self._hooks = None
+        hooks = [f"{hook}_callback" for hook in Hooks.names()]
+        for method in vars(type(plugin)):
+            near = [] if method in hooks else difflib.get_close_matches(method, hooks, n=1, cutoff=0.85)
+            if near:
+                _log.warning("Plugin `%s` has `%s`, which is never called. Is it `%s`?", plugin.name, method, near[0])
 
     def get_plugin(self, plugin_name: str) -> BasePlugin | None:
         """The plugin named `plugin_name`; None if there is none."""
