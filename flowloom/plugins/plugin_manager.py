@@ -43,11 +43,11 @@ class PluginManager:
             raise ConfigurationError(f"Two plugins are named `{plugin.name}`. Rename one.")
         self._plugins[plugin.name] = plugin
         self._hooks = None
-        hooks = [f"{hook}_callback" for hook in Hooks.names()]
-        for method in vars(type(plugin)):
-            near = [] if method in hooks else difflib.get_close_matches(method, hooks, n=1, cutoff=0.85)
-            if near:
-                _log.warning("Plugin `%s` has `%s`, which is never called. Is it `%s`?", plugin.name, method, near[0])
+        hooks = {f"{hook}_callback" for hook in Hooks.names()}
+        for method in dir(plugin):
+            if method.endswith("_callback") and method not in hooks:
+                for near in difflib.get_close_matches(method, hooks, n=1, cutoff=0.85):
+                    _log.warning("Plugin `%s` has `%s`, which is never called. Is it `%s`?", plugin.name, method, near)
 
     def get_plugin(self, plugin_name: str) -> BasePlugin | None:
         """The plugin named `plugin_name`; None if there is none."""
