@@ -104,7 +104,8 @@ class Connection:
         """Whether it broke because no connection could be made, so that nothing was carried out."""
         self.refusal: Refusal | None = None
         """What the server said when it refused the start."""
-        self.calls: set[OpenCall] = set()
+        self.calls: dict[OpenCall, None] = {}
+        """Those that are open, the oldest first."""
         self.described: dict[str, str] = {}
         """What spans tell of the server that answered: names, and the hash of its session's id."""
         self._headers, self._host, self._era = headers, host, era
@@ -395,7 +396,8 @@ class Connection:
         return await call.ask(question)
 
     def _only_call(self) -> OpenCall | None:
-        """The call that a question on a pipe is about, if it cannot be another session's."""
+        """The call that a question on a pipe is about, if it cannot be another session's: the oldest, which a server
+        that does one thing after the other is at; nothing tells which."""
         calls = [*self.calls]
         return calls[0] if len({call.session for call in calls}) == 1 else None
 

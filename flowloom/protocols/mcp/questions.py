@@ -74,12 +74,7 @@ class Answers:
         if value is False:
             return mcp.ElicitResult(action="decline")
         given = cast(dict[str, Any], value) if isinstance(value, dict) else {}
-        defaults = {
-            name: each["default"]
-            for name, each in cast(dict[str, dict[str, Any]], schema.get("properties") or {}).items()
-            if "default" in each
-        }
-        return mcp.ElicitResult(action="accept", content={**defaults, **given})
+        return mcp.ElicitResult(action="accept", content={**_defaults(schema), **given})
 
     def _sent_to(self, params: mcp.ElicitRequestURLParams, message: str) -> mcp.ElicitResult:
         """A page that a person has to visit: its address is shown, and never fetched here."""
@@ -145,8 +140,15 @@ _SHOWN = ("messages", "system_prompt", "max_tokens", "temperature", "stop_sequen
 def _asked_schema(schema: dict[str, Any]) -> dict[str, Any]:
     """The form that a person fills in: what has a default may be left out; `false` declines, null closes it."""
     properties: dict[str, Any] = schema.get("properties") or {}
-    required = [name for name in schema.get("required") or () if "default" not in properties.get(name, {})]
+    defaults = _defaults(schema)
+    required = [name for name in schema.get("required") or () if name not in defaults]
     return {**schema, "type": ["object", "boolean", "null"], "properties": properties, "required": required}
+
+
+def _defaults(schema: dict[str, Any]) -> dict[str, Any]:
+    """What is filled into a form where a person says nothing."""
+    properties: dict[str, Any] = schema.get("properties") or {}
+    return {name: each["default"] for name, each in properties.items() if isinstance(each, dict) and "default" in each}
 
 
 def _content(message: mcp.SamplingMessage) -> types.Content:

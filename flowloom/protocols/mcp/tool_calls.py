@@ -149,9 +149,9 @@ class _Attempts:
         async def work(_: OpenCall) -> Any:
             return await connection.request(mcp.CallToolRequest(params=params), CALL_RESULT, progress)
 
-        connection.calls.add(call)
+        connection.calls[call] = None
         call.begin(work)
-        call.when_done(lambda: connection.calls.discard(call))
+        call.when_done(lambda: connection.calls.pop(call, None))
         return call
 
     async def _followed(self, call: OpenCall, answers: Answers) -> mcp.CallToolResult | mcp.InputRequiredResult:

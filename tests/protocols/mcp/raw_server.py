@@ -248,6 +248,10 @@ class Server:
         answer = self.ask("elicitation/create", {"message": "Whose shirt?", "requestedSchema": schema})
         return said(json.dumps(answer, sort_keys=True))
 
+    def tool_ask(self, number: Any, args: dict[str, Any], token: Any) -> dict[str, Any]:
+        """Ask what the test says."""
+        return said(json.dumps(self.ask(args["method"], args["params"]), sort_keys=True))
+
     def tool_elicit_twice(self, number: Any, args: dict[str, Any], token: Any) -> dict[str, Any]:
         schema = {"type": "object", "properties": {"value": {"type": "integer"}}, "required": ["value"]}
         first = self.ask("elicitation/create", {"message": "First?", "requestedSchema": schema})

@@ -51,6 +51,39 @@ async def test_a_question_pauses_the_run_and_the_answer_goes_to_the_open_call(
     await chat.runner.close()
 
 
+async def test_a_question_on_a_pipe_is_about_the_oldest_call_that_is_open(tmp_path: Path) -> None:
+    """Nothing else tells; its siblings have their results, and the answer goes to the call that asked."""
+    raw = Raw(tmp_path)
+    slow = [call("slow", seconds=0.4) for _ in range(7)]
+    chat = Chat(asks(raw.toolset(), [call("elicit"), *slow], "ok"))
+    events = await chat.say("go")
+    pending = await asked(chat)
+    assert pending.name == "elicit"
+    assert [each.name for event in events for each in event.get_function_responses()].count("slow") == 7
+    events = await chat.answer(pending.reply({"name": "Ann"}))
+    assert json.loads(told(events)["result"])["action"] == "accept"
+    await chat.runner.close()
+
+
+@pytest.mark.parametrize(
+    ("properties", "told_of"),
+    [({"x": True}, None), ({"x": None}, "None at `#/properties/x`"), ({"x": {"type": "odd"}}, "unknown type `odd`")],
+)
+async def test_a_form_that_is_badly_described_is_an_error_that_says_so(
+    tmp_path: Path, properties: Any, told_of: str | None
+) -> None:
+    """Of the call that asked; what is described as anything takes anything."""
+    raw = Raw(tmp_path)
+    form = {"message": "?", "requestedSchema": {"type": "object", "properties": properties, "required": ["x"]}}
+    chat = Chat(asks(raw.toolset(), call("ask", method="elicitation/create", params=form), "ok"))
+    events = await chat.say("go")
+    if told_of is None:
+        assert (await asked(chat)).message == "?"
+    else:
+        assert told_of in told(events)["error"]
+    await chat.runner.close()
+
+
 async def test_a_server_may_ask_twice(tmp_path: Path) -> None:
     """Each question pauses the run, and each answer goes on."""
     raw = Raw(tmp_path)
