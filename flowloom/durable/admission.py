@@ -13,17 +13,20 @@ from collections.abc import Sequence
 from flowloom.durable.limits import ConcurrencyLimit
 from flowloom.durable.records import COLUMNS, Row, RunInfo
 from flowloom.sessions.leases import Key
+from flowloom.sessions.sql_workers import CLOCK, now
 from flowloom.sql import Connection, Dialect
 
 SHARDS = {"sqlite": 1, "postgres": 16}
 _SHARD_LOCKS, _PLACE_LOCKS = 1_801_543, 1_801_544  # classes of PostgreSQL's advisory locks; any numbers will do
 _SESSION = "app_name = ? AND user_id = ? AND session_id = ?"
-_ACTIVE = f"SELECT 1 FROM flowloom_runs WHERE {_SESSION} AND status IN ('ready', 'running') LIMIT 1"
-_KEPT = f"SELECT run_id FROM flowloom_runs WHERE {_SESSION} AND status = 'waiting' AND attempts > 0 LIMIT 1"
-_FIRST = (
-    f"SELECT {COLUMNS} FROM flowloom_runs WHERE {_SESSION} AND status = 'waiting' AND attempts = 0 AND wakes IS NULL "
-    "ORDER BY seq LIMIT 1"
+_OF_SESSION = f"FROM flowloom_runs WHERE {_SESSION} AND status"
+_IN_LINE = f"{_OF_SESSION} = 'waiting' AND attempts = 0 AND wakes IS NULL ORDER BY seq LIMIT 1"
+_FIRST = f"SELECT {COLUMNS} {_IN_LINE}"
+_LINE = (
+    f"SELECT (SELECT 1 {_OF_SESSION} IN ('ready', 'running') LIMIT 1), "
+    f"(SELECT run_id {_OF_SESSION} = 'waiting' AND attempts > 0 LIMIT 1), (SELECT seq {_IN_LINE})"
 )
+"""What a run of a session may have to wait for: one that is active, one that keeps the session, the first in line."""
 _READY = "UPDATE flowloom_runs SET status = 'ready', wakes = NULL, awaits = NULL WHERE run_id = ?"
 _WAITS = "UPDATE flowloom_runs SET wakes = NULL, awaits = ? WHERE run_id = ?"
 _WAKE = (
@@ -38,10 +41,12 @@ def shard_of(user_id: str, dialect: Dialect) -> int:
     return zlib.crc32(user_id.encode("utf-8", "surrogatepass")) % SHARDS[dialect]
 
 
-def lock_shard(connection: Connection, dialect: Dialect, shard: int) -> None:
-    """Keep others from admitting runs of a shard until the transaction ends."""
-    if dialect == "postgres":
-        connection.execute("SELECT pg_advisory_xact_lock(?, ?)", (_SHARD_LOCKS, shard))
+def lock_shard(connection: Connection, dialect: Dialect, shard: int) -> float:
+    """Keep others from admitting runs of a shard until the transaction ends; the time (see `now`)."""
+    if dialect == "sqlite":
+        return now(connection, dialect)
+    sql = f"SELECT pg_advisory_xact_lock(?, ?), {CLOCK}"
+    return connection.execute(sql, (_SHARD_LOCKS, shard)).fetchone()[1]
 
 
 class Admission:
@@ -54,14 +59,12 @@ class Admission:
 
     def held_up_by(self, row: Row) -> str | None:
         """What a run waits for whose time has come; None if it may go on. Then it has its places."""
-        run = self._connection.execute
-        if run(_ACTIVE, row.key).fetchone() is not None:
+        active, kept, first = self._connection.execute(_LINE, row.key * 3).fetchone()
+        if active is not None:
             return "session"
-        kept = run(_KEPT, row.key).fetchone()
         if kept is not None:
-            return None if kept[0] == row.run_id else "session"
-        first = run(_FIRST, row.key).fetchone()
-        if first is not None and first[0] < row.seq:
+            return None if kept == row.run_id else "session"
+        if first is not None and first < row.seq:
             return "session"
         return self._take_places(row)
 
@@ -106,7 +109,7 @@ class Admission:
             return ()
         return (first.run_id,) if self.admit(first) else ()
 
-    def free_places(self, run_id: str, now: float) -> bool:
+    def free_places(self, run_id: str, moment: float) -> bool:
         """Give back the places of a run that is over, or waits for a person; whether others are to be admitted."""
         if not self._limits:
             return False
@@ -114,5 +117,5 @@ class Admission:
         places = run("DELETE FROM flowloom_slots WHERE run_id = ? AND worker IS NULL RETURNING place", (run_id,))
         woken = 0
         for (place,) in places.fetchall():
-            woken += run(_WAKE, (now, place, _AWAKE_AT_ONCE)).rowcount
+            woken += run(_WAKE, (moment, place, _AWAKE_AT_ONCE)).rowcount
         return woken > 0

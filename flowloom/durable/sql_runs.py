@@ -161,14 +161,14 @@ class Ended(NamedTuple):
 
 def finish(connection: Connection, setting: Setting, mine: Row, outcome: Outcome) -> Ended | None:
     """Note how a leg has ended; None if its worker does not have the run any more."""
-    row = _still_mine(connection, setting, mine)
+    row, moment = _still_mine(connection, setting, mine)
     if row is None:
         return None
-    return _settled(connection, setting, row, outcome)
+    return _settled(connection, setting, row, moment, outcome)
 
 
-def _settled(connection: Connection, setting: Setting, row: Row, outcome: Outcome) -> Ended:
-    moment, admission = now(connection, setting.dialect), Admission(connection, setting.dialect, setting.limits)
+def _settled(connection: Connection, setting: Setting, row: Row, moment: float, outcome: Outcome) -> Ended:
+    admission = Admission(connection, setting.dialect, setting.limits)
     if outcome.status == "paused" and row.wish not in (None, "pause"):  # it came after the last step
         outcome = replace(outcome, status="cancelled")
     if outcome.status == "paused":
@@ -183,19 +183,19 @@ def _settled(connection: Connection, setting: Setting, row: Row, outcome: Outcom
     return Ended(outcome.status, admission.next_of_session(row.key), woken)
 
 
-def _still_mine(connection: Connection, setting: Setting, mine: Row) -> Row | None:
-    """The run of a worker that has done with its session; None if another one has it."""
-    lock_shard(connection, setting.dialect, mine.shard)
+def _still_mine(connection: Connection, setting: Setting, mine: Row) -> tuple[Row | None, float]:
+    """The run of a worker that has done with its session, or None if another one has it; and the time."""
+    moment = lock_shard(connection, setting.dialect, mine.shard)
     if mine.epoch is not None and mine.worker is not None:
         release_session(connection, mine.key, mine.worker, mine.epoch)
     row = find(connection, mine.run_id, setting.dialect, lock=True)
     same = row is not None and row.status == "running" and (row.worker, row.epoch) == (mine.worker, mine.epoch)
-    return row if same else None
+    return (row if same else None), moment
 
 
 def hand_back(connection: Connection, setting: Setting, mine: Row) -> Ended | None:
     """Let another worker go on with a run at once; it keeps its place."""
-    row = _still_mine(connection, setting, mine)
+    row, _ = _still_mine(connection, setting, mine)
     if row is None:
         return None
     sql = (
@@ -209,14 +209,12 @@ def hand_back(connection: Connection, setting: Setting, mine: Row) -> Ended | No
 def try_again(connection: Connection, setting: Setting, mine: Row, wait: float, outcome: Outcome) -> Ended | None:
     """Let a run that failed wait for some seconds, and go on then; it keeps its session, and no worker. One that is to
     stop is tried no more."""
-    row = _still_mine(connection, setting, mine)
+    row, moment = _still_mine(connection, setting, mine)
     if row is None:
         return None
     if row.wish is not None:
-        return _settled(
-            connection, setting, row, replace(outcome, status="paused", error_code=None, error_message=None)
-        )
-    moment = now(connection, setting.dialect)
+        stopped = replace(outcome, status="paused", error_code=None, error_message=None)
+        return _settled(connection, setting, row, moment, stopped)
     sql = (
         "UPDATE flowloom_runs SET status = 'waiting', worker = NULL, wakes = ?, due = ?, outcome = ?, wish = NULL "
         "WHERE run_id = ?"

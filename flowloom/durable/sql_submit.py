@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -14,7 +15,7 @@ from flowloom.durable.sql_runs import STEP, Setting, find, locked
 from flowloom.errors import AlreadyExistsError, SessionBusyError
 from flowloom.sessions.leases import Key
 from flowloom.sessions.service import session_not_found
-from flowloom.sessions.sql_log import StateRows, create
+from flowloom.sessions.sql_log import Head, add_session
 from flowloom.sessions.sql_workers import is_awaited, now
 from flowloom.sql import Connection
 
@@ -27,9 +28,8 @@ EXPIRED = Outcome(
 )
 _SESSION = "app_name = ? AND user_id = ? AND session_id = ?"
 _ADD = (
-    "INSERT INTO flowloom_runs (run_id, app_name, user_id, session_id, shard, status, priority, due, rank, wakes, "
-    "awaits, expires, labels, leg, attempts, takeovers, spec, message, created) "
-    "VALUES (?, ?, ?, ?, ?, 'waiting', ?, ?, ?, ?, ?, ?, ?, 1, 0, 0, ?, ?, ?) RETURNING seq"
+    f"INSERT INTO flowloom_runs ({', '.join(Row._fields[1:])}) VALUES ({', '.join('?' * len(Row._fields[1:]))}) "
+    "RETURNING seq"
 )
 
 
@@ -59,7 +59,7 @@ def submit(connection: Connection, setting: Setting, given: Submission) -> Chang
     `AlreadyExistsError` for an id that is another run's."""
     dialect = setting.dialect
     shard = shard_of(given.key[1], dialect)
-    lock_shard(connection, dialect, shard)
+    moment = lock_shard(connection, dialect, shard)
     found = find(connection, given.run_id, dialect)
     if found is not None:
         if found.key != given.key:
@@ -67,27 +67,53 @@ def submit(connection: Connection, setting: Setting, given: Submission) -> Chang
         return Changed(found)
     _check_room(connection, given)
     check_session(connection, setting, given.key, given.max_of_session)
-    moment = now(connection, dialect)
-    _find_session(connection, setting, given, moment)
+    _find_session(connection, given, moment)
+    row = _row_of(connection, setting, given, shard, moment)
+    if row.wakes is None:
+        held_up = Admission(connection, dialect, setting.limits).held_up_by(row)
+        row = row._replace(status="ready" if held_up is None else "waiting", awaits=held_up)
+    row = row._replace(seq=connection.execute(_ADD, row[1:]).fetchone()[0])
+    return Changed(row, (row.run_id,) if row.status == "ready" else ())
+
+
+def _row_of(connection: Connection, setting: Setting, given: Submission, shard: int, moment: float) -> Row:
+    """The row of a run that waits: for its time if it `wakes`, which has come if it has limits that only workers
+    know."""
     due = moment + given.delay if given.at is None else given.at
     timed = due > moment
     published = _limits_of(connection, given.key[0]) if not setting.limits else False
     rank = max(due, moment) - given.priority * STEP
     expires = None if given.expires is None else moment + given.expires
     wakes = due if timed else moment if published else None
-    labels = ",".join(sorted(set(given.labels)))
-    spec = json.dumps(given.spec, ensure_ascii=False)
-    message = None if given.message is None else json.dumps([given.message], ensure_ascii=False)
-    values = (given.run_id, *given.key, shard, given.priority, due, rank, wakes, "session", expires, labels)
-    seq = connection.execute(_ADD, (*values, spec, message, moment)).fetchone()[0]
-    row = find(connection, given.run_id, dialect)
-    assert row is not None
-    assert row.seq == seq
-    if wakes is not None:
-        return Changed(row)
-    if Admission(connection, dialect, setting.limits).admit(row):
-        return Changed(row._replace(status="ready", awaits=None), (row.run_id,))
-    return Changed(row)
+    return Row(
+        seq=sys.maxsize,  # the last of its session
+        run_id=given.run_id,
+        app_name=given.key[0],
+        user_id=given.key[1],
+        session_id=given.key[2],
+        shard=shard,
+        status="waiting",
+        priority=given.priority,
+        due=due,
+        rank=rank,
+        wakes=wakes,
+        awaits="session",
+        expires=expires,
+        labels=",".join(sorted(set(given.labels))),
+        leg=1,
+        attempts=0,
+        takeovers=0,
+        worker=None,
+        epoch=None,
+        wish=None,
+        spec=json.dumps(given.spec, ensure_ascii=False),
+        message=None if given.message is None else json.dumps([given.message], ensure_ascii=False),
+        answers=None,
+        created=moment,
+        started=None,
+        ended=None,
+        outcome=None,
+    )
 
 
 def _check_room(connection: Connection, given: Submission) -> None:
@@ -136,12 +162,12 @@ def ahead(connection: Connection, row: Row) -> int:
     return connection.execute(sql, (*row.key, row.seq)).fetchone()[0]
 
 
-def _find_session(connection: Connection, setting: Setting, given: Submission, moment: float) -> None:
+def _find_session(connection: Connection, given: Submission, moment: float) -> None:
     sql = f"SELECT 1 FROM flowloom_sessions WHERE {_SESSION}"
     if connection.execute(sql, given.key).fetchone() is None:
         if not given.makes_session:
             raise session_not_found(*given.key)
-        create(connection, given.key, setting.dialect, moment, StateRows.of({}), given.run_id)
+        add_session(connection, given.key, Head(0, 0, moment, None), None, given.run_id)
 
 
 def _limits_of(connection: Connection, app_name: str) -> bool:

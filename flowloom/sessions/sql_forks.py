@@ -74,7 +74,7 @@ def fork(
         sql = "SELECT timestamp FROM flowloom_events WHERE place = ?"
         updated = connection.execute(sql, (parent[0] * PLACES + seq,)).fetchone()[0]
         own = _state_at(connection, parent[0], seq)
-    log = add_session(connection, new_key, dialect, Head(0, seq, updated, None), parent, made)
+    log = add_session(connection, new_key, Head(0, seq, updated, None), parent, made)
     if log is None:
         raise already_exists(*new_key)
     write_own(connection, log, "base", own)

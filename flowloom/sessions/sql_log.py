@@ -285,14 +285,12 @@ def list_all(
 # -- writing ---------------------------------------------------------------------------------------------
 
 
-def create(
-    connection: Connection, key: Key, dialect: Dialect, updated: float, state: StateRows, made: str
-) -> tuple[int, dict[str, Any]]:
+def create(connection: Connection, key: Key, updated: float, state: StateRows, made: str) -> tuple[int, dict[str, Any]]:
     """Create a session; its log, and its state with that of user and app. Raises `AlreadyExistsError`.
 
     `made` is an id of this write: a session that has it is what an earlier attempt has made, whose answer was lost.
     """
-    log = add_session(connection, key, dialect, Head(0, 0, updated, None), None, made)
+    log = add_session(connection, key, Head(0, 0, updated, None), None, made)
     if log is None:
         log = made_by(connection, key, made)
         if log is None:
@@ -396,18 +394,13 @@ def made_by(connection: Connection, key: Key, made: str) -> int | None:
 def add_session(
     connection: Connection,
     key: Key,
-    dialect: Dialect,
     head: Head,
     parent: tuple[int, int] | None,
     made: str | None = None,
 ) -> int | None:
     """The log of a new session; None if there is one already."""
-    connection.execute(
-        "INSERT INTO flowloom_logs (parent, parent_seq, made) VALUES (?, ?, ?)", (*(parent or (None, None)), made)
-    )
-    log = connection.execute("SELECT lastval()" if dialect == "postgres" else "SELECT last_insert_rowid()").fetchone()[
-        0
-    ]
+    sql = "INSERT INTO flowloom_logs (parent, parent_seq, made) VALUES (?, ?, ?) RETURNING log"
+    log = connection.execute(sql, (*(parent or (None, None)), made)).fetchone()[0]
     added = connection.execute(
         "INSERT INTO flowloom_sessions (app_name, user_id, session_id, log, last_seq, updated) "
         "VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT (app_name, user_id, session_id) DO NOTHING",
@@ -452,7 +445,7 @@ def import_events(
     """Put events at the end of a session as they are, the session created if need be, and set its state."""
     head = find(connection, key, dialect, lock=True)
     if head is None:
-        log = add_session(connection, key, dialect, Head(0, 0, updated, None), None)
+        log = add_session(connection, key, Head(0, 0, updated, None), None)
         if log is None:  # another call was quicker
             raise already_exists(*key)
         head = Head(log, 0, updated, None)

@@ -80,11 +80,11 @@ class SqlSessionService(BaseSessionService):
         self, *, app_name: str, user_id: str, state: dict[str, Any] | None = None, session_id: str | None = None
     ) -> Session:
         key = key_of_new(app_name, user_id, session_id)
-        rows, updated, dialect, made = StateRows.of(admitted_state(state or {})), now(), self.database.dialect, new_id()
+        rows, updated, made = StateRows.of(admitted_state(state or {})), now(), new_id()
         await SESSIONS.ensure(self.database)
         self._outdate(key)
         log, whole = await self.database.write(
-            lambda connection: sql_log.create(connection, key, dialect, updated, rows, made), lane=key
+            lambda connection: sql_log.create(connection, key, updated, rows, made), lane=key
         )
         merged = self._cache.merge(key, log, 0, ())
         return self._guarded(_session(key, [], whole, updated, None if merged is None else merged[1]))

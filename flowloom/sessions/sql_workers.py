@@ -12,6 +12,8 @@ from flowloom.sessions.leases import Key, uptime
 from flowloom.sessions.sql_holders import is_gone
 from flowloom.sql import Connection, Dialect
 
+CLOCK = "extract(epoch FROM clock_timestamp())::float8"
+"""The time of a PostgreSQL server, in seconds since the epoch."""
 _WHERE = "app_name = ? AND user_id = ? AND session_id = ?"
 
 
@@ -19,7 +21,7 @@ def now(connection: Connection, dialect: Dialect) -> float:
     """The time that all processes share, in seconds since the epoch."""
     if dialect == "sqlite":
         return time.time()
-    return connection.execute("SELECT extract(epoch FROM clock_timestamp())::float8").fetchone()[0]
+    return connection.execute(f"SELECT {CLOCK}").fetchone()[0]
 
 
 def pulse(connection: Connection, dialect: Dialect) -> float:
