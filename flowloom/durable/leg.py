@@ -108,10 +108,10 @@ class Leg:
             result = await self._result_of(spec, message)
             span.ended(_outcome_of(result))
         error = result.error
-        if self._dropped or isinstance(error, RunLostError):  # what was dropped may have ended as cancelled
-            if not self.fence.abandoned:
-                return None
+        if self.fence.abandoned:  # the store has failed it
             return await self._noted(partial(self._registry.hand_back, self.row))
+        if self._dropped or isinstance(error, RunLostError):  # what was dropped may have ended as cancelled
+            return None
         if result.status == "paused" and self._handed_over and not result.pending and self._wish is None:
             return await self._noted(partial(self._registry.hand_back, self.row))
         return await self._noted(self._settling(spec, result))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 from flowloom.errors import RunLostError, StorageError
 from flowloom.events.clock import now
@@ -36,6 +36,7 @@ from flowloom.sessions.sql_schema import SESSIONS
 from flowloom.sql import Connection, Database
 from flowloom.sql.database import Job
 
+T = TypeVar("T")
 CACHED_EVENTS = 100_000
 _NOT_THERE = object()
 _NEVER: tuple[float, Loaded | None] = (0.0, None)
@@ -103,12 +104,21 @@ class SqlSessionService(BaseSessionService):
         session = self._take_fresh(key)
         while session is None:
             seen = self._cache.seen(key)
-            loaded = await self.database.read(lambda connection, seen=seen: sql_log.load(connection, key, seen))
+            loaded = await self._read(key, lambda connection, seen=seen: sql_log.load(connection, key, seen))
             if loaded is None:
                 self._cache.forget(key)
                 return None
             session = self._whole_session(key, loaded)
         return self._guarded(session)
+
+    async def _read(self, key: Key, work: Callable[[Connection], T]) -> T:
+        """What is read of a session; a run that has it is left to whoever goes on with it if the database fails."""
+        try:
+            return await self.database.read(work)
+        except StorageError as error:
+            if not isinstance(error.__cause__, (ValueError, TypeError)):  # what is stored can be read by no other
+                _abandon(self._lines.fence_of(key), error)
+            raise
 
     def _guarded(self, session: Session) -> Session:
         """The session behind the fence of the run that has it in this process, if one has."""
@@ -151,7 +161,7 @@ class SqlSessionService(BaseSessionService):
     async def initial_state(self, *, app_name: str, user_id: str, session_id: str) -> dict[str, Any]:
         key = (app_name, user_id, session_id)
         await self._ready(key)
-        return await self.database.read(lambda connection: sql_forks.initial_state(connection, key))
+        return await self._read(key, lambda connection: sql_forks.initial_state(connection, key))
 
     # -- events --------------------------------------------------------------------------------------
 
@@ -199,8 +209,7 @@ class SqlSessionService(BaseSessionService):
             self._cache.forget(key)
             if not isinstance(error, RunLostError):
                 self._in_doubt[event.id] = None
-            if fence is not None and isinstance(error, StorageError):
-                fence.abandon()
+            _abandon(fence, error)
             raise
         if fence is not None:
             fence.along = None
@@ -263,6 +272,8 @@ class SqlSessionService(BaseSessionService):
             except BaseException as error:
                 self._cache.forget(key)
                 self._still_on_the_way({key: earlier}, error)
+                for each in earlier:
+                    _abandon(each.fence, error)
                 raise
             self._remember(key, earlier)
 
@@ -279,10 +290,9 @@ class SqlSessionService(BaseSessionService):
         except BaseException as error:
             self._cache.clear()
             self._still_on_the_way(earlier, error)
-            if isinstance(error, StorageError):
-                for each in [each for buffered in earlier.values() for each in buffered]:
-                    if each.fence is not None and each.done is None:
-                        each.fence.abandon()
+            for each in [each for buffered in earlier.values() for each in buffered]:
+                if each.done is None:
+                    _abandon(each.fence, error)
             raise
         for key, appended in earlier.items():
             self._remember(key, appended)
@@ -374,6 +384,12 @@ class SqlSessionService(BaseSessionService):
                 self._fresh.clear()
             else:
                 self._fresh.pop(key, None)
+
+
+def _abandon(fence: Fence | None, error: BaseException) -> None:
+    """Leave a run that the store has failed to whoever goes on with it, if that is how it is held."""
+    if fence is not None and isinstance(error, StorageError):
+        fence.abandon()
 
 
 def _fence_of(session: Session) -> Fence | None:

