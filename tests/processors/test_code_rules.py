@@ -106,13 +106,14 @@ async def test_each_execution_of_a_step_has_a_number_of_its_own() -> None:
 
     class Noted(DirectEffects):
         async def call_tool(self, ctx: InvocationContext, tool: Any, args: dict[str, Any], context: Context) -> Any:
-            seen.append((ctx is own, str(ctx.effect_key("tool", context.call_index))))
+            seen.append((ctx is own, context.call_index))
             return await super().call_tool(ctx, tool, args, context)
 
     own = _context(_Scripted(), effects=Noted())
     for _ in range(3):
         await _respond(own, _response(CODE))
-    assert seen == [(True, f"coder/0/tool/{n}") for n in range(3)]
+        own.count_effects("tool", 2)
+    assert seen == [(True, 0), (True, 3), (True, 6)]
 
 
 @pytest.mark.parametrize(
@@ -159,7 +160,7 @@ LOST = [File("a", "not base64"), File("b", "nor this")]
 @pytest.mark.parametrize(
     ("result", "told"),
     [
-        (CodeExecutionResult(stdout="\n  X \n\n", stderr=" XX \n"), "\n  X \n XX "),
+        (CodeExecutionResult(stdout="\n  X\n\n", stderr=" XX\n"), "\n  X\n XX"),
         (CodeExecutionResult(stderr=" \n", exit_code=1), " \nThe code ended with exit status 1."),
         (CodeExecutionResult(stderr="\n", exit_code=1), "The code ended with exit status 1."),
         (CodeExecutionResult(stdout="1", stderr="\n"), "1"),
