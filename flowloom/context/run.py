@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
@@ -32,7 +33,7 @@ from flowloom.events.requests import without_requests
 from flowloom.events.wire import make, replace
 from flowloom.log.answers import says_nothing
 from flowloom.log.ledger import CallLedger, CallRecord
-from flowloom.log.marks import AGENT_TOOL_CALL
+from flowloom.log.marks import AGENT_TOOL_CALL, tells_of_end
 
 if TYPE_CHECKING:
     from flowloom.artifacts import BaseArtifactService
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
     from flowloom.sessions import BaseSessionService, Session
 
 _ContextT = TypeVar("_ContextT", bound=AnyContext)
+_log = logging.getLogger("flowloom.plugins")
 _dict: Any = dict  # called as it is: `dict[str, int]()` takes five times as long
 
 INTERRUPTED = "The run was interrupted before this call gave a result."
@@ -419,15 +421,22 @@ def _place(made: CallRecord) -> tuple[str, str | None, str | None]:
 
 
 async def _as_plugins_want(hooks: Callbacks, ctx: AnyContext, event: Event) -> Event:
-    """What plugins put in the place of an event, under its id; the event itself if they put nothing there."""
-    replaced = await first_answer(hooks, invocation_context=ctx, event=event)
-    if replaced is None:
+    """What plugins put in the place of an event, under its id; the event itself if they put nothing there.
+
+    A plugin that fails with the event that tells of the end of a run does not keep it from the log.
+    """
+    try:
+        replaced = await first_answer(hooks, invocation_context=ctx, event=event)
+        if replaced is None:
+            return event
+        if not isinstance(replaced, Event):
+            raise CallbackError(f"`on_event` of a plugin answered {type(replaced).__name__}. It may answer an Event.")
+        keep_json(replaced)
+    except Exception:
+        if not tells_of_end(event):
+            raise
+        _log.exception("A plugin's `on_event` failed with the event that ends the run, which is stored as it is.")
         return event
-    if not isinstance(replaced, Event):
-        raise CallbackError(
-            f"`on_event` of a plugin answered {type(replaced).__name__}. It may answer an Event, or None."
-        )
-    keep_json(replaced)
     return _with_id(replaced, event.id)
 
 

@@ -156,3 +156,13 @@ async def test_the_final_text_reflects_the_chosen_result(callbacks: dict[str, An
     root = agent("root", tools=[FunctionTool(works)], **callbacks)
     root.model = FunctionModel(telling)
     assert (await Chat(root).say("go"))[-1].text == f"it was {told}"
+
+
+async def test_a_plugin_that_fails_with_every_event_keeps_no_one_from_the_end_of_the_run() -> None:
+    """The one error event is stored as it is, and the plugins that watch for errors are told."""
+    failing = plugin("failing", "on_event_callback", BROKE)
+    chat = Chat(agent("root", "hi"), plugins=[failing, plugin("watching", "on_run_error_callback")])
+    with pytest.raises(RuntimeError, match="plugin broke"):
+        await chat.say("go")
+    assert [event.error_code for event in await chat.stored()] == [None, "RuntimeError"]
+    assert asked[-1] == "watching"
