@@ -251,7 +251,7 @@ class Renaming(BasePlugin):
         (Silent(name="root"), [], "`_run_async_impl` of agent `root` gives a coroutine.*`yield`"),
         (Wordy(name="root"), [], "Wordy yielded 'done'"),
         (LlmAgent(name="root", model=Answering(model="m")), [], "of model `m` gives a coroutine.*`yield`"),
-        (agent(), [Renaming("r")], "`on_event` of a plugin answered str"),
+        (agent("root", "hi"), [Renaming("r")], "`on_event` of a plugin answered str"),
     ],
 )
 async def test_code_of_ones_own_that_gives_something_else_is_named(root: Any, plugins: Any, told: str) -> None:
