@@ -33,6 +33,7 @@ CALL = types.FunctionCall(name="look", args={"n": "é"})  # {"n": "é"} has elev
 ANSWER = types.FunctionResponse(name="look", response={"n": 1})
 PICTURE = types.FunctionResponsePart(inline_data=types.FunctionResponseBlob(data=b"x", mime_type="image/png"))
 LINK = types.FunctionResponsePart(file_data=types.FunctionResponseFileData(file_uri="gs://a", mime_type="image/png"))
+EMPTY = types.FunctionResponsePart()
 CODE = types.ExecutableCode(code="1 + 1 + 1", language=types.Language.PYTHON)
 RAN = types.CodeExecutionResult(output="the sum: 3", outcome=types.Outcome.OUTCOME_OK)
 
@@ -49,6 +50,7 @@ RAN = types.CodeExecutionResult(output="the sum: 3", outcome=types.Outcome.OUTCO
         ([text("1234"), PART(function_response=ANSWER)], 4),
         ([PART(function_response=types.FunctionResponse(name="look"))], 1),
         ([PART(function_response=ANSWER.model_copy(update={"parts": [PICTURE, LINK]})), text("1")], 258 + 1000 + 4),
+        ([text("1234"), PART(function_response=ANSWER.model_copy(update={"parts": [EMPTY]}))], 4),
         ([text("1234"), PART(executable_code=CODE), PART(code_execution_result=RAN)], 6),
         ([PART(executable_code=types.ExecutableCode()), PART(code_execution_result=types.CodeExecutionResult())], 0),
         ([PART(inline_data=types.Blob(data=b"x" * 9, mime_type="text/plain"))], 2),
