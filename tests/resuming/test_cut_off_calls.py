@@ -153,3 +153,16 @@ async def test_a_long_running_call_that_the_run_stopped_before_begins_without_a_
     assert (marked(events), story(events), begun) == (["c1"], [], ["x"])
     assert await chat.say(None, invocation_id=first[0].invocation_id) == []
     assert begun == ["x"]
+
+
+async def test_calls_that_the_run_stopped_before_are_made_for_the_first_time() -> None:
+    """No event says that they are made again, and a call of no tool is told so; a run that is cut off then says it."""
+    both = [named_call("c1", "pay", to="ann"), named_call("c2", "pray", to="bob")]
+    stops = RunConfig(pause_on_tool_calls=True)
+    chat = Chat(agent("root", both, "done", tools=[FunctionTool(pay, idempotent=False)]))
+    first = await chat.say("go", run_config=stops)
+    events = await chat.say(None, invocation_id=first[0].invocation_id)
+    assert (marked(events), ran, events[-1].text) == ([], ["ann"], "done")
+    told = {answer.id: answer.response or {} for each in events for answer in each.get_function_responses()}
+    assert told["c1"] == {"result": "paid"}
+    assert "There is no tool `pray`" in told["c2"]["error"]
