@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+from typing import Any
+
 import pytest
 from kit import WHERE, Chat, agent, approve, collect, event, named_call, pending, result, story
 
@@ -166,3 +169,54 @@ async def test_calls_that_the_run_stopped_before_are_made_for_the_first_time() -
     told = {answer.id: answer.response or {} for each in events for answer in each.get_function_responses()}
     assert told["c1"] == {"result": "paid"}
     assert "There is no tool `pray`" in told["c2"]["error"]
+
+
+def ask() -> None:
+    """Ask the user."""
+
+
+def handing(names: str, calls: list[str]) -> LlmAgent:
+    """Agents that hand over, each to the next, of which the last one pays; callbacks tell of themselves."""
+    below: list[LlmAgent] = []
+    for name in reversed(names):
+        answers = ["done"] if name == names[-1] else []
+        told: dict[str, Any] = {
+            f"{when}_agent_callback": lambda callback_context, name=name, when=when: calls.append(f"{when} {name}")
+            for when in ("before", "after")
+        }
+        below = [
+            agent(
+                name,
+                *answers,
+                tools=[FunctionTool(pay, idempotent=True), LongRunningFunctionTool(ask)],
+                sub_agents=below,
+                **told,
+            )
+        ]
+    return below[0]
+
+
+@pytest.mark.parametrize(
+    ("names", "asks"), [("ab", ""), ("ab", "a"), ("abc", ""), ("abc", "a"), ("abc", "b"), ("abcd", "b")]
+)
+async def test_agents_that_handed_over_wait_for_those_that_were_cut_off(names: str, asks: str) -> None:
+    """None begins anew, also if it had asked the user before; each ends behind the one that it handed over to."""
+    log: list[Event] = []
+    for number, (giver, taker) in enumerate(pairwise(names)):
+        if giver == asks:
+            log.append(event(giver, named_call("q1", "ask"), long_running_tool_ids=["q1"]))
+            log.append(event("user", result("q1", "ask", {"answer": "yes"})))
+        handed = [event(giver, named_call(f"t{number}", "transfer_to_agent", agent_name=taker))]
+        handed.append(event(giver, result(f"t{number}", "transfer_to_agent", {"result": None})))
+        handed[1].actions.transfer_to_agent = taker
+        log += handed
+    log.append(event(names[-1], named_call("c1", "pay", to="ann")))
+    for cut in (len(log), len(log) - 1):
+        ran.clear()
+        calls: list[str] = []
+        events = await resumed(handing(names, calls), *log[:cut])
+        assert ran == (["ann"] if cut == len(log) else [])
+        begun = [] if cut == len(log) else [f"before {names[-1]}"]
+        under_way = names[max(names.find(asks), 0) :]  # a run that is answered begins at the agent that had asked
+        assert calls == [*begun, *(f"after {name}" for name in reversed(under_way))]
+        assert events[-1].text == "done"
