@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import AsyncGenerator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal, Self, Unpack
@@ -28,11 +29,13 @@ from flowloom.events.parts import answers_calls
 from flowloom.runner import RunArguments, RunResult
 from flowloom.runner.message import Message, content_of_message
 from flowloom.sessions import BaseSessionService, Session
+from flowloom.sessions.admission import check_texts
 
 if TYPE_CHECKING:
     from flowloom.run_stream import RunStreamEvent
 
 
+MOST_PRIORITY = 1_000_000
 _NOT_OVER: Sequence[Status] = ("waiting", "ready", "running", "paused")
 
 
@@ -178,6 +181,11 @@ class RunClient:
     ) -> SubmittedRun:
         if not user_id or not session_id:
             raise InputValidationError("A run needs a user id and a session id; one of them is empty.")
+        check_texts(user_id=user_id, session_id=session_id, run_id=run_id or "")
+        if not all(math.isfinite(each) for each in (delay or 0.0, at or 0.0, expires or 0.0)):
+            raise InputValidationError("`delay`, `at` and `expires` are numbers of seconds.")
+        if abs(priority) > MOST_PRIORITY:
+            raise InputValidationError(f"A `priority` is from {-MOST_PRIORITY} to {MOST_PRIORITY}, not {priority}.")
         if delay is not None and at is not None:
             raise InputValidationError("A run begins after a `delay` or `at` a time. Give one of them.")
         if (delay or 0) < 0 or (expires is not None and expires <= 0):

@@ -56,7 +56,7 @@ class ModelLimit:
 
     def __post_init__(self) -> None:
         given = [each for each in (self.concurrent, self.per_minute, self.tokens_per_minute) if each is not None]
-        if not given or min(given) < 1:
+        if not given or not all(each >= 1 for each in given):
             raise ConfigurationError(
                 f"The `ModelLimit` of `{self.model}` needs `concurrent`, `per_minute` or `tokens_per_minute`, of at "
                 f"least 1."

@@ -35,7 +35,7 @@ class RetryPolicy:
     retry_on: Callable[[BaseException], bool] = default_retryable
 
     def __post_init__(self) -> None:
-        if self.attempts < 1 or self.backoff < 0 or self.max_delay < 0:
+        if self.attempts < 1 or not self.backoff >= 0 or not self.max_delay >= 0:
             raise ConfigurationError(
                 f"A `RetryPolicy` has at least one attempt and waits for no less than 0 seconds, not {self}."
             )

@@ -30,7 +30,7 @@ class StoreCourier:
     """
 
     def __init__(self, session_service: BaseSessionService, app_name: str, *, poll: float = POLL) -> None:
-        if poll <= 0:
+        if not poll > 0:
             raise ConfigurationError(f"`poll` is above 0 seconds, not {poll:g}.")
         self._registry = Registry(session_service)
         self._callers = Callers(self._registry, app_name)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import math
 import os
 import signal
 import socket
@@ -83,12 +84,14 @@ class Worker:
         version: str = __version__,
         pin_version: bool = False,
     ) -> None:
-        if heartbeat <= 0 or dead_after < 3 * heartbeat * (1 - 1e-9):  # three times 0.1 is more than 0.3
+        if not 0 < heartbeat < math.inf:
+            raise ConfigurationError(f"A worker's `heartbeat` is above 0 seconds, not {heartbeat:g}.")
+        if not dead_after >= 3 * heartbeat * (1 - 1e-9):  # three times 0.1 is more than 0.3
             raise ConfigurationError(
                 f"`dead_after` is at least three beats, so that one that is late does not count as the last: with a "
-                f"`heartbeat` of {heartbeat:g} seconds, give {max(3 * heartbeat, 0.03):g} or more, not {dead_after:g}."
+                f"`heartbeat` of {heartbeat:g} seconds, give {3 * heartbeat:g} or more, not {dead_after:g}."
             )
-        if concurrency < 1 or drain < 0 or sweep <= 0 or max_takeovers < 0 or len(set(labels)) > _MOST_LABELS:
+        if concurrency < 1 or not drain >= 0 or not sweep > 0 or max_takeovers < 0 or len(set(labels)) > _MOST_LABELS:
             raise ConfigurationError(
                 f"A worker has a `concurrency` of at least 1, a `drain` of no less than 0 seconds, a `sweep` above 0, "
                 f"`max_takeovers` of at least 0, and at most {_MOST_LABELS} `labels`."

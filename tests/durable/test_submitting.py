@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from typing import Any
 
 import pytest
@@ -114,6 +115,14 @@ async def test_what_cannot_be_submitted_is_refused(where: str) -> None:
             await client.submit("Go.", **WHO, delay=1, at=1)
         with pytest.raises(InputValidationError, match="empty"):
             await client.submit("Go.", user_id="", session_id="s")
+        odd: list[dict[str, Any]] = [
+            *({name: number} for name in ("delay", "at", "expires") for number in (math.nan, math.inf)),
+            *({"priority": number} for number in (10**7, -(10**30))),
+            *({name: value} for name in ("user_id", "session_id", "run_id") for value in (["a"], 3)),
+        ]
+        for given in odd:
+            with pytest.raises(InputValidationError, match=next(iter(given))):
+                await client.submit("Go.", **{**WHO, **given})
         with pytest.raises(RunNotFoundError) as missing:
             await client.attach("e-nothing")
         assert missing.value.run_id == "e-nothing"
@@ -145,6 +154,12 @@ def test_a_worker_is_dead_after_three_beats_at_the_least(tmp_path: Any) -> None:
     service = opened(str(tmp_path / "a.db"))
     with pytest.raises(ConfigurationError, match="three beats"):
         Worker(runner_of(service, ["Hi."]), heartbeat=2, dead_after=5)
+    for wrong in (0.0, -1.0, math.nan, math.inf):
+        with pytest.raises(ConfigurationError, match="`heartbeat` is above 0"):
+            Worker(runner_of(service, ["Hi."]), heartbeat=wrong)
+    for name in ("dead_after", "drain", "sweep"):
+        with pytest.raises(ConfigurationError, match=name):
+            Worker(runner_of(service, ["Hi."]), **{name: math.nan})
     assert Worker(runner_of(service, ["Hi."]), heartbeat=0.1, dead_after=0.3).beats.dead_after == 0.3
 
 
