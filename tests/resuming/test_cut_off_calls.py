@@ -220,3 +220,27 @@ async def test_agents_that_handed_over_wait_for_those_that_were_cut_off(names: s
         under_way = names[max(names.find(asks), 0) :]  # a run that is answered begins at the agent that had asked
         assert calls == [*begun, *(f"after {name}" for name in reversed(under_way))]
         assert events[-1].text == "done"
+
+
+@pytest.mark.parametrize(
+    ("first", "then", "answered"),
+    [(["pray"], ["pray"], []), (["pray"], ["other"], ["c1"]), (["pray"], False, ["c1"]), ([], ["pray"], ["c1"])],
+    ids=["still", "another", "no more", "cut off"],
+)
+async def test_a_call_that_the_client_executes_waits_for_it_and_no_other_of_no_tool(
+    first: list[str], then: list[str] | bool, answered: list[str]
+) -> None:
+    """The client has declared it for this run, and the run before stopped at it for that reason."""
+    said = [named_call("c1", "pray")]
+    chat = Chat(agent("root", *([said] if first else []), *["done"] * len(answered)))
+    goes_on = RunConfig(pause_on_tool_calls=then)
+    if first:
+        [stopped] = await chat.say("go", run_config=RunConfig(pause_on_tool_calls=first))
+        events = await chat.say(None, invocation_id=stopped.invocation_id, run_config=goes_on)
+    else:
+        session = await chat.runner.session_service.create_session(app_name="app", **WHERE)
+        for each in (event("user", "go"), event("root", *said)):
+            each.invocation_id = "e-1"
+            await chat.runner.session_service.append_event(session, each)
+        events = await chat.say(None, invocation_id="e-1", run_config=goes_on)
+    assert [answer.id for each in events for answer in each.get_function_responses()] == answered
