@@ -173,6 +173,7 @@ async def test_calls_that_the_run_stopped_before_are_made_for_the_first_time() -
 
 def ask() -> None:
     """Ask the user."""
+    ran.append("ask")
 
 
 def handing(names: str, calls: list[str]) -> LlmAgent:
@@ -244,3 +245,20 @@ async def test_a_call_that_the_client_executes_waits_for_it_and_no_other_of_no_t
             await chat.runner.session_service.append_event(session, each)
         events = await chat.say(None, invocation_id="e-1", run_config=goes_on)
     assert [answer.id for each in events for answer in each.get_function_responses()] == answered
+
+
+@pytest.mark.parametrize("stopped", [True, False])
+async def test_a_long_running_call_that_has_begun_does_not_begin_again_beside_one_that_is_made(stopped: bool) -> None:
+    """Whether the run before stopped at the calls, and one after it was cut off in them; or was cut off itself."""
+    tools = [FunctionTool(pay, idempotent=True), LongRunningFunctionTool(ask)]
+    both = [named_call("c1", "ask"), named_call("c2", "pay", to="bob")]
+    if stopped:
+        first = Chat(agent("root", both, tools=tools))
+        await first.say("go", run_config=RunConfig(pause_on_tool_calls=True))
+        log = [*(await first.stored())[1:], mark("c1")]
+    else:
+        log = [event("root", *both, long_running_tool_ids=["c1"])]
+    root = agent("root", "done", tools=tools)
+    events = await resumed(root, *log)
+    assert (ran, marked(events)) == (["bob"], [])
+    assert [answer.id for each in events for answer in each.get_function_responses()] == ["c2"]
