@@ -207,6 +207,8 @@ class ServedRun:
         self.first = 0
         """Which the first of these is, of all that it has had."""
         self._bytes = 0
+        self._is_full = False
+        """Whether it had more frames than are to be kept, when they were counted last."""
         self._place = Place(0, 0)
         self._halves = 0
         """How many frames the last complete event has behind its first."""
@@ -282,7 +284,8 @@ class ServedRun:
 
     def was_read(self) -> None:
         """A reader has taken a frame."""
-        self._forget()
+        if self._is_full:
+            self._forget()
         if self._room.awaited and not self._is_far_ahead():
             self._room.give()
 
@@ -331,7 +334,8 @@ class ServedRun:
     def _forget(self) -> None:
         """Keep no more frames than are to be kept, and those that a reader has not read."""
         room = self._share()
-        if len(self.frames) <= KEPT_FRAMES and self._bytes <= room:
+        self._is_full = len(self.frames) > KEPT_FRAMES or self._bytes > room
+        if not self._is_full:
             return
         slowest = min((reader.at for reader in self._readers), default=self.first + len(self.frames) - 1)
         while self.first < slowest and (len(self.frames) > KEPT_FRAMES or self._bytes > room):
@@ -339,7 +343,7 @@ class ServedRun:
             self.first += 1
 
     def _is_far_ahead(self) -> bool:
-        if self._cancelled:
+        if self._cancelled or len(self.frames) < MOST_WAITING:
             return False
         far = self.first + len(self.frames) - MOST_WAITING
         return any(reader.at <= far for reader in self._readers)
