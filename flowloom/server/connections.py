@@ -18,7 +18,7 @@ MAX_HEAD_BYTES = 64 * 1024
 _HEAD, _LENGTH = b"HTTP/1.1 ", b"\r\ncontent-length: "
 
 
-class _Writer:
+class Writer:
     """A transport that sends the head of an answer together with the first piece of its body, where a body of that
     length is announced: the kernel, and who reads it, have one turn less."""
 
@@ -60,7 +60,7 @@ class BoundedProtocol(HttpToolsProtocol):
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """A client has come."""
-        writer: Any = _Writer(transport)
+        writer: Any = Writer(transport)
         super().connection_made(writer)
 
     def connection_lost(self, exc: Exception | None) -> None:

@@ -7,11 +7,17 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from fastapi import Request, Response
 from fastapi.routing import APIRoute
+from google.genai import types
+from pydantic import TypeAdapter
 from server.serving import Running, serving
 from server.talker import body, talker
 
 from flowloom.server import app_of
+from flowloom.server.connections import Writer
+from flowloom.server.problems import ProblemError
+from flowloom.server.wire import Content
 
 JSON = "application/json"
 
@@ -80,3 +86,81 @@ def test_a_body_that_fits_goes_the_short_way(server: Running, monkeypatch: pytes
     assert careful == ["/apps/desk/users/ann/sessions"]
     assert server.client.post("/run", json={**body(session), "userId": 1}).status_code == 422
     assert careful[1:] == ["/run"]
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"role": "user", "parts": [{"text": "hello"}]},
+        {"parts": [{"text": ""}], "role": "model"},
+        {"parts": [{"text": "hello"}]},
+        {"role": "user", "parts": [{"text": "a"}, {"text": "b"}]},
+        {"role": "user", "parts": [{"text": "hello", "thought": True}]},
+    ],
+)
+def test_a_message_is_the_one_that_google_genai_reads(given: dict[str, Any]) -> None:
+    """One text of a user is read without pydantic; which fields were given is kept, too."""
+    read = TypeAdapter(Content).validate_python(given)
+    expected = types.Content.model_validate(given)
+    assert read == expected
+    assert read.model_fields_set == expected.model_fields_set
+    assert [part.model_fields_set for part in read.parts or ()] == [
+        part.model_fields_set for part in expected.parts or ()
+    ]
+
+
+def test_what_a_program_adds_sees_runs() -> None:
+    """Its middlewares and its handlers of errors, which FastAPI asks."""
+    app = app_of(talker())
+    seen: list[str] = []
+
+    @app.middleware("http")
+    async def note(request: Request, call_next: Any) -> Any:  # pyright: ignore[reportUnusedFunction]
+        seen.append(request.url.path)
+        return await call_next(request)
+
+    @app.exception_handler(ProblemError)
+    async def teapot(request: Request, error: Exception) -> Response:  # pyright: ignore[reportUnusedFunction]
+        return Response(status_code=418)
+
+    with serving(app) as server:
+        assert server.client.post("/run", json=body("nowhere")).status_code == 418
+        assert server.client.post("/run", json=body(server.new_session())).status_code == 200
+    assert seen.count("/run") == 2
+
+
+class Sent:
+    """A transport that keeps what is written."""
+
+    def __init__(self) -> None:
+        self.pieces: list[bytes] = []
+
+    def write(self, data: bytes) -> None:
+        self.pieces.append(data)
+
+    def is_closing(self) -> bool:
+        return False
+
+
+HEAD = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\n"
+
+
+def test_the_head_of_an_answer_goes_with_its_body() -> None:
+    """One write; a stream's head, of whose length nothing is said, goes at once."""
+    sent = Sent()
+    writer = Writer(sent)
+    writer.write(HEAD)
+    assert sent.pieces == []
+    writer.write(b"ok")
+    streamed = b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n"
+    writer.write(streamed)
+    assert sent.pieces == [HEAD + b"ok", streamed]
+
+
+def test_a_head_without_a_body_goes_before_all_else() -> None:
+    """The answer to HEAD, which is complete without one."""
+    sent = Sent()
+    writer = Writer(sent)
+    writer.write(HEAD)
+    assert not writer.is_closing()
+    assert sent.pieces == [HEAD]
