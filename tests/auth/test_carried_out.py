@@ -183,3 +183,12 @@ async def test_what_was_exchanged_for_a_function_that_cannot_await_is_kept_for_t
     later = desk.chat(asker([calendar.tool(config)], DAY, "done"), session_id="s2")
     assert asked(await later.say("what is on?")) == []
     assert calendar.tokens[0] in server.issued
+
+
+@pytest.mark.parametrize(("call_id", "name"), [("r1", "read_calendar"), ("", ASKED), (None, ASKED)])
+async def test_what_does_not_answer_the_request_by_its_name_and_id_is_no_answer(call_id: str | None, name: str) -> None:
+    calendar = Calendar()
+    root = agent("root", "ok", tools=[calendar.tool(API_KEY)])
+    log = [*called(), asks(), event("user", result(call_id, name, KEY))]
+    assert (await root.flow.assemble(context(root, *log))).events == []
+    assert calendar.seen == []
