@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import ast
 import asyncio
 import os
+import resource
 import stat
 import sys
 import tempfile
@@ -266,6 +268,28 @@ async def test_that_there_were_too_many_files_is_told(monkeypatch: pytest.Monkey
 
 
 # -- the process -------------------------------------------------------------------------------------------------------
+
+
+PROBE = """
+import os, resource, sys
+flags = sys.flags.isolated, sys.flags.utf8_mode, sys.flags.interactive, sys.stdout.write_through
+core, memory = (resource.getrlimit(each)[0] for each in (resource.RLIMIT_CORE, resource.RLIMIT_AS))
+leads = os.getsid(0) == os.getpid()
+where = [os.path.relpath(each, os.getcwd()) for each in (*sys.argv, os.environ["TMP"])]
+print((flags, core, memory, leads, where, sys.executable))
+print("w", file=sys.stderr)
+"""
+
+
+@pytest.mark.parametrize("memory", [None, (1 << 30) + 1023])
+async def test_code_runs_by_the_same_interpreter_alone_within_its_limits(memory: int | None) -> None:
+    """In a session of its own; without a limit of memory those of this process hold."""
+    result = await _run(PROBE, LocalCodeExecutor(memory_limit=memory))
+    flags, core, limit, leads, where, executable = ast.literal_eval(result.stdout)
+    assert (flags, leads, where, executable) == ((1, 1, 0, True), True, ["../code.py", "../tmp"], sys.executable)
+    own = resource.getrlimit(resource.RLIMIT_CORE)[0], resource.getrlimit(resource.RLIMIT_AS)[0]
+    assert (core, limit) == (own if memory is None else (0, 1 << 30))
+    assert (result.stderr, result.exit_code, result.timed_out) == ("w\n", 0, False)
 
 
 async def test_code_does_not_read_what_is_typed_to_this_process() -> None:
