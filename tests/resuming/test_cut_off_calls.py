@@ -9,6 +9,7 @@ import pytest
 from kit import WHERE, Chat, agent, approve, collect, event, named_call, pending, result, story
 
 from flowloom import CallbackContext, Event, FunctionTool, LlmAgent, LongRunningFunctionTool, RunConfig
+from flowloom.log.answers import subject_call_id
 from flowloom.log.marks import REPEATED
 
 ran: list[str] = []
@@ -262,3 +263,29 @@ async def test_a_long_running_call_that_has_begun_does_not_begin_again_beside_on
     events = await resumed(root, *log)
     assert (ran, marked(events)) == (["bob"], [])
     assert [answer.id for each in events for answer in each.get_function_responses()] == ["c2"]
+
+
+async def test_what_was_asked_is_not_asked_again_and_what_was_not_is() -> None:
+    """Wherever the run was cut off behind the results."""
+    tools = [FunctionTool(pay, require_confirmation=True)]
+    both = [named_call("c1", "pay", to="ann"), named_call("c2", "pay", to="bob")]
+    chat = Chat(agent("root", both, tools=tools))
+    await chat.say("go")
+    stored = (await chat.stored())[1:]
+    assert len(stored) > 2
+    for cut in range(2, len(stored) + 1):
+        events = await resumed(agent("root", tools=tools), *stored[:cut])
+        about = [subject_call_id(request) for request in pending([*stored[:cut], *events])]
+        assert (sorted(map(str, about)), ran) == (["c1", "c2"], [])
+
+
+async def test_a_call_that_another_invocation_has_left_is_not_made() -> None:
+    chat = Chat(payer(idempotent=True))
+    session = await chat.runner.session_service.create_session(app_name="app", **WHERE)
+    left = [event("user", "go"), event("root", named_call("c0", "pay", to="eve"))]
+    here = [event("user", "go on"), event("root", named_call("c1", "pay", to="ann"))]
+    for each, invocation_id in zip([*left, *here], ["e-0", "e-0", "e-1", "e-1"], strict=True):
+        each.invocation_id = invocation_id
+        await chat.runner.session_service.append_event(session, each)
+    await collect(chat.runner.run_async(**WHERE, invocation_id="e-1"))
+    assert ran == ["ann"]
