@@ -15,7 +15,7 @@ import json
 import statistics
 import tempfile
 import time
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -127,7 +127,7 @@ async def runs(store: str, count: int, rounds: int) -> dict[str, Any]:
 
 async def dbos_alone(folder: Path, count: int, rounds: int, tools: int) -> dict[str, float]:
     """Runs a second, in SQLite, in turns: brought by a queue of DBOS that knows nothing of the registry, and by the
-    fleet. The runs of either call so many tools."""
+    fleet. Either is handed 32 runs at once, which call so many tools."""
     service = SqliteSessionService(folder / f"alone{tools}.db")
     agent = LlmAgent(name="agent", model=ThreeTools(tools=tools), tools=[add])
     runner = Runner(app_name=APP, agent=agent, session_service=service, auto_create_session=True)
@@ -137,10 +137,9 @@ async def dbos_alone(folder: Path, count: int, rounds: int, tools: int) -> dict[
         alone = await asyncio.to_thread(asyncio.run, work)  # a loop of its own, whose threads DBOS ends with itself
         async with Worker(runner), RunClient(APP, service) as client:
             began = time.perf_counter()
-            names = [(f"u{each}", f"f{number}-{each}") for each in range(count)]
-            ids = [(await client.submit("Go.", user_id=user, session_id=name)).id for user, name in names]
-            for run_id in ids:
-                while (row := await client.registry.find(run_id)) and row.status != "final":  # noqa: ASYNC110
+            made = [client.submit("Go.", user_id=f"u{each}", session_id=f"f{number}-{each}") for each in range(count)]
+            for run in await in_groups(made):
+                while (row := await client.registry.find(run.id)) and row.status != "final":  # noqa: ASYNC110
                     await asyncio.sleep(0.005)
             fleet = count / (time.perf_counter() - began)
         if number:  # the first one warms up
@@ -154,19 +153,25 @@ async def dbos_alone(folder: Path, count: int, rounds: int, tools: int) -> dict[
     }
 
 
+async def in_groups(works: Sequence[Awaitable[Any]], most: int = 32) -> list[Any]:
+    """What works give of which so many are done at once."""
+    groups = [works[first : first + most] for first in range(0, len(works), most)]
+    return [found for group in groups for found in await asyncio.gather(*group)]
+
+
 async def by_dbos(runner: Runner[Any], url: str, number: int, count: int) -> float:
-    """Runs a second that a queue of DBOS brings, each handed in by itself."""
+    """Runs a second that a queue of DBOS brings."""
 
     async def one(session_id: str) -> None:
         await runner.run_to_result(user_id="u", session_id=session_id, new_message="Go.")
 
-    DBOS(config={"name": APP, "system_database_url": url, "log_level": "ERROR", "run_admin_server": False})
+    DBOS(config={"name": APP, "system_database_url": url, "log_level": "ERROR"})
     work = DBOS.workflow(name=f"one{id(runner)}-{number}")(one)
     await asyncio.to_thread(DBOS.launch)
     await DBOS.register_queue_async("runs", worker_concurrency=32, polling_interval_sec=0.1)
     await DBOS.enqueue_workflow_async("runs", work, f"first{number}")
     began = time.perf_counter()
-    handles = [await DBOS.enqueue_workflow_async("runs", work, f"d{number}-{each}") for each in range(count)]
+    handles = await in_groups([DBOS.enqueue_workflow_async("runs", work, f"d{number}-{each}") for each in range(count)])
     await asyncio.gather(*(handle.get_result(polling_interval_sec=0.05) for handle in handles))
     alone = count / (time.perf_counter() - began)
     await asyncio.to_thread(DBOS.destroy)
