@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from kit import WHERE, Chat, agent, approve, collect, event, named_call, pending, result, story
 
-from flowloom import CallbackContext, Event, FunctionTool, LlmAgent, LongRunningFunctionTool, RunConfig
+from flowloom import CallbackContext, Event, FunctionTool, LlmAgent, LongRunningFunctionTool, RunConfig, ToolContext
 from flowloom.log.answers import subject_call_id
 from flowloom.log.marks import REPEATED
 
@@ -266,16 +266,21 @@ async def test_a_long_running_call_that_has_begun_does_not_begin_again_beside_on
 
 
 async def test_what_was_asked_is_not_asked_again_and_what_was_not_is() -> None:
-    """Wherever the run was cut off behind the results."""
-    tools = [FunctionTool(pay, require_confirmation=True)]
-    both = [named_call("c1", "pay", to="ann"), named_call("c2", "pay", to="bob")]
+    """Wherever the run was cut off behind the results: a decision and an input are asked for in events of their own."""
+
+    def wonder(tool_context: ToolContext) -> Any:
+        return tool_context.request_input("Why?")
+
+    tools = [FunctionTool(pay, require_confirmation=True), FunctionTool(wonder)]
+    both = [named_call("c1", "pay", to="ann"), named_call("c2", "wonder")]
     chat = Chat(agent("root", both, tools=tools))
     await chat.say("go")
     stored = (await chat.stored())[1:]
-    assert len(stored) > 2
+    assert len(stored) == 4
     for cut in range(2, len(stored) + 1):
         events = await resumed(agent("root", tools=tools), *stored[:cut])
-        about = [subject_call_id(request) for request in pending([*stored[:cut], *events])]
+        requests = [call for each in (*stored[:cut], *events) for call in each.get_function_calls()][2:]
+        about = [subject_call_id(request) for request in requests]
         assert (sorted(map(str, about)), ran) == (["c1", "c2"], [])
 
 
