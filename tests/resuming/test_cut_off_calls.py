@@ -70,6 +70,9 @@ async def test_a_call_that_was_made_again_is_not_made_a_third_time() -> None:
     told = {answer.id: answer.response for each in events for answer in each.get_function_responses()}
     assert "interrupted twice" in (told["c1"] or {})["error"]
     assert told["c2"] == {"result": "paid"}
+    [refused] = [each for each in events if [answer.id for answer in each.get_function_responses()] == ["c1"]]
+    assert refused.content is not None
+    assert (refused.content.role, refused.get_function_responses()[0].name) == ("user", "pay")
     assert events[-1].text == "done"
 
 
