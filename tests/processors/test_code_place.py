@@ -140,12 +140,13 @@ def test_files_are_kept_as_long_as_all_of_them_stay_within_the_limit(
     assert left_out == too_large
 
 
-@pytest.mark.parametrize("size", [0, 1, 4, 5])
+@pytest.mark.parametrize("size", [0, 1, 4, 5, 1 << 40])
 def test_a_file_that_grows_while_it_is_read_is_kept_within_the_limit(
     place: CodePlace, monkeypatch: pytest.MonkeyPatch, size: int
 ) -> None:
     monkeypatch.setattr(os, "fstat", lambda _: SimpleNamespace(st_mode=stat.S_IFREG, st_size=0))
-    write(place, a=b"x" * size)
+    write(place, a=b"x" * min(size, 5))
+    os.truncate(place.work / "a", size)
     files, left_out, _ = place.output_files(4)
     assert ([content for _, content, _ in files], left_out) == (([b"x" * size], []) if size <= 4 else ([], ["a"]))
 
@@ -195,6 +196,35 @@ def test_nothing_is_taken_from_where_a_link_leads_that_is_in_the_place_of_the_fo
     place.work.rmdir()
     place.work.symlink_to(tmp_path / "other")
     assert place.output_files(100) == ([], [], False)
+
+
+def test_folders_are_moved_nowhere_but_within_the_place(
+    place: CodePlace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One that lies in another is not left where this process works."""
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    monkeypatch.chdir(elsewhere)
+    write(place, a__b__c__d=b"1", a__e__f=b"2")
+    place.remove()
+    assert (os.listdir(tmp_path), os.listdir(elsewhere)) == (["elsewhere"], [])
+
+
+@pytest.mark.parametrize("refused", ["rename", "rmdir", "unlink", "chmod"])
+def test_what_cannot_be_removed_is_left_without_an_error(
+    place: CodePlace, monkeypatch: pytest.MonkeyPatch, refused: str
+) -> None:
+    """Something may go on writing there that has left the process group."""
+
+    def refuse(*_: Any, **__: Any) -> None:
+        raise PermissionError
+
+    write(place, a__b__c=b"1", d=b"2")
+    with monkeypatch.context() as patch:
+        patch.setattr(os, refused, refuse)
+        place.remove()
+    place.remove()
+    assert not place.root.exists()
 
 
 def test_a_file_in_the_place_of_the_folder_is_no_error(tmp_path: Path) -> None:
