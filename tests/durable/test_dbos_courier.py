@@ -77,6 +77,17 @@ async def test_dbos_brings_the_runs_and_keeps_nothing_of_them(
     assert left == []
 
 
+async def test_changing_the_courier_needs_no_migration(postgres_dsn: str) -> None:
+    """What was submitted by a client without DBOS, before any worker was there, is brought by it."""
+    service = opened(postgres_dsn)
+    async with client_of(service) as client:
+        runs = [await client.submit("Go.", user_id=f"u{number}", session_id="s") for number in range(3)]
+        async with worker_of(service, ["Hi."] * 3, courier=DbosCourier(postgres_dsn)):
+            for run in runs:
+                assert (await asyncio.wait_for(run.result(), SOON)).status == "final"
+    await service.close()
+
+
 async def test_rows_are_deleted_while_the_worker_works(postgres_dsn: str) -> None:
     """Not only when it ends."""
     service = opened(postgres_dsn)

@@ -92,6 +92,24 @@ async def test_the_message_leaves_the_registry_when_the_log_has_it(where: str) -
     await service.close()
 
 
+async def test_a_run_is_written_to_the_registry_three_times(where: str) -> None:
+    """When it is submitted, claimed and over, however many steps it takes."""
+    service, lanes = opened(where), list[Any]()
+    real = service.database.write
+
+    async def write(work: Any, *, durable: bool = True, lane: Any = None) -> Any:
+        lanes.append(lane[0])
+        return await real(work, durable=durable, lane=lane)
+
+    async with client_of(service) as client, worker_of(service, steps(5)):
+        service.database.write = write
+        run = await client.submit("Go.", **WHO)
+        assert (await asyncio.wait_for(run.result(), 20)).status == "final"
+        service.database.write = real
+    assert [lane for lane in lanes if lane in ("run", "claim")] == ["run", "claim", "run"]
+    await service.close()
+
+
 async def test_an_id_that_is_there_already_submits_nothing(where: str) -> None:
     """Submitting is repeated safely; the id of another session's run is refused."""
     service = opened(where)
