@@ -1,8 +1,9 @@
-"""`AuthModel`: the base of what describes and holds credentials, whose texts never show a secret."""
+"""`AuthModel`: the base of what describes and holds credentials, whose texts never show a secret; and how what was sent
+to show who asks is taken out of what comes back."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any, ClassVar
 
 from pydantic import ConfigDict
@@ -10,6 +11,11 @@ from pydantic import ConfigDict
 from flowloom.events.wire import WireModel
 
 HIDDEN = "**********"
+"""What stands in the place of a secret."""
+SHORTEST = 4
+"""How many characters a secret has at least that is taken out: a shorter text is in any other."""
+SHORTEST_GUESSED = 8
+"""The same of what is perhaps a secret: a variable, an unusual header."""
 _SECRET_FIELDS = frozenset(
     "apikey password token additionalheaders clientsecret authresponseuri authcode accesstoken refreshtoken idtoken "
     "codeverifier serviceaccountcredential privatekey privatekeyid secret".split()
@@ -49,3 +55,17 @@ class AuthModel(WireModel):
                 yield name, HIDDEN if name in self.secrets or name in extra else value
 
     __str__ = WireModel.__repr__
+
+
+def secrets_in(values: Iterable[str], shortest: int = SHORTEST) -> list[str]:
+    """Those of `values` with as many characters as `shortest`, and each without the scheme that it begins with; the
+    longest first."""
+    words = {word for value in values for word in (value, value.partition(" ")[2]) if len(word) >= shortest}
+    return sorted(words, key=len, reverse=True)
+
+
+def without(text: str, secrets: Iterable[str]) -> str:
+    """The text without `secrets`, as `secrets_in` gives them."""
+    for secret in secrets:
+        text = text.replace(secret, HIDDEN)
+    return text

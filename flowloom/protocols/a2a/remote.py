@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any, cast
 
 from flowloom.auth.bounded import bound
-from flowloom.auth.fields import HIDDEN
+from flowloom.auth.fields import HIDDEN, secrets_in
 from flowloom.errors import error_text
 from flowloom.protocols.a2a.cards import BINDINGS, Known, fetched_card, given_card, usable_card
 from flowloom.protocols.a2a.failures import RemoteAgentError
@@ -26,7 +26,6 @@ from flowloom.protocols.a2a.sdk import (
     httpx,
 )
 from flowloom.protocols.a2a.status import RemoteStatus
-from flowloom.protocols.hiding import SHORTEST, secrets_in
 
 CONNECT_SECONDS = 10.0
 MAX_ANSWER_BYTES = 64 * 1024 * 1024
@@ -179,7 +178,7 @@ class _Wire:
         options["follow_redirects"] = False
         response = await self._inner.send(request, stream=True, **options)
         bound(response, MAX_ANSWER_BYTES)
-        sent = {name: value for name, value in request.headers.items() if name not in _USUAL}
+        sent = [value for name, value in request.headers.items() if name not in _USUAL]
         response.stream = _Unquoted(cast(httpx.AsyncByteStream, response.stream), secrets_in(sent))
         if not stream:
             await response.aread()
@@ -191,7 +190,7 @@ class _Unquoted(httpx.AsyncByteStream):
 
     def __init__(self, inner: httpx.AsyncByteStream, secrets: Sequence[str]) -> None:
         self._inner = inner
-        self._secrets = [secret.encode() for secret in secrets if len(secret) >= SHORTEST]
+        self._secrets = [secret.encode() for secret in secrets]
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
         left = b""

@@ -25,6 +25,7 @@ from pydantic import BaseModel, FileUrl, TypeAdapter, ValidationError
 
 from flowloom import __version__
 from flowloom.auth.bounded import AnswerTooLongError
+from flowloom.auth.fields import SHORTEST_GUESSED, secrets_in, without
 from flowloom.context.ending import all_ended
 from flowloom.protocols.mcp.calls import OpenCall, Question, open_call
 from flowloom.protocols.mcp.changes import Changes
@@ -171,9 +172,7 @@ class Connection:
 
     def hidden(self, text: str) -> str:
         """A text without the secrets that the server was given."""
-        for secret in self._secrets:
-            text = text.replace(secret, "<redacted>")
-        return text
+        return without(text, self._secrets)
 
     async def _own(self) -> None:
         """The owner's work: everything that is entered is left here, in the same task."""
@@ -457,5 +456,4 @@ def _secrets_of(params: ConnectionParams, headers: Mapping[str, str]) -> list[st
         given += (params.server.env or {}).values()
     else:
         given += (params.headers or {}).values()
-    words = {word for value in given for word in (value, value.partition(" ")[2])}
-    return sorted((word for word in words if len(word) >= 8), key=len, reverse=True)
+    return secrets_in(given, SHORTEST_GUESSED)

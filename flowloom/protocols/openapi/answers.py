@@ -8,11 +8,11 @@ import mimetypes
 import re
 from typing import Any, NoReturn, cast
 
+from flowloom.auth.fields import without
 from flowloom.context import Context
 from flowloom.errors import JsonDataError
 from flowloom.events.json_data import as_json
 from flowloom.protocols.files import file_told, kept_file
-from flowloom.protocols.hiding import without
 from flowloom.protocols.results import size, within_limit
 
 MAX_ERROR_BYTES = 4096

@@ -19,6 +19,7 @@ from pydantic import BaseModel
 
 from flowloom.auth.config import AuthConfig
 from flowloom.auth.credentials import AuthCredential
+from flowloom.auth.fields import secrets_in, without
 from flowloom.auth.schemes import AuthScheme
 from flowloom.context import Context, ReadonlyContext
 from flowloom.errors import (
@@ -32,7 +33,6 @@ from flowloom.errors import (
     error_text,
 )
 from flowloom.protocols.addresses import origin_of
-from flowloom.protocols.hiding import without
 from flowloom.protocols.loading import in_thread
 from flowloom.protocols.names import fit_name
 from flowloom.protocols.openapi.answers import error_of, result_of
@@ -267,7 +267,7 @@ class RestApiTool(BaseTool):
 
     async def _called(self, request: Outgoing, granted: Granted, context: Context | None, span: Any) -> Any:
         service, label = self._service, self.operation.label
-        secrets = [*granted.secrets, *(value for _, value in request.private)]
+        secrets = secrets_in([*granted.secrets, *(value for _, value in request.private)])
         try:
             async with asyncio.timeout(service.timeout):
                 answer = await self._answered(request, granted, context)

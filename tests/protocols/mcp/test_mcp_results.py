@@ -95,7 +95,7 @@ async def test_the_three_kinds_of_errors_are_told_apart(tmp_path: Path) -> None:
 async def test_an_error_of_a_tool_repeats_no_secret(tmp_path: Path) -> None:
     """What the server was given is taken out of its words."""
     toolset = Raw(tmp_path).toolset(env={"API_KEY": "s3cret-0123456789"})
-    assert await result_of(toolset, "quote") == {"error": "not allowed with <redacted>"}
+    assert await result_of(toolset, "quote") == {"error": "not allowed with **********"}
 
 
 @pytest.mark.parametrize(

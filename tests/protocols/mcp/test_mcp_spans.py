@@ -81,7 +81,7 @@ async def test_a_connection_that_fails_and_an_error_that_repeats_a_secret(
     """Their spans say what went wrong, and the secret is in no span, the SDK's included, and in no event."""
     raw = Raw(tmp_path, listing_error=f"{SECRET} is not known")
     chat = Chat(asks(raw.toolset(env={"API_KEY": SECRET}), "ok"))
-    with pytest.raises(ToolsetError, match="<redacted> is not known"):
+    with pytest.raises(ToolsetError, match=r"\*{10} is not known"):
         await chat.say("go")
     await chat.runner.close()
     with served(status=500) as http:
