@@ -192,6 +192,15 @@ async def test_instructions_before_several_messages_keep_their_place_when_some_o
     assert shown(request) == ["user: first", "user: It is Monday.", "user: m3", "user: m4"]
 
 
+@each_window
+async def test_instructions_before_the_first_message_stay(make: Any) -> None:
+    """Where the user has said all there is."""
+    log = [event("user", f"m{number}") for number in range(3)]
+    flow = Flow().with_processor(make(), after="contents")
+    request = (await flow.assemble(context(agent("root", flow=flow, **CHANGING), *log))).request
+    assert shown(request) == ["user: It is Monday.", "user: m2"]
+
+
 async def test_instructions_of_several_pieces_are_no_turn() -> None:
     """They are one content, with an empty line between the pieces."""
 
