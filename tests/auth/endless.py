@@ -13,7 +13,7 @@ from flowloom.auth.bounded import MAX_BYTES
 
 Answer = tuple[str, str, bytes] | None
 """The media type of an answer, how it begins, and what is repeated after that; None for an endless one of JSON."""
-ENOUGH = 40 * MAX_BYTES
+ENOUGH = 16 * MAX_BYTES
 """After this many bytes the test has failed, and the answer ends."""
 
 
