@@ -359,3 +359,13 @@ async def test_without_pipes_or_a_process_the_error_is_told_and_nothing_stays_op
         await code_process.run_python(place, seconds=1, memory=None, output_limit=10)
     await asyncio.sleep(0)
     assert os.listdir("/proc/self/fd") == before
+
+
+async def test_a_program_that_leaves_the_group_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Although it holds what the code prints to: what was printed until then is kept."""
+    monkeypatch.setattr(code_process, "_END_SECONDS", 0.05)
+    leaves = "import subprocess\nprint(subprocess.Popen(['/bin/sleep', '60'], start_new_session=True).pid)"
+    async with asyncio.timeout(30):
+        result = await _run(leaves, LocalCodeExecutor(timeout_seconds=20))
+    os.kill(int(result.stdout), 9)
+    assert (result.exit_code, result.timed_out) == (0, False)
