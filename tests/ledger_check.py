@@ -185,7 +185,10 @@ def check(run: Run) -> None:
         assert (waiting[call_id].state == "suspended") == bool(each.get("suspended")), call_id
         assert (waiting[call_id].state == "decided") == bool(each.get("answered")), call_id
         assert waiting[call_id].client_executed == bool(each.get("client_executed")), call_id
-    assert {made.id for made in ledger.open(own)} == followed.open.keys()
+    opened = {made.id for made in ledger.open(own)}
+    assert opened == followed.open.keys()
+    if run.progress is None and not run.begun_again:
+        assert run.open_calls.keys() == opened - run.left_open
     assert said(CallLedger.of(events)) == said(ledger)
 
 

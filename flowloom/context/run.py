@@ -32,7 +32,7 @@ from flowloom.events.parts import content_of, response_part
 from flowloom.events.requests import without_requests
 from flowloom.events.wire import make, replace
 from flowloom.log.answers import says_nothing
-from flowloom.log.ledger import CallLedger, CallRecord
+from flowloom.log.ledger import CallLedger, CallRecord, asks
 from flowloom.log.marks import AGENT_TOOL_CALL, tells_of_end
 
 if TYPE_CHECKING:
@@ -86,8 +86,9 @@ class Run:
     effect_counts: dict[tuple[str, int, str], int] = field(default_factory=_dict, init=False)
     attempts: dict[tuple[str, int, str, int], int] | None = field(default=None, init=False)
     """How often tool calls were tried before, by path, step, kind and position, for those that were."""
-    has_calls: bool = field(default=False, init=False)
-    """Whether the run has perhaps recorded calls, or results; if not, it need not ask for them."""
+    recorded_calls: dict[str, bool] = field(default_factory=_dict, init=False)
+    """The calls that the run has recorded, or results of, by id, and whether each has a result: while all have, the run
+    need not ask the ledger."""
     begun_again: dict[str, int] | None = field(default=None, init=False)
     """The calls that the run makes again, and how many responses each had when it was begun."""
     left_open: frozenset[str] = field(default=frozenset(), init=False)
@@ -135,7 +136,7 @@ class Run:
             self.totals, self.rehearsal = outer.totals, outer.rehearsal
             self.own_threads, self.own_keyring = outer.threads, outer.keyring
             self.streaming = outer.streaming and outer.config.forward_agent_tool_events
-        self.has_calls = self.stopped = self.unflushed = False
+        self.stopped = self.unflushed = False
         self.stop = self.streamed = self.undelivered_events = self.in_doubt_event = None
 
     def note_failure(self, error: BaseException, ctx: AnyContext) -> None:
@@ -287,11 +288,17 @@ class Run:
             self.streamed.end(event)
         if self.undelivered_events:
             self.undelivered_events.pop(event.id, None)
-        if not self.has_calls and event.content is not None:
-            for part in event.content.parts or ():
-                if part.function_call is not None or part.function_response is not None:
-                    self.has_calls = True
-                    break
+        self._note_calls(event)
+
+    def _note_calls(self, event: Event) -> None:
+        content = event.content
+        if content is None or not content.parts:
+            return
+        for part in content.parts:
+            if (call := part.function_call) is not None:
+                self.recorded_calls[call.id or ""] = False
+            elif (response := part.function_response) is not None:
+                self.recorded_calls[response.id or ""] = not asks(event, response.id)
 
     def _tell_observers(self, ctx: AnyContext, event: Event) -> None:
         for observer in self.observers:
@@ -311,14 +318,14 @@ class Run:
     def waiting_calls(self) -> Mapping[str, CallRecord]:
         """Calls of long-running tools, requests to a person that were not carried out, and the calls of agents that
         wait."""
-        if not self.has_calls and self.progress is None:
+        if not self.recorded_calls and self.progress is None:
             return {}
         return {made.id: made for made in self.ledger.waiting(self.invocation_id)}
 
     @property
     def open_calls(self) -> Mapping[str, CallRecord]:
         """Calls that this run has to answer: those that it has made, or makes again."""
-        if not self.has_calls and self.progress is None:
+        if self.progress is None and not self.begun_again and all(self.recorded_calls.values()):
             return {}
         ledger, left = self.ledger, self.left_open
         found = {made.id: made for made in ledger.open(self.invocation_id) if made.id not in left}
@@ -350,7 +357,8 @@ class Run:
         events: list[Event] = []
         service, session, self.unflushed = self.session_service, self.session, True
         if self.in_doubt_event is not None:  # appending an event that is stored already changes nothing
-            event, self.in_doubt_event, self.has_calls = self.in_doubt_event, None, True
+            event, self.in_doubt_event = self.in_doubt_event, None
+            self._note_calls(event)
             with contextlib.suppress(AlreadyAnsweredError):
                 await (service.append_answer if event.author == "user" else service.append_buffered)(session, event)
                 if self.undelivered_events:

@@ -65,11 +65,12 @@ class Answer(NamedTuple):
         """Whether the engine says with it that the call gives its result later."""
         return bool(ids := self.event.long_running_tool_ids) and self.response.id in ids and not self.failed
 
-    @property
-    def asks(self) -> bool:
-        """Whether it stands in the place of a result until a person was asked about the call."""
-        actions, call_id = self.event.actions, self.response.id
-        return call_id in actions.requested_tool_confirmations or call_id in (actions.requested_inputs or ())
+
+def asks(event: Event, call_id: str | None) -> bool:
+    """Whether the response to the call `call_id` in an event stands in the place of a result until a person was asked
+    about the call."""
+    actions = event.actions
+    return call_id in actions.requested_tool_confirmations or call_id in (actions.requested_inputs or ())
 
 
 @dataclass(slots=True, eq=False)
@@ -336,7 +337,7 @@ class CallLedger:
         if answer.has_begun:
             self._count += 1
             made.kind, made.state, made.since = "client", "waiting", self._count
-        elif answer.asks and not inner:
+        elif asks(answer.event, answer.response.id) and not inner:
             made.kind, made.state = "tool", "open"
         else:
             self._end(made)
