@@ -248,6 +248,8 @@ MANY = "There are more than 1,000 files and folders. The others were not looked 
         ((1, "", "MemoryError", False), [], 1 << 20, "MemoryError\n" + MEMORY),
         ((0, "", "MemoryError", False), [], 1 << 20, "MemoryError"),
         ((1, "", "KeyError", False), [], 1 << 20, "KeyError"),
+        ((0, "", "X", False), [], 1 << 20, "X"),
+        ((0, "", "\n  X", False), [], 1 << 20, "  X"),
         ((1, "", "MemoryError", False), [], None, "MemoryError"),
         ((0, "", "", False), ["f0"], 1 << 20, "Output files that were not kept, because they are too large: `f0`\n"),
         (

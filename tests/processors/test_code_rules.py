@@ -25,6 +25,7 @@ from processors.test_code_execution import (
 from flowloom.context import Context, DirectEffects, InvocationContext
 from flowloom.events import Event, LlmResponse
 from flowloom.models.request import LlmRequest
+from flowloom.models.server_parts import made_file
 from flowloom.processors.code_execution import code_execution, find_code
 from flowloom.processors.code_executors import BaseCodeExecutor, CodeExecutionInput, CodeExecutionResult, File
 
@@ -98,6 +99,11 @@ async def test_a_picture_beside_the_code_is_no_file_of_the_providers_tools() -> 
     picture = data(b"x", kind="image/png")
     code, _ = await _respond(_context(_Scripted()), _response(picture, CODE, picture))
     assert code.content == _content("model", picture, _code_part("print(1)"))
+
+
+async def test_a_file_of_the_providers_tools_is_kept_also_if_nothing_stands_beside_it() -> None:
+    (event,) = await _respond(_context(_Scripted()), _response(made_file("a.png", "code_execution", "image/png", b"x")))
+    assert event.actions.artifact_delta == {"a.png": 0}
 
 
 async def test_each_execution_of_a_step_has_a_number_of_its_own() -> None:
