@@ -288,9 +288,6 @@ class Run:
             self.streamed.end(event)
         if self.undelivered_events:
             self.undelivered_events.pop(event.id, None)
-        self._note_calls(event)
-
-    def _note_calls(self, event: Event) -> None:
         content = event.content
         if content is None or not content.parts:
             return
@@ -358,13 +355,9 @@ class Run:
         service, session, self.unflushed = self.session_service, self.session, True
         if self.in_doubt_event is not None:  # appending an event that is stored already changes nothing
             event, self.in_doubt_event = self.in_doubt_event, None
-            self._note_calls(event)
             with contextlib.suppress(AlreadyAnsweredError):
                 await (service.append_answer if event.author == "user" else service.append_buffered)(session, event)
-                if self.undelivered_events:
-                    self.undelivered_events.pop(event.id, None)
-            if self.streamed is not None:
-                self.streamed.end(event)
+                self._note_stored(event)
         while self.undelivered_events:
             event = self.undelivered_events.pop(next(iter(self.undelivered_events)))
             events.append(await service.append_buffered(session, event))

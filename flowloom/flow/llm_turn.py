@@ -16,13 +16,14 @@ from flowloom.context.protocols import AnyAgent, AnyLlmAgent
 from flowloom.errors import CallbackError, Halt, IncompleteStreamError, LimitExceededError
 from flowloom.events.event import UNFIT_OUTPUT, Event
 from flowloom.events.parts import content_of, response_part
+from flowloom.events.response import LlmResponse
 from flowloom.flow.client_calls import paused_at, pauses_at
 from flowloom.flow.delegation import delegated_context, delegates_of, ends_turn, task_calls, unresolved_tasks
 from flowloom.flow.ending import error_event
 from flowloom.flow.handover import place_of_target, response_of_task
 from flowloom.flow.limits import ask_to_summarise
 from flowloom.flow.model_call import NO_MODEL_CALL, ONLY_THOUGHTS, ModelCall, is_thought_only
-from flowloom.flow.observed import steps_of
+from flowloom.flow.observed import StepsOfTurn, steps_of
 from flowloom.flow.outbox import forwarding
 from flowloom.flow.output import ask_again, has_form, keep_answer, no_answer
 from flowloom.flow.pipeline import Step, Steps, StoppedAt, events_of, explain, response_events, run_response_steps
@@ -89,11 +90,11 @@ class LlmTurn(Turn):
         self.decisions_first = False
         """Whether what people have decided comes before the delegated calls, in a step without the model."""
         self.bare = alone
-        self._steps: tuple[bool, Steps] | None = None
+        self._steps: tuple[bool, StepsOfTurn] | None = None
 
     @property
-    def steps(self) -> Steps:
-        """The processors of the next step, of the request and of the response (see `steps_of`)."""
+    def steps(self) -> StepsOfTurn:
+        """The processors of the next step (see `steps_of`)."""
         run = self.ctx.run
         answered = self.ctx.resumed or run.answering_message() is not None
         if self._steps is None or self._steps[0] is not answered:
@@ -126,21 +127,21 @@ class LlmTurn(Turn):
 
     async def _ask_model(self, spans: Recorder | None) -> Events:
         """The request, the model, its tool calls (spec §2)."""
-        ctx, request, result = self.ctx, LlmRequest.empty(None), StepResult()
-        request_steps, response_steps = self.steps
+        request, result = LlmRequest.empty(None), StepResult()
+        steps = self.steps
         call = NO_MODEL_CALL
         self.last = None
         try:
-            stopped_at = self._build(request_steps, result, request)
+            stopped_at = self._build(steps.request, result, request)
             if stopped_at is not None:
-                async with aclosing(self._build_rest(request_steps, stopped_at, result, request)) as events:
+                async with aclosing(self._build_rest(steps.request, stopped_at, result, request)) as events:
                     async for event in events:
                         yield event
-            call = self._model_call(result, request, spans, processed=bool(response_steps))
+            call = self._model_call(result, request, spans, processed=bool(steps.response))
             while not result.answered and (response := await call.next()) is not None:
-                stopped_at = run_response_steps(response_steps, ctx, request, response)
-                if stopped_at is not None:
-                    async with aclosing(response_events(response_steps, stopped_at, ctx, request, response)) as events:
+                produced = self._response_events(steps, call, request, response)
+                if produced is not None:
+                    async with aclosing(produced) as events:
                         async for event in events:
                             yield self._noted(result, call.told_by(event, response))
                 event = call.event(response)
@@ -196,6 +197,14 @@ class LlmTurn(Turn):
             produced = None
             if result.halted_by or ctx.end_invocation:
                 return
+
+    def _response_events(
+        self, steps: StepsOfTurn, call: ModelCall, request: LlmRequest, response: LlmResponse
+    ) -> Events | None:
+        """The events of the response side; None if it has none, as usual."""
+        busy = steps.files if call.has_files else steps.response
+        stopped_at = run_response_steps(busy, self.ctx, request, response) if busy else None
+        return None if stopped_at is None else response_events(busy, stopped_at, self.ctx, request, response)
 
     def _halted(self, error: Exception, step: Step, result: StepResult) -> None:
         """A processor has raised: a `Halt` ends the request side, anything else the run."""

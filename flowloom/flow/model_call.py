@@ -67,6 +67,8 @@ class ModelCall:
         self._span: ModelSpan | None = None
         self.has_calls = False
         """Whether the latest event is complete and asks for tools to be run."""
+        self.has_files = False
+        """Whether the latest response holds files."""
 
     @property
     def context(self) -> Context:
@@ -221,14 +223,18 @@ class ModelCall:
         anybody else sees them (`json_arguments`).
         """
         content = response.content
+        self.has_files = has_calls = False
         if content is not None and content.parts:
             for part in content.parts:
                 if part.function_call is not None:
-                    content = self._with_named_calls(response, content, own)
-                    break
+                    has_calls = True
+                elif part.inline_data is not None:
+                    self.has_files = True
+            if has_calls:
+                content = self._with_named_calls(response, content, own)
         if content is not response.content:
             return replace(response, content=content)
-        return replace(response) if self._copies and not response.partial else response
+        return replace(response) if (self._copies or self.has_files) and not response.partial else response
 
     def _with_named_calls(
         self, response: LlmResponse, content: types.Content, own: Collection[str | None]

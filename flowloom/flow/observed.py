@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 from time import perf_counter
-from typing import Any
+from typing import Any, NamedTuple
 
 from flowloom.context import InvocationContext
 from flowloom.context.observer import Observer, ProcessorCall
@@ -13,14 +13,23 @@ from flowloom.context.protocols import AnyLlmAgent
 from flowloom.context.run import Run
 from flowloom.events.event import Event
 from flowloom.events.response import LlmResponse
-from flowloom.flow.pipeline import Step, Steps, events_of, with_extra
+from flowloom.flow.pipeline import Processor, Step, Steps, events_of, with_extra
 from flowloom.models.request import LlmRequest
-from flowloom.processors import DECISIONS, NEEDS, REQUEST_PROCESSORS
+from flowloom.processors import DECISIONS, FILES, NEEDS, REQUEST_PROCESSORS
 
 _BEFORE_DECISIONS = REQUEST_PROCESSORS[: REQUEST_PROCESSORS.index(DECISIONS[-1]) + 1]
 
 
-def steps_of(agent: AnyLlmAgent, steps: Steps, run: Run, *, answered: bool) -> Steps:
+class StepsOfTurn(NamedTuple):
+    """The processors that the steps of a turn call."""
+
+    request: tuple[Step, ...]
+    response: tuple[Step, ...]
+    files: tuple[Step, ...]
+    """The response processors of an answer that holds files (see `FILES`)."""
+
+
+def steps_of(agent: AnyLlmAgent, steps: Steps, run: Run, *, answered: bool) -> StepsOfTurn:
     """The processors of a step of an agent in a run, those of the app among them: all of them, wrapped for observers
     that look at processors; without such, those that have anything to do for the agent (see `NEEDS`), and for what
     people have `answered` (see `DECISIONS`)."""
@@ -29,10 +38,17 @@ def steps_of(agent: AnyLlmAgent, steps: Steps, run: Run, *, answered: bool) -> S
         request = with_extra(request, run.extra_steps)
     if not observers:
         name = "steps" if answered else "steps without answers"
-        return agent.derive(
-            name, lambda: (_busy(agent, request, answered), _busy(agent, response, answered)), request, response
-        )
-    return _observed(request, observers), _observed(response, observers)
+
+        def busy() -> StepsOfTurn:
+            idle = [processor for processor, field in NEEDS if getattr(agent, field) is None]
+            unless_files = [processor for processor in idle if processor is not FILES]
+            if not answered and all(step.run is usual for step, usual in zip(request, _BEFORE_DECISIONS, strict=False)):
+                idle += DECISIONS
+            return StepsOfTurn(_without(request, idle), _without(response, idle), _without(response, unless_files))
+
+        return agent.derive(name, busy, request, response)
+    wrapped = _observed(response, observers)
+    return StepsOfTurn(_observed(request, observers), wrapped, wrapped)
 
 
 def _looks_at_processors(observer: Observer) -> bool:
@@ -43,10 +59,7 @@ def _looks_at_processors(observer: Observer) -> bool:
     return any(getattr(own, "__func__", None) is not unused for own, unused in told)
 
 
-def _busy(agent: AnyLlmAgent, steps: tuple[Step, ...], answered: bool) -> tuple[Step, ...]:
-    idle: list[Any] = [processor for processor, field in NEEDS if getattr(agent, field) is None]
-    if not answered and all(step.run is usual for step, usual in zip(steps, _BEFORE_DECISIONS, strict=False)):
-        idle += DECISIONS
+def _without(steps: tuple[Step, ...], idle: Sequence[Processor]) -> tuple[Step, ...]:
     return tuple(step for step in steps if not any(step.run is processor for processor in idle))
 
 

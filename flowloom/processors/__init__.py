@@ -72,10 +72,13 @@ NEEDS: tuple[tuple[Callable[..., Any], str], ...] = (
     (planning, "planner"),
     (planning_response, "planner"),
     (code_execution, "code_executor"),
+    (code_execution_response, "code_executor"),
     (output_schema, "output_schema"),
 )
 """Fields of agents: for one that has None there, the processor has nothing to do, and is not called unless the run is
 observed at its processors."""
+FILES = code_execution_response
+"""What saves the files in an answer, for all agents."""
 DECISIONS = (auth, confirmation)
 """What carries out what people have answered. While there is no answer, these have nothing to do, and are not called
 unless the run is observed at its processors, or a processor of the user's own stands before them, which may put answers

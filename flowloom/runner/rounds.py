@@ -75,7 +75,8 @@ class Rounds:
             check_answers(message)
         if run_config is not None and not isinstance(run_config, RunConfig):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise ConfigurationError(f"`run_config` takes a `RunConfig`, not a `{type(run_config).__name__}`.")
-        check_texts(user_id=user_id, session_id=session_id)
+        if type(user_id) is not str or type(session_id) is not str:
+            check_texts(user_id=user_id, session_id=session_id)
         if state_delta is not None and not isinstance(state_delta, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise InputValidationError(f"`state_delta` takes a dict of names and values, not {state_delta!r:.60}.")
         self._state_delta = state_delta
