@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar, get_args
 import typer
 
 from flowloom.cli.display import Display, call_text
+from flowloom.cli.durations import seconds
 from flowloom.cli.fleet import AppName, Labels, apps_of, client_of, client_of_run, in_store, show_data, show_table
 from flowloom.cli.options import USER_ID, AsJson, StoreName, User
 from flowloom.cli.stores import Store
@@ -32,7 +33,7 @@ runs = typer.Typer(no_args_is_help=True, help="Submit runs to the workers; list,
 
 
 def _seconds(flag: str, help_text: str) -> Any:
-    return typer.Option(flag, metavar="SECONDS", help=help_text, show_default=False)
+    return typer.Option(flag, metavar="DURATION", parser=seconds, help=help_text, show_default=False)
 
 
 @runs.command()
@@ -48,8 +49,10 @@ def submit(
         typer.Option("--id", metavar="RUN", help="The run's id; one that is there is not begun again."),
     ] = None,
     priority: Annotated[int, typer.Option(help="Runs of a higher one come first.")] = 0,
-    delay: Annotated[float | None, _seconds("--delay", "It begins no earlier than this from now.")] = None,
-    expires: Annotated[float | None, _seconds("--expires", "It fails if it has not begun by then.")] = None,
+    delay: Annotated[float | None, _seconds("--delay", "It begins no earlier than this from now: `45`, `90m`.")] = None,
+    expires: Annotated[
+        float | None, _seconds("--expires", "It fails if it has not begun by then: `45`, `90m`.")
+    ] = None,
     attempts: Annotated[
         int, typer.Option(min=1, help="How often it is tried in all, if what failed may pass.", show_default=True)
     ] = 1,

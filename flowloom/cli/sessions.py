@@ -12,6 +12,7 @@ from typing import Annotated, Any, TypeVar
 import typer
 
 from flowloom.cli.display import Display, call_text
+from flowloom.cli.durations import duration
 from flowloom.cli.options import USER_ID, AsJson, StoreName, User
 from flowloom.cli.session_file import session_text, write_session
 from flowloom.cli.stores import Store, missing_file, opened, session_name, told_name
@@ -37,18 +38,24 @@ AppName = Annotated[
     str | None,
     typer.Option("--app", metavar="NAME", help="The app; needed if several have the session.", show_default=False),
 ]
+OneApp = Annotated[
+    str | None, typer.Option("--app", metavar="NAME", help="Only those of this app.", show_default=False)
+]
+OneUser = Annotated[
+    str | None, typer.Option("--user", metavar="ID", help="Only those of this user.", show_default=False)
+]
 Name = Annotated[str, typer.Argument(metavar="NAME", help="The session.", show_default=False)]
 
 _GIVEN_WRONGLY = (UsageError, ConfigurationError, AlreadyExistsError, HistoryError, NotSupportedError)
 
-sessions = typer.Typer(no_args_is_help=True, help="List, show, move, fork, delete and compact stored sessions.")
+sessions = typer.Typer(no_args_is_help=True, help="List, show, move, fork, delete, prune and compact stored sessions.")
 
 
 @sessions.command("list")
 def list_sessions(
     store: StoreName = None,
-    app: Annotated[str | None, typer.Option(metavar="NAME", help="Only those of this app.", show_default=False)] = None,
-    user: Annotated[str | None, typer.Option(metavar="ID", help="Only those of this user.", show_default=False)] = None,
+    app: OneApp = None,
+    user: OneUser = None,
     json: AsJson = False,
 ) -> None:
     """List the sessions of a store, oldest first."""
@@ -63,15 +70,9 @@ def list_sessions(
     is_new = not store and _tried(lambda: missing_file(None)) is not None
     found = [] if is_new else _run(work, store)
     if json:
-        rows = [
-            {"app": s.app_name, "user": s.user_id, "session": s.id, "lastUpdateTime": s.last_update_time} for s in found
-        ]
-        typer.echo(json_module.dumps(rows, ensure_ascii=False))
+        typer.echo(json_module.dumps([_named(session) for session in found], ensure_ascii=False))
     elif found:
-        display = Display(sys.stdout, sys.stderr)
-        head = ("APP", "USER", "SESSION", "LAST USED")
-        for line in table([head, *((s.app_name, s.user_id, s.id, moment(s.last_update_time)) for s in found)]):
-            display.page(line)
+        _show_sessions(Display(sys.stdout, sys.stderr), found)
     else:
         which = "".join((f" of app `{app}`" if app else "", f" of user `{user}`" if user else ""))
         Display(sys.stdout, sys.stderr).notice(f"The store `{told_name(store)}` holds no sessions{which}.")
@@ -197,13 +198,48 @@ def delete(
     async def work(opened_store: Store) -> None:
         found = [await _session(opened_store, app, user, name) for name in names]  # all of them, or none
         for session in found:
-            of_session: dict[str, Any] = {"app_name": session.app_name, "user_id": user, "session_id": session.id}
-            await opened_store.sessions.delete_session(**of_session)
-            for filename in await opened_store.artifacts.list_artifact_keys(**of_session):
-                if not filename.startswith("user:"):
-                    await opened_store.artifacts.delete_artifact(**of_session, filename=filename)
+            await opened_store.delete(session)
 
     _run(work, store)
+
+
+@sessions.command()
+def prune(
+    older_than: Annotated[
+        float,
+        typer.Option(
+            metavar="DURATION",
+            parser=duration,
+            help="Those whose last update is longer ago than this: `30d`, `12h`, `90m`.",
+            show_default=False,
+        ),
+    ],
+    store: StoreName = None,
+    app: OneApp = None,
+    user: OneUser = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say which would be deleted.")] = False,
+    json: AsJson = False,
+) -> None:
+    """Delete sessions that were not used for long, with their files.
+
+    One with a run that is queued, under way or waiting is kept. Forks of them stay whole.
+    """
+    from flowloom.cli.pruning import prune as pruned_of
+
+    pruned = _run(lambda opened_store: pruned_of(opened_store, older_than, app, user, dry_run=dry_run), store)
+    if json:
+        kept = [{**_named(session), "run": run, "status": status} for session, run, status in pruned.kept]
+        data = {"dryRun": dry_run, "deleted": [_named(session) for session in pruned.gone], "kept": kept}
+        typer.echo(json_module.dumps(data, ensure_ascii=False))
+        return
+    display = Display(sys.stdout, sys.stderr)
+    if pruned.gone:
+        _show_sessions(display, pruned.gone)
+    for session, run, status in pruned.kept:
+        display.notice(f"Session `{session.id}` of app `{session.app_name}` is kept: run `{run}` is {status}.")
+    count = len(pruned.gone)
+    how_many = f"{count or 'No'} session{'' if count == 1 else 's'}"
+    display.notice(f"{how_many} would be deleted." if dry_run else f"{how_many} deleted.")
 
 
 @sessions.command()
@@ -258,6 +294,22 @@ async def _session(store: Store, app: str | None, user: str, name: str) -> Sessi
     else:
         hint = "`flowloom sessions list` shows what there is."
     raise UsageError(f"There is no session `{name}`{of_app} of user `{user}` in the store `{store.name}`. {hint}")
+
+
+def _named(session: Session) -> dict[str, Any]:
+    """What a list says of a session, as data."""
+    return {
+        "app": session.app_name,
+        "user": session.user_id,
+        "session": session.id,
+        "lastUpdateTime": session.last_update_time,
+    }
+
+
+def _show_sessions(display: Display, found: list[Session]) -> None:
+    head = ("APP", "USER", "SESSION", "LAST USED")
+    for line in table([head, *((s.app_name, s.user_id, s.id, moment(s.last_update_time)) for s in found)]):
+        display.page(line)
 
 
 def _event_id(session: Session, beginning: str) -> str:

@@ -40,6 +40,18 @@ class Store:
     artifacts: BaseArtifactService
     memory: BaseMemoryService
 
+    async def delete(self, session: Session) -> None:
+        """Delete a session with its files; those of its user stay."""
+        of_session: dict[str, Any] = {
+            "app_name": session.app_name,
+            "user_id": session.user_id,
+            "session_id": session.id,
+        }
+        await self.sessions.delete_session(**of_session)
+        for filename in await self.artifacts.list_artifact_keys(**of_session):
+            if not filename.startswith("user:"):
+                await self.artifacts.delete_artifact(**of_session, filename=filename)
+
     async def close(self) -> None:
         """Finish what was asked for, and let go of files and connections."""
         for service in (self.sessions, self.artifacts, self.memory):

@@ -23,6 +23,7 @@ from flowloom.sessions.sql_service import SqlSessionService
 from flowloom.sql import Connection
 
 T = TypeVar("T")
+_FORGOTTEN_AT_ONCE = 500
 
 
 class Registry:
@@ -162,8 +163,10 @@ class Registry:
         return await self.read(lambda c: sql_submit.left_ready(c, app_name, 100))
 
     async def forget_ended(self, seconds: float) -> None:
-        """Drop the rows of runs that ended so long ago."""
-        await self.write(lambda c: sql_submit.forget_ended(c, self.setting, seconds, 500), ("forget",), durable=False)
+        """Drop the rows of runs that ended so long ago, some at a time: nothing else waits for long."""
+        work = partial(_forgotten, self.setting, seconds)
+        while await self.write(work, ("forget",), durable=False) == _FORGOTTEN_AT_ONCE:
+            pass
 
     async def counts(self, app_name: str) -> dict[str, int]:
         """How many runs of an app wait, are ready and run, and how many workers it has."""
@@ -260,6 +263,10 @@ def _applied(
 
 def _promoted(setting: Setting, run_id: str, c: Connection) -> tuple[str, ...]:
     return sql_submit.promote(c, setting, run_id)
+
+
+def _forgotten(setting: Setting, seconds: float, c: Connection) -> int:
+    return sql_submit.forget_ended(c, setting, seconds, _FORGOTTEN_AT_ONCE)
 
 
 def _scheduled(setting: Setting, app_name: str, c: Connection) -> tuple[str, ...] | None:

@@ -278,11 +278,13 @@ def counts(connection: Connection, app_name: str) -> dict[str, int]:
 
 
 def forget_ended(connection: Connection, setting: Setting, seconds: float, most: int) -> int:
-    """Drop the rows of runs that ended so long ago; their logs stay."""
-    moment = now(connection, setting.dialect)
+    """Drop the rows of runs that ended so long ago, `most` at once; how many went. Their logs stay.
+
+    What makes a row one to drop is said twice: one that is retried meanwhile is looked at again on PostgreSQL, and only
+    by what is asked of itself.
+    """
+    before = now(connection, setting.dialect) - seconds
     states = ", ".join(f"'{each}'" for each in sorted(OVER))
-    sql = (
-        "DELETE FROM flowloom_runs WHERE seq IN (SELECT seq FROM flowloom_runs WHERE ended IS NOT NULL AND ended < ? "
-        f"AND status IN ({states}) LIMIT ?)"
-    )
-    return connection.execute(sql, (moment - seconds, most)).rowcount
+    is_old = f"ended < ? AND status IN ({states})"
+    sql = f"DELETE FROM flowloom_runs WHERE seq IN (SELECT seq FROM flowloom_runs WHERE {is_old} LIMIT ?) AND {is_old}"
+    return connection.execute(sql, (before, most, before)).rowcount
