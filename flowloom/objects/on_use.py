@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Mapping
 from importlib import import_module
-from typing import Any
 
 from flowloom.objects.no_collection import NoCollection
+
+TYPE_CHECKING = False  # type checkers know it; `typing` itself takes half of the time of `import flowloom`
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from typing import Any
 
 
 def homes_of(room: str, modules: Mapping[str, str]) -> dict[str, str]:
