@@ -44,6 +44,8 @@ class Beats:
         self.dead_after = dead_after
         self.draining = False
         self.name = worker.new_name()
+        self.workers = 1
+        """How many workers there are, as the last beat has heard."""
         self.renewed = uptime()
         """When the registry was last known to count on the worker for `dead_after` more, by `uptime`."""
         self._unbroken = uptime()
@@ -102,7 +104,7 @@ class Beats:
             if heard is None:
                 await self._rise_again()
                 return
-            self.renewed = began
+            self.renewed, self.workers = began, heard.workers
             for leg in worker.legs.values():
                 leg.fence.renewed = began
         for run_id, wish in heard.wishes.items():

@@ -45,8 +45,10 @@ class ModelLimit:
     """How many calls of a model the fleet makes: `concurrent` at once, `per_minute`, and with how many
     `tokens_per_minute`; None for no limit.
 
-    `model` is the model's name, or a pattern of names as `gemini-*`. Raises `ConfigurationError` without a limit, and
-    for one below one.
+    `model` is the model's name, or a pattern of names as `gemini-*`. A rate is spread over the minute. Workers take it
+    in shares, each as much as it may use until its next beat, so that a call writes nothing; no minute has more calls
+    than `per_minute`. What a call takes of `tokens_per_minute` is known when it is over, and puts off later ones
+    (durable design, section 8). Raises `ConfigurationError` without a limit, and for one below one.
     """
 
     model: str

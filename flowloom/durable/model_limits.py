@@ -1,8 +1,8 @@
 """Model calls within the limits of the fleet: at the call, and not at the run (durable design, section 8).
 
 A call takes one of the places that there are at once, a row of `flowloom_slots`, and gives it back when it ends; the
-places of a worker that dies come free when it is buried. What is allowed in a minute is spread over it: a row of
-`flowloom_rates` says when the next call may begin, which each call, or the tokens that it took, puts off.
+places of a worker that dies come free when it is buried. What is allowed in a minute is spread over it, and taken by
+workers in shares (see `rates`).
 """
 
 from __future__ import annotations
@@ -10,13 +10,15 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
-import zlib
 from collections.abc import AsyncIterator, Callable, Sequence
+from functools import partial
 from typing import Any
 
 from flowloom.context.protocols import Effects, RunnableTool
 from flowloom.durable import metrics
+from flowloom.durable.beats import Beats
 from flowloom.durable.limits import ModelLimit
+from flowloom.durable.rates import LONGEST, Rate, draw, lock
 from flowloom.durable.registry import Registry
 from flowloom.durable.sql_runs import is_alive
 from flowloom.errors import StorageError
@@ -24,30 +26,41 @@ from flowloom.events.ids import new_id
 from flowloom.events.response import LlmResponse
 from flowloom.models import BaseLlm, LlmRequest
 from flowloom.sessions.leases import uptime
-from flowloom.sessions.sql_workers import now
-from flowloom.sql import Connection, Dialect
+from flowloom.sql import Connection
 
 _log = logging.getLogger("flowloom.durable")
 _LOOKS = 0.05
 """Seconds between two looks for a place, more or less; in a process one call looks, and the others are behind it."""
-_LOCKS = 1_801_545  # a class of PostgreSQL's advisory locks; any number will do
+
+
+class _Drawn:
+    """A rate, its `place` among those of the fleet, and whether a call is about to take a share of it."""
+
+    def __init__(self, place: str, per_minute: float) -> None:
+        self.place = place
+        self.rate = Rate(per_minute)
+        self.drawing = asyncio.Lock()
 
 
 class LimitedEffects:
     """The effects of a worker whose model calls keep to `limits`; all else is as `inner` does it.
 
-    `registry` has the places, `worker` tells the name of the worker that takes them.
+    `registry` has the places, `beats` are those of the worker that takes them.
     """
 
-    def __init__(
-        self, inner: Effects, registry: Registry, limits: Sequence[ModelLimit], worker: Callable[[], str]
-    ) -> None:
+    def __init__(self, inner: Effects, registry: Registry, limits: Sequence[ModelLimit], beats: Beats) -> None:
         self._inner = inner
         self._registry = registry
         self._limits = tuple(limits)
-        self._worker = worker
+        self._beats = beats
         self._first = {limit: asyncio.Lock() for limit in self._limits}
         self._freed = {limit: asyncio.Event() for limit in self._limits}
+        self._calls, self._tokens = dict[ModelLimit, _Drawn](), dict[ModelLimit, _Drawn]()
+        for limit in self._limits:
+            if limit.per_minute is not None:
+                self._calls[limit] = _Drawn(f"{limit.model}\x1fcalls", limit.per_minute)
+            if limit.tokens_per_minute is not None:
+                self._tokens[limit] = _Drawn(f"{limit.model}\x1ftokens", limit.tokens_per_minute)
 
     def call_model(self, ctx: Any, model: BaseLlm, request: LlmRequest, stream: bool) -> AsyncIterator[LlmResponse]:
         """See `Effects.call_model`."""
@@ -100,22 +113,52 @@ class LimitedEffects:
                     waiting = asyncio.ensure_future(self._freed[limit].wait())
                     await asyncio.wait({waiting}, timeout=pause)
                     waiting.cancel()
-        for per_minute, what in ((limit.per_minute, "calls"), (limit.tokens_per_minute, "tokens")):
-            if per_minute is not None:
-                cost = 60.0 / per_minute if what == "calls" else 0.0
-                wait = await self._put_off(f"{limit.model}\x1f{what}", cost)
-                if wait > 0:
-                    waits()
-                    await asyncio.sleep(wait)
+        if limit in self._tokens:
+            await self._enter_tokens(self._tokens[limit], waits)
+        if limit in self._calls:  # last, as the time that it gives is for now
+            await self._enter_call(self._calls[limit], waits)
+
+    async def _enter_call(self, drawn: _Drawn, waits: Callable[[], None]) -> None:
+        """Wait for the time of a call: one of the worker's share, or else of the next one."""
+        while True:
+            begins = drawn.rate.take()
+            if begins is None:
+                async with drawn.drawing:
+                    begins = drawn.rate.take()  # another call may have brought a share meanwhile
+                    if begins is None:
+                        begins = await self._draw(drawn, used=1)
+            await _until(begins, waits)
+            if not drawn.rate.is_late(begins):
+                return
+
+    async def _enter_tokens(self, drawn: _Drawn, waits: Callable[[], None]) -> None:
+        """Wait until the worker may use tokens; how many it will be is known when the call is over."""
+        begins = drawn.rate.ready()
+        if begins is None:
+            async with drawn.drawing:
+                begins = drawn.rate.ready()
+                if begins is None:
+                    begins = await self._draw(drawn, used=0)
+        await _until(begins, waits)
+
+    async def _draw(self, drawn: _Drawn, used: int) -> float:
+        """Take a share, of which so many units are `used` at once, or these alone; when they are to be used."""
+        rate, heartbeat, asked = drawn.rate, self._beats.heartbeat, uptime()
+        share = rate.share(heartbeat, self._beats.workers)
+        saved = min(heartbeat, LONGEST) if share else 0.0
+        wait = await self._put_off(drawn.place, max(share, used) * rate.each, saved)
+        if share > used:
+            rate.add(share - used, wait + used * rate.each, asked)
+        return uptime() + wait
 
     async def _taken(self, limit: ModelLimit, call: str) -> bool:
-        worker, dialect = self._worker(), self._registry.setting.dialect
+        worker, dialect = self._beats.name, self._registry.setting.dialect
         place, most = f"model\x1f{limit.model}", limit.concurrent or 1
 
         def take(connection: Connection) -> bool:
             if not is_alive(connection, dialect, worker):  # buried: a place that it took now would not come free
                 return False
-            _lock(connection, dialect, place)
+            lock(connection, dialect, place)
             rows = connection.execute("SELECT number FROM flowloom_slots WHERE place = ?", (place,)).fetchall()
             taken = {row[0] for row in rows}
             number = next((each for each in range(most) if each not in taken), None)
@@ -126,24 +169,11 @@ class LimitedEffects:
 
         return await self._registry.write(take, ("slot", place), durable=False)
 
-    async def _put_off(self, place: str, cost: float) -> float:
-        """Put off the next call by some seconds; for how many seconds this one has to wait."""
+    async def _put_off(self, place: str, seconds: float, saved: float = 0.0) -> float:
+        """See `draw`."""
         dialect = self._registry.setting.dialect
-
-        def put_off(connection: Connection) -> float:
-            _lock(connection, dialect, place)
-            row = connection.execute("SELECT next FROM flowloom_rates WHERE place = ?", (place,)).fetchone()
-            moment = now(connection, dialect)
-            begins = moment if row is None else max(row[0], moment)
-            if cost:
-                sql = (
-                    "INSERT INTO flowloom_rates (place, next) VALUES (?, ?) "
-                    "ON CONFLICT (place) DO UPDATE SET next = excluded.next"
-                )
-                connection.execute(sql, (place, begins + cost))
-            return begins - moment
-
-        return await self._registry.write(put_off, ("slot", place), durable=False)
+        work = partial(draw, dialect=dialect, place=place, seconds=seconds, saved=saved)
+        return await self._registry.write(work, ("slot", place), durable=False)
 
     async def _leave(self, limit: ModelLimit, call: str, tokens: int) -> None:
         """Give back the place of a call, and count what it took."""
@@ -152,8 +182,9 @@ class LimitedEffects:
                 sql = "DELETE FROM flowloom_slots WHERE run_id = ?"
                 await self._registry.write(lambda c: c.execute(sql, (call,)), ("slot", call), durable=False)
                 self._freed[limit].set()
-            if limit.tokens_per_minute is not None and tokens:
-                await self._put_off(f"{limit.model}\x1ftokens", tokens * 60.0 / limit.tokens_per_minute)
+            drawn = self._tokens.get(limit)
+            if drawn is not None and (owed := drawn.rate.spend(tokens)):
+                await self._put_off(drawn.place, owed)
         except StorageError as error:  # it comes free when the worker ends
             _log.warning("The place of a call of `%s` could not be given back: %s", limit.model, error)
 
@@ -174,7 +205,9 @@ class LimitedEffects:
         await self._inner.sleep(ctx, seconds)
 
 
-def _lock(connection: Connection, dialect: Dialect, place: str) -> None:
-    if dialect == "postgres":
-        number = zlib.crc32(place.encode()) - (1 << 31)
-        connection.execute("SELECT pg_advisory_xact_lock(?, ?)", (_LOCKS, number))
+async def _until(moment: float, waits: Callable[[], None]) -> None:
+    """Wait until a time by `uptime`; `waits` tells of it."""
+    wait = moment - uptime()
+    if wait > 0:
+        waits()
+        await asyncio.sleep(wait)

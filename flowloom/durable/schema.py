@@ -6,7 +6,7 @@ a leg was under way. `wakes` is when a run that waits for its time is to be look
 for (`session`, or a place of a limit), `rank` orders those that are ready: a step of priority is worth 60 seconds.
 
 `flowloom_slots` has a row for each place of a limit that is taken, by a run or by a model call; `flowloom_rates` says
-when a model may be called next.
+up to when the time of a rate was given away, to workers in shares and to calls.
 """
 
 from __future__ import annotations

@@ -18,12 +18,14 @@ _ADD = (
 
 
 class Heard(NamedTuple):
-    """What a beat tells its worker: `wishes` by run, the `runs` that the registry says it has, each with its epoch, and
-    the workers that are `dead`, each with its last beat, and its address if it has ended."""
+    """What a beat tells its worker: `wishes` by run, the `runs` that the registry says it has, each with its epoch,
+    the workers that are `dead`, each with its last beat, and its address if it has ended, and how many `workers` live.
+    """
 
     wishes: dict[str, str]
     runs: dict[str, int | None]
     dead: list[tuple[str, float, str | None]]
+    workers: int
 
 
 def register(connection: Connection, setting: Setting, row: WorkerRow, limits: tuple[ConcurrencyLimit, ...]) -> None:
@@ -64,7 +66,7 @@ def beat(connection: Connection, setting: Setting, row: WorkerRow, *, waited: fl
     gone = [each for each in others if is_gone(each[3]) or _is_silent(each[1], each[2], moment, waited)]
     dead = [(each[0], each[1], each[4] if is_gone(each[3]) else None) for each in gone]
     wishes = {each[0]: each[2] for each in rows if each[2] is not None}
-    return Heard(wishes, {each[0]: each[1] for each in rows}, dead)
+    return Heard(wishes, {each[0]: each[1] for each in rows}, dead, 1 + len(others) - len(dead))
 
 
 def _is_silent(beat: float, patience: float, moment: float, waited: float | None) -> bool:

@@ -126,7 +126,7 @@ class Worker:
         self.runner = runner
         if model_limits:
             self.runner = copy(runner)
-            self.runner.effects = LimitedEffects(runner.effects, self.registry, model_limits, lambda: self.name)
+            self.runner.effects = LimitedEffects(runner.effects, self.registry, model_limits, self.beats)
         self._for_servers: dict[bool, Runner[Any]] = {}
 
     # -- from outside ------------------------------------------------------------------------------------
