@@ -115,7 +115,7 @@ def check_command(line: str) -> None:
         assert set(EXTRA.findall(line)) <= set(known), line
     elif program == "flowloom":
         command = get_command(app)
-        while args and isinstance(command, TyperGroup) and args[0] != "list|show|export|import|fork|delete|compact":
+        while args and isinstance(command, TyperGroup) and "|" not in args[0]:
             command, args = command.commands[args[0]], args[1:]
         command.make_parser(Context(command)).parse_args(args)
 
