@@ -13,7 +13,7 @@ from flowloom.cli.display import Display, call_text
 from flowloom.cli.durations import seconds
 from flowloom.cli.fleet import AppName, Labels, apps_of, client_of, client_of_run, in_store, show_data, show_table
 from flowloom.cli.options import USER_ID, AsJson, StoreName, User
-from flowloom.cli.stores import Store
+from flowloom.cli.stores import Store, session_name
 from flowloom.cli.tables import moment
 from flowloom.cli.usage_error import UsageError
 from flowloom.errors import quoted_list
@@ -64,11 +64,15 @@ def submit(
     from flowloom.durable import RetryPolicy
 
     async def work(opened_store: Store) -> RunInfo:
+        if run_id is not None and not run_id.strip():
+            raise UsageError(
+                "The `--id` is empty, so that nothing tells the run from others. Give an id, or no `--id`."
+            )
         async with client_of(opened_store, app) as client:
             run = await client.submit(
                 message,
                 user_id=user,
-                session_id=session or new_id()[:8],
+                session_id=new_id()[:8] if session is None else session_name(session),
                 run_id=run_id,
                 priority=priority,
                 delay=delay,
@@ -160,6 +164,10 @@ def attach(
 
     async def work(run: SubmittedRun) -> tuple[RunInfo, list[PendingCall]]:
         display = Display(sys.stdout, sys.stderr)
+        if not await run.has_log():
+            raise UsageError(
+                f"Session `{run.session_id}` of run `{run_id}` was deleted, and what the run has said with it."
+            )
         if json:
             async for event in run.events(after):
                 show_data(event.model_dump(mode="json", by_alias=True, exclude_none=True))
@@ -244,7 +252,7 @@ def answer(
     async def work(run: SubmittedRun) -> None:
         if approve + reject + (reply is not None) != 1 or (reason is not None and not reject):
             raise UsageError("Answer with one of `--approve`, `--reject` (with a `--reason`) and `--reply JSON`.")
-        asked = _asked_for(await run.pending(), run_id, call)
+        asked = _asked_for(await run.pending(), run_id, call, reply is None)
         await run.answer(_part(asked, approve, reason, reply))
 
     _asked(work, run_id, store, json)
@@ -261,11 +269,15 @@ def _part(asked: PendingCall, approve: bool, reason: str | None, reply: str | No
         return asked.reply(reply)
 
 
-def _asked_for(pending: list[PendingCall], run_id: str, call: str | None) -> PendingCall:
+def _asked_for(pending: list[PendingCall], run_id: str, call: str | None, decided: bool) -> PendingCall:
     """The request that is meant. Raises `UsageError`."""
+    from flowloom.runner.pending import PendingCall
+
     found = [each for each in pending if call in (None, each.id)]
     if len(found) == 1:
         return found[0]
+    if call is not None and decided:  # one that was decided about already: the same again is no mistake, the run tells
+        return PendingCall(call, "confirmation", "", {}, "")
     if not pending:
         raise UsageError(f"Run `{run_id}` waits for no answer: `flowloom runs show {run_id}` says in what state it is.")
     ids = quoted_list(each.id for each in pending)

@@ -66,6 +66,10 @@ class Schedules:
         return await self._registry.delete_schedule(self._app_name, name)
 
 
+MOST_LISTED = 1_000_000
+"""More runs than this are not listed at once."""
+
+
 class RunClient:
     """Submits runs of the app `app_name` to the workers that share the store `session_service`, in SQLite or
     PostgreSQL.
@@ -229,8 +233,11 @@ class RunClient:
         limit: int = 1000,
     ) -> list[RunInfo]:
         """The runs of the app, the latest first, at most `limit`: those in a `status` or one of several, of a
-        `user_id`, of a `session_id`, submitted `since` a time (seconds since the epoch).
+        `user_id`, of a `session_id`, submitted `since` a time (seconds since the epoch). Raises `InputValidationError`
+        for a `limit` that is none.
         """
+        if not 1 <= limit <= MOST_LISTED:
+            raise InputValidationError(f"A `limit` is from 1 to {MOST_LISTED}, not {limit}.")
         states: Sequence[str] = (status,) if isinstance(status, str) else status
         rows = await self.registry.listed(self.app_name, states, user_id, session_id, since, limit)
         return [RunInfo.of(row) for row in rows]

@@ -263,7 +263,7 @@ def pause(connection: Connection, setting: Setting, run_id: str) -> Changed | No
 
 
 def _wished(connection: Connection, row: Row, wish: Wish) -> Changed:
-    if row.wish != "cancel":  # nothing is asked for beyond that
+    if row.wish != "cancel" and (wish != "pause" or row.wish is None):  # what is to end is not only paused instead
         connection.execute("UPDATE flowloom_runs SET wish = ? WHERE run_id = ?", (wish, row.run_id))
         row = row._replace(wish=wish)
     return Changed(row)

@@ -77,6 +77,10 @@ class SubmittedRun:
         """In what state it is."""
         return (await self._row()).status
 
+    async def has_log(self) -> bool:
+        """Whether its session is there still: one that was deleted has taken along what the run has said."""
+        return await self._session() is not None
+
     async def _row(self) -> Row:
         row = await self._registry.find(self.id)
         if row is None:

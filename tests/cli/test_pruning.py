@@ -22,7 +22,7 @@ from flowloom.sessions.sql_service import SqlSessionService
 DAY = 86_400.0
 
 
-@pytest.fixture(params=["sqlite", "postgres"])
+@pytest.fixture(params=["sqlite", pytest.param("postgres", marks=pytest.mark.soak)])
 def store(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     return str(tmp_path / "chats.db") if request.param == "sqlite" else request.getfixturevalue("postgres_dsn")
 

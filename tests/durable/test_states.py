@@ -246,3 +246,16 @@ def test_states_on_postgresql(postgres_dsn: str, monkeypatch: pytest.MonkeyPatch
     """The registry is the same there."""
     monkeypatch.setattr(PostgresMachine, "dsn", postgres_dsn)
     run_state_machine_as_test(PostgresMachine, settings=settings(OFTEN, max_examples=OFTEN.max_examples // 2))
+
+
+async def test_a_run_that_is_to_end_is_not_only_paused(tmp_path: Path) -> None:
+    """Who asks for a pause after somebody has cancelled it takes nothing back; a cancel at once counts most."""
+    service = SqliteSessionService(tmp_path / "a.db")
+    registry = Registry(service)
+    await registry.register(WorkerRow("w1", APP, 0, 60, None, 0, "1", "", 4, 0, 0, None, None))
+    await registry.submit(Submission("r1", (APP, "u", "s"), MESSAGE, {}))
+    await registry.claim(APP, "w1", [""], 1, None)
+    asked = [(sql_runs.pause,), (sql_runs.cancel, "cancel_after_step"), (sql_runs.pause,), (sql_runs.cancel, "cancel")]
+    wishes = [(await registry.change(each[0], "r1", *each[1:])).row.wish for each in (*asked, asked[1])]
+    assert wishes == ["pause", "cancel_after_step", "cancel_after_step", "cancel", "cancel"]
+    await service.close()
