@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from flowloom.run_stream import RunStreamEvent
 
 
-MOST_PRIORITY = 1_000_000
+MOST_PRIORITY = MOST_LISTED = 1_000_000
 _NOT_OVER: Sequence[Status] = ("waiting", "ready", "running", "paused")
 
 
@@ -64,10 +64,6 @@ class Schedules:
     async def delete(self, name: str) -> bool:
         """Forget the schedule `name`; whether there was one. Runs that it has submitted stay."""
         return await self._registry.delete_schedule(self._app_name, name)
-
-
-MOST_LISTED = 1_000_000
-"""More runs than this are not listed at once."""
 
 
 class RunClient:

@@ -28,8 +28,11 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from typer.testing import CliRunner
+
 from cli.forks import Fork, ForkServer
 from flowloom import PostgresSessionService, Session, SqliteSessionService
+from flowloom.cli import commands
 from flowloom.cli.session_file import session_text
 
 COMMAND = [sys.executable, "-m", "flowloom.cli"]
@@ -95,6 +98,14 @@ def flowloom(
             process.kill()
             raise
     return subprocess.CompletedProcess(process.args, process.wait(), out, err)
+
+
+def here(*args: str | Path) -> subprocess.CompletedProcess[str]:
+    """Run the command to its end in this process, which takes a fifth of the time; for what needs no process."""
+    done = CliRunner().invoke(commands.app, [*map(str, args)], env={"COLUMNS": "120", "TERM": "xterm"})
+    if done.exception is not None and not isinstance(done.exception, SystemExit):
+        raise done.exception
+    return subprocess.CompletedProcess([*args], done.exit_code, done.stdout, done.stderr)
 
 
 def exported(name: str, store: str | Path) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from durable.fleet import APP, client_of, opened, worker_of
 
-from cli.process import flowloom, told
+from cli.process import here, told
 from flowloom import FunctionTool
 from flowloom.testing import call
 from flowloom.testing.suites.courier_place import until_async
@@ -63,14 +63,14 @@ def gone_on(store: str, run_id: str, answers: Sequence[Any]) -> None:
 
 def asked(store: str, *args: str) -> tuple[int, str]:
     """The exit code of a command, and what it said: the state, or the error."""
-    done = flowloom("runs", *args, "--store", store)
+    done = here("runs", *args, "--store", store)
     return done.returncode, done.stdout.strip() if done.returncode == 0 else told(done)
 
 
 def test_a_decision_counts_once(store: str) -> None:
     """The same again is no mistake, before the run has gone on and after; another one is told and changes nothing."""
     brought(store, [call("pay")], "r1", wanted="paused")
-    [request] = json.loads(flowloom("runs", "show", "r1", "--json", "--store", store).stdout)["pending"]
+    [request] = json.loads(here("runs", "show", "r1", "--json", "--store", store).stdout)["pending"]
     about = ("--call", request["id"])
     assert asked(store, "answer", "r1", "--approve") == (0, "ready")
     assert asked(store, "answer", "r1", "--approve", *about) == (0, "ready")
@@ -107,12 +107,12 @@ def test_a_run_that_is_over_stays_as_it_is(store: str) -> None:
 def test_a_run_whose_session_was_deleted_has_nothing_to_show(store: str) -> None:
     """`attach` says so, and ends with 2; its row tells the rest."""
     brought(store, ["Hi."], "r1", wanted="final")
-    assert flowloom("sessions", "delete", "s-r1", "--store", store).returncode == 0
+    assert here("sessions", "delete", "s-r1", "--store", store).returncode == 0
     for form in ((), ("--json",)):
-        done = flowloom("runs", "attach", "r1", *form, "--store", store)
+        done = here("runs", "attach", "r1", *form, "--store", store)
         assert (done.returncode, done.stdout) == (2, "")
         assert "Session `s-r1` of run `r1` was deleted" in told(done)
-    assert json.loads(flowloom("runs", "show", "r1", "--json", "--store", store).stdout)["status"] == "final"
+    assert json.loads(here("runs", "show", "r1", "--json", "--store", store).stdout)["status"] == "final"
 
 
 @pytest.mark.parametrize(
@@ -126,7 +126,7 @@ def test_a_run_whose_session_was_deleted_has_nothing_to_show(store: str) -> None
 def test_what_tells_nothing_apart_is_refused(tmp_path: Path, args: tuple[str, ...], words: str) -> None:
     """Nothing is submitted."""
     store = str(tmp_path / "fleet.db")
-    assert flowloom("runs", "submit", "Go.", "--app", APP, "--store", store).returncode == 0
-    done = flowloom("runs", *args, "--app", APP, "--store", store)
+    assert here("runs", "submit", "Go.", "--app", APP, "--store", store).returncode == 0
+    done = here("runs", *args, "--app", APP, "--store", store)
     assert (done.returncode, words in done.stderr, "Traceback" in done.stderr) == (2, True, False)
-    assert len(json.loads(flowloom("runs", "list", "--store", store, "--json").stdout)) == 1
+    assert len(json.loads(here("runs", "list", "--store", store, "--json").stdout)) == 1

@@ -12,7 +12,7 @@ import kit
 import pytest
 from typer import BadParameter
 
-from cli.process import exported, flowloom, told
+from cli.process import exported, flowloom, here, told
 from flowloom import PostgresSessionService, SqliteSessionService
 from flowloom.artifacts.files import FileArtifactService
 from flowloom.cli.durations import duration
@@ -46,13 +46,13 @@ def keep(store: str, *names: str, days: float, app: str = "shop", user: str = "u
 
 
 def left(store: str) -> list[str]:
-    done = flowloom("sessions", "list", "--store", store, "--json")
+    done = here("sessions", "list", "--store", store, "--json")
     return sorted(row["session"] for row in json.loads(done.stdout))
 
 
 def pruned(store: str, *args: str) -> dict[str, Any]:
     """What the command prints as JSON, each session by its name."""
-    done = flowloom("sessions", "prune", "--store", store, *args, "--json")
+    done = here("sessions", "prune", "--store", store, *args, "--json")
     assert (done.returncode, done.stderr) == (0, "")
     return json.loads(done.stdout)
 
@@ -65,7 +65,7 @@ def test_sessions_that_are_older_are_deleted(store: str) -> None:
     dry = flowloom("sessions", "prune", "--older-than", "30d", "--dry-run", "--store", store)
     assert (dry.returncode, dry.stderr) == (0, "2 sessions would be deleted.\n")
     assert left(store) == ["old", "older", "young"]
-    done = flowloom("sessions", "prune", "--older-than", "30d", "--store", store)
+    done = here("sessions", "prune", "--older-than", "30d", "--store", store)
     assert (done.returncode, done.stderr) == (0, "2 sessions deleted.\n")
     assert [line.split()[:3] for line in done.stdout.splitlines()[1:]] == [
         ["shop", "user", "older"],
@@ -73,7 +73,7 @@ def test_sessions_that_are_older_are_deleted(store: str) -> None:
     ]
     assert done.stdout == dry.stdout
     assert left(store) == ["young"]
-    again = flowloom("sessions", "prune", "--older-than", "4w", "--store", store)
+    again = here("sessions", "prune", "--older-than", "4w", "--store", store)
     assert (again.returncode, again.stdout, again.stderr) == (0, "", "No sessions deleted.\n")
 
 
@@ -81,7 +81,7 @@ def test_what_is_pruned_as_data(tmp_path: Path) -> None:
     """The same fields as in the list, for a trial and in earnest."""
     store = str(tmp_path / "chats.db")
     keep(store, "old", days=2)
-    listed = json.loads(flowloom("sessions", "list", "--store", store, "--json").stdout)
+    listed = json.loads(here("sessions", "list", "--store", store, "--json").stdout)
     assert pruned(store, "--older-than", "36h", "--dry-run") == {"dryRun": True, "deleted": listed, "kept": []}
     assert pruned(store, "--older-than", "36h") == {"dryRun": False, "deleted": listed, "kept": []}
     assert pruned(store, "--older-than", "36h") == {"dryRun": False, "deleted": [], "kept": []}
@@ -105,7 +105,7 @@ def test_forks_of_pruned_sessions_stay_whole(store: str) -> None:
     """They share the log of one that is gone; the last one that goes takes it along."""
     keep(store, "trunk", days=9)
     fork = ("sessions", "fork", "trunk", "fork", "--store", store)
-    assert flowloom(*fork).returncode == 0
+    assert here(*fork).returncode == 0
 
     async def use() -> None:
         service = opened(store)
@@ -117,7 +117,7 @@ def test_forks_of_pruned_sessions_stay_whole(store: str) -> None:
     asyncio.run(use())
     assert [each["session"] for each in pruned(store, "--older-than", "7d")["deleted"]] == ["trunk"]
     assert [event["id"] for event in exported("fork", store)["events"]] == ["shop-user-trunk", "later"]
-    assert flowloom("sessions", "show", "fork", "--store", store).returncode == 0
+    assert here("sessions", "show", "fork", "--store", store).returncode == 0
 
 
 def test_sessions_with_runs_that_are_not_over_stay(store: str) -> None:
@@ -144,10 +144,10 @@ def test_sessions_with_runs_that_are_not_over_stay(store: str) -> None:
     assert found == [(name, f"r-{name}", name) for name in ("paused", "ready", "waiting")]
     assert {**dry, "dryRun": False} == done
     assert left(store) == ["paused", "ready", "waiting"]
-    told_of = flowloom("sessions", "prune", "--older-than", "7d", "--store", store).stderr.splitlines()
+    told_of = here("sessions", "prune", "--older-than", "7d", "--store", store).stderr.splitlines()
     assert "Session `paused` of app `shop` is kept: run `r-paused` is paused." in told_of
     assert told_of[-1] == "No sessions deleted."
-    assert flowloom("runs", "cancel", "r-paused", "--store", store).returncode == 0
+    assert here("runs", "cancel", "r-paused", "--store", store).returncode == 0
     assert [each["session"] for each in pruned(store, "--older-than", "7d")["deleted"]] == ["paused"]
 
 
@@ -181,7 +181,7 @@ def test_what_is_no_duration_deletes_nothing(tmp_path: Path) -> None:
     """It is told what was given, and how to write it."""
     path = str(tmp_path / "chats.db")
     keep(path, "old", days=2)
-    done = flowloom("sessions", "prune", "--older-than", "30", "--store", path)
+    done = here("sessions", "prune", "--older-than", "30", "--store", path)
     assert (done.returncode, done.stdout) == (2, "")
     assert "`30` is no duration" in done.stderr
     assert "Traceback" not in done.stderr
@@ -190,10 +190,10 @@ def test_what_is_no_duration_deletes_nothing(tmp_path: Path) -> None:
 
 def test_how_old_has_to_be_said(tmp_path: Path) -> None:
     """And a store that is not there is not made."""
-    done = flowloom("sessions", "prune", "--store", str(tmp_path / "a.db"))
+    done = here("sessions", "prune", "--store", str(tmp_path / "a.db"))
     assert done.returncode == 2
     assert "--older-than" in done.stderr
-    done = flowloom("sessions", "prune", "--older-than", "1d", "--store", str(tmp_path / "a.db"))
+    done = here("sessions", "prune", "--older-than", "1d", "--store", str(tmp_path / "a.db"))
     assert (done.returncode, "There is no store" in told(done)) == (2, True)
     assert list(tmp_path.iterdir()) == []
 
@@ -202,8 +202,8 @@ def test_runs_are_submitted_with_durations(tmp_path: Path) -> None:
     """A number alone means seconds there."""
     at = ("--app", "shop", "--store", str(tmp_path / "a.db"), "--json")
     for given, seconds in (("90m", 5400), ("60", 60), ("0.5", 0.5)):
-        info = json.loads(flowloom("runs", "submit", "Go.", "--delay", given, *at).stdout)
+        info = json.loads(here("runs", "submit", "Go.", "--delay", given, *at).stdout)
         assert info["due"] - info["created"] == pytest.approx(seconds, abs=0.01)
-    done = flowloom("runs", "submit", "Go.", "--expires", "soon", *at)
+    done = here("runs", "submit", "Go.", "--expires", "soon", *at)
     assert done.returncode == 2
     assert "`soon` is no duration" in done.stderr

@@ -26,7 +26,7 @@ from flowloom.plugins import BasePlugin  # noqa: E402
 
 SCENARIOS = sorted((HERE / "conformance" / "scenarios").glob("*.json"))
 SCENARIOS.remove(HERE / "conformance" / "scenarios" / "stop-after-partial.json")  # a run goes on that is not followed
-FEW = {"sqlite": SCENARIOS[::12], "postgres": SCENARIOS[5::40], "dbos": SCENARIOS[7::80]}
+FEW = {"sqlite": SCENARIOS[::16], "postgres": SCENARIOS[5::40], "dbos": SCENARIOS[7::80]}
 """What `make test` runs through each kind of fleet; `make soak` runs them all."""
 RUNS = [
     pytest.param(kind, path, id=f"{kind}-{path.stem}", marks=() if path in few else pytest.mark.soak)
