@@ -17,7 +17,7 @@ from flowloom.cli.model_choice import ModelChoice
 from flowloom.cli.options import AGENT_HELP, AllowImports, AllowStdio, AsJson, ModelName, StoreName
 from flowloom.cli.stores import Store, store_named
 from flowloom.cli.tables import moment
-from flowloom.errors import MissingExtraError
+from flowloom.errors import ConfigurationError, MissingExtraError
 from flowloom.objects.notebook import count
 from flowloom.runner import Runner
 
@@ -47,6 +47,34 @@ def worker(
         str | None,
         typer.Option(metavar="VERSION", help="What it begins goes on at workers of this version.", show_default=False),
     ] = None,
+    deltas_host: Annotated[
+        str | None,
+        typer.Option(
+            "--deltas_host",
+            metavar="HOST",
+            help="Clients of other machines get deltas at this name or address of this one.",
+            show_default=False,
+        ),
+    ] = None,
+    deltas_port: Annotated[
+        int, typer.Option("--deltas_port", min=0, max=65535, help="The port for that; 0 takes one that is free.")
+    ] = 0,
+    deltas_cert: Annotated[
+        Path | None,
+        typer.Option(
+            "--deltas_cert",
+            metavar="FILE",
+            help="A certificate (PEM) for that, may be self-signed.",
+            show_default=False,
+        ),
+    ] = None,
+    deltas_key: Annotated[
+        Path | None,
+        typer.Option("--deltas_key", metavar="FILE", help="The certificate's private key (PEM).", show_default=False),
+    ] = None,
+    insecure_deltas: Annotated[
+        bool, typer.Option("--insecure_deltas", help="Deltas go to other machines as plain text, without TLS.")
+    ] = False,
     model: ModelName = None,
     allow_imports: AllowImports = None,
     allow_stdio: AllowStdio = False,
@@ -60,8 +88,11 @@ def worker(
     logging.basicConfig(format="%(asctime)s %(levelname)s %(name)s: %(message)s", level=logging.WARNING)
 
     async def work(opened_store: Store) -> None:
-        from flowloom.durable import Worker
+        from flowloom.durable import Deltas, Worker
 
+        if deltas_host is None and (deltas_port or deltas_cert or deltas_key or insecure_deltas):
+            raise ConfigurationError("Deltas for other machines need `--deltas_host`, where clients reach this one.")
+        deltas = deltas_host and Deltas(deltas_host, deltas_port, deltas_cert, deltas_key, insecure_deltas)
         display = Display(sys.stdout, sys.stderr)
         loaded = load_app(agent, allow_imports=allow_imports or (), allow_stdio=allow_stdio)
         choice = ModelChoice(loaded.agent, model, watched=False)
@@ -79,6 +110,7 @@ def worker(
                 drain=drain,
                 version=pin_version or __version__,
                 pin_version=pin_version is not None,
+                deltas=deltas or None,
             )
             await made.run(
                 lambda: show_data({"status": "up", "worker": made.name}) if json else _say("up"),

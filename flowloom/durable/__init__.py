@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from flowloom.durable.client import RunClient
     from flowloom.durable.courier import Courier
     from flowloom.durable.dbos_courier import DbosCourier
+    from flowloom.durable.deltas import Deltas
     from flowloom.durable.errors import (
         PoisonRunError,
         QueueFullError,
@@ -35,6 +36,7 @@ _HOMES = {
     "client": "RunClient",
     "courier": "Courier",
     "dbos_courier": "DbosCourier",
+    "deltas": "Deltas",
     "errors": "PoisonRunError QueueFullError RunExpiredError RunFailedError RunNotFoundError RunStateError",
     "limits": "ConcurrencyLimit ModelLimit",
     "records": "Outcome RunInfo WorkerInfo",
@@ -49,6 +51,7 @@ __all__ = [
     "ConcurrencyLimit",
     "Courier",
     "DbosCourier",
+    "Deltas",
     "ModelLimit",
     "Outcome",
     "PoisonRunError",

@@ -5,17 +5,22 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import logging
 import random
 import time
 from collections.abc import AsyncGenerator, Sequence
 from typing import Any, Literal, NamedTuple
 
 from flowloom.durable.channel import MAX_LINE, path_of
+from flowloom.durable.deltas import Remote, Streams
 from flowloom.durable.records import WorkerRow
 from flowloom.durable.registry import Registry
 from flowloom.errors import StorageError
 from flowloom.events import Event
 
+_log = logging.getLogger("flowloom.durable")
+_UNREACHED_FOR = 30.0
+"""Seconds until a worker of another machine is tried again that could not be reached."""
 _KNOWN_FOR = 2.0
 """Seconds for which the workers are known that were read."""
 _MOST_RUNG = 8
@@ -32,7 +37,7 @@ class Part(NamedTuple):
 
 class Callers:
     """Calls the workers of an app: those on this machine over their sockets, others by the database if that is
-    PostgreSQL. What is missed is seen all the same, when the worker looks by itself."""
+    PostgreSQL. It follows runs at either. What is missed is seen all the same, when the worker looks by itself."""
 
     def __init__(self, registry: Registry, app_name: str) -> None:
         self._registry = registry
@@ -41,6 +46,8 @@ class Callers:
         self._read = 0.0
         self._lines: dict[str, asyncio.StreamWriter] = {}
         self._opening = asyncio.Lock()
+        self._unreached: dict[str, float] = {}
+        """The workers of other machines that could not be reached, and when they are tried again."""
 
     async def ring(self) -> None:
         """Say to workers that a run is ready: first to those that had room when they were heard of last."""
@@ -94,13 +101,10 @@ class Callers:
 
         It ends when the worker has done with the run, or is gone.
         """
-        path = path_of(row.address)
-        if path is None:
+        streams = await self._reached(row)
+        if streams is None:
             return
-        try:
-            reader, writer = await asyncio.open_unix_connection(path, limit=MAX_LINE)
-        except OSError:
-            return
+        reader, writer = streams
         try:
             said = {"token": row.token, "do": "follow", "run": run_id, "deltas": deltas}
             writer.write(json.dumps(said).encode() + b"\n")
@@ -114,7 +118,28 @@ class Callers:
                     else:
                         return
         finally:
-            writer.close()
+            writer.transport.abort()  # a worker that was stopped would say no goodbye
+
+    async def _reached(self, row: WorkerRow) -> Streams | None:
+        """A connection to a worker: over its socket on this machine, and else as its `Deltas` say."""
+        path = path_of(row.address)
+        if path is not None:
+            with contextlib.suppress(OSError):
+                return await asyncio.open_unix_connection(path, limit=MAX_LINE)
+        remote, now = Remote.of(row.address), time.monotonic()
+        if remote is None or self._unreached.get(row.worker, now) > now:
+            return None
+        try:
+            return await remote.connect(MAX_LINE)
+        except (OSError, UnicodeError) as error:
+            if row.worker not in self._unreached:
+                _log.warning(
+                    "Worker `%s` cannot be followed at %s, port %d: %s. Its runs are read from the log, without "
+                    "deltas.",
+                    *(row.worker, remote.host, remote.port, error),
+                )
+            self._unreached[row.worker] = time.monotonic() + _UNREACHED_FOR
+            return None
 
     async def close(self) -> None:
         """Hang up everywhere."""

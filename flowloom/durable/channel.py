@@ -1,8 +1,9 @@
-"""The direct channel: what a worker tells followers of its runs at once, over a socket of its machine.
+"""The direct channel: what a worker tells followers of its runs at once, over sockets.
 
-Lines of JSON. A caller says first who it is (the `token` of the worker's row) and what it wants: to `follow` a run, or
-to `ring` (a run is ready) or `look` (something is asked of a run). Nothing that is told here is only told here: the log
-and the registry have it all, but for parts of messages, which complete events follow (durable design, section 7).
+Lines of JSON, over a Unix socket for callers of its machine, and as `Deltas` say for those of others. A caller says
+first who it is (the `token` of the worker's row) and what it wants: to `follow` a run, or to `ring` (a run is ready) or
+`look` (something is asked of a run). Nothing that is told here is only told here: the log and the registry have it all,
+but for parts of messages, which complete events follow (durable design, section 7).
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from flowloom.durable.deltas import STRANGER, Deltas, Door
 from flowloom.events import Event
 from flowloom.sessions.sql_holders import this_process
 
@@ -43,7 +45,7 @@ def this_machine() -> str:
 def path_of(address: str | None) -> str | None:
     """The path of a worker's socket, if it can be reached from here."""
     machine, _, path = (address or "").partition(":unix:")
-    return path if path and machine == this_machine() else None
+    return path if path and machine.rpartition(" ")[2] == this_machine() else None
 
 
 def forget(address: str | None) -> None:
@@ -90,20 +92,28 @@ class _Topic:
 
 
 class Channel:
-    """The worker's end. `rung` is called when a run is said to be ready, `looked` when something is asked of one."""
+    """The worker's end. `rung` is called when a run is said to be ready, `looked` when something is asked of one;
+    `deltas` say where callers of other machines are let in."""
 
-    def __init__(self, rung: Callable[[], None], looked: Callable[[], None]) -> None:
+    def __init__(self, rung: Callable[[], None], looked: Callable[[], None], deltas: Deltas | None = None) -> None:
         self._rung = rung
         self._looked = looked
         self._topics: dict[str, _Topic] = {}
         self._server: asyncio.AbstractServer | None = None
         self._path: Path | None = None
+        self._door = None if deltas is None else Door(deltas, self._serve_stranger)
         self._callers: dict[asyncio.Task[None], asyncio.StreamWriter] = {}
         self.token = secrets.token_hex(16)
         self.address: str | None = None
 
     async def open(self) -> None:
-        """Listen, where the system has such sockets; without, followers read the log from time to time."""
+        """Listen, on Unix sockets where the system has them; without, followers read the log from time to time. Raises
+        `ConfigurationError` if callers of other machines cannot be let in as `Deltas` say."""
+        remote = None if self._door is None else await self._door.open()
+        await self._open_here()
+        self.address = " ".join(str(each) for each in (remote, self.address) if each is not None) or None
+
+    async def _open_here(self) -> None:
         if sys.platform == "win32":
             return
         folder = Path(tempfile.gettempdir()) / f"flowloom-{os.getuid()}"
@@ -125,8 +135,8 @@ class Channel:
         for caller, line in callers.items():
             caller.cancel()
             line.transport.abort()  # a caller that was stopped reads no more
-        if callers:
-            await asyncio.wait(callers)
+        if ending := {*callers, *(self._door.close() if self._door is not None else ())}:
+            await asyncio.wait(ending)
         if self._path is not None:
             self._path.unlink(missing_ok=True)
 
@@ -164,12 +174,17 @@ class Channel:
 
     # -- callers ---------------------------------------------------------------------------------------
 
-    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def _serve_stranger(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await self._serve(reader, writer, STRANGER)
+
+    async def _serve(
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, patience: float | None = None
+    ) -> None:
         task = asyncio.current_task()
         assert task is not None
         self._callers[task] = writer
         try:
-            while line := await reader.readline():
+            while line := await _said(reader, patience):
                 said: Any = json.loads(line)
                 if not secrets.compare_digest(str(said.get("token")).encode("utf-8", "replace"), self.token.encode()):
                     return
@@ -211,6 +226,11 @@ class Channel:
                 await follower.more.wait()
         finally:
             topic.followers.discard(follower)
+
+
+async def _said(reader: asyncio.StreamReader, patience: float | None) -> bytes:
+    async with asyncio.timeout(patience):
+        return await reader.readline()
 
 
 def _line(said: dict[str, Any]) -> bytes:

@@ -23,6 +23,7 @@ from flowloom.durable import metrics
 from flowloom.durable.beats import Beats
 from flowloom.durable.channel import Channel
 from flowloom.durable.courier import Courier, not_offered
+from flowloom.durable.deltas import Deltas
 from flowloom.durable.leg import Leg, failure
 from flowloom.durable.limits import Limit, ModelLimit, concurrency_limits
 from flowloom.durable.model_limits import LimitedEffects
@@ -58,13 +59,14 @@ class Worker:
     its runs. When it ends, it waits `drain` seconds for the runs that it has; what is left is handed over after the
     step that is under way. Runs that stay ready for `sweep` seconds are offered again. A run that `max_takeovers`
     workers have died of is given to no further one. `keep_runs`: for how many seconds the registry remembers runs that
-    are over. `version` is that of your program, which `flowloom workers` shows; by default that of flowloom.
+    are over. `version` is that of your program, which `flowloom workers` shows; by default that of flowloom. `deltas`
+    say where clients of other machines get the deltas of its runs; those of its own machine do without.
 
     How a run goes on is said by its log, and not by the code, so that a worker goes on with what one of another version
     has begun. With `pin_version`, runs that this worker begins go on at workers of its `version` alone.
 
     Raises `ConfigurationError` for a `dead_after` of fewer than three beats, for numbers out of range, for a store in
-    memory.
+    memory, for a certificate of `deltas` that cannot be used.
     """
 
     def __init__(
@@ -83,6 +85,7 @@ class Worker:
         keep_runs: float = 7 * DAY,
         version: str = __version__,
         pin_version: bool = False,
+        deltas: Deltas | None = None,
     ) -> None:
         if not 0 < heartbeat < math.inf:
             raise ConfigurationError(f"A worker's `heartbeat` is above 0 seconds, not {heartbeat:g}.")
@@ -104,7 +107,7 @@ class Worker:
         self.concurrency = concurrency
         self.labels = tuple(sorted(set(labels)))
         self.courier: Courier = courier or StoreCourier(runner.session_service, runner.app_name)
-        self.channel = Channel(self._ring, self._look)
+        self.channel = Channel(self._ring, self._look, deltas)
         self._version, self._pin = version, f"{PINNED}{version}" if pin_version else None
         known = self.labels if self._pin is None else tuple(sorted((*self.labels, self._pin)))
         self._takes = [",".join(some) for count in range(len(known) + 1) for some in combinations(known, count)]
@@ -173,8 +176,12 @@ class Worker:
     async def __aenter__(self) -> Self:
         await self.registry.prepare()
         await self.courier.check()
-        await self.channel.open()
-        await self.beats.start()
+        try:
+            await self.channel.open()
+            await self.beats.start()
+        except BaseException:
+            await self.channel.close()
+            raise
         self._own = [
             asyncio.create_task(self._serve(), name="flowloom worker"),
             asyncio.create_task(self._keep_house(), name="flowloom worker's house"),
