@@ -24,12 +24,12 @@ from cryptography.x509.oid import NameOID
 
 from durable.fleet import APP, WHO, client_of, opened, runner_of, steps, worker_of
 from flowloom import BaseLlm, LlmRequest, LlmResponse
-from flowloom.durable import Deltas, RunClient, SubmittedRun, Worker, callers, channel, deltas
+from flowloom.durable import Deltas, RunClient, StoreCourier, SubmittedRun, Worker, callers, channel, deltas
 from flowloom.durable.deltas import Remote
 from flowloom.errors import ConfigurationError
 from flowloom.events.parts import content_of, text_part
 from flowloom.run_stream import TextDelta
-from flowloom.testing.suites.courier_place import until
+from flowloom.testing.suites.courier_place import until, until_async
 
 HERE = "127.0.0.1"
 Answer = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Any]
@@ -85,7 +85,8 @@ async def speaking(where: str, at: Deltas) -> AsyncIterator[tuple[Worker, RunCli
     mine, theirs = opened(where), opened(where)
     runner = runner_of(theirs, [])
     runner.agent.model = Speaking()
-    async with Worker(runner, deltas=at) as worker, client_of(mine) as client:
+    courier = StoreCourier(theirs, APP, poll=0.02)
+    async with Worker(runner, courier=courier, deltas=at) as worker, client_of(mine) as client:
         yield worker, client
     await mine.close()
     await theirs.close()
@@ -102,11 +103,18 @@ async def texts(run: SubmittedRun) -> list[str]:
     return found
 
 
-async def read_from_the_log(run: SubmittedRun) -> None:
-    """The run is followed, and its deltas are not seen: what it says comes complete."""
+async def read_from_the_log(client: RunClient, caplog: pytest.LogCaptureFixture, warned: int = 1) -> None:
+    """A run is followed, of which no delta is seen while it speaks: what it says comes complete."""
+    run = await client.submit("Go.", **WHO)
     following = asyncio.ensure_future(texts(run))
-    await asyncio.sleep(0.3)
-    assert not following.done()
+
+    async def is_running() -> bool:
+        return (await run.info()).status == "running"
+
+    await until_async(is_running)
+    await until(lambda: len(caplog.records) >= warned)
+    await asyncio.sleep(0.1)
+    assert not told.is_set()
     told.set()
     assert "".join(await following) == "Hello there."
 
@@ -145,7 +153,7 @@ async def test_a_worker_without_deltas_is_read_from_the_log(
     where = str(tmp_path / "f.db")
     async with speaking(where, Deltas(HERE)) as (_, client):
         moved(where, lambda address: address.partition(" ")[2])
-        await read_from_the_log(await client.submit("Go.", **WHO))
+        await read_from_the_log(client, caplog, warned=0)
     assert caplog.records == []
 
 
@@ -168,7 +176,7 @@ async def test_another_certificate_is_refused_and_told_nothing(
     ):
         port = server.sockets[0].getsockname()[1]
         moved(where, lambda address: f"tls://{HERE}:{port}#{address.split(' ')[0].partition('#')[2]}")
-        await read_from_the_log(await client.submit("Go.", **WHO))
+        await read_from_the_log(client, caplog)
     assert heard == b""
     [record] = caplog.records
     assert (record.levelno, "another certificate" in record.getMessage()) == (logging.WARNING, True)
@@ -199,7 +207,7 @@ async def test_a_worker_that_cannot_be_reached_is_read_from_the_log(
         server.close()
     async with speaking(where, Deltas(HERE, **certificate(tmp_path))) as (_, client):
         moved(where, lambda address: f"tls://{place}#{address.split(' ')[0].partition('#')[2]}")
-        await read_from_the_log(await client.submit("Go.", **WHO))
+        await read_from_the_log(client, caplog)
     server.close()
     await server.wait_closed()
     [record] = caplog.records
