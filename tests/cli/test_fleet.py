@@ -64,6 +64,24 @@ def test_a_run_is_submitted_followed_approved_and_listed(store: str, fleet: Any)
     assert (worker["app_name"], worker["capacity"]) == ("travel_desk", 32)
 
 
+@pytest.mark.parametrize(
+    ("given", "says"),
+    [
+        (("--deltas_host", "10.0.0.5"), "`--deltas_cert`, `--deltas_key`"),
+        (("--deltas_port", "7460"), "need `--deltas_host`"),
+        (("--insecure_deltas",), "need `--deltas_host`"),
+        (("--deltas_host", "127.0.0.1", "--deltas_cert", "none.pem"), "certificate `none.pem`"),
+    ],
+    ids=lambda value: value[0] if isinstance(value, tuple) else "",
+)
+def test_deltas_that_cannot_be_are_told_in_a_line(store: str, given: tuple[str, ...], says: str) -> None:
+    """What is wrong with the flags, and which of them mends it."""
+    done = flowloom("worker", DESK, "--store", store, *QUICK, *given)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert says in done.stderr
+    assert "Traceback" not in done.stderr
+
+
 def test_dbos_brings_the_runs_of_a_store_in_postgresql(postgres_dsn: str) -> None:
     """For a worker that is told so; commands submit as they always do."""
     with started("worker", DESK, "--store", postgres_dsn, "--courier", "dbos", *QUICK) as process:
