@@ -214,9 +214,8 @@ def _served(deltas: Deltas) -> tuple[ssl.SSLContext | None, str]:
     try:
         context.load_cert_chain(deltas.certificate, deltas.key, password="")  # one that is locked asks no terminal
         first = _CERTIFICATE.search(Path(deltas.certificate).read_text("utf-8", "replace"))
-        assert first is not None  # there is one that was loaded
-        return context, _fingerprint(ssl.PEM_cert_to_DER_cert(first[0]))
-    except (OSError, ValueError, AssertionError) as error:
+        return context, _fingerprint(ssl.PEM_cert_to_DER_cert(first[0] if first is not None else ""))
+    except (OSError, ValueError) as error:
         key = "" if deltas.key is None else f", the key of which is in `{deltas.key}`,"
         raise ConfigurationError(
             f"`Deltas` cannot use the certificate `{deltas.certificate}`{key} for TLS: {error}. Both are PEM files, "
