@@ -224,8 +224,8 @@ async def test_a_stranger_leaves_nothing(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     """One that says nothing, or anything, is hung up on, before and after the handshake; no task or socket is left."""
-    monkeypatch.setattr(deltas, "STRANGER", 0.2)
-    monkeypatch.setattr(channel, "STRANGER", 0.2)
+    monkeypatch.setattr(deltas, "STRANGER", 0.5)
+    monkeypatch.setattr(channel, "STRANGER", 0.5)
     service, before = opened(str(tmp_path / "f.db")), asyncio.all_tasks()
     options = certificate(tmp_path) if over == "TLS" else {}
     async with worker_of(service, steps(1), deltas=Deltas(HERE, **options)) as worker:
@@ -253,7 +253,7 @@ async def test_a_worker_ends_at_once_whoever_is_connected(tmp_path: Path, over: 
     options = certificate(tmp_path) if over == "TLS" else {}
     service = opened(str(tmp_path / "f.db"))
     before = asyncio.all_tasks()
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(8):
         async with worker_of(service, steps(1), deltas=Deltas(HERE, **options)) as worker:
             remote = Remote.of(worker.channel.address)
             assert remote is not None
