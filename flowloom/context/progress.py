@@ -131,12 +131,16 @@ def progress_of(session: Session, invocation_id: str, message: types.Content | N
     return progress
 
 
+def latest_said(events: Sequence[Event]) -> Event | None:
+    """The latest event that says something, or tells of an error; None if there is none."""
+    return next((event for event in reversed(events) if event.content is not None or event.error_code), None)
+
+
 def is_left_behind(ledger: CallLedger, decision: Decision) -> bool:
     """Whether a run was cut off before it carried out a decision that the log has."""
     made = decision.made
     if made.name == CREDENTIAL_CALL:
-        events = reversed(ledger.events_of(made.event.invocation_id))
-        return next(each for each in events if each.content is not None or each.error_code) is decision.answer.event
+        return latest_said(ledger.events_of(made.event.invocation_id)) is decision.answer.event
     return made.state == "decided" and ledger.call(made.id) is made
 
 

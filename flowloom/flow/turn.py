@@ -12,7 +12,7 @@ from google.genai import types
 from flowloom.context import Context, InvocationContext
 from flowloom.context.hooks import Callbacks, content_answered, first_answer
 from flowloom.context.origin import no_events, note_origin
-from flowloom.context.progress import Progress, is_within
+from flowloom.context.progress import Progress, is_within, latest_said
 from flowloom.context.protocols import AnyAgent
 from flowloom.errors import ConfigurationError
 from flowloom.events.event import Event
@@ -187,7 +187,7 @@ class Turn:
         self.recall(own := [*before, *after])
         calls = _calls_in(own)
         # changes of state, and marks of calls that are about to be made again, come before the answer is used
-        used = _latest_said(after) is not None or bool(after and after[-1].actions.end_of_agent)
+        used = latest_said(after) is not None or bool(after and after[-1].actions.end_of_agent)
         answered = not (progress.left if used else progress.left | progress.answered).isdisjoint(calls)
         if not own or answered or not self._knows_how_far(progress, own):
             return  # a new turn, or one that the user's answer resumes
@@ -238,7 +238,7 @@ class Turn:
 
     def _has_pending_follow_ups(self, own: Sequence[Event]) -> bool:
         """Whether something follows from the turn's latest answer: calls are run that the run stopped before, say."""
-        if (last := _latest_said(own)) is None:
+        if (last := latest_said(own)) is None:
             return False
         if CLIENT_EXECUTED not in (last.custom_metadata or ()):
             return any(True for _ in pending_follow_ups(own))
@@ -250,13 +250,9 @@ def _calls_in(events: Sequence[Event]) -> dict[str, types.FunctionCall]:
     return {call.id or "": call for event in events for call in event.get_function_calls()}
 
 
-def _latest_said(events: Sequence[Event]) -> Event | None:
-    return next((event for event in reversed(events) if event.content is not None or event.error_code), None)
-
-
 def _has_ended(own: Sequence[Event]) -> bool:
     """Whether the latest of these events that says something ends the turn."""
-    return (last := _latest_said(own)) is not None and ends_turn(last)
+    return (last := latest_said(own)) is not None and ends_turn(last)
 
 
 def waits_below(agent: AnyAgent, ctx: InvocationContext) -> bool:

@@ -122,8 +122,6 @@ class FunctionTool(BaseTool):
         except ToolArgumentsError as unfit:
             return self._without(args, unfit)
         if self._require_confirmation:
-            if alone:
-                raise ConfirmationRequiredError(f"`{self.name}` needs an approval, and has no context to have it in.")
             await self._gate(args, tool_context)
         if schema.context_parameter:
             bound[schema.context_parameter] = tool_context
