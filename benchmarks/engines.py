@@ -28,15 +28,15 @@ class EngineSpec:
     imports: str = ""
     """What a first agent on it imports."""
     requirement: str = ""
-    """What is installed for it, in an environment of its own; empty for the environment of the benchmarks."""
+    """What is installed for it in an environment of its own."""
     home: str = ""
-    """The environment under `.bench`."""
+    """That environment, under `.bench`; empty for the environment of the benchmarks."""
     package: str = ""
     """The distribution whose version is reported."""
 
     @property
     def is_peer(self) -> bool:
-        return bool(self.requirement)
+        return self.package != "flowloom" and bool(self.requirement)
 
 
 BARE = EngineSpec(
@@ -45,6 +45,9 @@ BARE = EngineSpec(
 FLOWLOOM = EngineSpec(
     "flowloom", "flowloom", _CORE | _OWN, "from flowloom import InMemoryRunner, LlmAgent", package="flowloom"
 )
+SERVED = EngineSpec(FLOWLOOM.name, "", frozenset(), "", f"{ROOT}[server]", "flowloom-server", FLOWLOOM.package)
+"""flowloom's server, with what it needs and nothing else, as it is deployed: what the benchmarks have beside that, as
+pictures' libraries, google-genai would load. Started in the checkout, it runs what stands there."""
 CUT = EngineSpec("flowloom that cannot be observed", "flowloom_cut", frozenset({"text", "tool"}))
 _ADK_IMPORTS = "from google.adk.agents import LlmAgent\nfrom google.adk.runners import InMemoryRunner"
 _ADK = "google-adk"
@@ -110,11 +113,11 @@ class Installed:
 
 
 def install(spec: EngineSpec) -> Installed:
-    """The engine, ready to run; a peer's environment is made once.
+    """The engine, ready to run; an environment of its own is made once.
 
     Raises `subprocess.CalledProcessError` or `OSError` if it cannot be made.
     """
-    if not spec.is_peer:
+    if not spec.home:
         return Installed(spec, sys.executable, _version(spec, sys.executable))
     home = HOMES / spec.home
     python = home / "bin" / "python"

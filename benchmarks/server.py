@@ -1,8 +1,9 @@
 """What flowloom's server costs: beside google-adk's with the same agent, and beside a run in the same process.
 
-Each server has a process of its own, as one that is deployed (`api_server`, which keeps no traces), with its sessions
-in memory; they take turns in rounds. Every turn is in a session of its own. Turns are told by the servers' processor
-time: by the clock, both would have the client's beside, and the waits for a processor that other programs use.
+Each server has an environment and a process of its own, as one that is deployed (`api_server`, which keeps no traces),
+with its sessions in memory; they take turns in rounds. Every turn is in a session of its own. Turns are told by the
+servers' processor time: by the clock, both would have the client's beside, and the waits for a processor that other
+programs use.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from benchmarks.engines import FLOWLOOM, GOOGLE_ADK, ROOT, Installed
+from benchmarks.engines import GOOGLE_ADK, ROOT, SERVED, Installed, install_all
 from benchmarks.http_wire import Connection
 from benchmarks.results import Row
 from benchmarks.rounds import Plan, cell_of
@@ -80,7 +81,7 @@ def served(engine: Installed) -> Iterator[Served]:
     """The server of an engine. Raises `RuntimeError` if it does not answer."""
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
-    module = ["-m", "flowloom"] if engine.spec is FLOWLOOM else ["-m", "google.adk.cli"]
+    module = ["-m", "google.adk.cli"] if engine.spec is GOOGLE_ADK else ["-m", "flowloom"]
     memory = ["--session_service_uri", "memory://", "--artifact_service_uri", "memory://"]
     command = [engine.python, *module, "api_server", "--no-reload", "--port", str(port), *memory, str(AGENTS)]
     with tempfile.TemporaryFile() as log:
@@ -281,7 +282,11 @@ def run_server(engines: list[Installed], plan: Plan, only: str, notes: list[str]
     """The lines about servers whose title holds `only`."""
     if not any(only in title for title in TITLES):
         return
-    own = next(engine for engine in engines if engine.spec is FLOWLOOM)
+    installed, missing = install_all((SERVED,))
+    notes += missing
+    if not installed:
+        return
+    own = installed[0]
     peer = next((engine for engine in engines if engine.spec is GOOGLE_ADK), None)
     if peer is not None:
         with served(own) as ours, served(peer) as theirs:

@@ -29,6 +29,7 @@ from flowloom.artifacts.service import ArtifactVersion, BaseArtifactService, own
 from flowloom.artifacts.version_folder import NewVersion, VersionFolder, sync_folder
 from flowloom.errors import StorageError
 from flowloom.events.clock import now
+from flowloom.objects.two_names import one_of
 
 _T = TypeVar("_T")
 _TAKEN = (errno.ENOTEMPTY, errno.EEXIST)
@@ -44,13 +45,15 @@ class FileArtifactService(BaseArtifactService):
     the part, the metadata). Both are on the disk when `save_artifact` returns. A name may be any that the protocol
     allows: whatever a file system could not take, or would mix up, is kept under a folder name made from it.
 
-    `directory` is made when something is saved. Metadata has to be of values that JSON can hold, or else
-    `InputValidationError` is raised; `StorageError` is raised, with the path, for a file that is damaged and for a
-    folder that cannot be read or written.
+    `directory` (or `root_dir`, google-adk's name of it) is made when something is saved. Metadata has to be of values
+    that JSON can hold, or else `InputValidationError` is raised; `StorageError` is raised, with the path, for a file
+    that is damaged and for a folder that cannot be read or written.
     """
 
-    def __init__(self, directory: str | os.PathLike[str]) -> None:
-        self._root = Path(directory).absolute()
+    def __init__(
+        self, directory: str | os.PathLike[str] | None = None, *, root_dir: str | os.PathLike[str] | None = None
+    ) -> None:
+        self._root = Path(one_of(("directory", "root_dir"), directory, root_dir)).absolute()
         self._cleaned = False
 
     @property

@@ -88,4 +88,4 @@ def _uri(scope: _Scope, filename: str, version: int) -> str:
     app_name, user_id, session_id = scope
     steps = ["apps", app_name, "users", user_id, *(["sessions", session_id] if session_id is not None else [])]
     steps += ["artifacts", filename, "versions", str(version)]
-    return "memory://" + "/".join(quote(step, safe=":@") for step in steps)
+    return "memory://" + "/".join(quote(step, safe=":@", errors="surrogatepass") for step in steps)

@@ -9,13 +9,14 @@ from importlib.metadata import version
 from typing import Any
 
 from fastapi import APIRouter, Request
-from fastapi.responses import JSONResponse, Response
+from fastapi.responses import Response
 
 from flowloom.agents import BaseAgent, LlmAgent
 from flowloom.runner.app import App
 from flowloom.runner.routing import agents_of
 from flowloom.server.problems import ProblemError
 from flowloom.server.served import admit, principal_of, served_of
+from flowloom.server.wire import answer, json_bytes
 
 _log = logging.getLogger("flowloom.server")
 router = APIRouter(tags=["apps"])
@@ -40,20 +41,20 @@ async def versions() -> dict[str, str]:
 
 
 @router.get("/list-apps")
-async def list_apps(request: Request, detailed: str = "") -> Any:
+async def list_apps(request: Request, detailed: str = "") -> Response:
     """The names of the apps that those who ask may use; `detailed=true` tells what those are that can be loaded."""
     principal = principal_of(request)
     served = served_of(request)
     names = [name for name in await served.app_names() if principal.may_use(name)]
     if detailed.lower() not in ("true", "1", "yes", "on"):
-        return names
+        return answer(json_bytes(names))
     found: list[dict[str, Any]] = []
     for name in names:
         try:
             found.append(_summary(name, await served.app_of(name)) | {"agents": None})
         except ProblemError as problem:
             _log.info("`%s` is left out of the list: %s", name, problem)
-    return {"apps": found}
+    return answer(json_bytes({"apps": found}))
 
 
 @router.get("/apps/{app_name}/app-info")
@@ -62,14 +63,14 @@ async def app_info(request: Request, app_name: str) -> Response:
     admit(request, app_name)
     app = await served_of(request).app_of(app_name)
     agents = {agent.name: await _agent_info(agent) for agent in agents_of(app.root_agent)}
-    return JSONResponse(_summary(app_name, app) | {"agents": agents})
+    return answer(json_bytes(_summary(app_name, app) | {"agents": agents}))
 
 
 @dev_router.get("/dev/apps/{app_name}/problem")
-async def app_problem(request: Request, app_name: str) -> dict[str, str | None]:
+async def app_problem(request: Request, app_name: str) -> Response:
     """Why an app cannot be loaded: the traceback, for those who write it; null if it can."""
     admit(request, app_name)
-    return {"traceback": await asyncio.to_thread(served_of(request).apps.problem_of, app_name)}
+    return answer(json_bytes({"traceback": await asyncio.to_thread(served_of(request).apps.problem_of, app_name)}))
 
 
 def _summary(name: str, app: App) -> dict[str, Any]:

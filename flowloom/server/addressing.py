@@ -5,9 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Any
 
-from starlette.responses import JSONResponse
-
-from flowloom.server.problems import problem_body
+from flowloom.server.problems import problem_answer, problem_body
 from flowloom.server.served import Served
 
 _Asgi = Callable[[MutableMapping[str, Any], Any, Any], Awaitable[None]]
@@ -26,7 +24,7 @@ class Addressing:
         if scope["type"] in ("http", "websocket"):
             if "\0" in scope["path"] and scope["type"] == "http":  # no store could keep it, and some fail
                 told = problem_body("bad_request", "No name holds a NUL character.")
-                await JSONResponse(told, 400)(scope, receive, send)
+                await problem_answer(400, told)(scope, receive, send)
                 return
             scope = {**scope, "root_path": self._prefix, "path": self._prefix + self._path_of(scope["path"])}
         await self._app(scope, receive, send)

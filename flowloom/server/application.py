@@ -39,6 +39,7 @@ try:
     from flowloom.server.agent_modules import agent_files
     from flowloom.server.apps import AgentLoader, AppFolder, LoadedApps, NoCode, OneApp
     from flowloom.server.auth_hook import auth_by_request
+    from flowloom.server.bodies import WholeTexts
     from flowloom.server.later import LATER, refusal
     from flowloom.server.models import override_of, plugins_of
     from flowloom.server.problems import Failures, add_handlers
@@ -84,6 +85,7 @@ def application(served: Served, *, lifespan: Lifespan | None = None) -> FastAPI:
     rules = rules_of(served.settings)
     add_handlers(app)
     app.add_middleware(run_routes.PlainRuns)
+    app.add_middleware(WholeTexts)
     app.router.routes.extend(run_routes.KNOWN)
     for router in ROUTERS:
         app.include_router(router)

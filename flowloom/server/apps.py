@@ -7,6 +7,7 @@ import re
 import traceback
 from collections.abc import Iterator
 from dataclasses import dataclass
+from os.path import isfile  # which knows that names may be too long for any file
 from pathlib import Path
 from threading import Lock
 from typing import Protocol
@@ -270,10 +271,10 @@ class AppFolder:
         if not all(part.isidentifier() for part in parts) or (len(parts) > 1 and not self._nested):
             return None
         path = self.base.joinpath(*parts)
-        if any((path / mark).is_file() for mark in _ENTRIES):
+        if any(isfile(path / mark) for mark in _ENTRIES):
             return path
         module = self.base / f"{name}.py"
-        return module if module.is_file() else None
+        return module if isfile(module) else None
 
     def _stamp(self, name: str) -> int:
         """A number that is another one when a source of the app has changed."""

@@ -7,13 +7,12 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Query, Request
 from fastapi.responses import Response
-from pydantic_core import to_json
 
 from flowloom.artifacts.service import USER_PREFIX, ArtifactVersion
 from flowloom.errors import InputValidationError
 from flowloom.server.problems import ProblemError
 from flowloom.server.served import admit, served_of
-from flowloom.server.wire import Body, Part, answer
+from flowloom.server.wire import Body, Part, answer, json_bytes
 
 _A = "/apps/{app_name}/users/{user_id}/sessions/{session_id}/artifacts"
 _ABSOLUTE = re.compile(r"[/\\]|[A-Za-z]:[/\\]")
@@ -33,18 +32,20 @@ class NewArtifact(Body):
 
 
 @router.get(_A)
-async def list_artifacts(request: Request, app_name: str, user_id: str, session_id: str) -> list[str]:
+async def list_artifacts(request: Request, app_name: str, user_id: str, session_id: str) -> Response:
     """The names of the session's and the user's files, sorted."""
     admit(request, app_name, user_id)
-    return await served_of(request).artifacts.list_artifact_keys(
+    names = await served_of(request).artifacts.list_artifact_keys(
         app_name=app_name, user_id=user_id, session_id=session_id
     )
+    return answer(json_bytes(names))
 
 
 @router.post(_A)
 async def save_artifact(request: Request, app_name: str, user_id: str, session_id: str, body: NewArtifact) -> Response:
     """Save the next version of a file."""
     file = _file(request, app_name, user_id, session_id, body.filename)
+    await served_of(request).check_app(app_name)
     store = served_of(request).artifacts
     try:
         version = await store.save_artifact(**file, artifact=body.artifact, custom_metadata=body.custom_metadata)
@@ -140,7 +141,7 @@ async def _loaded(request: Request, file: dict[str, Any], version: int | None) -
     part = await served_of(request).artifacts.load_artifact(**file, version=version)
     if part is None:
         raise _not_found()
-    return answer(part.model_dump_json(by_alias=True, exclude_none=True).encode("utf-8", "replace"))
+    return answer(json_bytes(part.model_dump(by_alias=True, exclude_none=True)))
 
 
 def _not_found() -> ProblemError:
@@ -148,4 +149,4 @@ def _not_found() -> ProblemError:
 
 
 def _metadata(version: ArtifactVersion) -> bytes:
-    return to_json(version.to_wire())
+    return json_bytes(version.to_wire())

@@ -9,13 +9,13 @@ import logging
 from collections.abc import Callable, Sequence
 from typing import Any, Self
 
-from starlette.responses import JSONResponse, Response
+from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from flowloom.server.connections import connection_of
 from flowloom.server.failures import error_id_of, told_text
 from flowloom.server.frames import KEEP_ALIVE, LEGACY_DONE, Frame, legacy_chunks, legacy_objects
-from flowloom.server.problems import problem_body
+from flowloom.server.problems import problem_answer, problem_body
 from flowloom.server.runs import Runs
 from flowloom.server.served_run import ALL_AT_ONCE, FrameReader, ServedRun
 
@@ -178,10 +178,10 @@ class RunList(Response):
     def _answer(self, run: ServedRun, listed: list[bytes]) -> Response:
         refusal = run.refusal()
         if refusal is not None:
-            return JSONResponse(problem_body(refusal.code, refusal.detail), refusal.status, refusal.headers)
+            return problem_answer(refusal.status, problem_body(refusal.code, refusal.detail), refusal.headers)
         if run.error is not None and not self._legacy:
             text = told_text(run.error, dev=self._dev)
-            return JSONResponse(problem_body("run_failed", text, error_id_of(run.error)), 500)
+            return problem_answer(500, problem_body("run_failed", text, error_id_of(run.error)))
         if self._legacy:
             listed.append(json.dumps({"type": "done"}, separators=(",", ":")).encode())
         return _Json(b"[" + b",".join(listed) + b"]")

@@ -16,7 +16,7 @@ from flowloom.errors import (
     error_text,
 )
 from flowloom.interop import run_ends
-from flowloom.server.problems import LOG, ProblemError
+from flowloom.server.problems import LOG, ProblemError, session_not_found
 
 PLACE = "server"
 """Whose log it is."""
@@ -55,7 +55,7 @@ def refusal_of(error: BaseException) -> ProblemError | None:
     if isinstance(error, SessionBusyError) and not isinstance(error, RunLostError):
         return session_busy()
     if isinstance(error, SessionNotFoundError):
-        return ProblemError(404, "session_not_found", "Session not found")
+        return session_not_found()
     if isinstance(error, InvocationNotFoundError):
         return ProblemError(404, "invocation_not_found", str(error))
     if isinstance(error, InputValidationError | JsonDataError):

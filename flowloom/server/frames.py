@@ -12,7 +12,7 @@ from flowloom.events.event_json import validated_event
 from flowloom.events.wire import replace
 from flowloom.interop.legacy import to_legacy
 from flowloom.server.places import Places
-from flowloom.server.wire import event_json, public_json
+from flowloom.server.wire import event_json, json_bytes, public_json
 
 KEEP_ALIVE = b": keep-alive\n\n"
 LEGACY_DONE = b'data: {"type":"done"}\n\n'
@@ -111,7 +111,7 @@ def frames_of(event: Event, place: Place, places: Places, *, split: bool) -> lis
 
 def error_frame(invocation_id: str, place: Place, error: dict[str, Any]) -> Frame:
     """The frame that says why a stream ends."""
-    return frame_of(invocation_id, place, _compact(error))
+    return frame_of(invocation_id, place, json_bytes(error))
 
 
 def legacy_chunks(frame: Frame) -> list[bytes]:
@@ -128,7 +128,7 @@ def legacy_chunks(frame: Frame) -> list[bytes]:
     else:
         objects = cast(list[Any], to_legacy(event))
     head, _, _ = frame.chunk.partition(b"\n")
-    chunks = [b"data: %b\n\n" % on_one_line(public_json(_compact(each))) for each in objects]
+    chunks = [b"data: %b\n\n" % on_one_line(public_json(json_bytes(each))) for each in objects]
     chunks[-1] = b"%b\n%b" % (head, chunks[-1])
     return chunks
 
@@ -144,7 +144,3 @@ def read_place(text: str, invocation_id: str) -> Place | None:
     if found is None or found["invocation"] != invocation_id:
         return None
     return Place(int(found["stored"]), int(found["since"]))
-
-
-def _compact(data: Any) -> bytes:
-    return json.dumps(data, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "replace")

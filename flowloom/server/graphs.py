@@ -9,7 +9,7 @@ from typing import Any
 
 from fastapi import APIRouter, Request
 from fastapi.responses import Response
-from pydantic_core import to_json, to_jsonable_python
+from pydantic_core import to_jsonable_python
 
 from flowloom.agents import BaseAgent
 from flowloom.events.event import Event
@@ -18,7 +18,7 @@ from flowloom.processors import Template
 from flowloom.runner.app import App
 from flowloom.server.problems import ProblemError
 from flowloom.server.served import admit, served_of
-from flowloom.server.wire import answer
+from flowloom.server.wire import answer, json_bytes
 from flowloom.tools.base_tool import BaseTool
 
 router = APIRouter(tags=["dev"])
@@ -50,7 +50,7 @@ async def build_graph(request: Request, app_name: str) -> Response:
         if value is not None:
             told[name] = _plain(value)
     readme = _readme(request, app_name)
-    return answer(to_json(told | ({"readme": readme} if readme else {}), fallback=repr, inf_nan_mode="strings"))
+    return answer(json_bytes(told | ({"readme": readme} if readme else {})))
 
 
 @router.get("/dev/apps/{app_name}/build_graph_image")

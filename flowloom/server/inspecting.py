@@ -42,7 +42,6 @@ from typing import Any, cast
 
 from fastapi import APIRouter, Request
 from fastapi.responses import Response
-from pydantic_core import to_json
 
 from flowloom.context import RunConfig
 from flowloom.errors import InputValidationError, error_text
@@ -52,7 +51,7 @@ from flowloom.server.problems import ProblemError
 from flowloom.server.served import development_of, served_of
 from flowloom.server.sessions import session_of
 from flowloom.server.spans import SeenSpan
-from flowloom.server.wire import Body, Content, answer, public_json
+from flowloom.server.wire import Body, Content, answer, json_bytes, public_json
 
 router = APIRouter(tags=["dev"])
 _D = "/dev/apps/{app_name}/users/{user_id}/sessions/{session_id}"
@@ -121,7 +120,7 @@ async def trace(request: Request, app_name: str, user_id: str, session_id: str) 
     spans = development_of(request).spans.spans_of(app=app_name, user=user_id, session=session_id)
     listed = sorted(spans, key=lambda span: span.start)
     known = {span.span_id for span in listed}
-    return answer(public_json(_json([_shown(span, known) for span in listed])))
+    return answer(public_json(json_bytes([_shown(span, known) for span in listed])))
 
 
 def _calls(request: Request, app_name: str, user_id: str, session_id: str) -> list[SeenSpan]:
@@ -162,7 +161,7 @@ def _answer(assembly: Assembly, before: SeenSpan | None, event_id: str | None, i
         "previous_event_id": None if before is None else _event_id(before),
         "difference": difference,
     }
-    return answer(public_json(_json(told)))
+    return answer(public_json(json_bytes(told)))
 
 
 def _difference(found: RequestDiff) -> dict[str, Any]:
@@ -194,7 +193,3 @@ def _shown(span: SeenSpan, known: set[int]) -> dict[str, Any]:
         "error": span.error,
         "attributes": span.attributes,
     }
-
-
-def _json(data: Any) -> bytes:
-    return to_json(data, fallback=repr, inf_nan_mode="strings", bytes_mode="base64")

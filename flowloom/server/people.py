@@ -10,9 +10,8 @@ import asyncio
 from typing import Any
 
 from fastapi import APIRouter, Depends, Request
-from fastapi.responses import JSONResponse, Response
+from fastapi.responses import Response
 from google.genai import types
-from pydantic_core import to_json
 from starlette.types import Receive, Scope, Send
 
 from flowloom.asgi.principal import Principal
@@ -32,9 +31,9 @@ from flowloom.server.event_streams import HEADERS, Client
 from flowloom.server.frames import KEEP_ALIVE
 from flowloom.server.inbox import Happened, Inbox
 from flowloom.server.local_callers import local_only
-from flowloom.server.problems import ProblemError, problem_body
+from flowloom.server.problems import ProblemError, problem_answer, problem_body
 from flowloom.server.served import Served, development_of, principal_of, served_of
-from flowloom.server.wire import Body, Part, answer, public_json
+from flowloom.server.wire import Body, Part, answer, json_bytes, public_json
 
 _LOOK_SECONDS = 1.0
 """How often a silent stream looks whether the server stops."""
@@ -95,11 +94,12 @@ async def answer_request(request: Request, request_id: str, body: ModelAnswer) -
     except RequestNotFoundError as error:
         raise ProblemError(404, "request_not_found", str(error)) from error
     except RequestOverError as error:
-        return JSONResponse({**problem_body("request_over", str(error)), "state": error.state}, 409)
+        return problem_answer(409, {**problem_body("request_over", str(error)), "state": error.state})
     except UnfitAnswerError as error:
         told = {**problem_body("unfit_answer", str(error)), "tool": error.tool, "field": error.field}
-        return JSONResponse(told, 422)
-    return JSONResponse({"id": request_id, "state": "waiting" if body.partial and body.error is None else "answered"})
+        return problem_answer(422, told)
+    state = "waiting" if body.partial and body.error is None else "answered"
+    return answer(json_bytes({"id": request_id, "state": state}))
 
 
 def _given(body: ModelAnswer) -> Answer:
@@ -166,4 +166,4 @@ class InboxStream(Response):
 
 
 def _json(data: Any) -> bytes:
-    return public_json(to_json(data, fallback=repr, inf_nan_mode="strings", bytes_mode="base64"))
+    return public_json(json_bytes(data))

@@ -36,6 +36,11 @@ class ProblemError(FlowloomError):
         self.headers = headers or {}
 
 
+def session_not_found() -> ProblemError:
+    """What is told of a session that is not there, or is none of theirs who ask."""
+    return ProblemError(404, "session_not_found", "Session not found")
+
+
 def problem_body(code: str, detail: str, error_id: str | None = None) -> dict[str, str]:
     """What stands in the answer to a request that failed."""
     return {"detail": detail, "code": code} | ({} if error_id is None else {"errorId": error_id})
@@ -59,14 +64,14 @@ async def _on_problem(request: Request, error: Exception) -> Response:
     problem = cast(ProblemError, error)
     failed = problem.status == 500 or (problem.status > 500 and problem.__cause__ is not None)
     error_id = log_failure(problem.__cause__ or problem, _told(request)) if failed else None
-    return _answer(problem.status, problem_body(problem.code, problem.detail, error_id), problem.headers)
+    return problem_answer(problem.status, problem_body(problem.code, problem.detail, error_id), problem.headers)
 
 
 def _by_engine(status: int, code: str) -> Callable[[Request, Exception], Awaitable[Response]]:
     headers = {"Retry-After": "1"} if status == 409 else None
 
     async def on_error(request: Request, error: Exception) -> Response:
-        return _answer(status, problem_body(code, str(error)), headers)
+        return problem_answer(status, problem_body(code, str(error)), headers)
 
     return on_error
 
@@ -74,12 +79,12 @@ def _by_engine(status: int, code: str) -> Callable[[Request, Exception], Awaitab
 async def _on_http(request: Request, error: Exception) -> Response:
     problem = cast(HTTPException, error)
     code = _CODES.get(problem.status_code, "http_error")
-    return _answer(problem.status_code, problem_body(code, str(problem.detail)), problem.headers)
+    return problem_answer(problem.status_code, problem_body(code, str(problem.detail)), problem.headers)
 
 
 async def _on_invalid(request: Request, error: Exception) -> Response:
     problems = [{**each, "input": _text(each.get("input"))} for each in cast(RequestValidationError, error).errors()]
-    return _answer(422, {"detail": problems, "code": "invalid_request"}, None)
+    return problem_answer(422, {"detail": problems, "code": "invalid_request"})
 
 
 def _text(given: Any) -> Any:
@@ -108,12 +113,13 @@ class Failures:
                 raise
             error_id = log_failure(error, f"{scope['method']} {scope['path']}")
             told = problem_body("internal_error", "The server failed. Its log tells more.", error_id)
-            await _answer(500, told, None)(scope, receive, send)
+            await problem_answer(500, told)(scope, receive, send)
 
 
 def _told(request: Request) -> str:
     return f"{request.method} {request.url.path}"
 
 
-def _answer(status: int, body: Mapping[str, Any], headers: Mapping[str, str] | None) -> Response:
+def problem_answer(status: int, body: Mapping[str, Any], headers: Mapping[str, str] | None = None) -> Response:
+    """The answer that tells what went wrong, where no handler is to look at it."""
     return Response(json_bytes(body), status, headers, "application/json")

@@ -7,27 +7,28 @@ from contextlib import suppress
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Header, Query, Request
-from fastapi.responses import JSONResponse, Response
+from fastapi.responses import Response
 from fastapi.routing import APIRoute
 from google.genai import types
 from pydantic import Field
 from pydantic_core import from_json
-from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from flowloom.asgi.protocol import path_of
 from flowloom.context import RunConfig, StreamingMode
 from flowloom.events.wire import copier
 from flowloom.runner.pending import PendingCall, pending_calls
 from flowloom.runner.runner import RunArguments
+from flowloom.server.bodies import body_of, with_body
 from flowloom.server.event_streams import EventStream, RunList
 from flowloom.server.failures import shutting_down
 from flowloom.server.frames import Frame, Place, frames_of, is_said_by_run, read_place
 from flowloom.server.places import Places
-from flowloom.server.problems import ProblemError
+from flowloom.server.problems import ProblemError, session_not_found
 from flowloom.server.served import Served, admit, served_of
 from flowloom.server.served_run import Key, ServedRun, StoredFrames, answered_calls
-from flowloom.server.sessions import make_session, session_not_found, session_of
-from flowloom.server.wire import INTERNAL, Body, Content, public_data
+from flowloom.server.sessions import make_session, session_of
+from flowloom.server.wire import INTERNAL, Body, Content, answer, json_bytes, public_data
 from flowloom.sessions import GetSessionConfig, Session
 
 _S = "/apps/{app_name}/users/{user_id}/sessions/{session_id}"
@@ -41,7 +42,7 @@ _config = copier(RunConfig(streaming_mode=StreamingMode.NONE, custom_metadata=No
 _NO_EVENTS = GetSessionConfig(num_recent_events=0)
 
 _Name = Annotated[str, Field(pattern=r"^[^\x00]*$")]
-"""What a store can be asked for: text without NUL, and without halves of characters."""
+"""What a store can be asked for."""
 
 
 class RunRequest(Body):
@@ -97,13 +98,13 @@ class PlainRuns:
         if operation is None:
             await self._app(scope, receive, send)
             return
-        data = await _body_of(receive)
+        data = await body_of(receive)
         if data is None:
             return
         try:
             body = RunRequest.model_validate(from_json(data))
         except ValueError:
-            await self._app(scope, _with_body(data, receive), send)
+            await self._app(scope, with_body(data, receive), send)
             return
         try:
             response: ASGIApp = await operation(Request(scope, receive), body)
@@ -112,29 +113,6 @@ class PlainRuns:
             await self._app(scope, receive, send)
             return
         await response(scope, receive, send)
-
-
-async def _body_of(receive: Receive) -> bytes | None:
-    """The whole body of a request; None if its client goes before the end."""
-    pieces: list[bytes] = []
-    more = True
-    while more:
-        message = await receive()
-        if message["type"] == "http.disconnect":
-            return None
-        pieces.append(message.get("body", b""))
-        more = message.get("more_body", False)
-    return b"".join(pieces)
-
-
-def _with_body(data: bytes, receive: Receive) -> Receive:
-    """What gives a body that was read before, and then what comes."""
-    left: list[Message] = [{"type": "http.request", "body": data, "more_body": False}]
-
-    async def receive_again() -> Message:
-        return left.pop() if left else await receive()
-
-    return receive_again
 
 
 router = APIRouter(tags=["runs"])
@@ -197,7 +175,7 @@ async def list_runs(request: Request, app_name: str, user_id: str, session_id: s
         if call.invocation_id not in under_way:
             paused.setdefault(call.invocation_id, []).append(_shown(call))
     shown += [{"invocationId": each, "status": "paused", "pending": calls} for each, calls in paused.items()]
-    return JSONResponse([{key: value for key, value in each.items() if value is not None} for each in shown])
+    return answer(json_bytes([{key: value for key, value in each.items() if value is not None} for each in shown]))
 
 
 @router.post(_S + "/cancel")
@@ -227,6 +205,7 @@ async def follow_run(
     reader = await served.runs.follow(session, invocation_id, place, places)
     if reader is not None:
         return EventStream(served.runs, reader, served.settings.keep_alive)
+    session = await session_of(request, app_name, user_id, session_id)  # with what the run has said meanwhile
     on_one_line = invocation_id.split() == [invocation_id]  # as an id of a frame has to be
     if not on_one_line or all(event.invocation_id != invocation_id for event in session.events):
         raise ProblemError(404, "run_not_found", f"The session has no run `{invocation_id}`.")
@@ -255,7 +234,7 @@ async def ready(request: Request) -> Response:
             workers = {} if served.fleet is None else {"workers": await served.fleet.workers()}
     except Exception as error:
         raise ProblemError(503, "not_ready", f"The session store does not answer: {type(error).__name__}.") from error
-    return JSONResponse({"status": "ready", **workers})
+    return answer(json_bytes({"status": "ready", **workers}))
 
 
 # -- beginning -------------------------------------------------------------------------------------------
@@ -286,7 +265,7 @@ async def _begin(request: Request, body: RunRequest, *, split: bool, grace: floa
     await served.runs.check(app_name)
     admit(request, app_name, body.user_id)
     _check_message(body.new_message)
-    await _check_session(served, (app_name, body.user_id, body.session_id), body.new_message)
+    key = await _session_key(served, (app_name, body.user_id, body.session_id), body.new_message)
     metadata = {key: value for key, value in (body.custom_metadata or {}).items() if not key.startswith(INTERNAL)}
     mode = StreamingMode.SSE if body.streaming else StreamingMode.NONE
     config = _config(streaming_mode=mode, custom_metadata=metadata or None)
@@ -294,14 +273,13 @@ async def _begin(request: Request, body: RunRequest, *, split: bool, grace: floa
         config = config.model_copy(update={"max_llm_calls": served.settings.max_llm_calls})
     arguments: RunArguments = {
         "user_id": body.user_id,
-        "session_id": body.session_id,
+        "session_id": key[2],
         "invocation_id": body.invocation_id or None,
         "new_message": body.new_message,
         "state_delta": body.state_delta,
         "run_config": config,
     }
     places = await served.places_of(app_name)
-    key = (app_name, body.user_id, body.session_id)
     return await served.runs.begin(key, arguments, places=places, grace=grace, split=split)
 
 
@@ -314,8 +292,8 @@ def _check_message(message: types.Content | None) -> None:
         raise _invalid("`newMessage` has no parts. Give it a text, a file, or a function response.")
 
 
-async def _check_session(served: Served, key: Key, message: types.Content | None) -> None:
-    """See to it that the session is there, and made the calls that a message answers."""
+async def _session_key(served: Served, key: Key, message: types.Content | None) -> Key:
+    """The session to be run, which is there, and made the calls that a message answers."""
     app_name, user_id, session_id = key
     answered = answered_calls(message)
     session = await served.sessions.get_session(
@@ -327,12 +305,27 @@ async def _check_session(served: Served, key: Key, message: types.Content | None
     if session is None:
         if not served.settings.auto_create_session:
             raise session_not_found()
-        session = await make_session(served, app_name, user_id, session_id)
+        session = await _session_made(served, key)
     if answered:
         made = {call.id for event in session.events for call in event.get_function_calls()}
         for each in answered:
             if each not in made:
                 raise _invalid(f"`newMessage` answers the call `{each}`, which this session has not made.")
+    return app_name, user_id, session.id
+
+
+async def _session_made(served: Served, key: Key) -> Session:
+    """A session that a run makes, or that another one has made at the same time."""
+    app_name, user_id, session_id = key
+    try:
+        return await make_session(served, app_name, user_id, session_id)
+    except ProblemError as problem:
+        found = None
+        if problem.code == "session_exists":
+            found = await served.sessions.get_session(app_name=app_name, user_id=user_id, session_id=session_id.strip())
+        if found is None:
+            raise
+        return found
 
 
 def _invalid(detail: str) -> ProblemError:

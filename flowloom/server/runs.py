@@ -14,7 +14,7 @@ from flowloom.server.failures import refusal_of, session_busy, shutting_down
 from flowloom.server.frames import Place
 from flowloom.server.local_run import LocalRun
 from flowloom.server.places import Places
-from flowloom.server.problems import ProblemError
+from flowloom.server.problems import ProblemError, session_not_found
 from flowloom.server.served_run import KEPT_BYTES, KEPT_BYTES_OF_ALL, FrameReader, Key, ServedRun, answered_calls
 from flowloom.server.settings import ServerSettings
 from flowloom.sessions import Session
@@ -218,7 +218,7 @@ class LocalRuns(Runs):
         """See `Runs.cancel`."""
         runs = self.of(key) if all_of_them else self.of(key)[:1]
         for run in reversed(runs):
-            run.cancel()
+            run.cancel(None if run.started else session_not_found())  # all are cancelled for a session that goes
         await self._ended(runs, ENDING_SECONDS)
         return bool(runs)
 

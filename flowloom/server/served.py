@@ -21,7 +21,7 @@ from flowloom.runner.runner import Runner
 from flowloom.server.apps import elsewhere
 from flowloom.server.failures import PLACE
 from flowloom.server.places import Places, places_in
-from flowloom.server.problems import LOG, ProblemError
+from flowloom.server.problems import LOG, ProblemError, session_not_found
 from flowloom.server.runs import LocalRuns, Runs
 from flowloom.server.settings import ServerSettings
 from flowloom.sessions import BaseSessionService
@@ -183,4 +183,4 @@ def admit(request: Request, app_name: str, user_id: str | None = None) -> None:
     if not principal_of(request).may_use(app_name, user_id):
         if user_id is None:
             raise ProblemError(404, "app_not_found", f"There is no app `{app_name}`.")
-        raise ProblemError(404, "session_not_found", "Session not found")
+        raise session_not_found()

@@ -5,15 +5,13 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from typing import Any, cast
 
-from pydantic_core import to_json
-
 from flowloom.events.event import Event
 from flowloom.interop.run_ends import ABORTED
 from flowloom.runner.pending import pending_calls
-from flowloom.server.problems import ProblemError
+from flowloom.server.problems import ProblemError, session_not_found
 from flowloom.server.served import Served
 from flowloom.server.served_run import Key
-from flowloom.server.wire import session_json
+from flowloom.server.wire import json_bytes, session_json
 from flowloom.sessions import GetSessionConfig, Session
 
 _METADATA = "__session_metadata__"
@@ -29,7 +27,7 @@ async def page_of(served: Served, sessions: Sequence[Session], limit: int, after
     if after is not None:
         ids = [each.id for each in latest]
         if after not in ids:
-            raise ProblemError(404, "session_not_found", "Session not found")
+            raise session_not_found()
         latest = latest[ids.index(after) + 1 :]
     wanted, shown = words.lower().split(), list[bytes]()
     names = {(each.app_name, each.user_id) for each in latest}
@@ -42,7 +40,7 @@ async def page_of(served: Served, sessions: Sequence[Session], limit: int, after
             app_name=each.app_name, user_id=each.user_id, session_id=each.id, config=config
         )
         if whole is not None and _has(whole, wanted):
-            shown.append(session_json(each)[:-1] + b"," + to_json(_seen_of(whole, busy))[1:])
+            shown.append(session_json(each)[:-1] + b"," + json_bytes(_seen_of(whole, busy))[1:])
     return b"[" + b",".join(shown) + b"]"
 
 

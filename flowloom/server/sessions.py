@@ -17,7 +17,7 @@ from flowloom.errors import AlreadyExistsError, HistoryError, JsonDataError, Ses
 from flowloom.events import Event, EventActions
 from flowloom.events.ids import new_id
 from flowloom.events.wire import make
-from flowloom.server.problems import ProblemError
+from flowloom.server.problems import ProblemError, session_not_found
 from flowloom.server.restored import restored_events
 from flowloom.server.served import Served, admit, development_of, served_of
 from flowloom.server.session_pages import event_not_found, events_behind, page_of
@@ -185,11 +185,6 @@ async def session_of(request: Request, app_name: str, user_id: str, session_id: 
     if session is None:
         raise session_not_found()
     return session
-
-
-def session_not_found() -> ProblemError:
-    """What is told of a session that is not there."""
-    return ProblemError(404, "session_not_found", "Session not found")
 
 
 async def _append(service: BaseSessionService, session: Session, events: Sequence[Event]) -> None:

@@ -95,7 +95,9 @@ async def page(request: Request, path: str) -> Response:
 def _depth(request: Request) -> int:
     """How many folders below `/ui/` the address stands, as the browser sees it: a `%2F` is no slash for it."""
     raw: bytes = request.scope.get("raw_path") or request.scope["path"].encode()
-    return raw.partition(b"?")[0].rpartition(b"/ui/")[2].count(b"/")
+    prefix = f"{request.scope.get('root_path', '')}/".encode()
+    below = raw.partition(b"?")[0].removeprefix(prefix).removeprefix(b"/")  # which a proxy may have taken off
+    return below.count(b"/") - 1
 
 
 @cache

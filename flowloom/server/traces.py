@@ -8,7 +8,7 @@ from typing import Any, cast
 from fastapi import APIRouter, Request
 from fastapi.responses import Response
 from google.genai import types
-from pydantic_core import to_json, to_jsonable_python
+from pydantic_core import to_jsonable_python
 
 from flowloom.events.response import LlmResponse
 from flowloom.models.request import LlmRequest
@@ -16,7 +16,7 @@ from flowloom.providers.sdk_request import json_schema_of
 from flowloom.server.problems import ProblemError
 from flowloom.server.served import admit, development_of, principal_of
 from flowloom.server.spans import SeenSpan
-from flowloom.server.wire import answer, public_json
+from flowloom.server.wire import answer, json_bytes, public_json
 
 _FINISH = {"max_tokens": "length", "other": "error"}
 """What OpenTelemetry calls reasons to finish."""
@@ -71,7 +71,7 @@ def _spans(request: Request, app_name: str | None, session_id: str | None = None
 def _listed(request: Request, app_name: str | None, session_id: str) -> Response:
     spans = list(_spans(request, app_name, session_id))
     known = {span.span_id for span in spans}
-    return answer(public_json(_json([*(_shown(span, known) for span in spans), *_roots(spans)])))
+    return answer(public_json(json_bytes([*(_shown(span, known) for span in spans), *_roots(spans)])))
 
 
 def _roots(spans: Sequence[SeenSpan]) -> Iterator[dict[str, Any]]:
@@ -104,11 +104,7 @@ def _of_event(request: Request, app_name: str | None, event_id: str) -> Response
     if not found:
         raise ProblemError(404, "trace_not_found", "Trace not found")
     span = found[0]
-    return answer(public_json(_json({**_attributes(span), "trace_id": span.trace_id, "span_id": span.span_id})))
-
-
-def _json(data: Any) -> bytes:
-    return to_json(data, fallback=repr, inf_nan_mode="strings", bytes_mode="base64")
+    return answer(public_json(json_bytes({**_attributes(span), "trace_id": span.trace_id, "span_id": span.span_id})))
 
 
 def _shown(span: SeenSpan, known: set[int]) -> dict[str, Any]:

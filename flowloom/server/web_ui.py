@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import importlib.util
 import mimetypes
+from os.path import isfile  # which knows that names may be too long for any file
 from pathlib import Path
 from typing import Any
 
@@ -82,14 +83,20 @@ async def ui_file(request: Request, path: str) -> Response:
         if path:
             raise ProblemError(404, "not_found", "Not Found")
         return await to_ui(request)
-    folder = ui_folder(given)
-    hidden = "\0" in path or any(part.startswith(".") for part in Path(path).parts)
-    file = folder if hidden else (folder / (path or _INDEX)).resolve()
-    if not file.is_relative_to(folder) or not file.is_file():
+    file = _file_in(ui_folder(given), path or _INDEX)
+    if file is None:
         raise ProblemError(404, "not_found", "Not Found")
     kind = "text/javascript" if file.suffix in (".js", ".mjs") else mimetypes.guess_type(file.name)[0]
     headers = {"X-Content-Type-Options": "nosniff", "Cache-Control": "no-cache"}
     return FileResponse(file, media_type=kind or "application/octet-stream", headers=headers)
+
+
+def _file_in(folder: Path, path: str) -> Path | None:
+    """The file of the UI that an address names; None for what is none, is hidden, or lies outside."""
+    if "\0" in path or any(part.startswith(".") for part in Path(path).parts):
+        return None
+    file = (folder / path).resolve()
+    return file if file.is_relative_to(folder) and isfile(file) else None
 
 
 def ui_folder(given: str) -> Path:

@@ -13,12 +13,13 @@ from typing import Annotated, Any, cast
 from google.genai import types
 from pydantic import BaseModel, ConfigDict, ValidatorFunctionWrapHandler, WrapValidator
 from pydantic.alias_generators import to_camel
-from pydantic_core import PydanticSerializationError, from_json, to_json
+from pydantic_core import PydanticSerializationError, from_json, to_json, to_jsonable_python
 from starlette.responses import Response
 
 from flowloom.auth.fields import is_secret_field
 from flowloom.events.actions import EventActions
 from flowloom.events.event import Event
+from flowloom.events.event_json import without_halves
 from flowloom.events.requests import CREDENTIAL_CALL
 from flowloom.events.wire import copier, fields_of
 from flowloom.server.places import Places
@@ -90,11 +91,16 @@ def answer(body: bytes, status: int = 200) -> Response:
 
 
 def json_bytes(value: Any) -> bytes:
-    """The JSON of any value: in UTF-8; escaped, if there are halves of characters in it."""
+    """The JSON of any value, with U+FFFD in the place of halves of characters."""
     try:
         return to_json(value, fallback=repr, inf_nan_mode="strings", bytes_mode="base64")
     except PydanticSerializationError:
-        return json.dumps(value, default=repr, separators=(",", ":")).encode()
+        text = json.dumps(value, default=_plain, ensure_ascii=False)
+        return to_json(json.loads(without_halves(text), parse_constant=str))
+
+
+def _plain(value: Any) -> Any:
+    return to_jsonable_python(value, fallback=repr, inf_nan_mode="strings", bytes_mode="base64")
 
 
 def event_json(event: Event, places: Places = _EMPTY) -> bytes:
@@ -150,7 +156,7 @@ def public_json(data: bytes) -> bytes:
         return data
     if INTERNAL.encode() not in told and CREDENTIAL_CALL.encode() not in told and not any(m in told for m in _MARKS):
         return data
-    return to_json(public_data(from_json(data)))
+    return json_bytes(public_data(from_json(data)))
 
 
 def public_data(value: Any) -> Any:

@@ -95,7 +95,13 @@ def test_sessions_are_kept_under_the_name_of_the_folder(served_folder: Running) 
     assert served_folder.call(served_folder.served.runner_of("named")).app_name == "named"
 
 
-@pytest.mark.parametrize("name", ["nothing", "os", "..", "whole.agent", "group", "whole-1", "group..nested", "a b"])
+LONG = ("n" * 300, ".".join(["n" * 200] * 30))
+"""What no file and no path can be named."""
+
+
+@pytest.mark.parametrize(
+    "name", ["nothing", "os", "..", "whole.agent", "group", "whole-1", "group..nested", "a b", *LONG]
+)
 def test_what_is_no_app_is_not_found(served_folder: Running, name: str) -> None:
     """No name leads out of the folder, or to a module that happens to be there."""
     found = served_folder.client.get(f"/apps/{name}/app-info")
@@ -115,6 +121,14 @@ def test_a_session_of_an_unknown_app_is_not_made(served_folder: Running) -> None
     made = served_folder.client.post(served_folder.sessions("nothing"))
     assert (made.status_code, made.json()["code"]) == (404, "app_not_found")
     assert served_folder.client.get(served_folder.sessions("nothing")).json() == []
+
+
+@pytest.mark.parametrize("name", ["nothing", *LONG])
+def test_an_unknown_app_has_no_sessions(agents_dir: Path, name: str) -> None:
+    """Reading and deleting them is no failure, where each app keeps its own."""
+    with serving(get_fast_api_app(agents_dir=str(agents_dir), web=True)) as running:
+        assert running.client.get(running.sessions(name)).json() == []
+        assert running.client.delete(f"{running.sessions(name)}/s").status_code == 200
 
 
 def test_an_app_that_is_broken_says_nothing_of_the_machine(

@@ -132,6 +132,14 @@ def test_a_body_of_another_form_is_not_taken(server: Running, place: str, body: 
     assert server.client.post(place, json=body).status_code == 422
 
 
+@pytest.mark.parametrize(("app", "status"), [("nothing", 404), ("__nothing", 403), ("%2e%2e", 404)])
+def test_nothing_is_kept_for_an_app_that_is_not_there(server: Running, app: str, status: int) -> None:
+    """Its sessions are not made, either."""
+    place = f"/apps/{app}/users/ann/sessions/s/artifacts"
+    assert server.client.post(place, json={"filename": "a.txt", "artifact": {"text": "x"}}).status_code == status
+    assert server.client.get(place).json() == []
+
+
 def test_a_session_is_remembered(server: Running) -> None:
     """Each event once, however often it is asked for."""
     events = [{"author": "user", "content": {"role": "user", "parts": [{"text": "The cat is called Tom."}]}}]

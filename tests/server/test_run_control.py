@@ -8,6 +8,7 @@ import logging
 import threading
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from typing import Any
 
@@ -153,16 +154,21 @@ def test_a_run_is_cancelled_from_elsewhere(server: Running) -> None:
 
 
 def test_deleting_a_session_cancels_its_runs(server: Running) -> None:
-    """Those that wait, too; nothing of the session comes back."""
+    """Those that wait, too, and say why; nothing of the session comes back."""
     session = server.new_session()
     with (
         stream(server, "/run_sse", body(session, "hang 1", streaming=True)) as first,
         stream(server, "/run_sse", body(session)) as second,
+        ThreadPoolExecutor() as threads,
     ):
         until(first, "word0")
+        third = threads.submit(server.client.post, "/run", json=body(session))
+        while len(runs_of(server, session)) < 3:
+            time.sleep(0.01)
         assert server.client.delete(f"{server.sessions()}/{session}").status_code == 200
         list(first)
-        list(second)
+        assert data_of(b"".join(second).decode())[-1]["error"] == "session_not_found: Session not found"
+        assert (third.result().status_code, third.result().json()["code"]) == (404, "session_not_found")
     assert server.client.get(f"{server.sessions()}/{session}").status_code == 404
     assert not tasks(server)
 
@@ -257,6 +263,26 @@ def test_a_run_that_is_over_is_read_from_the_session(server: Running) -> None:
     assert server.client.get(path, headers={"Last-Event-ID": "x"}).json()["code"] == "invalid_event_id"
     assert server.client.get(follow(server, session, "e-nowhere")).status_code == 404
     assert server.client.get(follow(server, "nowhere", "e-nowhere")).status_code == 404
+
+
+def test_a_run_that_ends_while_it_is_looked_for_is_told_to_its_end(
+    server: Running, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its last events are stored after its session was read."""
+    session = server.new_session()
+    get = server.served.sessions.get_session
+
+    async def get_session(**given: Any) -> Any:
+        found = await get(**given)
+        for each in server.served.runs.of(("desk", "ann", session)):
+            await each.ended.wait()
+        return found
+
+    with stream(server, "/run_sse", body(session, "pace 20", streaming=True)) as chunks:
+        seen = until(chunks, "word1")
+        monkeypatch.setattr(server.served.sessions, "get_session", get_session)
+        rest = server.client.get(follow(server, session, data_of(seen)[0]["invocationId"])).text
+    assert data_of(rest) == [stored(server, session)[-1]]
 
 
 def test_what_is_not_kept_any_more_is_gone(server: Running, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import re
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -14,6 +16,7 @@ from server.talker import body, data_of, run, settled, stored, stream, talker
 from flowloom import Event
 from flowloom.server import app_of, frames
 from flowloom.server.wire import event_json
+from flowloom.sessions import Session
 
 
 @pytest.fixture(scope="module")
@@ -181,7 +184,7 @@ REFUSED: list[tuple[dict[str, Any], int, str]] = [
     ({"stateDelta": [1]}, 422, "invalid_request"),
     ({"streaming": "perhaps"}, 422, "invalid_request"),
     ({"userId": None}, 422, "invalid_request"),
-    ({"sessionId": "\ud800"}, 422, "invalid_request"),
+    ({"sessionId": "\ud800"}, 404, "session_not_found"),
     ({"sessionId": "a\x00"}, 422, "invalid_request"),
     ({"invocationId": "e-1\ndata: {}"}, 422, "invalid_request"),
     ({"invocationId": "e-1\u2028"}, 422, "invalid_request"),
@@ -275,3 +278,31 @@ def test_sessions_are_made_when_they_are_named_if_so_set() -> None:
     with serving(app_of(talker(), auto_create_session=True)) as server:
         assert run(server, "fresh")[-1]["author"] == "desk"
         assert server.client.post("/run_sse", json=body("a/b")).json()["code"] == "invalid_session_id"
+
+
+@pytest.mark.parametrize(("given", "kept"), [(" s1\n", {"s1"}), ("", None), (" ", None)])
+def test_the_session_that_is_made_is_the_one_that_is_run(given: str, kept: set[str] | None) -> None:
+    """Its id is trimmed, as by any that makes one, and is a new one if it is empty."""
+    with serving(app_of(talker(), auto_create_session=True)) as server:
+        for count in (1, 2):
+            assert server.client.post("/run", json=body(given)).status_code == 200
+            made = {each["id"] for each in server.client.get(server.sessions()).json()}
+            assert made == kept if kept is not None else len(made) == count
+            for each in made:
+                assert len(server.client.get(f"{server.sessions()}/{each}").json()["events"]) >= 2
+
+
+def test_two_runs_at_once_share_the_session_that_one_of_them_makes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The other finds it, and waits for its turn."""
+    with serving(app_of(talker(), auto_create_session=True)) as server:
+        create, both = server.served.sessions.create_session, asyncio.Barrier(2)
+
+        async def create_session(**given: Any) -> Session:
+            await both.wait()  # both have found none
+            return await create(**given)
+
+        monkeypatch.setattr(server.served.sessions, "create_session", create_session)
+        with ThreadPoolExecutor() as pool:
+            answers = list(pool.map(lambda _: server.client.post("/run", json=body("new")), range(2)))
+        assert [answer.status_code for answer in answers] == [200, 200], [answer.text for answer in answers]
+        assert len(server.client.get(f"{server.sessions()}/new").json()["events"]) == 4

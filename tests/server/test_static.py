@@ -14,17 +14,36 @@ from flowloom.server.static import page_files
 
 
 @pytest.mark.parametrize(
-    "path", ["/ui/", "/ui/desk", "/ui/desk/ann", "/ui/desk/ann/s1", "/ui/desk/a%2Fb/s1", "/ui/index.html"]
+    "path",
+    [
+        *("/ui/", "/ui/desk", "/ui/desk/ann", "/ui/desk/ann/s1", "/ui/desk/a%2Fb/s1", "/ui/index.html"),
+        *("/ui/desk/ui/s1", "/ui/ui/ui/", "/ui/desk/ann/ui", "/%75i/desk/ann/s1"),
+    ],
 )
 def test_the_page_is_served_for_each_of_its_addresses(server: Running, path: str) -> None:
-    """A deep link gives the page, whose files are named relative to it."""
+    """A deep link gives the page, whose files are named relative to it, whatever the app and the user are named."""
     answer = server.client.get(path)
     assert answer.status_code == 200
     assert answer.headers["content-type"] == "text/html; charset=utf-8"
-    for name in re.findall(r'(?:src|href)="([^"]+)"', answer.text):
-        assert httpx.URL(server.url + path).join(name).path.startswith("/ui/"), name
-        if "main.js" in name:
-            assert server.client.get(str(httpx.URL(server.url + path).join(name))).status_code == 200
+    named = re.findall(r'(?:src|href)="([^"]+)"', answer.text)
+    found = [str(httpx.URL(server.url + path).join(name)) for name in named if name.endswith((".js", ".css"))]
+    assert {server.client.get(file).headers["content-type"].partition(";")[0] for file in found} == {
+        "text/css",
+        "text/javascript",
+    }
+
+
+@pytest.mark.parametrize("prefix", ["ui", "chat", "chat/ui"])
+@pytest.mark.parametrize("path", ["/ui/", "/ui/desk/ann/s1", "/ui/desk/ui/s1"])
+def test_the_page_finds_its_files_below_a_prefix(prefix: str, path: str) -> None:
+    """Whatever it is, and, where that can be told, whether the proxy has taken it off or not."""
+    with serving(app_of(desk(), url_prefix=prefix)) as running:
+        client = httpx.Client(base_url=running.url.removesuffix(f"/{prefix}"), trust_env=False)
+        for address in (f"/{prefix}{path}", *((path,) if prefix != "ui" else ())):
+            main = re.findall(r'src="([^"]*main\.js)"', client.get(address).text)[0]
+            found = client.get(str(httpx.URL(f"{running.url.removesuffix(f'/{prefix}')}{address}").join(main)))
+            assert found.headers["content-type"].startswith("text/javascript")
+        client.close()
 
 
 def test_the_policy_of_the_page_lets_nothing_in_from_elsewhere(server: Running) -> None:

@@ -243,7 +243,7 @@ class TestTheFilesOfTheUi:
     @pytest.mark.parametrize(
         "path",
         [".secret", "%2e%2e/outside.txt", "..%2foutside.txt", "link.txt", "assets", "assets/", "no.js",
-         "/etc/passwd", "%2fetc%2fpasswd"],
+         "/etc/passwd", "%2fetc%2fpasswd", "n" * 300, "n/" * 3000],
     )  # fmt: skip
     def test_nothing_else_is(self, with_ui: Running, path: str) -> None:
         """No hidden file, no folder, nothing outside of it; a NUL names nothing anywhere."""
