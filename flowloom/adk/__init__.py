@@ -15,10 +15,12 @@ from importlib.machinery import ModuleSpec
 from types import ModuleType
 from typing import Any
 
-from flowloom.adk.table import HOMES, INSTEAD, PATHS
+from flowloom.adk.table import HOMES, INSTEAD, LEAVES, PATHS
 from flowloom.errors import NotInFlowloomError, closest_first, quoted_list
 
 _BELOW = f"{__name__}."
+_INSTEAD_OF = {name.lower(): told for name, told in INSTEAD.items() if "." not in name}
+"""What stands for a class, by the name that its module has, but for the underscores."""
 
 
 class _Paths(MetaPathFinder, Loader):
@@ -33,7 +35,7 @@ class _Paths(MetaPathFinder, Loader):
         if where in PATHS:
             return ModuleSpec(fullname, self, is_package=True)
         above, _, name = where.rpartition(".")
-        if name in PATHS[above]:
+        if _has(above, name):
             return None  # there, and no module
         raise NotInFlowloomError(_not_here(above, name))
 
@@ -53,7 +55,7 @@ def _on_use(where: str) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
 
     def load(name: str) -> Any:
         path = f"{where}.{name}".lstrip(".")
-        if name in PATHS[where]:
+        if _has(where, name):
             home, own_name = HOMES[name]
             value = getattr(import_module(home), own_name)
             setattr(sys.modules[f"{_BELOW}{where}".rstrip(".")], name, value)
@@ -65,12 +67,18 @@ def _on_use(where: str) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
     return load, lambda: list(PATHS[where])
 
 
+def _has(where: str, name: str) -> bool:
+    """Whether the module at a path gives a name: one of its own, or of what google-adk's works with."""
+    return name in PATHS[where] or (where in LEAVES and name in HOMES)
+
+
 def _not_here(where: str, name: str) -> str:
     """What is said of a name at a path that flowloom does not have, or does not have there."""
     path = f"{where}.{name}".lstrip(".")
     parts = path.split(".")
     above = [".".join(parts[:length]) for length in range(len(parts), 0, -1)]
     instead = next((INSTEAD[each] for each in (*above, name) if each in INSTEAD), None)
+    instead = instead or _INSTEAD_OF.get(name.replace("_", ""))
     if instead is not None:
         return f"flowloom has no `google.adk.{path}`; in its place: {instead}."
     places = [each for each, names in PATHS.items() if name in names]

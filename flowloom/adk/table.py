@@ -29,6 +29,7 @@ _HOMES = {
     "runner": "App InMemoryRunner ResumabilityConfig Runner",
     "sessions": "BaseSessionService DatabaseSessionService GetSessionConfig InMemorySessionService "
     "ListSessionsResponse Session SqliteSessionService State",
+    "server": "get_fast_api_app",
     "skills": "Skill SkillToolset load_skill_from_dir",
     "tools": "AgentTool AuthenticatedFunctionTool BaseTool BaseToolset FunctionTool LoadArtifactsTool LoadMemoryTool "
     "LongRunningFunctionTool PreloadMemoryTool TransferToAgentTool exit_loop load_artifacts load_memory preload_memory "
@@ -37,9 +38,18 @@ _HOMES = {
     "tools.base_toolset": "ToolPredicate",
     "wrappers": "FallbackModel",
 }
+_CALLBACKS = (
+    "AfterAgentCallback AfterModelCallback AfterToolCallback BeforeAgentCallback BeforeModelCallback "
+    "BeforeToolCallback OnModelErrorCallback OnToolErrorCallback"
+)
 HOMES = {name: (f"flowloom.{module}", name) for module, names in _HOMES.items() for name in names.split()} | {
+    **dict.fromkeys(_CALLBACKS.split(), ("flowloom.agents.base_agent", "AgentCallbacks")),
     "AGENT_CARD_WELL_KNOWN_PATH": ("flowloom.protocols.a2a.links", "WELL_KNOWN"),
     "LlmEventSummarizer": ("flowloom.compaction", "LlmEventsSummarizer"),
+    "SseServerParams": ("flowloom.protocols.mcp", "SseConnectionParams"),
+    "StdioServerParameters": ("flowloom.protocols.mcp", "StdioServer"),
+    "StreamableHTTPServerParams": ("flowloom.protocols.mcp", "StreamableHTTPConnectionParams"),
+    "ToolUnion": ("flowloom.agents.llm_agent", "Tool"),
     "UnsafeLocalCodeExecutor": ("flowloom.processors", "LocalCodeExecutor"),
     "enterprise_web_search_tool": ("flowloom.tools", "enterprise_web_search"),
     "load_artifacts_tool": ("flowloom.tools", "load_artifacts"),
@@ -57,7 +67,7 @@ _PATHS = {
     "a2a.utils": "",
     "a2a.utils.agent_to_a2a": "to_a2a",
     "agents": "Agent BaseAgent Context InvocationContext LlmAgent LoopAgent ParallelAgent RunConfig SequentialAgent",
-    "agents.base_agent": "BaseAgent",
+    "agents.base_agent": "AfterAgentCallback BaseAgent BeforeAgentCallback",
     "agents.base_agent_config": "BaseAgentConfig",
     "agents.callback_context": "CallbackContext",
     "agents.common_configs": "AgentRefConfig CodeConfig",
@@ -65,7 +75,8 @@ _PATHS = {
     "agents.context": "Context",
     "agents.context_cache_config": "ContextCacheConfig",
     "agents.invocation_context": "InvocationContext LlmCallsLimitExceededError",
-    "agents.llm_agent": "Agent InstructionProvider LlmAgent",
+    "agents.llm_agent": "Agent InstructionProvider LlmAgent ToolUnion AfterModelCallback AfterToolCallback "
+    "BeforeModelCallback BeforeToolCallback OnModelErrorCallback OnToolErrorCallback",
     "agents.llm_agent_config": "LlmAgentConfig",
     "agents.loop_agent": "LoopAgent",
     "agents.mcp_instruction_provider": "McpInstructionProvider",
@@ -92,6 +103,8 @@ _PATHS = {
     "auth.credential_service": "",
     "auth.credential_service.base_credential_service": "BaseCredentialService",
     "auth.credential_service.in_memory_credential_service": "InMemoryCredentialService",
+    "cli": "",
+    "cli.fast_api": "get_fast_api_app",
     "code_executors": "BaseCodeExecutor BuiltInCodeExecutor UnsafeLocalCodeExecutor",
     "code_executors.base_code_executor": "BaseCodeExecutor",
     "code_executors.built_in_code_executor": "BuiltInCodeExecutor",
@@ -154,7 +167,8 @@ _PATHS = {
     "tools.long_running_tool": "LongRunningFunctionTool",
     "tools.mcp_tool": "MCPTool MCPToolset McpTool McpToolset SseConnectionParams StdioConnectionParams "
     "StreamableHTTPConnectionParams to_mcp_server",
-    "tools.mcp_tool.mcp_session_manager": "SseConnectionParams StdioConnectionParams StreamableHTTPConnectionParams",
+    "tools.mcp_tool.mcp_session_manager": "SseConnectionParams SseServerParams StdioConnectionParams "
+    "StdioServerParameters StreamableHTTPConnectionParams StreamableHTTPServerParams",
     "tools.mcp_tool.mcp_tool": "MCPTool McpTool",
     "tools.mcp_tool.mcp_toolset": "MCPToolset McpToolset",
     "tools.openapi_tool": "OpenAPIToolset RestApiTool",
@@ -174,52 +188,134 @@ _PATHS = {
 }
 PATHS = {path: tuple(names.split()) for path, names in _PATHS.items()}
 """The modules of google-adk, below `google.adk`, and which of their names flowloom has."""
+LEAVES = PATHS.keys() - {path.rpartition(".")[0] for path in PATHS}
+"""Those that no other is below. Like google-adk's modules, they also give what they work with, under its own name."""
 
 _AGENT = "a `BaseAgent` of your own"
+_AUTH = "what the engine does with an `AuthConfig`"
+_CALL = "a function, or a `BaseTool`, of your own that calls it"
+_CLOUD = "a `BaseTool` of your own, whose `process_llm_request` can put it into the request's config, or a function"
+_EXAMPLES = "examples in `LlmAgent(instruction=)`"
+_EXECUTOR = "`flowloom.adk.code_executors.UnsafeLocalCodeExecutor`, or a `BaseCodeExecutor` of your own"
 _FLOW = "`LlmAgent(flow=)`, and `Flow.with_processor` to change one"
+_INTERNAL = "nothing: it is part of how google-adk works inside"
 _LIVE = "nothing yet: live runs are not supported; `StreamingMode.SSE` streams text"
+_MODEL = "a `BaseLlm` of your own"
+_OPENAPI = "`flowloom.adk.tools.openapi_tool.OpenAPIToolset`, with the document of the API"
+_REFLECT = "nothing: a tool's error goes back to the model anyway; `FunctionTool(retries=)`"
+_SCHEME = "`flowloom.auth.AuthScheme` and `flowloom.adk.auth.AuthCredential`, which take what it takes"
 _STORE = "a store of your own, derived from `BaseSessionService`, `BaseMemoryService` or `BaseArtifactService`"
+_TELEMETRY = "`flowloom.telemetry.configure_telemetry`"
 _WORKFLOW = "`SequentialAgent`, `ParallelAgent`, `LoopAgent`, or a `BaseAgent` of your own"
 INSTEAD = {
     "a2a.converters": "what `flowloom.protocols.a2a` does by itself",
     "a2a.executor": "what `flowloom.protocols.a2a.to_a2a` does by itself",
+    "agents.active_streaming_tool": _LIVE,
+    "agents.agent_config": "`flowloom.config.agent_from_config`",
     "agents.langgraph_agent": _AGENT,
     "agents.live_request_queue": _LIVE,
-    "auth.auth_handler": "what the engine does with an `AuthConfig`",
-    "auth.auth_preprocessor": "what the engine does with an `AuthConfig`",
-    "cli": "`flowloom run`",
+    "agents.transcription_entry": _LIVE,
+    "apps.compaction": "`flowloom.adk.apps.app.EventsCompactionConfig`",
+    "auth.auth_handler": _AUTH,
+    "auth.auth_preprocessor": _AUTH,
+    "auth.auth_provider_registry": _AUTH,
+    "auth.base_auth_provider": _AUTH,
+    "auth.credential_manager": _AUTH,
+    "SessionStateCredentialService": "`InMemoryCredentialService`: no credential is kept in the state",
+    "auth.exchanger": _AUTH,
+    "auth.oauth2_credential_util": _AUTH,
+    "auth.oauth2_discovery": _AUTH,
+    "auth.refresher": _AUTH,
+    "cli": "`flowloom web`, `flowloom api_server`, `flowloom run`, or `flowloom.server.get_fast_api_app`",
+    "dependencies": _INTERNAL,
+    "environment": _CALL,
     "evaluation": "`flowloom.testing`",
+    "examples": _EXAMPLES,
+    "features": _INTERNAL,
     "flows": _FLOW,
+    "integrations": _CALL,
+    "labs": _INTERNAL,
+    "live": _LIVE,
+    "memory.vertex_ai_rag_memory_service": _STORE,
     "models.anthropic_llm": "`flowloom.AnthropicModel`",
+    "models.apigee_llm": _MODEL,
     "models.base_llm_connection": _LIVE,
+    "models.gemini_context_cache_manager": "`App(context_cache_config=)`",
+    "models.gemini_llm_connection": _LIVE,
+    "models.gemma_llm": _MODEL,
+    "models.interactions_utils": _INTERNAL,
     "models.lite_llm": "`flowloom.OpenAIModel`, also for servers that speak its API",
-    "telemetry": "`flowloom.telemetry.configure_telemetry`",
+    "optimization": _INTERNAL,
+    "platform": "`flowloom.context.Effects`, whose clock and ids can be replaced",
+    "plugins.agent_hooks_plugin": "a `BasePlugin` of your own",
+    "plugins.auto_tracing_helpers": _TELEMETRY,
+    "plugins.reflect_retry_tool_plugin": _REFLECT,
+    "sessions.migration": "`flowloom sessions import`",
+    "sessions.schemas": _INTERNAL,
+    "skills.models": "`flowloom.adk.skills.load_skill_from_dir`: a skill is a folder",
+    "telemetry": _TELEMETRY,
+    "tools.agent_simulator": "`flowloom.testing`",
+    "tools.api_registry": _CLOUD,
+    "tools.apihub_tool": _OPENAPI,
+    "tools.application_integration_tool": _OPENAPI,
+    "tools.bash_tool": "a function of your own, as `FunctionTool(require_confirmation=True)`",
+    "tools.bigquery": _CLOUD,
+    "tools.bigtable": _CLOUD,
+    "tools.computer_use": _CLOUD,
+    "tools.data_agent": _CLOUD,
+    "tools.environment": _CALL,
+    "tools.environment_simulation": "`flowloom.testing`",
+    "tools.get_user_choice_tool": "`flowloom.adk.tools.request_input`",
+    "tools.google_api_tool": _OPENAPI,
+    "tools.google_tool": _CLOUD,
+    "tools.load_mcp_resource_tool": "`McpToolset`, which has the resources of its server",
+    "tools.openapi_tool.auth": _SCHEME,
+    "tools.openapi_tool.common": _INTERNAL,
+    "tools.pubsub": _CLOUD,
+    "tools.retrieval": _CLOUD,
+    "tools.spanner": _CLOUD,
+    "tools.toolbox_toolset": "`McpToolset`: the server speaks MCP",
+    "version": "`flowloom.__version__`",
     "workflow": _WORKFLOW,
-    "ApigeeLlm": "a `BaseLlm` of your own",
-    "AuthHandler": "what the engine does with an `AuthConfig`",
+    "AgentEngineSandboxCodeExecutor": _EXECUTOR,
+    "ApigeeLlm": _MODEL,
+    "AuthHandler": _AUTH,
     "AutoFlow": _FLOW,
+    "AutoTracingPlugin": _TELEMETRY,
+    "BaseAuthenticatedTool": "`AuthenticatedFunctionTool`, or `Context.request_credential`",
     "BaseLlmConnection": _LIVE,
     "BaseLlmFlow": _FLOW,
     "BaseLlmRequestProcessor": "any function of `(ctx, request)`, in a `Flow`",
     "BaseLlmResponseProcessor": "any function of `(ctx, request, response)`, in a `Flow`",
+    "BigQueryAgentAnalyticsPlugin": "`flowloom.telemetry.configure_telemetry`, or a `BasePlugin` of your own",
     "Claude": "`flowloom.AnthropicModel`",
+    "ContainerCodeExecutor": _EXECUTOR,
+    "ContextFilterPlugin": "`flowloom.processors.KeepTurns` or `flowloom.processors.TokenWindow`, in a `Flow`",
+    "CrewaiTool": _CALL,
     "DebugLoggingPlugin": "`LoggingPlugin`, or `flowloom.testing.capture_run`",
-    "ExampleTool": "examples in `LlmAgent(instruction=)`",
+    "DiscoveryEngineSearchTool": _CLOUD,
+    "ExampleTool": _EXAMPLES,
     "GcsArtifactService": _STORE,
-    "Gemma": "a `BaseLlm` of your own",
+    "Gemma": _MODEL,
+    "GkeCodeExecutor": _EXECUTOR,
+    "GlobalInstructionPlugin": "`LlmAgent(global_instruction=)` of the root agent",
     "LangGraphAgent": _AGENT,
+    "LangchainTool": _CALL,
     "LiteLlm": "`flowloom.OpenAIModel`, also for servers that speak its API",
     "LiveRequest": _LIVE,
     "LiveRequestQueue": _LIVE,
     "LlmCapabilities": "`BaseLlm.output_schema_and_tools`",
     "ManagedAgent": _AGENT,
+    "MultimodalToolResultsPlugin": "`Context.files`, in a tool: files that the model is shown beside its result",
     "NodeTimeoutError": _WORKFLOW,
     "NotFoundError": "`SessionNotFoundError`, `ArtifactNotFoundError` or `InvocationNotFoundError`",
     "OpenIdConnectWithConfig": "`flowloom.auth.AuthScheme`",
     "ReflectAndRetryModelPlugin": "`flowloom.RetryModel`, or `LlmAgent(output_retries=)`",
-    "ReflectAndRetryToolPlugin": "nothing: a tool's error goes back to the model anyway; `FunctionTool(retries=)`",
+    "ReflectAndRetryToolPlugin": _REFLECT,
     "RequestInput": "`Context.request_input`",
     "RetryConfig": "`flowloom.RetryModel`, or `FunctionTool(retries=)`",
+    "SaveFilesAsArtifactsPlugin": "`RunConfig(save_input_blobs_as_artifacts=True)`",
+    "ServiceAccountCredential": "a dict, or an `AuthCredential` with a token: service accounts are not exchanged",
     "ServiceTier": "a text, as in `RunConfig(service_tier=)`",
     "SetModelResponseTool": "`LlmAgent(output_schema=)`",
     "SingleFlow": _FLOW,
@@ -227,9 +323,12 @@ INSTEAD = {
     "StateSchemaError": "nothing: state is any JSON data",
     "ToolCallIntegrityPlugin": "nothing: each call has one result in each history",
     "ToolExecutionError": "`flowloom.errors.ToolError`",
+    "VertexAiCodeExecutor": _EXECUTOR,
     "VertexAiMemoryBankService": _STORE,
+    "VertexAiSearchTool": _CLOUD,
     "VertexAiSessionService": _STORE,
     "Workflow": _WORKFLOW,
     "get_user_choice": "`flowloom.adk.tools.request_input`",
+    "load_web_page": "`flowloom.adk.tools.url_context`, or a function of your own",
 }
 """What to use in place of what flowloom does not have, by path (with all that is below it) or by name."""

@@ -90,6 +90,11 @@ class Gemini(BaseLlm):
     def _when_made(self) -> None:
         """Connect now, so that nothing is left for the first request; unless the credentials must be looked for."""
         super()._when_made()
+        if hasattr(type(self), "api_client"):
+            raise ConfigurationError(
+                f"{type(self).__name__} makes a client, `api_client`, which is not used here: say where to call and "
+                "with what, by `vertexai`, `project`, `location`, `credentials`, `base_url` or `http_options`."
+            )
         if (self.project or self.location) and not self._is_vertex():
             raise ConfigurationError(
                 "`project` and `location` are settings of Vertex AI: pass `vertexai=True` as well."

@@ -20,7 +20,7 @@ from pydantic import BaseModel
 from flowloom.errors import JsonDataError, StorageError
 from flowloom.events.actions import EventActions
 from flowloom.events.event import Event
-from flowloom.events.event_json import read_event, read_json
+from flowloom.events.event_json import read_event, read_json, without_halves
 from flowloom.events.json_reader import model_reader
 from flowloom.events.requests import ForeignRequestIds, RequestIds
 from flowloom.events.wire import (
@@ -65,7 +65,7 @@ def _written(data: Callable[[], Any], what: str) -> str:
         text = json.dumps(data(), ensure_ascii=False, default=repr)
     except (TypeError, ValueError, RecursionError) as error:
         raise JsonDataError(f"{what} cannot be kept as JSON: {error}.") from error
-    return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    return without_halves(text)
 
 
 # -- reading ---------------------------------------------------------------------------------------

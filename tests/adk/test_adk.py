@@ -65,6 +65,34 @@ def test_all_ways_to_import_lead_to_the_same_class() -> None:
     assert flowloom.adk.sessions.state.State is flowloom.State  # without an import of its own
 
 
+@pytest.mark.parametrize(
+    ("path", "name"),
+    [
+        ("runners", "RunConfig"),
+        ("agents.llm_agent", "CallbackContext"),
+        ("plugins.base_plugin", "CallbackContext"),
+        ("auth.credential_service.base_credential_service", "CallbackContext"),
+        ("sessions.in_memory_session_service", "Session"),
+        ("tools.mcp_tool.mcp_toolset", "StdioConnectionParams"),
+        ("tools.mcp_tool.mcp_toolset", "SseServerParams"),
+    ],
+)
+def test_a_module_gives_what_it_works_with(path: str, name: str) -> None:
+    """As google-adk's do, whose users import it from there; a package gives its own names only."""
+    home, own_name = HOMES[name]
+    assert getattr(module_at(path), name) is getattr(importlib.import_module(home), own_name)
+    assert name not in module_at(path).__all__
+    assert not hasattr(module_at("planners"), name)
+
+
+def test_the_programs_of_mcp_servers_are_described_by_the_name_of_the_sdk() -> None:
+    """`StdioServerParameters` comes by google-adk's modules, without the SDK."""
+    from flowloom.adk.tools.mcp_tool.mcp_session_manager import StdioConnectionParams, StdioServerParameters
+
+    given = StdioConnectionParams(server_params=StdioServerParameters(command="npx", args=["-y", "server"]))
+    assert [given.server.command, *given.server.args] == ["npx", "-y", "server"]
+
+
 def test_nothing_is_loaded_before_it_is_used() -> None:
     """A path costs nothing, a name what its own room costs; and who does not ask for it, never meets it."""
     code = (
@@ -95,6 +123,25 @@ def test_nothing_is_loaded_before_it_is_used() -> None:
         ("from flowloom.adk.sessions import Runner", "in `flowloom.adk`"),
         ("from flowloom.adk.agents import LlmAgnt", "there is: `LlmAgent`"),
         ("import flowloom.adk.agnts", "there is: `agents`"),
+        ("from flowloom.adk.tools.example_tool import ExampleTool", "`LlmAgent(instruction=)`"),
+        ("from flowloom.adk.tools.get_user_choice_tool import get_user_choice", "`flowloom.adk.tools.request_input`"),
+        ("from flowloom.adk.tools.bigquery.bigquery_toolset import BigQueryToolset", "of your own"),
+        ("from flowloom.adk.tools.langchain_tool import LangchainTool", "a function"),
+        ("from flowloom.adk.tools.google_api_tool import GoogleApiToolset", "OpenAPIToolset`"),
+        ("from flowloom.adk.tools.openapi_tool.auth.auth_helpers import token_to_scheme_credential", "AuthScheme`"),
+        ("from flowloom.adk.artifacts.gcs_artifact_service import GcsArtifactService", "or `BaseArtifactService`"),
+        ("from flowloom.adk.sessions.vertex_ai_session_service import VertexAiSessionService", "a store of your own"),
+        ("from flowloom.adk.code_executors import ContainerCodeExecutor", "of your own"),
+        (
+            "from flowloom.adk.plugins.global_instruction_plugin import GlobalInstructionPlugin",
+            "(global_instruction=)`",
+        ),
+        ("from flowloom.adk.plugins import SaveFilesAsArtifactsPlugin", "(save_input_blobs_as_artifacts=True)`"),
+        ("from flowloom.adk.events.request_input import RequestInput", "`Context.request_input`"),
+        ("from flowloom.adk.errors.not_found_error import NotFoundError", "`SessionNotFoundError`"),
+        ("from flowloom.adk.examples import Example", "`LlmAgent(instruction=)`"),
+        ("from flowloom.adk.cli.utils import envs", "`flowloom web`"),
+        ("from flowloom.adk.version import __version__", "`flowloom.__version__`"),
     ],
 )
 def test_what_is_not_there_says_where_the_thing_is(code: str, told: str) -> None:
@@ -116,8 +163,7 @@ def test_what_stands_in_place_of_others_exists() -> None:
     """Each name in backticks that is flowloom's can be had."""
     for text in INSTEAD.values():
         for code in (each for each in text.split("`")[1::2] if each.startswith("flowloom.")):
-            module, _, name = code.rpartition(".")
-            assert hasattr(importlib.import_module(module), name), code
+            assert pydoc.locate(code) is not None, code
 
 
 def test_type_checkers_see_the_same_table() -> None:

@@ -3,7 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+from importlib import import_module
+from pathlib import Path
 from typing import Any
+
+import pytest
+
+from flowloom.adk.agents import LlmAgent
+from flowloom.adk.models import Gemini
+from flowloom.adk.runners import InMemoryRunner
+from flowloom.errors import ConfigurationError
+from flowloom.testing import ScriptedModel
 
 PROGRAM = '''
 from typing import AsyncGenerator, Optional
@@ -131,3 +141,48 @@ def test_a_program_for_google_adk_runs_by_another_word_in_its_imports() -> None:
     assert (state["letters"], state["stamped"], state["said"]) == (3, True, said[2][1])
     assert models == 3
     assert list(missing) == ["error"]
+
+
+@pytest.mark.parametrize(
+    ("module", "name", "parameter", "own_parameter"),
+    [
+        ("artifacts", "FileArtifactService", "root_dir", "directory"),
+        ("sessions.sqlite_session_service", "SqliteSessionService", "db_path", "path"),
+        ("memory", "SqliteMemoryService", "db_path", "path"),
+    ],
+)
+def test_what_is_kept_on_disk_is_made_by_the_parameter_of_google_adk(
+    module: str, name: str, parameter: str, own_parameter: str, tmp_path: Path
+) -> None:
+    """A place is given once, by one name or the other."""
+    service = getattr(import_module(f"flowloom.adk.{module}"), name)
+    where = str(tmp_path / "kept")
+    service(**{parameter: where})
+    service(**{own_parameter: where})
+    service(where)
+    with pytest.raises(ConfigurationError, match=own_parameter):
+        service()
+    with pytest.raises(ConfigurationError, match=parameter):
+        service(where, **{parameter: where})
+
+
+async def test_the_session_of_debug_runs_is_called_as_in_google_adk() -> None:
+    """Programs look it up afterwards."""
+    runner = InMemoryRunner(LlmAgent(name="assistant", model=ScriptedModel(["Hi."])))
+    await runner.run_debug("Hello", quiet=True)
+    session = await runner.session_service.get_session(
+        app_name=runner.app_name, user_id="debug_user_id", session_id="debug_session_id"
+    )
+    assert session is not None
+
+
+def test_a_client_of_ones_own_is_refused() -> None:
+    """A subclass that makes google-genai's client, as for google-adk, is told where its settings go."""
+
+    class Global(Gemini):
+        @property
+        def api_client(self) -> Any:
+            raise AssertionError
+
+    with pytest.raises(ConfigurationError, match="`http_options`"):
+        Global(model="gemini-2.5-flash")

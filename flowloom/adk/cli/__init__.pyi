@@ -1,0 +1,1 @@
+# made from table.py by tests/adk/stubs.py
