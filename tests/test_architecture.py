@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
+from typing import cast
 
 import flowloom
 
@@ -99,7 +100,7 @@ BESIDE = {
     "function_tool input_request output pending request_record schema transfer validation",
 }
 # These numbers only fall: whoever makes one smaller writes down the smaller one.
-ENGINE_LINES = 8381
+ENGINE_LINES = 8125
 BESIDE_LINES = 2856
 PAST_LIMITS = 0
 LIMITS = {"lines": 60, "depth": 5, "complexity": 15}
@@ -260,7 +261,7 @@ def depth_of(node: ast.AST) -> int:
     """How deep blocks nest; an `elif` is no deeper than its `if`, and functions within count for themselves."""
     deepest = 0
     for name, value in ast.iter_fields(node):
-        children = value if isinstance(value, list) else [value]
+        children = cast(list[object], value) if isinstance(value, list) else [value]
         for child in children:
             if not isinstance(child, ast.AST) or isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
                 continue
@@ -318,7 +319,7 @@ def test_type_checkers_see_the_names_that_run() -> None:
     seen = {alias.name: node.module for node in tree.body if isinstance(node, ast.ImportFrom) for alias in node.names}
     assert sorted(seen) == flowloom.__all__
     for name, module in seen.items():
-        assert flowloom._home_of[name] == module
+        assert vars(flowloom)["_home_of"][name] == module
 
 
 def test_models_are_reached_into_in_one_place() -> None:
@@ -340,7 +341,7 @@ def _reaches(node: ast.AST) -> Iterator[str]:
     elif isinstance(node, ast.Attribute) and ast.unparse(node) == "object.__new__":
         yield "object.__new__"
     elif isinstance(node, ast.Constant) and (node.value == "__dict__" or str(node.value).startswith("__pydantic_")):
-        yield node.value
+        yield str(node.value)
 
 
 def test_what_failed_is_tried_again_in_one_loop() -> None:

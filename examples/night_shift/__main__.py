@@ -83,11 +83,15 @@ def night(fleet: Fleet) -> None:
     fleet.tell(f"Two workers serve: {first} and {second}.")
     run_id = fleet.command("runs", "submit", "Count the shelves.", "--app", AGENT.name, "--user", "ann")["run_id"]
     fleet.tell(f"Run {run_id} is submitted; from now on it is on the disk.")
-    victim = fleet.run_when(run_id, lambda run: "worker" in run)["worker"]
+    end = time.monotonic() + PATIENCE
     while len(ledger.notes()) < 2:
+        if time.monotonic() > end:
+            raise RuntimeError(f"No worker has counted a shelf in {PATIENCE:g} seconds.")
         time.sleep(0.02)
-    fleet.tell(f"{victim} has it, and is about {ledger.notes()[-1][2]}. It is killed: kill -9.")
-    os.kill(fleet.workers[victim].pid, signal.SIGKILL)
+    busy, _, about = ledger.notes()[-1]
+    os.kill(busy, signal.SIGKILL)
+    [victim] = [name for name, process in fleet.workers.items() if process.pid == busy]
+    fleet.tell(f"{victim} has it, and is about {about}. It is killed: kill -9.")
     fleet.workers.pop(victim).communicate()
     run = fleet.run_when(run_id, lambda run: run.get("worker") not in (None, victim) or run["status"] == "paused")
     other = first if victim == second else second

@@ -2,6 +2,7 @@
 to approve."""
 
 import asyncio
+import os
 from collections.abc import AsyncGenerator
 
 from google.genai import types
@@ -21,7 +22,7 @@ async def count_shelf(number: int, tool_context: ToolContext) -> dict[str, int]:
     Args:
         number: The shelf, from 1.
     """
-    ledger.note("began", tool_context.idempotency_key, f"shelf {number}")
+    ledger.note(os.getpid(), tool_context.idempotency_key, f"shelf {number}")
     await asyncio.sleep(SECONDS)
     return {"shelf": number, "boxes": 10 - number}
 

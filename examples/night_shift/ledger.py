@@ -9,15 +9,15 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 
 _TABLES = (
-    "CREATE TABLE IF NOT EXISTS notes (what TEXT, key TEXT, about TEXT)",
+    "CREATE TABLE IF NOT EXISTS notes (process INTEGER, key TEXT, about TEXT)",
     "CREATE TABLE IF NOT EXISTS payments (key TEXT PRIMARY KEY, boxes INTEGER)",
 )
 
 
-def note(what: str, key: str, about: str) -> None:
-    """Write down what happens."""
+def note(process: int, key: str, about: str) -> None:
+    """Write down what a process begins."""
     with _books() as books:
-        books.execute("INSERT INTO notes VALUES (?, ?, ?)", (what, key, about))
+        books.execute("INSERT INTO notes VALUES (?, ?, ?)", (process, key, about))
 
 
 def pay(key: str, boxes: int) -> None:
@@ -26,10 +26,10 @@ def pay(key: str, boxes: int) -> None:
         books.execute("INSERT OR IGNORE INTO payments VALUES (?, ?)", (key, boxes))
 
 
-def notes() -> list[tuple[str, str, str]]:
+def notes() -> list[tuple[int, str, str]]:
     """What was written down, in order."""
     with _books() as books:
-        return books.execute("SELECT what, key, about FROM notes ORDER BY rowid").fetchall()
+        return books.execute("SELECT process, key, about FROM notes ORDER BY rowid").fetchall()
 
 
 def payments() -> list[int]:

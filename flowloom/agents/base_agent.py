@@ -142,11 +142,8 @@ class BaseAgent(TypedByOutput[OutputT]):
 
     def find_sub_agent(self, name: str) -> BaseAgent | None:
         """The first agent named `name` below this one; None if there is none."""
-        for child in self.sub_agents:
-            found = child.find_agent(name)
-            if found is not None:
-                return found
-        return None
+        found = (child.find_agent(name) for child in self.sub_agents)
+        return next((agent for agent in found if agent is not None), None)
 
     def clone(self, update: Mapping[str, Any] | None = None) -> Self:
         """A copy with the fields in `update` changed; the sub-agents are copied too, so that it is a tree of its

@@ -287,11 +287,9 @@ class LlmAgent(BaseAgent[OutputT]):
 
         `ctx` is what toolsets are asked with; None outside of runs.
         """
-        tools: list[RunnableTool] = []
         own: Sequence[Any] = self.own_tools
-        for each in own:
-            tools += await each.get_tools_with_prefix(ctx) if is_toolset(each) else [each]
-        return tools
+        listed = [await each.get_tools_with_prefix(ctx) if is_toolset(each) else (each,) for each in own]
+        return [tool for tools in listed for tool in tools]
 
 
 Agent = LlmAgent

@@ -12,7 +12,7 @@ from flowloom.agents.base_agent import BaseAgent
 from flowloom.context import InvocationContext
 from flowloom.errors import ConfigurationError
 from flowloom.events.event import Event
-from flowloom.flow.play import run_turn
+from flowloom.flow import run_agent
 from flowloom.flow.turn import BodyTurn, Turn
 from flowloom.flow.workflow_turn import FinishedMember, WorkflowTurn
 
@@ -49,7 +49,7 @@ class WorkflowAgent(BaseAgent):
         return BodyTurn(ctx) if own_body else WorkflowTurn(ctx, self)
 
     def _run_async_impl(self, ctx: InvocationContext) -> AsyncGenerator[Event, None]:
-        return run_turn(ctx, lambda inner: WorkflowTurn(inner, self, alone=True))
+        return run_agent(ctx, lambda inner: WorkflowTurn(inner, self))
 
 
 class SequentialAgent(WorkflowAgent):

@@ -108,15 +108,15 @@ class InvocationContext:
         run: Run | None = None,
     ) -> None:
         if run is None:
-            service = session_service or InMemorySessionService()
             if session is None:
                 session = Session(id=new_id(), app_name="app", user_id="user")
-            if session_service is None and isinstance(service, InMemorySessionService):
-                service.adopt(session)
+            if session_service is None:
+                session_service = InMemorySessionService()
+                session_service.adopt(session)
             run = Run(
                 invocation_id=invocation_id or "",
                 session=session,
-                session_service=service,
+                session_service=session_service,
                 artifact_service=InMemoryArtifactService()
                 if isinstance(artifact_service, _InMemory)
                 else artifact_service,
@@ -258,11 +258,11 @@ class InvocationContext:
         new.__dict__.update(self.__dict__)
         new._path = None
         if update:
-            if not _DERIVED.isdisjoint(update):
-                names = quoted_list(sorted(_DERIVED.intersection(update)))
+            if derived := sorted(_DERIVED.intersection(update)):
                 raise ConfigurationError(
-                    f"The copy of a context cannot have another {names}: it shares the run. Make a context of its own "
-                    f"by `InvocationContext(...)`; a `session` that is set on a context is that of the whole run."
+                    f"The copy of a context cannot have another {quoted_list(derived)}: it shares the run. Make a "
+                    f"context of its own by `InvocationContext(...)`; a `session` that is set on a context is that of "
+                    f"the whole run."
                 )
             new.__dict__.update(update)
             if "agent" in update:
@@ -384,9 +384,5 @@ _DERIVED = frozenset(name for name in dir(InvocationContext) if isinstance(getat
 
 
 def _parents_of(agent: AnyAgent) -> tuple[AnyAgent, ...]:
-    chain: list[AnyAgent] = []
     above: AnyAgent | None = getattr(agent, "parent_agent", None)
-    while above is not None:
-        chain.insert(0, above)
-        above = getattr(above, "parent_agent", None)
-    return tuple(chain)
+    return () if above is None else (*_parents_of(above), above)

@@ -12,8 +12,7 @@ from flowloom.errors import ConfigurationError, quoted_list
 class Named(Protocol):
     """An agent, as far as a note names it."""
 
-    @property
-    def name(self) -> str: ...
+    name: str
 
 
 class Located(Protocol):

@@ -183,11 +183,7 @@ def path_of(event: Event) -> str:
 
 def at_place(event: Event, ctx: AnyContext) -> bool:
     """Whether an event belongs to the branch, the scope and the workflow member of `ctx`."""
-    return (
-        (event.branch or None) == (ctx.branch or None)
-        and (event.isolation_scope or None) == (ctx.isolation_scope or None)
-        and (path_of(event) == ctx.node_path or not path_of(event))
-    )
+    return ctx.place.holds(Place.of(event)._replace(author=ctx.agent.name))
 
 
 def is_within(branch: str | None, other: str | None) -> bool:

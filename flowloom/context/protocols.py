@@ -64,11 +64,9 @@ class AnyAgent(Protocol):
     """An agent of any kind."""
 
     is_llm_agent: ClassVar[bool]
+    name: str
+    description: str
 
-    @property
-    def name(self) -> str: ...
-    @property
-    def description(self) -> str: ...
     @property
     def sub_agents(self) -> Sequence[AnyAgent]: ...
     @property
@@ -109,60 +107,42 @@ class AnyFlow(Protocol):
 class AnyLlmAgent(AnyAgent, Protocol):
     """An agent that works through a flow and a model."""
 
-    @property
-    def flow(self) -> AnyFlow: ...
-    @property
-    def model(self) -> str | BaseLlm: ...
-    @property
-    def own_model(self) -> BaseLlm | None:
-        """The model set on this agent itself; None if it inherits one."""
-        ...
+    model: str | BaseLlm
+    instruction: Any
+    global_instruction: Any
+    static_instruction: Any
+    on_missing: Literal["error", "empty", "keep"]
+    generate_content_config: types.GenerateContentConfig | None
+    mode: Literal["chat", "task", "single_turn"] | None
+    disallow_transfer_to_parent: bool
+    disallow_transfer_to_peers: bool
+    include_contents: Literal["default", "none"]
+    input_schema: Any
+    output_schema: Any
+    output_key: str | None
+    output_retries: int
+    planner: Any
+    code_executor: Any
+    limits: Limits | None
+    tool_errors: Literal["return", "raise"] | None
 
-    @property
-    def instruction(self) -> Any: ...
-    @property
-    def global_instruction(self) -> Any: ...
-    @property
-    def static_instruction(self) -> Any: ...
-    @property
-    def on_missing(self) -> Literal["error", "empty", "keep"]: ...
     @property
     def tools(self) -> Sequence[Any]: ...
-    def companion(self, **fields: Any) -> AnyLlmAgent:
-        """Another agent, of these fields, for a tool that needs one to do its work."""
-        ...
-
     @property
     def own_tools(self) -> Sequence[RunnableTool | RunnableToolset]:
         """`tools` with plain functions made tools, and the tools that delegation adds."""
         ...
 
     @property
-    def generate_content_config(self) -> types.GenerateContentConfig | None: ...
+    def own_model(self) -> BaseLlm | None:
+        """The model set on this agent itself; None if it inherits one."""
+        ...
+
     @property
-    def mode(self) -> Literal["chat", "task", "single_turn"] | None: ...
-    @property
-    def disallow_transfer_to_parent(self) -> bool: ...
-    @property
-    def disallow_transfer_to_peers(self) -> bool: ...
-    @property
-    def include_contents(self) -> Literal["default", "none"]: ...
-    @property
-    def input_schema(self) -> Any: ...
-    @property
-    def output_schema(self) -> Any: ...
-    @property
-    def output_key(self) -> str | None: ...
-    @property
-    def output_retries(self) -> int: ...
-    @property
-    def planner(self) -> Any: ...
-    @property
-    def code_executor(self) -> Any: ...
-    @property
-    def limits(self) -> Limits | None: ...
-    @property
-    def tool_errors(self) -> Literal["return", "raise"] | None: ...
+    def flow(self) -> AnyFlow: ...
+    def companion(self, **fields: Any) -> AnyLlmAgent:
+        """Another agent, of these fields, for a tool that needs one to do its work."""
+        ...
 
 
 def as_llm_agent(agent: AnyAgent | None) -> AnyLlmAgent | None:
@@ -209,19 +189,15 @@ class Effects(Protocol):
 class AnyContext(Protocol):
     """An agent's place in a run; `InvocationContext` is the class."""
 
-    @property
-    def agent(self) -> AnyAgent: ...
-    @property
-    def llm_agent(self) -> AnyLlmAgent | None: ...
+    agent: AnyAgent
+    llm_agent: AnyLlmAgent | None
+    branch: str | None
+    isolation_scope: str | None
+    node_path: str
+
     @property
     def effects(self) -> Effects: ...
     @property
     def step(self) -> int: ...
-    @property
-    def branch(self) -> str | None: ...
-    @property
-    def isolation_scope(self) -> str | None: ...
-    @property
-    def node_path(self) -> str: ...
     @property
     def place(self) -> Place: ...

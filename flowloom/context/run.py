@@ -34,6 +34,7 @@ from flowloom.events.wire import make, replace
 from flowloom.log.answers import says_nothing
 from flowloom.log.ledger import CallLedger, CallRecord, asks
 from flowloom.log.marks import AGENT_TOOL_CALL, tells_of_end
+from flowloom.models.base_llm import BaseLlm
 
 if TYPE_CHECKING:
     from flowloom.artifacts import BaseArtifactService
@@ -103,6 +104,8 @@ class Run:
     """The structured answers of the run's agents, by the id of the event: what each makes of its output schema."""
     inputs: dict[str, list[Any]] | None = field(default=None, init=False)
     """What people have answered to the tools that asked for input, by call id."""
+    models: tuple[Callable[[Any], BaseLlm | None], ...] = field(default=(), init=False)
+    """What may choose another model for an agent whose turn had begun before the run, given its place."""
     requests: frozenset[str] = field(default=frozenset(), init=False)
     """The requests to people that the run has made, those of its agents that run as tools included."""
     rehearsal: bool = field(default=False, init=False)
@@ -363,14 +366,13 @@ class Run:
             events.append(await service.append_buffered(session, event))
         ledger, unanswered = self.ledger, list(self.open_calls.values())
         around = {outer.id for waiting in self.waiting_calls.values() for outer in ledger.around(waiting)}
-        places = {_place(made) for made in unanswered if made.id in around}  # agents that it delegated to wait
-        self.leave_open(*(made.id for made in unanswered if _place(made) in places))
-        for calls in self._open_calls_by_place():
+        places = {made.place[:3] for made in unanswered if made.id in around}  # agents that it delegated to wait
+        self.leave_open(*(made.id for made in unanswered if made.place[:3] in places))
+        for calls in self._open_calls_by_place().values():
             self.leave_open(*(made.id for made in calls))  # whatever the store says
-            stored = await service.append_buffered(session, self._refusal(ctx, calls, reason))
+            events.append(await service.append_buffered(session, self._refusal(ctx, calls, reason)))
             if self.observers:
-                self._tell_observers(ctx, stored)
-            events.append(stored)
+                self._tell_observers(ctx, events[-1])
         return events
 
     async def flush(self) -> None:
@@ -388,19 +390,19 @@ class Run:
         """The event that answers the open calls of `ctx.agent` at its place with an error of this `reason`, if there
         are any.
         """
-        place = (ctx.agent.name, ctx.branch, ctx.isolation_scope)
-        found = [calls for calls in self._open_calls_by_place() if _place(calls[0]) == place]
-        return [self._refusal(ctx, calls, reason) for calls in found]
+        calls = self._open_calls_by_place().get(ctx.place[:3])
+        return [self._refusal(ctx, calls, reason)] if calls else []
 
-    def _open_calls_by_place(self) -> list[list[CallRecord]]:
+    def _open_calls_by_place(self) -> dict[tuple[str, str | None, str | None], list[CallRecord]]:
+        """The open calls by author, branch and scope: one event answers those that have them in common."""
         groups: dict[tuple[str, str | None, str | None], list[CallRecord]] = {}
         for made in self.open_calls.values():
-            groups.setdefault(_place(made), []).append(made)
-        return list(groups.values())
+            groups.setdefault(made.place[:3], []).append(made)
+        return groups
 
     def _refusal(self, ctx: AnyContext, calls: Sequence[CallRecord], reason: str) -> Event:
         """The event that answers calls of one agent at one place with an error."""
-        author, branch, scope = _place(calls[0])
+        author, branch, scope, _ = calls[0].place
         return make(
             Event,
             id=self.effects.new_id(ctx),
@@ -413,12 +415,6 @@ class Run:
             content=content_of("user", [response_part(made.id, made.name, {"error": reason}) for made in calls]),
             actions=no_actions(),
         )
-
-
-def _place(made: CallRecord) -> tuple[str, str | None, str | None]:
-    """Whose call it is, its branch and its scope: one event answers those that have them in common."""
-    event = made.event
-    return event.author, event.branch, event.isolation_scope
 
 
 async def _as_plugins_want(hooks: Callbacks, ctx: AnyContext, event: Event) -> Event:
@@ -438,11 +434,4 @@ async def _as_plugins_want(hooks: Callbacks, ctx: AnyContext, event: Event) -> E
             raise
         _log.exception("A plugin's `on_event` failed with the event that ends the run, which is stored as it is.")
         return event
-    return _with_id(replaced, event.id)
-
-
-def _with_id(event: Event, event_id: str) -> Event:
-    """The event under that id."""
-    if event.id == event_id:
-        return event
-    return replace(event, id=event_id)
+    return replaced if replaced.id == event.id else replace(replaced, id=event.id)

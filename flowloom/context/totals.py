@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
@@ -77,7 +78,7 @@ class Totals(Used):
         self.config = config
         if config.limits.seconds is None:
             self.started = 0.0  # its time is not limited
-        self._agents: dict[str, Used] = {}
+        self._agents: defaultdict[str, Used] = defaultdict(Used)
         self.reached: LimitExceededError | None = None
         """The latest limit that was reached: an agent as a tool may meet one that ends the whole run."""
 
@@ -110,7 +111,7 @@ class Totals(Used):
         """Count the tokens of one response, and the searches that its provider made for it."""
         self.usage.add(usage, searches)
         if agent is not None and limits_of(agent, self.config.limits) is not None:
-            self._of(agent.name).usage.add(usage, searches)
+            self._agents[agent.name].usage.add(usage, searches)
 
     def count_tool_calls(self, names: Sequence[str], ctx: AnyContext) -> list[str | None]:
         """Count tool calls that are about to be made. Raises `LimitExceededError` when a limit forbids them.
@@ -142,10 +143,9 @@ class Totals(Used):
     def _budgets(self, agent: AnyLlmAgent | None) -> list[Budget]:
         """The limits that an agent is held to: the run's, and its own if it has some."""
         limits = self.config.limits
-        own = limits_of(agent, limits)
         budgets: list[Budget] = [(limits, self, None)]
-        if agent is not None and own is not None:
-            budgets.append((own, self._of(agent.name), agent.name))
+        if agent is not None and (own := limits_of(agent, limits)) is not None:
+            budgets.append((own, self._agents[agent.name], agent.name))
         return budgets
 
     def _check_time(self, limits: Limits, used: Used, agent: str | None, ctx: AnyContext) -> None:
@@ -175,20 +175,10 @@ class Totals(Used):
         self.reached = kind(text, limit=name, allowed=allowed, used=used, agent=agent, on_limit=limits.on_limit)
         return self.reached
 
-    def _of(self, agent: str) -> Used:
-        found = self._agents.get(agent)
-        if found is None:
-            found = self._agents[agent] = Used()
-        return found
 
-
-def limits_of(agent: AnyLlmAgent | None, limits: Limits) -> Limits | None:
+def limits_of(agent: AnyLlmAgent, limits: Limits) -> Limits | None:
     """The limits of one agent: its own, or those that the run gives it."""
-    if agent is None:
-        return None
-    if limits.agents and (given := limits.agents.get(agent.name)) is not None:
-        return given
-    return agent.limits
+    return limits.agents.get(agent.name, agent.limits)
 
 
 def _refusal(name: str, wanted: int, budgets: Iterable[Budget]) -> str | None:

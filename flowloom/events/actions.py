@@ -112,10 +112,8 @@ def merge_actions(base: EventActions | None, other: EventActions | None) -> Even
     values["escalate"] = base.escalate or other.escalate
     values["transfer_to_agent"] = other.transfer_to_agent or base.transfer_to_agent
     values["state_delta"] = deep_merge(base.state_delta, other.state_delta)
-    artifacts = base.artifact_delta.copy()
-    for name, version in other.artifact_delta.items():
-        artifacts[name] = max(artifacts.get(name, version), version)
-    values["artifact_delta"] = artifacts
+    mine, theirs = base.artifact_delta, other.artifact_delta
+    values["artifact_delta"] = mine | {name: max(mine.get(name, latest), latest) for name, latest in theirs.items()}
     values["requested_auth_configs"] = base.requested_auth_configs | other.requested_auth_configs
     values["requested_tool_confirmations"] = base.requested_tool_confirmations | other.requested_tool_confirmations
     if base.requested_inputs and other.requested_inputs:

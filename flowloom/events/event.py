@@ -24,6 +24,20 @@ UNFIT_OUTPUT = "unfit_output"
 message that asks the model for another; neither ends a turn."""
 
 
+def read_time(value: Any) -> float:
+    """Epoch seconds or RFC 3339 text; null is time zero. Raises `ValueError`, also outside the years 1 to 9999."""
+    if value is None:
+        return 0.0
+    if isinstance(value, str):
+        moment = datetime.datetime.fromisoformat(value)
+        return (moment if moment.tzinfo else moment.replace(tzinfo=datetime.UTC)).timestamp()
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise ValueError("a timestamp is a number of epoch seconds or an RFC 3339 text")
+    if not EARLIEST <= value < LATEST:
+        raise ValueError(f"timestamp {value} is not in the years 1 to 9999; epoch seconds are expected, not millis")
+    return round(float(value), 6)
+
+
 class NodeInfo(WireModel):
     """Where in a workflow an event was made (ADK 2)."""
 
@@ -104,20 +118,7 @@ class Event(LlmResponse):
         parts = self.content.parts if self.content is not None else None
         return bool(parts) and parts[-1].code_execution_result is not None
 
-    @field_validator("timestamp", mode="before")
-    @classmethod
-    def _read_time(cls, value: Any) -> float:
-        """Epoch seconds or RFC 3339 text; null is time zero; a time outside years 1 to 9999 is refused."""
-        if value is None:
-            return 0.0
-        if isinstance(value, str):
-            moment = datetime.datetime.fromisoformat(value)
-            return (moment if moment.tzinfo else moment.replace(tzinfo=datetime.UTC)).timestamp()
-        if isinstance(value, bool) or not isinstance(value, int | float):
-            raise ValueError("a timestamp is a number of epoch seconds or an RFC 3339 text")
-        if not EARLIEST <= value < LATEST:
-            raise ValueError(f"timestamp {value} is not in the years 1 to 9999; epoch seconds are expected, not millis")
-        return round(float(value), 6)
+    _read_time = field_validator("timestamp", mode="before")(read_time)
 
     @field_validator("long_running_tool_ids", mode="before")
     @classmethod

@@ -13,9 +13,9 @@ import pydantic_core
 from pydantic import ValidationError
 
 from flowloom.errors import EventParseError
-from flowloom.events.event import EARLIEST, LATEST, Event, NodeInfo
+from flowloom.events.event import Event, NodeInfo, read_time
 from flowloom.events.json_reader import MisfitError, wire_reader
-from flowloom.events.wire import key_in
+from flowloom.events.wire import way_to
 
 _ROUNDS = 16
 """How often single values are left out of an event; one that is still wrong then loses whole fields."""
@@ -38,13 +38,13 @@ def read_json(payload: str | bytes, *, strict: bool, any_depth: bool = False) ->
         return pydantic_core.from_json(payload, cache_strings="keys")
     except ValueError as error:
         problem = str(error)
-        text = payload.decode("utf-8", "replace") if isinstance(payload, bytes) else _without_halves(payload)
+        text = payload.decode("utf-8", "replace") if isinstance(payload, bytes) else without_halves(payload)
         if not strict:
             try:
                 if any_depth and "recursion limit" in problem:
                     text = _without_depths(text)
                 if _SURROGATE.search(text):
-                    text = _without_halves(json.dumps(json.loads(text), ensure_ascii=False))
+                    text = without_halves(json.dumps(json.loads(text), ensure_ascii=False))
                 if text != payload:
                     return pydantic_core.from_json(text, cache_strings="keys")
             except (ValueError, RecursionError):
@@ -54,7 +54,8 @@ def read_json(payload: str | bytes, *, strict: bool, any_depth: bool = False) ->
         raise EventParseError(f"The data of an event is not JSON: {problem}.", place=place) from error
 
 
-def _without_halves(text: str) -> str:
+def without_halves(text: str) -> str:
+    """A text with U+FFFD in the place of halves of surrogate pairs."""
     return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
@@ -78,12 +79,6 @@ def _without_depths(text: str) -> str:
 # -- events ----------------------------------------------------------------------------------------
 
 
-def _read_time(value: Any, lossy: bool) -> float:
-    if (type(value) is float or type(value) is int) and EARLIEST <= value < LATEST:
-        return round(float(value), 6)
-    return Event.model_validate({"timestamp": value}).timestamp
-
-
 def _read_node_info(value: Any, lossy: bool) -> NodeInfo | None:
     """None for an object without information (spec §0.6)."""
     if value is None or (isinstance(value, dict) and not any(cast(dict[str, Any], value).values())):
@@ -92,7 +87,7 @@ def _read_node_info(value: Any, lossy: bool) -> NodeInfo | None:
 
 
 _NODE_INFO = wire_reader(NodeInfo)
-_EVENT = wire_reader(Event, {"timestamp": _read_time, "node_info": _read_node_info})
+_EVENT = wire_reader(Event, {"timestamp": lambda value, lossy: read_time(value), "node_info": _read_node_info})
 
 
 def read_event(data: dict[str, Any]) -> tuple[Event, list[str]]:
@@ -192,19 +187,12 @@ def _locations(error: ValidationError | MisfitError) -> list[Sequence[str | int]
 
 def _drop(data: dict[str, Any], location: Sequence[str | int]) -> str | None:
     """Take what is at `location`, or the nearest thing around it, out of `data`; its place, or None."""
-    node: Any = data
-    found: list[tuple[Any, str | int]] = []
-    for step in location:
-        key = key_in(node, step)
-        if key is None:
-            break
-        found.append((node, key))
-        node = node[key]
-    if not found:
+    way = way_to(data, location)
+    if not way:
         return None
-    parent, key = found[-1]
+    parent, key = way[-1]
     del parent[key]
-    return _place_of([key for _, key in found])
+    return _place_of([step for _, step in way])
 
 
 def _place_of(location: Sequence[str | int]) -> str:

@@ -39,24 +39,18 @@ def content_like(given: Any) -> types.Content:
 
 def call_part(call_id: str | None, name: str, args: dict[str, Any]) -> types.Part:
     """A part that calls a function."""
-    call = _call(id=call_id, name=name, args=args)
-    return _part(function_call=call)
+    return _part(function_call=_call(id=call_id, name=name, args=args))
 
 
 def call_piece(call_id: str | None, name: str | None, arguments: str, *, more: bool) -> types.Part:
     """A part with a piece of the JSON text of a call's arguments, as models stream them."""
-    partial_args: list[types.PartialArg] | None = None
-    if arguments:
-        piece = _partial_arg(string_value=arguments)
-        partial_args = [piece]
-    call = _call(id=call_id, name=name, partial_args=partial_args, will_continue=more)
-    return _part(function_call=call)
+    pieces = [_partial_arg(string_value=arguments)] if arguments else None
+    return _part(function_call=_call(id=call_id, name=name, partial_args=pieces, will_continue=more))
 
 
 def response_part(call_id: str | None, name: str | None, response: dict[str, Any]) -> types.Part:
     """A part that answers a function call."""
-    answer = _response(id=call_id, name=name, response=response)
-    return _part(function_response=answer)
+    return _part(function_response=_response(id=call_id, name=name, response=response))
 
 
 def answers_calls(content: types.Content | None) -> bool:

@@ -69,39 +69,33 @@ class LlmResponse(WireModel):
             values["avg_logprobs"] = candidate.avg_logprobs
             values["logprobs_result"] = candidate.logprobs_result
             values["finish_reason"] = candidate.finish_reason
-            has_parts = candidate.content is not None and bool(candidate.content.parts)
-            if has_parts or candidate.finish_reason == types.FinishReason.STOP:
-                values["content"] = candidate.content or types.Content(role="model", parts=[])
-            elif candidate.finish_reason is not None:
-                values["error_code"] = candidate.finish_reason.value
-                values["error_message"] = candidate.finish_message
-            else:
-                values["content"] = types.Content(role="model", parts=[])
-        elif raw.prompt_feedback is not None and raw.prompt_feedback.block_reason is not None:
-            values["error_code"] = raw.prompt_feedback.block_reason.value
-            values["error_message"] = raw.prompt_feedback.block_reason_message or "The provider blocked the prompt."
-        else:
+            said, reason = candidate.content, candidate.finish_reason
+            if (said is not None and said.parts) or reason == types.FinishReason.STOP:
+                values["content"] = said
+            elif reason is not None:
+                values |= {"error_code": reason.value, "error_message": candidate.finish_message}
+        elif (feedback := raw.prompt_feedback) is not None and feedback.block_reason is not None:
+            message = feedback.block_reason_message or "The provider blocked the prompt."
+            values |= {"error_code": feedback.block_reason.value, "error_message": message}
+        if values.get("content") is None and "error_code" not in values:
             values["content"] = types.Content(role="model", parts=[])
         return make(cls, values)
 
     def get_function_calls(self) -> list[types.FunctionCall]:
         """The function calls in the content, in order."""
-        if self.content is None or not self.content.parts:
-            return []
-        return [part.function_call for part in self.content.parts if part.function_call is not None]
+        parts = (self.content and self.content.parts) or ()
+        return [part.function_call for part in parts if part.function_call is not None]
 
     def get_function_responses(self) -> list[types.FunctionResponse]:
         """The function responses in the content, in order."""
-        if self.content is None or not self.content.parts:
-            return []
-        return [part.function_response for part in self.content.parts if part.function_response is not None]
+        parts = (self.content and self.content.parts) or ()
+        return [part.function_response for part in parts if part.function_response is not None]
 
     @property
     def text(self) -> str:
         """The answer's text: all text parts joined, thoughts left out."""
-        if self.content is None or not self.content.parts:
-            return ""
-        return "".join(part.text for part in self.content.parts if part.text and not part.thought)
+        parts = (self.content and self.content.parts) or ()
+        return "".join(part.text for part in parts if part.text and not part.thought)
 
     @property
     def searches(self) -> int:

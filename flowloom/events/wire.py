@@ -151,27 +151,24 @@ class _KnownClasses(dict[type[BaseModel], _Known]):
     """What is known of each class: found out when it is made first."""
 
     def __missing__(self, cls: type[BaseModel]) -> _Known:
-        found = self[cls] = _known_of(cls)
+        plain: dict[str, Any] = {}
+        factories: list[tuple[str, Callable[[], Any]]] = []
+        for name, field in cls.model_fields.items():
+            if field.default_factory is not None:
+                factory: Any = field.default_factory
+                if factory is field.annotation and issubclass(factory, WireModel):
+                    factory = partial(make, factory)
+                factories.append((name, factory))
+            else:
+                plain[name] = None if field.is_required() else field.default
+        given = set(cls.model_fields) if issubclass(cls, WireModel) else set[str]()
+        keeps_extra = cls.model_config.get("extra") == "allow"
+        found = _Known(plain, factories, len(cls.model_fields), given, keeps_extra, private_of(cls))
+        self[cls] = found
         return found
 
 
 _known = _KnownClasses()
-
-
-def _known_of(cls: type[BaseModel]) -> _Known:
-    plain: dict[str, Any] = {}
-    factories: list[tuple[str, Callable[[], Any]]] = []
-    for name, field in cls.model_fields.items():
-        if field.default_factory is not None:
-            factory: Any = field.default_factory
-            if factory is field.annotation and issubclass(factory, WireModel):
-                factory = partial(make, factory)
-            factories.append((name, factory))
-        else:
-            plain[name] = None if field.is_required() else field.default
-    given = set(cls.model_fields) if issubclass(cls, WireModel) else set[str]()
-    keeps_extra = cls.model_config.get("extra") == "allow"
-    return _Known(plain, factories, len(cls.model_fields), given, keeps_extra, private_of(cls))
 
 
 class WireModel(BaseModel):
@@ -205,10 +202,11 @@ class WireModel(BaseModel):
             known = copy.deepcopy(dict(cast(Mapping[str, Any], data)))
             stash: list[tuple[list[Any], Any]] = []
             for problem in problems:
-                parent, path = _descend(known, problem["loc"])
-                if parent is None:
+                way = way_to(known, problem["loc"])
+                if len(way) < len(problem["loc"]):
                     raise
-                stash.append((path, parent.pop(path[-1])))
+                parent, key = way[-1]
+                stash.append(([step for _, step in way], parent.pop(key)))
         model = handler(known)
         if model.__pydantic_extra__ is not None:
             model.__pydantic_extra__[_STASH] = stash
@@ -219,32 +217,31 @@ class WireModel(BaseModel):
         data = cast(dict[str, Any], handler(self))
         data.pop(_STASH, None)
         stash = (self.__pydantic_extra__ or {}).get(_STASH)
-        for path, value in stash or ():
-            parent, keys = _descend(data, path)
-            if parent is not None:
-                parent[keys[-1]] = value
+        for (*above, name), value in stash or ():
+            way = way_to(data, above)
+            if len(way) == len(above):
+                parent, key = way[-1]
+                if isinstance(parent[key], dict):  # a copy of the model may hold something else
+                    parent[key][name] = value
         return data
 
 
-def _descend(data: dict[str, Any], location: Sequence[str | int]) -> tuple[dict[str, Any] | None, list[Any]]:
-    """The mapping that holds the last key of `location`, and the keys that really led there.
+def way_to(data: Any, location: Sequence[str | int]) -> list[tuple[Any, str | int]]:
+    """The lists and objects that lead to `location`, each with the index or key in it, as far as it is there.
 
     Validation locations are in camelCase; the data may be in either case.
     """
-    node: Any = data
-    path: list[Any] = []
-    for step in location[:-1]:
-        found = key_in(node, step)
-        if found is None:
-            return None, path
-        path.append(found)
-        node = node[found]
-    last = key_in(node, location[-1])
-    path.append(location[-1] if last is None else last)
-    return (cast(dict[str, Any], node), path) if isinstance(node, dict) else (None, path)
+    way: list[tuple[Any, str | int]] = []
+    for step in location:
+        key = _key_in(data, step)
+        if key is None:
+            break
+        way.append((data, key))
+        data = data[key]
+    return way
 
 
-def key_in(node: Any, step: str | int) -> str | int | None:
+def _key_in(node: Any, step: str | int) -> str | int | None:
     """The index of a list, or the key of a JSON object that is `step` in whatever case; None if there is none."""
     if isinstance(node, list):
         return step if isinstance(step, int) and step < len(cast(list[Any], node)) else None

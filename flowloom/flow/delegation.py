@@ -56,7 +56,7 @@ def unresolved_tasks(
     singles: list[types.FunctionCall] = []
     tasks: list[types.FunctionCall] = []
     for made in ctx.session.history.ledger(ctx.session.events).unanswered():
-        child, event = as_llm_agent(names[made.name]) if made.name in names else None, made.event
+        child, event = as_llm_agent(names.get(made.name)), made.event
         if child is None or event.author != ctx.agent.name or event.isolation_scope != ctx.isolation_scope:
             continue
         # a task goes on over many messages; a single turn belongs to its invocation, which is resumed as such
@@ -75,8 +75,7 @@ def delegated_context(ctx: InvocationContext, call: types.FunctionCall) -> Invoc
     below = ctx.below(child)
     below.isolation_scope = call.id
     below.resumed = ctx.resumed
-    llm_agent = as_llm_agent(child)
-    if llm_agent is not None and llm_agent.mode == "single_turn":
+    if is_single_turn(ctx.agent, call):
         leaf = f"{child.name}@{call.id}"
         below.branch = f"{ctx.branch}.{leaf}" if ctx.branch else leaf
     return below

@@ -12,12 +12,15 @@ from flowloom.errors import PipelineError
 from flowloom.events.event import Event
 from flowloom.flow.llm_turn import LlmTurn
 from flowloom.flow.pipeline import RESPONSE, Processor, Step, compile_steps, find_step, name_of
-from flowloom.flow.play import run_turn
+from flowloom.flow.play import run_agent
 from flowloom.objects.notebook import count, line, table
 from flowloom.processors import REQUEST_PROCESSORS, RESPONSE_PROCESSORS
 
 if TYPE_CHECKING:
     from flowloom.inspection.assembly import Assembly
+
+_REQUEST, _RESPONSE = 0, 1
+"""The sides of a flow, as they stand in its `steps`."""
 
 
 class Flow:
@@ -33,7 +36,7 @@ class Flow:
     Raises `PipelineError` for what is no processor, cannot be called as one, or has the name of another.
     """
 
-    __slots__ = ("_callbacks", "_request_steps", "_response_steps", "steps")
+    __slots__ = ("_callbacks", "steps")
 
     def __init__(
         self,
@@ -42,31 +45,29 @@ class Flow:
         *,
         callbacks: FlowCallbacks = NO_CALLBACKS,
     ) -> None:
-        self._request_steps = compile_steps(request_processors)
-        self._response_steps = compile_steps(response_processors, RESPONSE)
-        self.steps = self._request_steps, self._response_steps
+        self.steps = compile_steps(request_processors), compile_steps(response_processors, RESPONSE)
         """The processors of both sides with their names."""
         self._callbacks = callbacks
 
     @property
     def request_processors(self) -> tuple[Processor, ...]:
         """The processors that build the request, in order."""
-        return tuple(step.run for step in self._request_steps)
+        return tuple(step.run for step in self.request_steps)
 
     @property
     def response_processors(self) -> tuple[Processor, ...]:
         """The processors that see each response, in order."""
-        return tuple(step.run for step in self._response_steps)
+        return tuple(step.run for step in self.response_steps)
 
     @property
     def request_steps(self) -> tuple[Step, ...]:
         """The request processors with their names."""
-        return self._request_steps
+        return self.steps[_REQUEST]
 
     @property
     def response_steps(self) -> tuple[Step, ...]:
         """The response processors with their names."""
-        return self._response_steps
+        return self.steps[_RESPONSE]
 
     @property
     def callbacks(self) -> FlowCallbacks:
@@ -91,58 +92,49 @@ class Flow:
         places = [place for place in (before, after, replace) if place is not None]
         if len(places) > 1:
             raise PipelineError("Give one of `before`, `after` and `replace`, not several.")
-        request, response = list(self.request_processors), list(self.response_processors)
         if not places:
-            return self._with([*request, processor], response)
-        side, steps = self._side_of(places[0])
-        index = find_step(steps, places[0])
+            return self._with(_REQUEST, [*self.request_processors, processor])
+        side, index = self._find(places[0])
+        processors = [step.run for step in self.steps[side]]
         if replace is not None:
-            side[index] = processor
+            processors[index] = processor
         else:
-            side.insert(index + (after is not None), processor)
-        return self._with(side, response) if steps is self._request_steps else self._with(request, side)
+            processors.insert(index + (after is not None), processor)
+        return self._with(side, processors)
 
     def without(self, name: str | Processor) -> Self:
         """A flow without one of its processors, given by `name` or itself. Raises `PipelineError` if it is not
         there."""
-        side, steps = self._side_of(name)
-        del side[find_step(steps, name)]
-        if steps is self._request_steps:
-            return self._with(side, self.response_processors)
-        return self._with(self.request_processors, side)
+        side, index = self._find(name)
+        steps = self.steps[side]
+        return self._with(side, [step.run for step in (*steps[:index], *steps[index + 1 :])])
 
     def with_response_processor(self, processor: Processor) -> Self:
         """A flow with one more response processor, `processor`, put last."""
-        return self._with(self.request_processors, [*self.response_processors, processor])
+        return self._with(_RESPONSE, [*self.response_processors, processor])
 
     def with_callbacks(self, callbacks: FlowCallbacks) -> Self:
         """A flow that also asks `callbacks`, after its own."""
         return type(self)(self.request_processors, self.response_processors, callbacks=self._callbacks + callbacks)
 
-    def _side_of(self, wanted: str | Processor) -> tuple[list[Processor], tuple[Step, ...]]:
+    def _find(self, wanted: str | Processor) -> tuple[int, int]:
+        """The side of a processor, and its index there."""
         name = wanted if isinstance(wanted, str) else name_of(wanted)
-        if any(step.name == name for step in self._response_steps):
-            return list(self.response_processors), self._response_steps
-        return list(self.request_processors), self._request_steps
+        side = _RESPONSE if any(step.name == name for step in self.response_steps) else _REQUEST
+        return side, find_step(self.steps[side], wanted)
 
-    def _with(self, request: Sequence[Processor], response: Sequence[Processor]) -> Self:
-        return type(self)(request, response, callbacks=self._callbacks)
+    def _with(self, side: int, processors: Sequence[Processor]) -> Self:
+        """A flow with these processors on one side."""
+        sides = [self.request_processors, self.response_processors]
+        sides[side] = tuple(processors)
+        return type(self)(*sides, callbacks=self._callbacks)
 
     def __str__(self) -> str:
-        lines = ["Flow"]
-        width = max((len(step.name) for step in (*self._request_steps, *self._response_steps)), default=0)
-        number = 0
-        for title, steps in self._sides():
-            for step in steps:
-                number += 1
-                lines.append(f"{number:>4}  {step.name:<{width}}  {_first_line(step.run)}".rstrip())
-            if title == "request":
-                number += 1
-                lines.append(f"{number:>4}  {'(model)':<{width}}  One model call.")
-        number += 1
-        lines.append(
-            f"{number:>4}  {'(tools)':<{width}}  The calls in the answer, at once; then from 1 again, or hand over."
-        )
+        request, response = ([(step.name, _first_line(step.run)) for step in steps] for _, steps in self._sides())
+        width = max((len(name) for name, _ in (*request, *response)), default=0)
+        tools = "(tools)", "The calls in the answer, at once; then from 1 again, or hand over."
+        rows = enumerate([*request, ("(model)", "One model call."), *response, tools], 1)
+        lines = ["Flow", *(f"{number:>4}  {name:<{width}}  {told}".rstrip() for number, (name, told) in rows)]
         hooks = {each.name: len(getattr(self._callbacks, each.name)) for each in fields(self._callbacks)}
         given = [f"{hook} × {count}" for hook, count in hooks.items() if count]
         return "\n".join([*lines, *([f"      callbacks: {', '.join(given)}"] if given else [])])
@@ -155,7 +147,7 @@ class Flow:
         return table("Flow", rows, ("side", "processor", "what it does"))
 
     def _sides(self) -> tuple[tuple[str, tuple[Step, ...]], ...]:
-        return ("request", self._request_steps), ("response", self._response_steps)
+        return ("request", self.request_steps), ("response", self.response_steps)
 
     # -- running -----------------------------------------------------------------------------------
 
@@ -164,11 +156,11 @@ class Flow:
 
         Events are stored in the session before they are yielded, unless a flow further out does that.
         """
-        return run_turn(ctx, lambda inner: LlmTurn(inner, self, alone=True))
+        return run_agent(ctx, lambda inner: LlmTurn(inner, self))
 
     def run_one_step(self, ctx: InvocationContext) -> AsyncGenerator[Event, None]:
         """One model call with all that belongs to it: processors, tool calls, handing over (spec §2)."""
-        return run_turn(ctx, lambda inner: LlmTurn(inner, self, alone=True, single_step=True))
+        return run_agent(ctx, lambda inner: LlmTurn(inner, self, single_step=True))
 
     async def assemble(self, ctx: InvocationContext) -> Assembly:
         """The request side only: the request as the model would get it, and who wrote what. The model is not asked.

@@ -19,8 +19,6 @@ def ask_to_summarise(ctx: InvocationContext, request: LlmRequest, limit: LimitEx
     if agent is not None and needs_response_tool(ctx, agent):
         request.set_output_schema(agent.output_schema)
     request.append_instructions(
-        [
-            f"The limit `{limit.limit}` is reached: no tool can be called any more, whatever is said above. Answer now "
-            f"from what you have: sum up what is done, and say what is not."
-        ]
+        f"The limit `{limit.limit}` is reached: no tool can be called any more, whatever is said above. Answer now "
+        f"from what you have: sum up what is done, and say what is not."
     )

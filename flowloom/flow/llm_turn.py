@@ -60,12 +60,10 @@ class Pipeline(Protocol):
 class LlmTurn(Turn):
     """The turn of an agent with a model. A step builds a request, asks the model, and runs the calls in its answer.
 
-    With `alone`, it is the flow's work alone: without the agent's callbacks. With `single_step`, it ends after one.
+    With `single_step`, it ends after one.
     """
 
-    def __init__(
-        self, ctx: InvocationContext, flow: Pipeline, *, alone: bool = False, single_step: bool = False
-    ) -> None:
+    def __init__(self, ctx: InvocationContext, flow: Pipeline, *, single_step: bool = False) -> None:
         super().__init__(ctx)
         assert ctx.llm_agent is not None
         self.llm: AnyLlmAgent = ctx.llm_agent
@@ -89,7 +87,6 @@ class LlmTurn(Turn):
         """Whether something is made of the agent's final answer."""
         self.decisions_first = False
         """Whether what people have decided comes before the delegated calls, in a step without the model."""
-        self.bare = alone
         self._steps: tuple[bool, StepsOfTurn] | None = None
 
     @property
@@ -118,6 +115,7 @@ class LlmTurn(Turn):
                 f"`before_agent` of agent `{self.agent.name}` answered what does not fit the agent's output "
                 f"schema. {refusal_in(event)} Answer JSON of that form, or raise what is to end the run."
             )
+        self._take_output(event)
         return event
 
     # -- a step -----------------------------------------------------------------------------------
@@ -128,13 +126,12 @@ class LlmTurn(Turn):
     async def _ask_model(self, spans: Recorder | None) -> Events:
         """The request, the model, its tool calls (spec §2)."""
         request, result = LlmRequest.empty(None), StepResult()
-        steps = self.steps
-        call = NO_MODEL_CALL
+        steps, call = self.steps, NO_MODEL_CALL
         self.last = None
         try:
             stopped_at = self._build(steps.request, result, request)
             if stopped_at is not None:
-                async with aclosing(self._build_rest(steps.request, stopped_at, result, request)) as events:
+                async with aclosing(self._build_rest(stopped_at, result, request)) as events:
                     async for event in events:
                         yield event
             call = self._model_call(result, request, spans, processed=bool(steps.response))
@@ -164,14 +161,14 @@ class LlmTurn(Turn):
         for event in self._concluded(result):
             yield event
 
-    def _build(self, steps: tuple[Step, ...], result: StepResult, request: LlmRequest) -> StoppedAt | None:
+    def _build(self, steps: Sequence[Step], result: StepResult, request: LlmRequest) -> StoppedAt | None:
         """The request side as plain calls, up to a processor that has produced something to be awaited or yielded."""
         ctx, step = self.ctx, None
         try:
             for step in steps:
                 produced = step.run(ctx, request)
                 if produced is not None:
-                    return steps.index(step), produced
+                    return steps[steps.index(step) :], produced
                 if ctx.end_invocation:
                     break
         except Exception as error:
@@ -179,24 +176,19 @@ class LlmTurn(Turn):
             self._halted(error, step, result)
         return None
 
-    async def _build_rest(
-        self, steps: tuple[Step, ...], stopped_at: StoppedAt, result: StepResult, request: LlmRequest
-    ) -> Events:
+    async def _build_rest(self, stopped_at: StoppedAt | None, result: StepResult, request: LlmRequest) -> Events:
         """The request side from a processor on that has produced something."""
-        ctx, (first, produced) = self.ctx, stopped_at
-        for step in steps[first:]:
+        while stopped_at is not None:
+            (step, *rest), produced = stopped_at
             try:
-                if produced is None:
-                    produced = step.run(ctx, request)
-                if produced is not None:
-                    async with aclosing(events_of(produced, ctx, step)) as made:
-                        async for event in made:
-                            yield self._took(result, event)
+                async with aclosing(events_of(produced, self.ctx, step)) as made:
+                    async for event in made:
+                        yield self._took(result, event)
             except Exception as error:
                 self._halted(error, step, result)
-            produced = None
-            if result.halted_by or ctx.end_invocation:
+            if result.halted_by or self.ctx.end_invocation:
                 return
+            stopped_at = self._build(rest, result, request)
 
     def _response_events(
         self, steps: StepsOfTurn, call: ModelCall, request: LlmRequest, response: LlmResponse
@@ -204,7 +196,7 @@ class LlmTurn(Turn):
         """The events of the response side; None if it has none, as usual."""
         busy = steps.files if call.has_files else steps.response
         stopped_at = run_response_steps(busy, self.ctx, request, response) if busy else None
-        return None if stopped_at is None else response_events(busy, stopped_at, self.ctx, request, response)
+        return None if stopped_at is None else response_events(stopped_at, self.ctx, request, response)
 
     def _halted(self, error: Exception, step: Step, result: StepResult) -> None:
         """A processor has raised: a `Halt` ends the request side, anything else the run."""
@@ -262,19 +254,18 @@ class LlmTurn(Turn):
             wrong = refusal_in(event)
             if wrong is not None:
                 result.unfit, self.refusals = wrong, self.refusals + 1
-        if self.task is not None:
-            self._take_output(event)
+        self._take_output(event)
         return event
 
     def _take_output(self, event: Event) -> None:
         """Note what a delegated turn has come to."""
-        if event.author != self.agent.name:
+        if self.task is None or event.author != self.agent.name:
             return
         if self.llm.mode == "task":
             result = task_result(event)
             if result is not None:
                 self.output = result
-        elif event.is_final_response() and event.text.strip() and not (self.structured and event.actions.end_of_agent):
+        elif event.is_final_response() and event.text.strip() and not event.actions.end_of_agent:
             self.output = event.text
 
     def _finished(self, result: StepResult, event: Event) -> Event:
@@ -352,6 +343,7 @@ class LlmTurn(Turn):
         steps, path = self.ctx.run.steps, self.ctx.path
         steps[path] = steps.get(path, 0) + 1
         if result.unfit is not None:
+            assert result.last is not None
             retry = None if self.final_step else ask_again(self.ctx, self.llm, result.last, self.refusals)
             if retry is None:
                 self._give_up(result.unfit, result.last)
@@ -468,9 +460,8 @@ class LlmTurn(Turn):
 
     def recall(self, own: Sequence[Event]) -> None:
         super().recall(own)
-        if self.task is not None:
-            for event in own:
-                self._take_output(event)
+        for event in own:
+            self._take_output(event)
         if self.structured:
             self.refusals = sum(refusal_in(event) is not None for event in own)
 

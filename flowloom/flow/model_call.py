@@ -58,7 +58,9 @@ class ModelCall:
         self._responses: AsyncIterator[LlmResponse] | None = None
         self._begun = False
         self._given = False
-        """Whether there was a response."""
+        """Whether a response has said anything."""
+        self._said = False
+        """Whether a complete one has."""
         self._asked = False
         """Whether a wrapper has listened to the model."""
         self._paid: Paid | None = None
@@ -136,6 +138,7 @@ class ModelCall:
         if self._responses is None:
             response, self._ready = self._ready, None
             return None if response is None else mark_if_empty(self._with_ids(response))
+        last = False
         try:
             response = await self._responses.__anext__()
             if (response.usage_metadata is not None or self._paid is not None) and not self._around:
@@ -143,33 +146,40 @@ class ModelCall:
         except StopAsyncIteration:
             if self._given:
                 return None
-            response = LlmResponse()  # a model that says nothing at all is heard, too (decision 3)
+            response, last = LlmResponse(), True  # a model that says nothing at all is heard, too (decision 3)
         except Exception as error:
             note_origin(error, self._ctx, f"model `{self._model.model}`", self._around)
             await self._end()
-            response = await self._recover(error)
-        self._given = True
+            response, last = await self._recover(error), True
         if self._paid is not None and not response.partial:
             response = self._paid.told_by(response)
-        response = mark_if_empty(self._with_ids(response))
+        response = self._heard(self._with_ids(response), last)
         return await self._answered_after(response) if self._after else response
+
+    def _heard(self, response: LlmResponse, last: bool) -> LlmResponse:
+        """A response as it is told of. One that says nothing is an error, unless others of the call say something, or
+        may: one without a reason to finish waits for them, if it is not the last."""
+        marked = mark_if_empty(response)
+        if marked is not response and (self._said or not (last or response.finish_reason)):
+            return replace(response, content=None)
+        self._given, self._said = True, self._said or not response.partial
+        return marked
 
     async def _answered_after(self, response: LlmResponse) -> LlmResponse:
         """What the after-callbacks make of a response."""
         answer = await self._ask("after_model", self._after, llm_response=response)
         if answer is None:
             return response
+        self._given = True
         if response.partial and answer.partial is None:
-            answer = replace(answer)
-            answer.partial = True
+            answer = replace(answer, partial=True)
         return self._with_ids(with_paid(answer, response), [call.id for call in response.get_function_calls()])
 
     def _note_paid(self, response: LlmResponse) -> None:
-        if self._paid is None:
-            if response.usage_metadata is None:
-                return
+        if self._paid is None and response.usage_metadata is not None:
             self._paid = Paid()
-        self._paid.note(response)
+        if self._paid is not None:
+            self._paid.note(response)
 
     async def close(self) -> None:
         """Close the model's stream, wherever it stands."""
@@ -232,9 +242,8 @@ class ModelCall:
                     self.has_files = True
             if has_calls:
                 content = self._with_named_calls(response, content, own)
-        if content is not response.content:
-            return replace(response, content=content)
-        return replace(response) if (self._copies or self.has_files) and not response.partial else response
+        copied = content is not response.content or ((self._copies or self.has_files) and not response.partial)
+        return replace(response, content=content) if copied else response
 
     def _with_named_calls(
         self, response: LlmResponse, content: types.Content, own: Collection[str | None]
@@ -269,10 +278,11 @@ class ModelCall:
         complete one."""
         ctx, content = self._ctx, response.content
         self.has_calls = False
-        if content is None and not response.error_code and not response.interrupted:
-            self.count(response)
+        silent = content is None and not response.error_code and not response.interrupted
+        self.count(response)
+        values = {} if response.partial else self._collected(silent)
+        if silent and not values:
             return None
-        values: dict[str, Any] = {}
         if content is not None and content.parts:
             for part in content.parts:
                 call = part.function_call
@@ -281,17 +291,19 @@ class ModelCall:
                     if self._is_long_running(call.name):
                         values.setdefault("long_running_tool_ids", []).append(call.id)
             if not content.role:
-                values["content"] = replace(content)
-                values["content"].role = "model"
-        if not response.partial:
-            self.count(response)
-            if self._context is not None:
-                values["actions"] = self._context.collect_actions()
-                self._context = None
+                values["content"] = replace(content, role="model")
         event = ctx.response_event(response, values)
         if self._span is not None:
             self._span.responded(event)
         return event
+
+    def _collected(self, silent: bool) -> dict[str, Any]:
+        """What callbacks wrote, for the event of a complete response; a `silent` one has one only for that, and only
+        if no other response of the call can take it over."""
+        if self._context is None or (silent and not self._said):
+            return {}
+        actions, self._context = self._context.collect_actions(), None
+        return {} if silent and not any(fields_of(actions).values()) else {"actions": actions}
 
     def told_by(self, event: Event, response: LlmResponse) -> Event:
         """An event of a response processor: one in the place of the response says what that was paid for, too."""
@@ -343,18 +355,15 @@ def _wrapped(wrapper: Any, call_next: Any, context: Context) -> Any:
 
 def mark_if_empty(response: LlmResponse) -> LlmResponse:
     """A complete response that says nothing becomes an error, never silence (decision 3)."""
-    if response.partial or response.error_code or response.interrupted:
+    heard = response.input_transcription or response.output_transcription
+    if response.partial or response.error_code or response.interrupted or heard:
         return response
     parts = (content.parts if (content := response.content) is not None else None) or ()
-    stopped = response.finish_reason is types.FinishReason.STOP
-    if parts and not (stopped and all(_says_nothing(part) for part in parts)):
+    ended = response.finish_reason is types.FinishReason.STOP or not (parts or response.turn_complete)
+    if not ended or not all(map(_says_nothing, parts)):
         return response
-    if response.input_transcription or response.output_transcription or (response.turn_complete and not stopped):
-        return response
-    response = replace(response)
-    response.error_code = NO_CONTENT
-    response.error_message = response.error_message or "The model ended its turn without saying or calling anything."
-    return response
+    told = response.error_message or "The model ended its turn without saying or calling anything."
+    return replace(response, error_code=NO_CONTENT, error_message=told)
 
 
 def _says_nothing(part: types.Part) -> bool:

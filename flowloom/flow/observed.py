@@ -52,11 +52,8 @@ def steps_of(agent: AnyLlmAgent, steps: Steps, run: Run, *, answered: bool) -> S
 
 
 def _looks_at_processors(observer: Observer) -> bool:
-    told = (
-        (observer.processor_started, Observer.processor_started),
-        (observer.processor_finished, Observer.processor_finished),
-    )
-    return any(getattr(own, "__func__", None) is not unused for own, unused in told)
+    told = "processor_started", "processor_finished"
+    return any(getattr(getattr(observer, name), "__func__", None) is not getattr(Observer, name) for name in told)
 
 
 def _without(steps: tuple[Step, ...], idle: Sequence[Processor]) -> tuple[Step, ...]:

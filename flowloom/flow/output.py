@@ -60,16 +60,15 @@ def _marked(event: Event, wrong: str) -> Event:
     return replace(event, custom_metadata={**(event.custom_metadata or {}), UNFIT_OUTPUT: wrong})
 
 
-def ask_again(ctx: InvocationContext, agent: AnyLlmAgent, last: Event | None, refusals: int) -> list[Event] | None:
+def ask_again(ctx: InvocationContext, agent: AnyLlmAgent, last: Event, refusals: int) -> list[Event] | None:
     """After a step whose answer does not fit: the message that says so, unless a result of the model's call does.
 
     None when the model was asked often enough (this was its `refusals`-th such answer), or nothing is left to mend.
     """
-    told = last is None or UNFIT_OUTPUT not in (last.custom_metadata or ())
-    failed = last is not None and last.error_code not in (None, NO_CONTENT) and not last.text.strip()
+    failed = last.error_code not in (None, NO_CONTENT) and not last.text.strip()
     if refusals > agent.output_retries or failed or ctx.end_invocation:
         return None
-    return [] if told or last is None else [retry_event(ctx, last)]
+    return [retry_event(ctx, last)] if UNFIT_OUTPUT in (last.custom_metadata or ()) else []
 
 
 def no_answer(ctx: InvocationContext, agent: AnyLlmAgent, refusals: int, wrong: str, last: Event | None) -> Exception:

@@ -14,6 +14,8 @@ from inspect import isawaitable
 from types import FunctionType
 from typing import Any, cast
 
+from pydantic import BaseModel
+
 from flowloom.context import InvocationContext
 from flowloom.context.origin import note_origin
 from flowloom.errors import Halt, PipelineError, ProcessorError, closest_first, quoted_list
@@ -100,12 +102,12 @@ def explain(error: BaseException, ctx: InvocationContext, step: Step) -> None:
     note_origin(error, ctx, f"processor `{step.name}`")
 
 
-StoppedAt = tuple[int, object]
-"""The index of a processor that has produced something to be awaited or yielded, and what."""
+StoppedAt = tuple[Sequence[Step], object]
+"""The processors from one on that has produced something to be awaited or yielded, and what that is."""
 
 
 def run_response_steps(
-    steps: tuple[Step, ...], ctx: InvocationContext, request: LlmRequest, response: LlmResponse
+    steps: Sequence[Step], ctx: InvocationContext, request: LlmRequest, response: LlmResponse
 ) -> StoppedAt | None:
     """The response side as plain calls, up to a processor that has produced something."""
     step = None
@@ -113,7 +115,7 @@ def run_response_steps(
         for step in steps:
             produced = step.run(ctx, request, response)
             if produced is not None:
-                return steps.index(step), produced
+                return steps[steps.index(step) :], produced
     except Exception as error:
         assert step is not None
         explain(error, ctx, step)
@@ -122,16 +124,15 @@ def run_response_steps(
 
 
 async def response_events(
-    steps: tuple[Step, ...], stopped_at: StoppedAt, ctx: InvocationContext, request: LlmRequest, response: LlmResponse
+    stopped_at: StoppedAt | None, ctx: InvocationContext, request: LlmRequest, response: LlmResponse
 ) -> AsyncGenerator[Event, None]:
     """The events of the response side, from a processor on that has produced something."""
-    index, produced = stopped_at
-    while produced is not None:
-        async with aclosing(events_of(produced, ctx, steps[index])) as made:
+    while stopped_at is not None:
+        (step, *rest), produced = stopped_at
+        async with aclosing(events_of(produced, ctx, step)) as made:
             async for event in made:
                 yield event
-        rest = run_response_steps(steps[index + 1 :], ctx, request, response)
-        index, produced = (index + 1 + rest[0], rest[1]) if rest is not None else (index, None)
+        stopped_at = run_response_steps(rest, ctx, request, response)
 
 
 async def events_of(produced: Any, ctx: InvocationContext, step: Step) -> AsyncGenerator[Event, None]:
@@ -139,11 +140,6 @@ async def events_of(produced: Any, ctx: InvocationContext, step: Step) -> AsyncG
     try:
         if isawaitable(produced):
             produced = await produced
-        if produced is None:
-            return
-        if isinstance(produced, LlmResponse | LlmRequest):  # which can be iterated, as all pydantic models
-            yield _checked(produced, step)
-            return
         if isinstance(produced, AsyncIterable):
             iterator = cast(AsyncIterable[Any], produced).__aiter__()
             try:
@@ -153,17 +149,16 @@ async def events_of(produced: Any, ctx: InvocationContext, step: Step) -> AsyncG
                 close = getattr(iterator, "aclose", None)
                 if close is not None:
                     await close()
-            return
-        if isinstance(produced, Iterable) and not isinstance(produced, str | bytes | dict):
+        elif isinstance(produced, Iterable) and not isinstance(produced, str | bytes | dict | BaseModel):
             for event in cast(Iterable[Any], produced):
                 yield _checked(event, step)
-            return
+        elif produced is not None:
+            yield _checked(produced, step)
     except GeneratorExit:
         raise
     except BaseException as error:
         explain(error, ctx, step)
         raise
-    _checked(produced, step)
 
 
 def _checked(event: Any, step: Step) -> Event:

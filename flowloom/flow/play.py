@@ -7,29 +7,21 @@ runner, and nothing else.
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Callable
-
 from flowloom.context import InvocationContext
 from flowloom.context.run import Run
 from flowloom.events.event import Event
 from flowloom.flow.ending import finish_failed_run, finish_run
 from flowloom.flow.resume import stack_of
-from flowloom.flow.turn import AGAIN, Enter, Turn
+from flowloom.flow.turn import AGAIN, Enter, Events, Turn, TurnOf
 from flowloom.telemetry import recorder
 
-Events = AsyncGenerator[Event, None]
 
-
-def run_agent(ctx: InvocationContext) -> Events:
-    """Run `ctx.agent` with its callbacks, and all agents it hands over to."""
-    return play(ctx.run, stack_of(ctx)) if ctx.recorded else _record_all(ctx, run_agent)
-
-
-def run_turn(ctx: InvocationContext, turn_of: Callable[[InvocationContext], Turn]) -> Events:
-    """Run a turn of `ctx.agent` that is not its usual one, and all agents it hands over to."""
+def run_agent(ctx: InvocationContext, bare: TurnOf | None = None) -> Events:
+    """Run `ctx.agent` and all agents it hands over to, with their callbacks; its own work alone, in the turn that
+    `bare` makes, if that is given."""
     if not ctx.recorded:
-        return _record_all(ctx, lambda inner: run_turn(inner, turn_of))
-    return play(ctx.run, stack_of(ctx, first=turn_of(ctx)))
+        return _record_all(ctx, bare)
+    return play(ctx.run, stack_of(ctx, bare=bare))
 
 
 async def play(run: Run, stack: list[Turn]) -> Events:
@@ -44,8 +36,10 @@ async def play(run: Run, stack: list[Turn]) -> Events:
                     run.stopped = True
                 if run.stopped:
                     break
+                if spans is not None:
+                    turn.start_span(spans)
                 if not turn.begun:
-                    for event in await turn.begin(spans):
+                    for event in await turn.begin():
                         yield event
                     continue
                 events = turn.step(spans)
@@ -78,10 +72,10 @@ async def _leave(stack: list[Turn]) -> list[Event]:
     return [*events, *stack[-1].returned(turn)] if stack else events
 
 
-async def _record_all(ctx: InvocationContext, start: Callable[[InvocationContext], Events]) -> Events:
-    """The events of `start(ctx)`, stored in the session: no runner around it stores them."""
+async def _record_all(ctx: InvocationContext, bare: TurnOf | None) -> Events:
+    """The events of `run_agent`, stored in the session: no runner around it stores them."""
     ctx = ctx.model_copy(update={"recorded": True})
-    events = start(ctx)
+    events = run_agent(ctx, bare)
     whole = False
     try:
         async for event in events:

@@ -12,20 +12,20 @@ from flowloom.context.progress import Progress, at_place, path_of
 from flowloom.events.event import Event
 from flowloom.events.requests import looks_like_request
 from flowloom.flow.handover import place_of_target
-from flowloom.flow.turn import AGAIN, Turn
+from flowloom.flow.turn import AGAIN, Turn, TurnOf
 from flowloom.log.answers import subjects_of
 
 
-def stack_of(ctx: InvocationContext, task: types.FunctionCall | None = None, first: Turn | None = None) -> list[Turn]:
+def stack_of(ctx: InvocationContext, task: types.FunctionCall | None = None, bare: TurnOf | None = None) -> list[Turn]:
     """The turn of `ctx.agent`, and on top of it those of the agents that it had handed over to.
 
-    `task` is the call that delegates to the agent; `first` is its turn, if it is not the agent's usual one. A runner
-    begins at the agent that was answered, with no turn on top: control was never with another agent since (spec
-    §18.6). Otherwise every handover since the user's message stands for one more turn, until an agent below speaks
-    again; in a member of a workflow, a task and an agent tool those before it do too.
+    `task` is the call that delegates to the agent; `bare` makes its turn, if that is its work alone. A runner begins at
+    the agent that was answered, with no turn on top: control was never with another agent since (spec §18.6). Otherwise
+    every handover since the user's message stands for one more turn, until an agent below speaks again; in a member of
+    a workflow, a task and an agent tool those before it do too.
     """
-    turn = ctx.agent.turn(ctx) if first is None else first
-    turn.task = task
+    turn: Turn = (bare or ctx.agent.turn)(ctx)
+    turn.bare, turn.task = bare is not None, task
     progress = ctx.run.progress
     if not ctx.resumed or progress is None:
         return [turn]
@@ -37,6 +37,8 @@ def stack_of(ctx: InvocationContext, task: types.FunctionCall | None = None, fir
         handovers.go_back(progress.left if progress.interrupted else progress.answered)
     for each, start in handovers.turns:
         each.restore(progress, start)
+        for choose in ctx.run.models:
+            each.ctx.model = choose(each.ctx) or each.ctx.model
     stack = [each for each, _ in handovers.turns]
     for each in stack[:-1]:  # those that handed over wait for the ones above them
         each.begun, each.outcome, each.already_ended = True, AGAIN, False

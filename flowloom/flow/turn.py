@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Iterable, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING, Any
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from flowloom.telemetry import AgentSpan, Recorder
 
 Events = AsyncGenerator[Event, None]
+TurnOf = Callable[[InvocationContext], "Turn"]
 
 
 class Outcome(Enum):
@@ -109,14 +110,17 @@ class Turn:
 
     # -- beginning and end ------------------------------------------------------------------------
 
-    async def begin(self, spans: Recorder | None) -> list[Event]:
+    def start_span(self, spans: Recorder) -> None:
+        """Open the span of the turn, when it begins or is resumed."""
+        if self.span is None and not self.bare:
+            self.span = spans.start_agent(self.ctx)
+
+    async def begin(self) -> list[Event]:
         """Ask the before-agent callbacks (spec §17.3). Content ends the turn; a change of state alone is an event."""
         self.begun = True
         ctx = self.ctx
         events: list[Event] = []
         if not self.bare:
-            if spans is not None:
-                self.span = spans.start_agent(ctx)
             plugins, own = ctx.run.hooks.before_agent, self.agent.before_agent_callbacks
             event = await self._ask("before_agent", plugins, own) if plugins or own else None
             if event is not None:
@@ -158,10 +162,8 @@ class Turn:
 
     async def _ask(self, hook: str, plugins: Callbacks, own: Callbacks) -> Event | None:
         context = Context(self.ctx)
-        content: Any = None
-        if plugins:
-            content = await first_answer(plugins, agent=self.agent, callback_context=context)
-        if content is None and own:
+        content = await first_answer(plugins, agent=self.agent, callback_context=context)
+        if content is None:
             content = await first_answer(own, callback_context=context)
         actions = context.collect_actions()
         if content is not None:
@@ -216,7 +218,7 @@ class Turn:
         """Whether the turn, whose events are its `own`, has anything to do in this run."""
         if ready or self._has_pending_follow_ups(own) or self._was_cut_off(progress, calls):
             return True
-        return ready is None and not _has_ended(own)
+        return ready is None and ((last := latest_said(own)) is None or not ends_turn(last))
 
     def _knows_how_far(self, progress: Progress, own: Sequence[Event]) -> bool:
         """Whether the log tells how far the turn got: of an agent without a flow, only that it is over, if it is that
@@ -250,11 +252,6 @@ def _calls_in(events: Sequence[Event]) -> dict[str, types.FunctionCall]:
     return {call.id or "": call for event in events for call in event.get_function_calls()}
 
 
-def _has_ended(own: Sequence[Event]) -> bool:
-    """Whether the latest of these events that says something ends the turn."""
-    return (last := latest_said(own)) is not None and ends_turn(last)
-
-
 def waits_below(agent: AnyAgent, ctx: InvocationContext) -> bool:
     """Whether a call of an agent, or of one below it, waits for a person, a client or a long-running tool."""
     return any(has_agent(agent, call.author) for call in ctx.run.waiting_calls.values())
@@ -272,9 +269,8 @@ class BodyTurn(Turn):
             body = self.span.watch(body)
         try:
             async for event in body:
-                if run.streamed is not None and run.streamed.broken:
-                    for kept in run.broken_off():
-                        yield kept
+                for kept in run.broken_off():
+                    yield kept
                 yield self._own(event)
         except Exception as error:
             if run.origin_of(error, self.ctx) is self.ctx:

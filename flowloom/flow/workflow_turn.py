@@ -71,10 +71,9 @@ class WorkflowTurn(Turn):
     _branch_ended: bool = False
     """Whether an escalation ended the workflow, and with it the parallel branch that it is in (decision 33)."""
 
-    def __init__(self, ctx: InvocationContext, workflow: AnyWorkflowAgent, *, alone: bool = False) -> None:
+    def __init__(self, ctx: InvocationContext, workflow: AnyWorkflowAgent) -> None:
         super().__init__(ctx)
         self.workflow = workflow
-        self.bare = alone
 
     @property
     def ends_branch(self) -> bool:

@@ -13,7 +13,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from operator import attrgetter
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple
 
 from flowloom.events.actions import EventCompaction
 from flowloom.events.event import Event
@@ -56,12 +56,11 @@ class Span(NamedTuple):
 
 def span_of(summary: Event) -> Span | None:
     """Which events a summary was made of; None if it was made elsewhere."""
-    given: Any = (summary.custom_metadata or {}).get(SPAN_KEY)
-    if not isinstance(given, dict):
-        return None
-    known = cast(dict[str, Any], given)
-    first, last = known.get("from"), known.get("through")
-    return Span(first, last) if isinstance(first, str) and isinstance(last, str) else None
+    match (summary.custom_metadata or {}).get(SPAN_KEY):
+        case {"from": str(first), "through": str(last)}:
+            return Span(first, last)
+        case _:
+            return None
 
 
 Location = tuple[str | None, str | None]
@@ -79,24 +78,6 @@ class EffectiveLog:
     `revision` grows with whatever is no plain addition at the end: a rewind, a summary, a call that is shown again.
     It is the same for the same log, however it grew.
     """
-
-    __slots__ = (
-        "__weakref__",
-        "_changes",
-        "_cursor",
-        "_entries",
-        "_gone",
-        "_hidden_calls",
-        "_in_time",
-        "_kept",
-        "_plain",
-        "_positions",
-        "_restored",
-        "_starts",
-        "generation",
-        "revision",
-        "rewound",
-    )
 
     def __init__(self) -> None:
         self._cursor = LogCursor()
@@ -202,7 +183,7 @@ class EffectiveLog:
         self._starts.setdefault(event.invocation_id, at)
         if actions.compaction is not None:
             self._change(event)
-            self._summarise(event, at)
+            self._summarise(event, actions.compaction, at)
         elif self._add(event, at):
             self._change(None)
 
@@ -233,7 +214,7 @@ class EffectiveLog:
             if event.actions.compaction is None:
                 self._add(event, at)
             else:
-                self._summarise(event, at)
+                self._summarise(event, event.actions.compaction, at)
 
     def _add(self, event: Event, at: int) -> bool:
         """Add an event at the end. Whether a summarised call that it answers is shown again before it."""
@@ -264,17 +245,18 @@ class EffectiveLog:
 
     # -- summaries ----------------------------------------------------------------------------------
 
-    def _summarise(self, summary: Event, at: int) -> None:
+    def _summarise(self, summary: Event, compaction: EventCompaction, at: int) -> None:
         """Put a summary in the place of what it stands for."""
         span = span_of(summary)
         if span is not None and span.last_id in self._gone:
             return
         entries = self._entries
-        lowest, highest, covers = self._reach(summary, span)
+        lowest, highest, covers = self._reach(summary, compaction, span)
         covered = [index for index in range(lowest, highest) if covers(entries[index])]
-        shown = _shown(summary, own_branch=span is not None)
+        branch = None if span is None else summary.branch
+        shown = replace(summary, content=compaction.compacted_content, author="user", branch=branch)
         if not covered:
-            self._insert(shown, span, highest, at)
+            self._insert(shown, compaction, span, highest, at)
             return
         first, last = entries[covered[0]], max(entries[index].last for index in covered)
         set_fields(shown, timestamp=first.event.timestamp)
@@ -284,10 +266,10 @@ class EffectiveLog:
         entries[lowest:highest] = [entries[index] for index in range(lowest, highest) if index not in gone]
         self._hide(events, after=covered[0])
 
-    def _reach(self, summary: Event, span: Span | None) -> tuple[int, int, Callable[[Entry], bool]]:
+    def _reach(
+        self, summary: Event, compaction: EventCompaction, span: Span | None
+    ) -> tuple[int, int, Callable[[Entry], bool]]:
         """Between which entries those lie that a summary stands for, and which of them those are."""
-        compaction = summary.actions.compaction
-        assert compaction is not None
         entries = self._entries
         if span is not None:
             # what was not loaded stands before all that was
@@ -303,12 +285,11 @@ class EffectiveLog:
             highest = bisect_right(entries, end, key=_time_of)
         return lowest, highest, lambda entry: _within(entry, start, end) and location_of(entry.event)[1] == scope
 
-    def _insert(self, shown: Event, span: Span | None, index: int, at: int) -> None:
+    def _insert(self, shown: Event, compaction: EventCompaction, span: Span | None, index: int, at: int) -> None:
         """Put a summary where what it stands for would be, unless another holds it already; `index` is that of one made
         here."""
-        compaction = shown.actions.compaction
         entries = self._entries
-        if compaction is None or any(_holds(entry, shown, compaction) for entry in entries):
+        if any(_holds(entry, shown, compaction) for entry in entries):
             return
         if span is None:
             later = (number for number, entry in enumerate(entries) if _time_of(entry) > compaction.end_timestamp)
@@ -328,9 +309,8 @@ class EffectiveLog:
         self._hidden_calls.update(hidden)
         entries: list[Entry] = []
         for entry in self._entries[after + 1 :]:
-            if not entry.is_summary:
-                entries += self._restored_by(entry.event, entry.first)
-            entries.append(entry)
+            restored = () if entry.is_summary else self._restored_by(entry.event, entry.first)
+            entries += [*restored, entry]
         self._entries[after + 1 :] = entries
 
 
@@ -362,11 +342,3 @@ def _holds(entry: Entry, shown: Event, compaction: EventCompaction) -> bool:
     if held is None or location_of(entry.event) != location_of(shown):
         return False
     return held.start_timestamp <= compaction.start_timestamp and compaction.end_timestamp <= held.end_timestamp
-
-
-def _shown(summary: Event, *, own_branch: bool) -> Event:
-    """What is shown in the place of the events that a summary stands for."""
-    compaction = summary.actions.compaction
-    assert compaction is not None
-    branch = summary.branch if own_branch else None
-    return replace(summary, content=compaction.compacted_content, author="user", branch=branch)

@@ -64,8 +64,6 @@ class History:
 
     MAX_VIEWS = 64
 
-    __slots__ = ("_claimed", "_ledger", "_reported", "_views", "log")
-
     def __init__(self) -> None:
         self.log = EffectiveLog()
         """What counts of the session's log."""
@@ -148,21 +146,6 @@ def project(events: Sequence[Event], viewer: Viewer, rule: Visible = visible) ->
 class _View:
     """One viewer's projection and where it stands in the log."""
 
-    __slots__ = (
-        "_consumed",
-        "_foreign_calls",
-        "_generation",
-        "_held",
-        "_open_calls",
-        "_rebuild_next",
-        "_revision",
-        "_rule",
-        "_shown",
-        "_turn",
-        "_viewer",
-        "projection",
-    )
-
     def __init__(self, viewer: Viewer, rule: Visible) -> None:
         self._viewer = viewer
         self._rule = rule
@@ -200,7 +183,7 @@ class _View:
             self._shown = len(self.projection.contents)
             answered = self._held.without_calls(self._held.unanswered)
             if answered is not None:
-                self._emit_calls(answered.content)
+                self._emit(answered.content)
         self._consumed = count
         return None
 
@@ -242,36 +225,28 @@ class _View:
             if held is not None:
                 if not held.unanswered.issubset(item.responses):
                     return False
-                self._emit_calls(held.content)
+                self._emit(held.content)
             self._open_calls = self._held = None
         elif held is not None:
             return False
-        elif item.calls:
+        else:
             self._open_calls = _distinct(item.calls)
             if item.unanswered:
                 self._held = item
                 return True
-        else:
-            self._open_calls = None
-            self._emit(item.content)
-            return True
-        self._emit_calls(item.content)
+        self._emit(item.content)
         return True
 
     def _emit(self, content: types.Content) -> None:
-        if is_words(content):
-            self.projection.contents.append(content)
-        else:
-            self._emit_calls(content)
-
-    def _emit_calls(self, content: types.Content) -> None:
-        """Show what is perhaps sent in another form."""
-        shown = for_model(content, self._viewer.keeps_call_ids)
-        if shown is None:
-            return
-        if is_special(shown):
-            self.projection.special.append(len(self.projection.contents))
-        self.projection.contents.append(shown)
+        """Show a content, perhaps in another form."""
+        if not is_words(content):
+            shown = for_model(content, self._viewer.keeps_call_ids)
+            if shown is None:
+                return
+            if is_special(shown):
+                self.projection.special.append(len(self.projection.contents))
+            content = shown
+        self.projection.contents.append(content)
 
     def rebuild(self, events: Sequence[Event], log: EffectiveLog) -> None:
         """Build the view from the whole log, which `log` has read."""
@@ -297,8 +272,7 @@ class _View:
         self._consumed, self._generation = len(events), log.generation
 
     def _items_of(self, events: Sequence[Event]) -> list[HistoryItem]:
-        found = (self._item_of(event) for event in events)
-        return [item for item in found if item is not None]
+        return [item for item in map(self._item_of, events) if item is not None]
 
     def _items_of_turn(self, kept: Sequence[Event], log: EffectiveLog) -> list[HistoryItem]:
         """The current turn. A summary that tells of earlier turns is none of it."""
@@ -337,18 +311,14 @@ class _View:
     def _item_of_calls(self, event: Event, whole: types.Content) -> HistoryItem | None:
         """What an event with calls or responses contributes."""
         author, waiting, content = event.author, event.long_running_tool_ids, whole
-        if author == "user" or waiting:
-            content = without_hidden(whole, event)
+        own = author == self._viewer.agent
+        if waiting or not own:
+            content = without_hidden(whole, event, own)
             if content is None:
                 return None
-        calls: list[str] = []
-        responses: list[str] = []
-        for part in content.parts or ():
-            if part.function_call is not None:
-                calls.append(part.function_call.id or "")
-            elif part.function_response is not None:
-                responses.append(part.function_response.id or "")
-        if author == self._viewer.agent:
+        calls = [p.function_call.id or "" for p in content.parts or () if p.function_call is not None]
+        responses = [p.function_response.id or "" for p in content.parts or () if p.function_response is not None]
+        if own:
             unanswered = frozenset(calls).difference(waiting or (), ("",))
             return HistoryItem(content, calls, responses, unanswered)
         if author == "user" and not (responses and self._foreign_calls.issuperset(responses)):
@@ -393,8 +363,6 @@ def _in_order(responses: list[str], calls: list[str]) -> bool:
 
 def _merge_transcriptions(items: list[HistoryItem]) -> list[HistoryItem]:
     """Neighbouring transcriptions of one speaker become one text (spec §9.5)."""
-    if not any(item.transcription for item in items):
-        return items
     merged: list[HistoryItem] = []
     for speaker, said in groupby(items, attrgetter("transcription")):
         if speaker is None:

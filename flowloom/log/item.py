@@ -63,21 +63,22 @@ def is_hidden(named: types.FunctionCall | types.FunctionResponse) -> bool:
     return named.name in HIDDEN_CALLS or (named.id is not None and named.id.startswith(INPUT_ID_PREFIX))
 
 
-def without_hidden(content: types.Content, event: Event) -> types.Content | None:
+def without_hidden(content: types.Content, event: Event, own: bool) -> types.Content | None:
     """The content without what is no model's to see: itself if that is nothing, None if nothing is left."""
     parts = content.parts or []
-    shown = [part for part in parts if not _is_hidden(part, event)]
+    shown = [part for part in parts if not _is_hidden(part, event, own)]
     if len(shown) == len(parts):
         return content
     return content_of(content.role, shown) if shown else None
 
 
-def _is_hidden(part: types.Part, event: Event) -> bool:
-    """Whether a part is no model's to see. A call in the engine's words that a model has made is, with its error."""
-    call, answer = part.function_call, part.function_response
-    if call is not None:
-        return is_hidden(call) and looks_like_request(event, call)
-    return answer is not None and is_hidden(answer) and event.author == "user"
+def _is_hidden(part: types.Part, event: Event, own: bool) -> bool:
+    """Whether a part is no model's to see. A call in the engine's words that the agent's own model has made is, with
+    its error."""
+    call = part.function_call
+    named = call or part.function_response
+    shown = own and (call is None or not looks_like_request(event, call))
+    return not shown and named is not None and is_hidden(named)
 
 
 def transcription_of(event: Event) -> HistoryItem | None:

@@ -164,22 +164,6 @@ class CallLedger:
     method takes an `invocation_id`, it tells of the calls of that invocation; with None, of all.
     """
 
-    __slots__ = (
-        "_calls",
-        "_count",
-        "_gone",
-        "_indexed",
-        "_inside",
-        "_kept",
-        "_live",
-        "_log",
-        "_requests",
-        "_scopes",
-        "_size",
-        "_starts",
-        "_version",
-    )
-
     def __init__(self, log: EffectiveLog | None = None) -> None:
         self._log = log or EffectiveLog()
         self._version = 0, 0  # of the log: how often it was read anew, and how much of it was rewound
@@ -298,8 +282,10 @@ class CallLedger:
             if made is not None:
                 self._take_answer(made, answer, inner)
             return
-        if call_id in self._requests or call_id in self._inside:
-            self._end_requests_about(call_id)
+        for request in self._requests.get(call_id, ()):  # what people were asked about the call is over
+            self._end(request)
+        if call_id in self._inside:
+            self._end_inside(call_id)
         if made is not None:
             self._take_result(made, answer, inner)
 
@@ -351,14 +337,9 @@ class CallLedger:
         if made is not None and made.kind == "tool" and made.state in ("open", "waiting", "decided"):
             made.state = state
 
-    def _end_requests_about(self, call_id: str) -> None:
-        """A call has a result: what people were asked about it is over, and what its agent waited for."""
-        for request in self._requests.get(call_id, ()):
-            self._end(request)
-        self._end_inside(call_id)
-
     def _end_inside(self, call_id: str) -> None:
-        for made in self.inside(call_id) if call_id in self._inside else ():
+        """A call has a result: what its agent waited for is over."""
+        for made in self.inside(call_id):
             if made.state != "open" or made.inner:
                 self._end(made)
 
@@ -400,8 +381,6 @@ class CallLedger:
 
     def open(self, invocation_id: str | None = None) -> list[CallRecord]:
         """The calls that were made here and have no result, and about which no person is asked."""
-        if not self._live:
-            return []
         return [made for made in self.live(invocation_id) if made.state == "open" and not made.inner]
 
     def unanswered(self, invocation_id: str | None = None) -> list[CallRecord]:

@@ -43,8 +43,6 @@ def rearrange(items: list[HistoryItem]) -> Arranged:
     belongs to other calls (§9.6): the model is to go on from where it called. A response that answers nothing
     is left out, and the text beside it kept (decision 30).
     """
-    if not any(item.responses for item in items):
-        return Arranged([item.content for item in items])
     answers, orphans, loose = _pair(items)
     resumed = _call_resumed(items, answers, loose)
     contents: list[types.Content] = []

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from google.genai import types
 
 from flowloom.agents import BaseAgent, LlmAgent
-from flowloom.context import Context
+from flowloom.context import Context, InvocationContext
 from flowloom.models import BaseLlm
 from flowloom.plugins.base_plugin import BasePlugin
 
@@ -26,11 +26,16 @@ class ModelOverride(BasePlugin):
         self.model = model
         self.replaces = replaces
 
+    async def before_run_callback(self, *, invocation_context: InvocationContext) -> types.Content | None:
+        invocation_context.run.models += (self._choose,)
+
     async def before_agent_callback(self, *, agent: BaseAgent, callback_context: Context) -> types.Content | None:
         ctx = callback_context.invocation_context
-        if self.replaces is not None:
-            lineage = (agent, *reversed(ctx.lineage))
-            own = next((m for a in lineage if isinstance(a, LlmAgent) and (m := a.own_model) is not None), None)
-            if not self.replaces(own):
-                return
-        ctx.model = self.model
+        ctx.model = self._choose(ctx) or ctx.model
+
+    def _choose(self, ctx: InvocationContext) -> BaseLlm | None:
+        if self.replaces is None:
+            return self.model
+        lineage = (ctx.agent, *reversed(ctx.lineage))
+        own = next((m for a in lineage if isinstance(a, LlmAgent) and (m := a.own_model) is not None), None)
+        return self.model if self.replaces(own) else None

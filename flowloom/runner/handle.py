@@ -39,8 +39,7 @@ class RunHandle(Generic[OutputT]):
         """How many of them the iterator has given."""
         self._readers: list[asyncio.Future[None]] = []
         """Those that wait for the next event, or for the end."""
-        self._complete = self._over = False
-        self._cut_off = False
+        self._complete = self._over = self._cut_off = False
         self._task = asyncio.create_task(self._run(), name="flowloom run")
         _running.add(self._task)
         self._task.add_done_callback(self._end)

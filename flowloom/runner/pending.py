@@ -12,12 +12,7 @@ from google.genai import types
 from flowloom.errors import CallbackError, InputValidationError
 from flowloom.events import Event, ToolConfirmation
 from flowloom.events.parts import as_object, content_of, response_part
-from flowloom.events.requests import (
-    CONFIRMATION_CALL,
-    CREDENTIAL_CALL,
-    INPUT_CALL,
-    RequestKind,
-)
+from flowloom.events.requests import CONFIRMATION_CALL, CREDENTIAL_CALL, INPUT_CALL, RequestKind
 from flowloom.events.wire import set_fields
 from flowloom.log.answers import first_line, read_decision, unreadable
 from flowloom.log.ledger import CallLedger, CallRecord
@@ -134,17 +129,13 @@ def _pending(made: CallRecord) -> PendingCall:
     kind: Kind = "tool" if made.kind == "client" else made.kind
     pending = PendingCall(made.id, kind, made.name, args, made.event.author, raw=args)
     pending.invocation_id = made.event.invocation_id
-    original = read_call(args.get("originalFunctionCall")) if pending.kind != "tool" else None
-    if original is not None:
+    if kind == "tool":
+        return pending
+    if (original := read_call(args.get("originalFunctionCall"))) is not None:
         pending.name, pending.args = original.name or "", original.args or {}
-    if pending.kind == "confirmation":
-        asked: dict[str, Any] = args.get("toolConfirmation") or {}
-        pending.message, pending.payload = str(asked.get("hint") or ""), asked.get("payload")
-    elif pending.kind == "input":
-        pending.message, pending.payload = str(args.get("message") or ""), args.get("payload")
-        pending.response_schema = args.get("response_schema")
-    elif pending.kind == "credential":
-        pending.message = str(args.get("message") or "")
+    asked: dict[str, Any] = (args.get("toolConfirmation") or {}) if kind == "confirmation" else args
+    pending.message = str(asked.get("hint" if kind == "confirmation" else "message") or "")
+    pending.payload, pending.response_schema = asked.get("payload"), asked.get("response_schema")
     return pending
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Sequence
+from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
 from google.genai import types
@@ -38,6 +39,8 @@ class Host(Protocol):
     lease_seconds: float
     confirm: Confirm | None
     session_service: BaseSessionService
+    tasks: frozenset[str]
+    takes_words: bool
 
     async def open_session(self, user_id: str, session_id: str, run_config: RunConfig | None) -> Session: ...
     def make_context(
@@ -49,57 +52,44 @@ class Host(Protocol):
         answered: Sequence[Event],
         progress: Progress | None,
     ) -> InvocationContext: ...
-    @property
-    def tasks(self) -> frozenset[str]: ...
-    @property
-    def takes_words(self) -> bool: ...
     async def save_blobs(self, ctx: InvocationContext, message: types.Content) -> types.Content: ...
     def after_run(self, ctx: InvocationContext) -> None: ...
 
 
+@dataclass(eq=False)
 class Round:
     """One round of a run. As a context it settles what the round leaves, however it ends: the store has all events, the
     history is legal, and no task, thread or stream stays behind. `closing` are the events of that, `error` is what
     ended the round. The message belongs to the branch and scope of the call in `answered`, if it answers one.
     """
 
-    def __init__(
-        self,
-        host: Host,
-        ctx: InvocationContext,
-        message: types.Content | None,
-        state_delta: dict[str, Any] | None,
-        *,
-        answered: Event | None,
-        holds_answers: bool,
-        shows_message: bool,
-    ) -> None:
-        self._host = host
-        self.ctx = ctx
-        self.run = ctx.run
-        self.hooks = ctx.run.hooks
-        self._message = message
-        self._state_delta = state_delta
-        self._branch = None if answered is None else answered.branch
-        self._scope = None if answered is None else answered.isolation_scope
-        self._holds_answers = holds_answers
-        self._shows_message = shows_message
-        self.answer_id: str | None = None
-        """The id of the event of the message, if that holds answers."""
-        self.stop_requested: Literal["paused", "cancelled"] | None = None
-        self.aborted = False
-        """Whether the caller's signal has ended it."""
-        self.preempted = False
-        """Whether another run has stored its answer first: there is nothing to do."""
-        self.error: BaseException | None = None
-        self.last: Event | None = None
-        """The latest complete event of its agents."""
-        self.closing: Sequence[Event] = ()
-        self._events: AsyncGenerator[Event, None] | None = None
-        self._ended = False
-        """Whether a plugin has answered in the agents' place."""
-        self._settled = False
-        self._cancellation_recorded = False
+    host: Host
+    ctx: InvocationContext
+    message: types.Content | None
+    state_delta: dict[str, Any] | None
+    answered: Event | None
+    holds_answers: bool
+    shows_message: bool
+    stop_requested: Literal["paused", "cancelled"] | None
+    message_id = ""
+    """The id of the event of the message, once it is made."""
+    aborted = False
+    """Whether the caller's signal has ended it."""
+    preempted = False
+    """Whether another run has stored its answer first: there is nothing to do."""
+    error: BaseException | None = None
+    last: Event | None = None
+    """The latest complete event of its agents."""
+    closing: Sequence[Event] = ()
+    _events: AsyncGenerator[Event, None] | None = None
+    _ended = False
+    """Whether a plugin has answered in the agents' place."""
+    _settled = False
+    _cancellation_recorded = False
+
+    def __post_init__(self) -> None:
+        self.run = self.ctx.run
+        self.hooks = self.run.hooks
 
     def begin(self) -> Awaitable[Sequence[Event]]:
         """Store the user's message, and ask the before-run plugins; the events of that to be seen."""
@@ -111,40 +101,32 @@ class Round:
         One that answers a call belongs to that call's branch. If another run has decided meanwhile what it decides,
         nothing of it is stored, and there is nothing to do.
         """
-        ctx, run, message = self.ctx, self.run, self._message
-        if message is None and not self._state_delta:
+        ctx, run, message = self.ctx, self.run, self.message
+        if message is None and not self.state_delta:
             return ()
         if message is not None:
             if self.hooks.on_user_message or run.config.save_input_blobs_as_artifacts:
                 message = await self._prepared(message)
             run.user_content = message
-        scope = self._scope
-        if scope is None and self._host.tasks:
-            scope = run.session.history.ledger(run.session.events).open_task(self._host.tasks)
-        values: dict[str, Any] = {
-            "author": "user",
-            "branch": self._branch,
-            "content": message,
-            "isolation_scope": scope,
-        }
-        if self._state_delta:
-            actions = make(EventActions, state_delta=dict(self._state_delta))
+        branch, scope = (None, None) if self.answered is None else (self.answered.branch, self.answered.isolation_scope)
+        if scope is None and self.host.tasks:
+            scope = run.session.history.ledger(run.session.events).open_task(self.host.tasks)
+        values: dict[str, Any] = {"author": "user", "branch": branch, "content": message, "isolation_scope": scope}
+        if self.state_delta:
+            actions = make(EventActions, state_delta=dict(self.state_delta))
             keep_json_actions(actions)
             values["actions"] = actions
-        if self._holds_answers:  # a tool may run because of it, so it has to be kept before that
-            event = ctx.new_event(values)
-            self.answer_id = event.id
-            try:
-                event = await run.record(ctx, event, hooks=(), answers=True)
-            except AlreadyAnsweredError:
-                self.preempted = self._settled = True
-                self.hooks = NO_HOOKS
-                return ()
-            return (event,) if self._shows_message else ()
-        event = await run.record(ctx, ctx.new_event(values), hooks=(), durable=self._shows_message)
-        if run.progress is None:
+        event, answers = ctx.new_event(values), self.holds_answers
+        self.message_id = event.id
+        try:  # a tool may run because of an answer, so that has to be kept before
+            event = await run.record(ctx, event, hooks=(), durable=answers or self.shows_message, answers=answers)
+        except AlreadyAnsweredError:
+            self.preempted = self._settled = True
+            self.hooks = NO_HOOKS
+            return ()
+        if run.progress is None and not answers:
             run.message_seen = len(run.session.events), None
-        return (event,) if self._shows_message else ()
+        return (event,) if self.shows_message else ()
 
     async def _prepared(self, message: types.Content) -> types.Content:
         """The message as plugins want it, with its files saved as artifacts if the config says so."""
@@ -153,10 +135,10 @@ class Round:
             replaced = await first_answer(self.hooks.on_user_message, invocation_context=ctx, user_message=message)
             if replaced is not None:
                 check_answers(replaced := content_answered(replaced, "on_user_message", ctx))
-                self._holds_answers = answers_calls(replaced)
+                self.holds_answers = answers_calls(replaced)
                 message = run.keyring.receive(replaced, run.session.events)
         if run.config.save_input_blobs_as_artifacts and run.artifact_service is not None:
-            message = await self._host.save_blobs(ctx, message)
+            message = await self.host.save_blobs(ctx, message)
         return message
 
     async def _ask_before(self) -> Sequence[Event]:

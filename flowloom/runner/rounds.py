@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import math
 from collections import deque
-from collections.abc import AsyncGenerator, Awaitable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from typing import Any, Literal
 
 from google.genai import types
@@ -16,7 +15,7 @@ from flowloom.context.progress import Progress, is_left_behind, progress_of, wit
 from flowloom.errors import ConfigurationError, InputValidationError, LimitExceededError, RunLostError
 from flowloom.events import Event
 from flowloom.events.parts import answers_calls
-from flowloom.log.answers import check_answers
+from flowloom.log.answers import check_answers, readable_answers
 from flowloom.log.claims import without_repeated
 from flowloom.log.marks import AGENT_ENDED
 from flowloom.runner.message import Message, content_of_message
@@ -24,7 +23,6 @@ from flowloom.runner.pending import PendingCall, decisions_of, pending_in
 from flowloom.runner.result import RunResult, RunStatus
 from flowloom.runner.round import Host, Round
 from flowloom.runner.routing import answered_calls, as_reply, messages_of
-from flowloom.sessions import Session
 from flowloom.sessions.admission import check_texts
 from flowloom.sessions.leases import SessionLease
 
@@ -45,8 +43,6 @@ class Rounds:
     """What was taken out of the message: answers to requests for a credential."""
     _left_to_others: tuple[str, list[PendingCall]] | None = None
     """The invocation whose decisions the message has only repeated, and what waits in it."""
-    _undelivered_decisions: float = math.inf
-    """How many decisions no agent had carried out after the round before."""
 
     def __init__(
         self,
@@ -164,12 +160,9 @@ class Rounds:
             seconds=self._host.lease_seconds,
         )
 
-    def _open_session(self) -> Awaitable[Session]:
-        return self._host.open_session(self._user_id, self._session_id, self._run_config)
-
     async def _open(self, lease: SessionLease | None) -> Round | None:
         """Open the session, take secrets out of the message, and begin the first round."""
-        self.session = await self._open_session()
+        self.session = await self._host.open_session(self._user_id, self._session_id, self._run_config)
         self.session.guard(None if lease is None else lease.fence)
         if self._host.takes_words and not self._answers_calls and self._message is not None:
             self._message = as_reply(self._host.agent, self.session, self._message)
@@ -190,7 +183,7 @@ class Rounds:
         """The round after the latest one; None if there is nothing more to do."""
         if latest.preempted:  # another run has stored its answer first
             self._rounds.pop()
-            self.session = await self._open_session()
+            self.session = await self._host.open_session(self._user_id, self._session_id, self._run_config)
         else:
             try:
                 await self._choose_follow_up(latest.run)
@@ -223,8 +216,7 @@ class Rounds:
         if first is None:
             self._answers_calls, self._state_delta, self._invocation_id = False, None, left
         if not alone:
-            own = {each.answer_id or "" for each in self._rounds}
-            self.session = without_others(self.session, own)
+            self.session = without_others(self.session, {each.message_id for each in self._rounds})
         return True
 
     def _first_of(self, message: types.Content, alone: bool) -> tuple[types.Content | None, str | None]:
@@ -259,17 +251,13 @@ class Rounds:
         """How far the invocation is that the round resumes, if it does; and the events with the calls that are
         answered."""
         session, message, invocation_id = self.session, self._message, self._invocation_id
-        if message is not None:
-            if not self._answers_calls:
-                return None, ()
-            answered = answered_calls(session.history.ledger(session.events), message)
-            if not answered:
-                return None, ()
-            return progress_of(session, answered[0].invocation_id, message), answered
-        if invocation_id is None:
+        if message is None and invocation_id is not None:
+            progress = progress_of(session, invocation_id, None)
+            return progress, answered_calls(session.history.ledger(session.events), progress.message)
+        if not self._answers_calls:
             return None, ()
-        progress = progress_of(session, invocation_id, None)
-        return progress, answered_calls(session.history.ledger(session.events), progress.message)
+        answered = answered_calls(session.history.ledger(session.events), message)
+        return (progress_of(session, answered[0].invocation_id, message) if answered else None), answered
 
     def _begin(self, lease: SessionLease | None) -> Round | None:
         """The round of what was chosen; None if others have done it already.
@@ -294,12 +282,7 @@ class Rounds:
         elif run.totals.started is None:
             run.totals.start(ctx)
         if self._later:
-            run.answered_later = frozenset(
-                part.function_response.id or ""
-                for content in self._later
-                for part in content.parts or ()
-                if part.function_response is not None
-            )
+            run.answered_later = frozenset(each.id or "" for left in self._later for each in readable_answers(left))
         current = Round(
             self._host,
             ctx,
@@ -308,23 +291,28 @@ class Rounds:
             answered=answered[0] if answered and message is not None else None,
             holds_answers=self._answers_calls,
             shows_message=self._yield_user_message,
+            stop_requested=self._stop_requested,
         )
-        current.stop_requested = self._stop_requested
         self._rounds.append(current)
         return current
 
     def _with_decisions_left(self, run: Run) -> str | None:
-        """The invocation, if people have decided what no agent has carried out, and the last round carried out some."""
-        left = sum(call.state == "decided" for call in run.waiting_calls.values())
-        fewer, self._undelivered_decisions = 0 < left < self._undelivered_decisions, left
-        return run.invocation_id if fewer else None
+        """The invocation, if people have decided what no agent has carried out and no round was about.
+
+        What a round was about and has left, a callback has answered in the agent's place; unless an agent was let begin
+        by it, and waits: then those around it have their say.
+        """
+        *before, latest = [each.run.progress.answered for each in self._rounds if each.run.progress is not None]
+        tried = set[str]().union(*before)
+        left = [made for made in run.waiting_calls.values() if made.state == "decided" and made.id not in tried]
+        more = any(made.id not in latest or (run.ledger.call(made.subject) or made).suspended for made in left)
+        return run.invocation_id if more and not latest <= tried else None
 
     def result(self, events: Sequence[Event]) -> RunResult:
         """What came of the run, now that it is over; `events` are those that it gave."""
         error = None if isinstance(self.error, asyncio.CancelledError) else self.error
         result = RunResult(self.invocation_id, self.status, error=error)
-        outputs = [each.run.outputs or {} for each in self._rounds]
-        result.take(events, {event_id: made for each in outputs for event_id, made in each.items()})
+        result.take(events, {key: made for each in self._rounds for key, made in (each.run.outputs or {}).items()})
         if self._rounds:
             result.count(self._rounds[-1].run.totals)
             result.pending = self._pending()
@@ -341,12 +329,10 @@ class Rounds:
     def status(self) -> RunStatus:
         """Why the run is over."""
         error, latest = self.error, self._rounds[-1] if self._rounds else None
-        if error is not None:
-            if isinstance(error, asyncio.CancelledError):
-                return "cancelled"
-            return "limit" if isinstance(error, LimitExceededError) else "failed"
-        if latest is not None and latest.aborted:
+        if isinstance(error, asyncio.CancelledError) or (error is None and latest is not None and latest.aborted):
             return "cancelled"
+        if error is not None:
+            return "limit" if isinstance(error, LimitExceededError) else "failed"
         if latest is not None and latest.run.stopped and latest.run.stop is not None:
             return latest.run.stop
         if self._left_to_others is not None:

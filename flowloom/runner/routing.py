@@ -38,11 +38,8 @@ def _called(ledger: CallLedger, answer: types.FunctionResponse) -> Event | None:
     made = ledger.ever(answer.id)
     if made is None or (made.name in RESERVED_CALLS and not made.is_request):
         return None
-    owner = made
-    for outer in ledger.around(made) if made.inner else ():
-        owner = outer
-        if not outer.inner:
-            break
+    outer = [made, *ledger.around(made)] if made.inner else [made]
+    owner = next((each for each in outer if not each.inner), outer[-1])
     return made.event if owner.author == made.author else replace(made.event, author=owner.author)
 
 
@@ -58,10 +55,8 @@ def find_agent_to_run(root: BaseAgent, events: Sequence[Event], answered: Sequen
         return top
     if any(isinstance(c, LlmAgent) and c.mode == "task" for c in delegates_of(root).values()):
         return top
-    for event in answered[:1]:
-        place = place_of(root, event.author)
-        if place is not None:
-            return _workflow_above(place)
+    if answered and (place := place_of(root, answered[0].author)) is not None:
+        return _workflow_above(place)
     for event in reversed(events):
         if event.author == "user":
             continue
@@ -82,9 +77,8 @@ def messages_of(root: BaseAgent, session: Session, message: types.Content) -> li
     parts = message.parts or []
     if sum(part.function_response is not None for part in parts) < 2:
         return [message]
-    destinations = _Destinations(root, session)
-    readable = {id(answer): destinations.of(answer) for answer in readable_answers(message)}
-    found = [readable.get(id(part.function_response)) for part in parts]
+    destinations = _destinations(root, session, message)
+    found = [destinations.get(id(part.function_response)) for part in parts]
     first = next(filter(None, found), None)
     groups: dict[tuple[str, ...] | None, list[types.Part]] = {}
     for part, destination in zip(parts, found, strict=True):
@@ -94,36 +88,31 @@ def messages_of(root: BaseAgent, session: Session, message: types.Content) -> li
     return [types.Content(role=message.role, parts=each) for each in groups.values()]
 
 
+def _destinations(root: BaseAgent, session: Session, message: types.Content) -> dict[int, tuple[str, ...]]:
+    """The agent, the invocation and the place that each answer of a message goes to, by the identity of the answer;
+    one that answers no call has none."""
+    ledger, events = session.history.ledger(session.events), session.history.kept(session.events)
+    callers: dict[str, tuple[str, str]] = {}  # on each branch, who made the first call that is answered
+    found: dict[int, tuple[str, ...]] = {}
+    for answer in readable_answers(message):
+        if (event := _called(ledger, answer)) is not None:
+            agent, _ = find_agent_to_run(root, events, [event])
+            branch, caller = event.branch or "", (event.author, path_of(event))
+            other = "" if callers.setdefault(branch, caller) == caller else "@".join(caller)  # one hands over to it
+            found[id(answer)] = agent.name, event.invocation_id, "" if is_hidden(answer) else branch, other
+    return found
+
+
 def as_reply(root: BaseAgent, session: Session, message: types.Content) -> types.Content:
     """A message of words as the answer to the latest question of an agent that takes words; itself if none waits."""
     takers = {agent.name for agent in agents_of(root) if agent.takes_words}
-    for made in reversed(session.history.ledger(session.events).pending() if takers else []):
+    for made in reversed(session.history.ledger(session.events).pending()):
         if made.is_request and not made.inner and made.author in takers:
             words = "\n".join(part.text for part in message.parts or () if part.text and not part.thought)
             answer = response_part(made.id, made.name, {"result": words})
             kept = () if made.kind == "credential" else message.parts or ()  # which may hold a secret
             return types.Content(role=message.role, parts=[answer, *kept])
     return message
-
-
-class _Destinations:
-    """Where the answers of one message go."""
-
-    def __init__(self, root: BaseAgent, session: Session) -> None:
-        self._root = root
-        self._ledger = session.history.ledger(session.events)
-        self._events = session.history.kept(session.events)
-        self._first: dict[str, tuple[str, str]] = {}  # on each branch, who made the first call that is answered
-
-    def of(self, answer: types.FunctionResponse) -> tuple[str, ...] | None:
-        """The agent, the invocation and the place that an answer goes to; None if it answers no call."""
-        event = _called(self._ledger, answer)
-        if event is None:
-            return None
-        agent, _ = find_agent_to_run(self._root, self._events, [event])
-        branch, caller = event.branch or "", (event.author, path_of(event))
-        other = "" if self._first.setdefault(branch, caller) == caller else "@".join(caller)  # one hands over to it
-        return agent.name, event.invocation_id, "" if is_hidden(answer) else branch, other
 
 
 def place_of(root: BaseAgent, name: str) -> Place | None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, Generator, Sequence
-from contextlib import suppress
 from copy import copy
 from inspect import iscoroutinefunction
 from operator import attrgetter
@@ -304,8 +303,8 @@ class Runner(Generic[OutputT]):
         self,
         user_messages: Message | Sequence[Message],
         *,
-        user_id: str = "debug_user",
-        session_id: str = "debug_session",
+        user_id: str = "debug_user_id",
+        session_id: str = "debug_session_id",
         run_config: RunConfig | None = None,
         quiet: bool = False,
     ) -> list[Event]:
@@ -344,14 +343,13 @@ class Runner(Generic[OutputT]):
         names: dict[str, Any] = {"app_name": self.app_name, "user_id": user_id, "session_id": session_id}
         config = None if run_config is None else run_config.get_session_config
         session = await self.session_service.get_session(**names, config=config)
+        if session is None and self.auto_create_session:
+            try:
+                session = await self.session_service.create_session(**names)
+            except AlreadyExistsError:  # another call was quicker
+                session = await self.session_service.get_session(**names, config=config)
         if session is not None:
             return session
-        if self.auto_create_session:
-            with suppress(AlreadyExistsError):  # another call was quicker
-                return await self.session_service.create_session(**names)
-            session = await self.session_service.get_session(**names, config=config)
-            if session is not None:
-                return session
         raise SessionNotFoundError(
             f"There is no session `{session_id}` of user `{user_id}` in app `{self.app_name}`. Create it with "
             f"`session_service.create_session`, or give the runner `auto_create_session=True`."

@@ -10,7 +10,7 @@ from google.genai import types
 from kit import STREAMED, Chat, agent, call, collect, context, event, hand_to, requests_of, shown, text, user
 from pydantic import BaseModel
 
-from flowloom import BaseAgent, Event, InvocationContext, LlmResponse, RunConfig, ToolContext
+from flowloom import BaseAgent, Event, Flow, InvocationContext, LlmRequest, LlmResponse, RunConfig, ToolContext
 
 
 class Weather(BaseModel):
@@ -44,6 +44,16 @@ async def test_what_another_agent_says_is_not_kept() -> None:
     """Output_key | other author | skip."""
     chat = Chat(agent("root", hand_to("sub"), output_key="out", sub_agents=[agent("sub", "mine")]))
     await chat.say("go")
+    assert await chat.state() == {}
+
+
+async def test_what_a_processor_says_in_another_name_is_not_kept() -> None:
+    def notice(ctx: InvocationContext, request: LlmRequest) -> Event:
+        return event("clock", "It is noon.")
+
+    root = agent("root", LlmResponse(), output_key="out", flow=Flow().with_processor(notice))
+    chat = Chat(root)
+    assert (await chat.say("go"))[0].text == "It is noon."
     assert await chat.state() == {}
 
 

@@ -9,6 +9,8 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
+from loopback import listening
+
 from flowloom.auth.bounded import MAX_BYTES
 
 Answer = tuple[str, str, bytes] | None
@@ -58,9 +60,6 @@ async def endless_server(
                     b"HTTP/1.1 200 OK\r\n%scontent-type: %s\r\nconnection: close\r\n\r\n" % (coded, media.encode())
                 )
                 await _go_on(writer)
-        writer.close()
-        with contextlib.suppress(ConnectionError):
-            await writer.wait_closed()
 
     async def _go_on(writer: asyncio.StreamWriter) -> None:
         pack = zlib.compressobj()
@@ -76,7 +75,6 @@ async def endless_server(
             told.gone = True
             raise
 
-    async with await asyncio.start_server(converse, "127.0.0.1", 0) as server:
-        told = Endless(f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}")
+    async with listening(converse) as port:
+        told = Endless(f"http://127.0.0.1:{port}")
         yield told
-        server.close()

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 
 import pytest
+from loopback import listening
 
 from flowloom import OAuth2Auth
 from flowloom.auth.exchange import TokenExchange
@@ -17,8 +18,6 @@ async def test_a_server_that_never_ends_its_answer_is_given_up(monkeypatch: pyte
     """The limit is one of the whole answer, however often something comes."""
     monkeypatch.setattr(TokenExchange, "TIMEOUT_SECONDS", 0.2)
 
-    gone = asyncio.Event()
-
     async def drip(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         writer.write(b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: 100000\r\n\r\n{")
         with contextlib.suppress(ConnectionError):
@@ -26,15 +25,10 @@ async def test_a_server_that_never_ends_its_answer_is_given_up(monkeypatch: pyte
                 writer.write(b" ")
                 await writer.drain()
                 await asyncio.sleep(0.01)
-        writer.close()
-        with contextlib.suppress(ConnectionError):
-            await writer.wait_closed()
-        gone.set()
 
-    async with await asyncio.start_server(drip, "127.0.0.1", 0) as server:
-        url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/token"
+    async with listening(drip) as port:
+        url = f"http://127.0.0.1:{port}/token"
         client = OAuth2Auth(client_id="me", client_secret="secret")
         with pytest.raises(CredentialError, match=r"TimeoutError"):
             async with asyncio.timeout(3):
                 await TokenExchange().own(Endpoints(None, url, url, ()), client)
-        await gone.wait()

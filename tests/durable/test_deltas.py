@@ -9,6 +9,7 @@ import ipaddress
 import json
 import logging
 import signal
+import socket
 import sqlite3
 import ssl
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
@@ -21,6 +22,8 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
+from loopback import HERE, listening
+from models.wire_server import closed_port
 
 from durable.fleet import APP, WHO, client_of, opened, runner_of, steps, worker_of
 from flowloom import BaseLlm, LlmRequest, LlmResponse
@@ -31,7 +34,6 @@ from flowloom.events.parts import content_of, text_part
 from flowloom.run_stream import TextDelta
 from flowloom.testing.suites.courier_place import until, until_async
 
-HERE = "127.0.0.1"
 Answer = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Any]
 
 
@@ -166,15 +168,13 @@ async def test_another_certificate_is_refused_and_told_nothing(
     async def listen(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         with contextlib.suppress(OSError):
             heard.extend(await reader.read())
-        writer.close()
 
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(*certificate(tmp_path, "other").values())
     async with (
         speaking(where, Deltas(HERE, **certificate(tmp_path))) as (_, client),
-        await asyncio.start_server(listen, HERE, 0, ssl=context) as server,
+        listening(listen, ssl=context) as port,
     ):
-        port = server.sockets[0].getsockname()[1]
         moved(where, lambda address: f"tls://{HERE}:{port}#{address.split(' ')[0].partition('#')[2]}")
         await read_from_the_log(client, caplog)
     assert heard == b""
@@ -199,17 +199,12 @@ async def test_a_worker_that_cannot_be_reached_is_read_from_the_log(
             writer.write(b"HTTP/1.1 400 Bad Request\r\n\r\n")
         with contextlib.suppress(OSError):
             await reader.read()
-        writer.close()
 
-    server = await asyncio.start_server(answer, HERE, 0)
-    place = f"{HERE}:{server.sockets[0].getsockname()[1]}" if answers != "no name" else f"{'x' * 70}.invalid:1"
-    if answers == "no listener":
-        server.close()
-    async with speaking(where, Deltas(HERE, **certificate(tmp_path))) as (_, client):
+    async with listening(answer) as port, speaking(where, Deltas(HERE, **certificate(tmp_path))) as (_, client):
+        nowhere = {"no name": f"{'x' * 70}.invalid:1", "no listener": f"{HERE}:{closed_port()}"}
+        place = nowhere.get(answers, f"{HERE}:{port}")
         moved(where, lambda address: f"tls://{place}#{address.split(' ')[0].partition('#')[2]}")
         await read_from_the_log(client, caplog)
-    server.close()
-    await server.wait_closed()
     [record] = caplog.records
     assert (record.levelno, "cannot be followed" in record.getMessage()) == (logging.WARNING, True)
 
@@ -381,9 +376,12 @@ async def test_files_that_are_no_certificate_are_refused(tmp_path: Path) -> None
 async def test_a_place_that_is_taken_is_refused_and_leaves_nothing(tmp_path: Path) -> None:
     """Or one that is not of this machine: the worker does not begin, and no socket of its is left."""
     service, before = opened(str(tmp_path / "f.db")), asyncio.all_tasks()
-    async with await asyncio.start_server(lambda reader, writer: None, HERE, 0) as server:
-        port = server.sockets[0].getsockname()[1]
-        for at in (Deltas(HERE, port), Deltas("192.0.2.1", insecure=True), Deltas("x.invalid", insecure=True)):
+    with socket.create_server((HERE, 0)) as taken:
+        for at in (
+            Deltas(HERE, taken.getsockname()[1]),
+            Deltas("192.0.2.1", insecure=True),
+            Deltas("x.invalid", insecure=True),
+        ):
             worker = worker_of(service, steps(1), deltas=at)
             with pytest.raises(ConfigurationError, match="cannot listen"):
                 await worker.__aenter__()

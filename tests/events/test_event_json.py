@@ -71,7 +71,7 @@ def test_round_trip() -> None:
 
 def test_unknown_fields_survive_at_any_depth() -> None:
     """Decision 25: what a newer release wrote is not lost."""
-    wire = {
+    wire: dict[str, Any] = {
         "author": "root",
         "invocationId": "i",
         "id": "e",
@@ -87,6 +87,21 @@ def test_unknown_fields_survive_at_any_depth() -> None:
     assert again["content"]["parts"][0] == {"text": "a", "newPart": {"y": 2}}
     assert again["content"]["newContent"] is True
     assert again["usageMetadata"]["newCount"] == 9
+
+
+def test_an_unknown_field_takes_no_place_of_one_that_is_spelled_nearly_like_it() -> None:
+    """Names in another case are those of known fields only where there is none of that very name."""
+    wire = {"author": "root", "content": {"role": "model", "parts": [{"text": "a", "Text": "b"}]}}
+    assert Event.model_validate(wire).to_wire()["content"] == wire["content"]
+
+
+def test_unknown_fields_are_left_out_of_copies_that_no_longer_hold_what_they_were_in() -> None:
+    call: dict[str, Any] = {"name": "use", "args": {}, "newKind": 1}
+    event = Event.model_validate({"author": "root", "content": {"parts": [{"functionCall": call}, {"text": "b"}]}})
+    assert event.to_wire()["content"]["parts"][0]["functionCall"]["newKind"] == 1
+    for parts in ([types.Part(text="c")], []):
+        copied = event.model_copy(update={"content": types.Content(parts=parts)})
+        assert "newKind" not in copied.model_dump_json()
 
 
 MOMENT = datetime.datetime(2026, 1, 2, 3, 4, 5, tzinfo=datetime.UTC).timestamp()

@@ -66,6 +66,11 @@ def test_an_error_keeps_its_own_words() -> None:
     assert mark_if_empty(LlmResponse(error_message="no quota")).error_message == "no quota"
 
 
+async def test_a_content_without_parts_is_heard() -> None:
+    [event] = await Chat(agent("root", LlmResponse(content=types.Content(role="model")))).say("go")
+    assert event.error_code == NO_CONTENT
+
+
 async def test_a_content_without_a_role_is_the_models() -> None:
     """And one with a role keeps it."""
     for role in (None, "model", "assistant"):

@@ -729,6 +729,20 @@ async def test_around_model_may_call_again() -> None:
     assert [e.text for e in await Chat(root).say("go")] == ["done"]
 
 
+async def test_around_model_may_call_again_without_a_runner() -> None:
+    """After a part of an answer, which nobody keeps for a run that is cut off."""
+
+    async def again(call_next: Any, llm_request: LlmRequest, **_: Any) -> AsyncIterator[Any]:
+        for _try in range(2):
+            async for response in call_next(llm_request):
+                yield response
+
+    pieces = [LlmResponse(content=said("do"), partial=True)]
+    root = agent("root", pieces, [*pieces, LlmResponse(content=said("done"))], around_model=again)
+    ctx = context(root, event("user", "go"), run_config=STREAMED)
+    assert [each.text for each in await collect(root.run_async(ctx))] == ["do", "do", "done"]
+
+
 async def test_a_wrapper_that_leaves_the_models_stream_closes_it() -> None:
     """Before it goes on itself."""
     log: list[str] = []

@@ -5,10 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from kit import Chat, agent, context, named_call, said
+from google.genai import types
+from kit import WHERE, Chat, agent, collect, context, event, named_call, requests_of, said, story
 from pydantic import BaseModel
 
-from flowloom import Flow, InvocationContext, LlmAgent, LlmRequest, LlmResponse
+from flowloom import Event, Flow, InvocationContext, LlmAgent, LlmRequest, LlmResponse
 from flowloom.errors import AgentNotFoundError, Halt
 from flowloom.flow.handover import place_of_target
 from flowloom.testing import call
@@ -66,6 +67,14 @@ def halts(ctx: InvocationContext, request: LlmRequest) -> None:
     raise Halt
 
 
+def notice(ctx: InvocationContext, request: LlmRequest) -> Event:
+    return event("clock", "It is noon.")
+
+
+def says(words: str) -> Any:
+    return lambda callback_context: said(words)
+
+
 FAILED = LlmResponse(error_code="SAFETY", error_message="not this")
 
 
@@ -80,8 +89,16 @@ FAILED = LlmResponse(error_code="SAFETY", error_message="not this")
         (['{"name": 3}', '{"name": "Rome"}'], {"output_schema": City}, {"result": {"name": "Rome"}}),
         ([FAILED], {}, "SAFETY"),
         (['{"name": 3}'], {"output_schema": City, "output_retries": 0}, "output schema"),
+        ([], {"flow": Flow([notice, halts], [])}, {"error": "Agent `helper` ended without an answer."}),
+        ([], {"before_agent_callback": says("Rome")}, {"result": "Rome"}),
+        (
+            [],
+            {"before_agent_callback": says('{"name": "Rome"}'), "output_schema": City},
+            {"result": {"name": "Rome"}},
+        ),
+        (["Rome"], {"after_agent_callback": says("Checked.")}, {"result": "Rome"}),
     ],
-    ids=["text", "last", "nothing", "halted", "schema", "mended", "failed", "unfit"],
+    ids="text last nothing halted schema mended failed unfit another-says before before-schema after".split(),
 )
 async def test_what_a_single_turn_says_last_answers_its_call(answers: Any, fields: Any, response: Any) -> None:
     """In the form of its schema; or why there is none."""
@@ -93,3 +110,47 @@ async def test_what_a_single_turn_says_last_answers_its_call(answers: Any, field
         assert response in found["error"]
     else:
         assert found == response
+
+
+@pytest.mark.parametrize(("schema", "response"), [(None, {"result": "Rome"}), (City, "not JSON")], ids=["same", "new"])
+async def test_a_run_that_was_cut_off_behind_the_agent_gives_its_caller_the_same_answer(
+    schema: Any, response: Any
+) -> None:
+    """Not what a callback has added after the agent; an error, if the agent has been given a schema since."""
+    helper = agent("helper", "Rome", mode="single_turn", after_agent_callback=says("Checked."))
+    root = agent("root", named_call("c1", "helper", request="help"), "done", sub_agents=[helper])
+    log = await Chat(root).say("go")
+    stored = [event("user", "go", invocation_id=log[0].invocation_id), *log[:3]]
+    assert stored[-1].text == "Checked."
+    helper = agent("helper", mode="single_turn", output_schema=schema)
+    later = Chat(agent("root", "done", sub_agents=[helper]))
+    session = await later.runner.session_service.create_session(app_name="app", **WHERE)
+    for each in stored:
+        await later.runner.session_service.append_event(session, each)
+    events = await collect(later.runner.run_async(**WHERE, invocation_id=log[0].invocation_id))
+    [told] = [each.response for each in events[0].get_function_responses()]
+    assert told == response or response in str((told or {})["error"])
+    assert story(events)[1:] == ["root: done"]
+
+
+async def test_a_message_to_a_task_goes_past_its_caller() -> None:
+    """Which builds no request while the task goes on."""
+    built: list[str] = []
+
+    def count(ctx: InvocationContext, request: LlmRequest) -> None:
+        built.append(ctx.agent.name)
+
+    worker = agent("worker", "Which one?", "And which colour?", mode="task")
+    root = agent("root", call("worker", request="x"), sub_agents=[worker], flow=Flow().with_processor(count))
+    chat = Chat(root)
+    await chat.say("go")
+    assert [each.text for each in await chat.say("the big one")] == ["And which colour?"]
+    assert (built, len(requests_of(root))) == (["root"], 1)
+
+
+async def test_a_task_of_nothing_but_thoughts_stays_open() -> None:
+    """Its caller is told nothing yet: the user may say more."""
+    worker = agent("worker", *[types.Part(text="Hm.", thought=True)] * 4, call("finish_task", result="ok"), mode="task")
+    chat = Chat(agent("root", call("worker", request="x"), "done", sub_agents=[worker]))
+    assert story(await chat.say("go"))[-1] == "worker: !MODEL_RETURNED_ONLY_THOUGHTS"
+    assert story(await chat.say("go on"))[-1] == "root: done"

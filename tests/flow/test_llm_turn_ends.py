@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from kit import Chat, agent, approve, pending, requests_of, story
+from kit import Chat, agent, approve, collect, context, event, pending, requests_of, story, text
 
 from flowloom import FunctionTool
 from flowloom.testing import call
@@ -25,3 +25,34 @@ async def test_a_confirmed_result_that_is_not_summed_up_ends_the_turn(below: lis
     [request] = pending(await chat.say("go"))
     assert story(await chat.answer(approve(request))) == ["root: book -> {'result': 'booked'}"]
     assert len(requests_of(root)) == 1
+
+
+@pytest.mark.parametrize("answer", [text("Hm.", thought=True), "no JSON"], ids=["thoughts", "not of its form"])
+async def test_one_step_is_one_model_call_whatever_the_model_says(answer: Any) -> None:
+    """Also where a turn would have the model asked again."""
+    schema = {"type": "object"} if answer == "no JSON" else None
+    root = agent("root", answer, "{}", output_schema=schema)
+    await collect(root.flow.run_one_step(context(root, event("user", "go"))))
+    assert len(requests_of(root)) == 1
+
+
+async def test_steps_are_numbered_from_the_first() -> None:
+    def look() -> str:
+        """Look."""
+        return "seen"
+
+    root = agent("root", call("look"), call("look"), "done", tools=[look])
+    await Chat(root).say("go")
+    assert [each.step for each in requests_of(root)] == [0, 1, 2]
+
+
+async def test_what_was_confirmed_is_carried_out_by_a_flow_without_a_runner_too() -> None:
+    def book() -> str:
+        """Book."""
+        return "booked"
+
+    root = agent("root", call("book"), "done", tools=[FunctionTool(book, require_confirmation=True)])
+    chat = Chat(root)
+    [request] = pending(await chat.say("go"))
+    answered = context(root, *await chat.stored(), event("user", approve(request)))
+    assert story(await collect(root.flow.run(answered))) == ["root: book -> {'result': 'booked'}", "root: done"]

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from typing import Any
 
+import pytest
 from google.genai import types
-from kit import STREAMED, Chat, said
+from kit import STREAMED, Chat, agent, said, story
 
-from flowloom import LlmAgent, LlmRequest, LlmResponse
-from flowloom.testing import FunctionModel
+from flowloom import CallbackContext, Context, LlmAgent, LlmRequest, LlmResponse
+from flowloom.testing import FunctionModel, call
 
 
 async def test_a_model_that_ends_without_a_word_is_heard() -> None:
@@ -20,6 +22,60 @@ async def test_a_model_that_ends_without_a_word_is_heard() -> None:
 
     [event] = await Chat(LlmAgent(name="root", model=FunctionModel(silent))).say("go")
     assert event.error_code == "MODEL_RETURNED_NO_CONTENT"
+
+
+USAGE = types.GenerateContentResponseUsageMetadata(prompt_token_count=3, total_token_count=5)
+METER = LlmResponse(usage_metadata=USAGE)
+ENDED = LlmResponse(content=said(), finish_reason=types.FinishReason.STOP, usage_metadata=USAGE)
+WORDS = LlmResponse(content=said("hello"))
+
+
+def gives(*responses: LlmResponse, **fields: Any) -> LlmAgent:
+    """An agent whose model gives these responses to each request."""
+
+    async def answers(request: LlmRequest) -> AsyncIterator[LlmResponse]:
+        for response in responses:
+            yield response
+
+    return LlmAgent(name="root", model=FunctionModel(answers), **fields)
+
+
+@pytest.mark.parametrize("responses", [(METER, WORDS), (WORDS, METER), (WORDS, ENDED), (METER, WORDS, ENDED)])
+async def test_a_response_without_content_beside_one_that_says_something_is_counted_alone(
+    responses: tuple[LlmResponse, ...],
+) -> None:
+    """Spec §2.6: it gives no event; usage often comes so, before the words or behind them."""
+    chat = Chat(gives(*responses))
+    run = chat.runner.start(user_id="ann", session_id="s1", new_message="go")
+    result = await run.result()
+    assert [(each.text, each.error_code) for each in result.events] == [("hello", None)]
+    assert result.usage.total_tokens == 5 * (len(responses) - 1)
+
+
+@pytest.mark.parametrize("responses", [(METER,), (METER, METER), (ENDED,)])
+async def test_responses_that_all_lack_content_are_one_error(responses: tuple[LlmResponse, ...]) -> None:
+    [event] = await Chat(gives(*responses)).say("go")
+    assert event.error_code == "MODEL_RETURNED_NO_CONTENT"
+
+
+async def test_what_an_after_callback_says_in_the_place_of_no_content_is_the_answer() -> None:
+    def say(callback_context: Context, llm_response: LlmResponse) -> LlmResponse:
+        return WORDS
+
+    chat = Chat(gives(METER, after_model_callback=say))
+    assert [each.text for each in await chat.say("go")] == ["hello"]
+
+
+async def test_what_a_callback_writes_for_a_response_without_content_is_stored() -> None:
+    """On the answer if that comes behind it, else on an event of its own."""
+
+    def note(callback_context: Context, llm_response: LlmResponse) -> None:
+        callback_context.state["seen"] = callback_context.state.get("seen", 0) + 1
+
+    for responses, deltas in (((METER, WORDS), [{"seen": 2}]), ((WORDS, METER), [{"seen": 1}, {"seen": 2}])):
+        chat = Chat(gives(*responses, after_model_callback=note))
+        assert [each.actions.state_delta for each in await chat.say("go")] == deltas
+        assert await chat.state() == {"seen": 2}
 
 
 async def test_what_a_piece_was_counted_with_stands_on_the_complete_answer() -> None:
@@ -35,3 +91,67 @@ async def test_what_a_piece_was_counted_with_stands_on_the_complete_answer() -> 
     events = await chat.say("go")
     assert [each.text for each in events if not each.partial] == ["hello"]
     assert events[-1].usage_metadata == usage
+
+
+def look() -> str:
+    """Look."""
+    return "seen"
+
+
+@pytest.mark.parametrize("below", [[], [("worker", call("finish_task", result="ok"))]], ids=["tool", "task"])
+async def test_a_model_is_not_listened_to_once_its_calls_are_made(below: list[Any]) -> None:
+    """It is to say what comes after them when it knows the results."""
+    name = "worker" if below else "look"
+
+    async def goes_on(request: LlmRequest) -> AsyncIterator[LlmResponse]:
+        if any(part.function_response for content in request.contents for part in content.parts or ()):
+            yield LlmResponse(content=said("done"))
+        else:
+            yield LlmResponse(content=said(call(name, **({"request": "x"} if below else {}))))
+            yield LlmResponse(content=said("and I know nothing yet"))
+
+    workers = [agent(*each, mode="task") for each in below]
+    told = story(
+        await Chat(LlmAgent(name="root", model=FunctionModel(goes_on), tools=[look], sub_agents=workers)).say("go")
+    )
+    assert told[-1] == "root: done"
+    assert "root: and I know nothing yet" not in told
+
+
+async def test_a_call_in_a_part_of_an_answer_is_not_made() -> None:
+    """The complete answer has it once more."""
+    ran: list[str] = []
+
+    def pay(to: str) -> str:
+        """Pay."""
+        ran.append(to)
+        return "paid"
+
+    pieces = [
+        LlmResponse(content=said(call("pay", to="a")), partial=True),
+        LlmResponse(content=said(call("pay", to="ann"))),
+    ]
+    await Chat(agent("root", pieces, "done", tools=[pay]), config=STREAMED).say("go")
+    assert ran == ["ann"]
+
+
+async def test_an_answer_that_was_interrupted_before_a_word_is_an_event() -> None:
+    [event] = await Chat(agent("root", LlmResponse(interrupted=True))).say("go")
+    assert (event.interrupted, event.content) == (True, None)
+
+
+async def test_what_a_callback_writes_is_on_the_complete_event() -> None:
+    """Once: no part of the answer has it."""
+
+    def note(callback_context: CallbackContext, **_: Any) -> None:
+        callback_context.state["asked"] = True
+
+    pieces = [LlmResponse(content=said("he"), partial=True), LlmResponse(content=said("hello"))]
+    events = await Chat(agent("root", pieces, before_model_callback=note), config=STREAMED).say("go")
+    assert [each.actions.state_delta for each in events] == [{}, {"asked": True}]
+
+
+async def test_thoughts_that_end_in_an_error_end_the_turn() -> None:
+    """The model is not asked again, as it is after thoughts alone."""
+    cut = LlmResponse(content=said(types.Part(text="hm", thought=True)), error_code="MAX_TOKENS", error_message="cut")
+    assert story(await Chat(agent("root", cut, "done")).say("go")) == ["root: (hm)", "root: !MAX_TOKENS"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
+from contextlib import aclosing
 from typing import Any
 
 import pytest
@@ -165,27 +166,35 @@ def returned(ctx: InvocationContext, request: Any, response: LlmResponse) -> lis
     return [ctx.new_event({"content": said("mine")}), ctx.new_event({"content": said("a note")})]
 
 
+def after_a_note(ctx: InvocationContext, request: Any, response: LlmResponse) -> list[Event]:
+    """The same, behind an event without words."""
+    response.content = None
+    return [ctx.new_event({"custom_metadata": {"seen": True}}), ctx.new_event({"content": said("mine")})]
+
+
 def beside(ctx: InvocationContext, request: Any, response: LlmResponse) -> Event:
     """A note beside the model's answer."""
     return ctx.new_event({"content": said("a note")})
 
 
-@pytest.mark.parametrize("processor", [rewritten, returned, beside], ids=lambda each: each.__name__)
+@pytest.mark.parametrize("processor", [rewritten, returned, after_a_note, beside], ids=lambda each: each.__name__)
 async def test_one_event_of_a_response_processor_says_what_the_answer_was_paid_for(processor: Any) -> None:
     """In the place of the model's answer, the first one does; beside it, the answer itself does."""
     root = agent("root", paid(), flow=Flow().with_response_processor(processor))
     result = await run(root)
     assert sum(each[0] or 0 for each in told(result)) == result.usage.total_tokens == 11
+    assert processor is not beside or [each[0] for each in told(result)] == [None, 11]
 
 
-@pytest.mark.parametrize("kind", ["free", "failed", "partial"])
+@pytest.mark.parametrize("kind", ["free", "failed", "failing", "partial"])
 async def test_an_event_of_a_response_processor_says_only_what_the_answer_was_paid_for(kind: str) -> None:
-    """Nothing of an answer that cost nothing; nothing if the answer is an error, or the event a part, which is no
-    answer itself."""
+    """Nothing of an answer that cost nothing; nothing if the answer or the event is an error, or the event a part,
+    which is no answer itself."""
 
     def instead(ctx: InvocationContext, request: Any, response: LlmResponse) -> Event:
         response.content = None
-        return ctx.new_event({"content": said("mine"), "partial": kind == "partial" or None})
+        failed = {"error_code": "REFUSED"} if kind == "failing" else {}
+        return ctx.new_event({"content": said("mine"), "partial": kind == "partial" or None, **failed})
 
     answer = paid()
     if kind == "free":
@@ -195,6 +204,12 @@ async def test_an_event_of_a_response_processor_says_only_what_the_answer_was_pa
     result = await run(agent("root", answer, flow=Flow().with_response_processor(instead)))
     assert told(result)[0] == (None, None, None)
     assert result.usage.total_tokens == (0 if kind == "free" else 11)
+
+
+async def test_a_part_without_words_is_not_counted_beside_the_answer() -> None:
+    counted = LlmResponse(partial=True, usage_metadata=usage(10))
+    result = await run(agent("root", [counted, paid()]), config=STREAMED)
+    assert (told(result), result.usage.total_tokens) == ([(11, "m-1", "STOP")], 11)
 
 
 async def test_what_an_event_of_a_response_processor_was_paid_for_itself_stays() -> None:
@@ -209,11 +224,15 @@ async def test_what_an_event_of_a_response_processor_was_paid_for_itself_stays()
     assert result.usage.total_tokens == 11
 
 
-async def test_parts_of_a_stream_that_a_processor_tells_of_are_paid_for_once() -> None:
+@pytest.mark.parametrize("instead", [False, True], ids=["beside them", "in their place"])
+async def test_parts_of_a_stream_that_a_processor_tells_of_are_paid_for_once(instead: bool) -> None:
     """By the answer itself, however many of its parts say what it has cost so far."""
 
     def notes(ctx: InvocationContext, request: Any, response: LlmResponse) -> Event | None:
-        return ctx.new_event({"content": said("a note")}) if response.partial else None
+        if not response.partial:
+            return None
+        response.content = None if instead else response.content
+        return ctx.new_event({"content": said("a note")})
 
     root = agent("root", [piece(5), piece(8), paid()], flow=Flow().with_response_processor(notes))
     result = await run(root, config=STREAMED)
@@ -248,3 +267,36 @@ async def test_a_model_that_was_not_asked_may_be_said_to_have_cost_something() -
 
     result = await run(agent("root", around_model=remembered))
     assert (told(result), result.usage.total_tokens) == ([(8, "m-1", "STOP")], 8)
+
+
+async def twice_and_last(call_next: Any, llm_request: Any, **_: Any) -> AsyncIterator[LlmResponse]:
+    """Asks twice and gives the second answer, as it comes."""
+    async for _first in call_next(llm_request):
+        pass
+    async for second in call_next(llm_request):
+        yield second
+
+
+async def test_what_a_model_drops_is_counted_each_time_that_a_wrapper_asks_it() -> None:
+    asked = FallbackModel([model(blocked(10), blocked(10)), model(paid(tokens=20), paid(tokens=20))], on="SAFETY")
+    result = await run(LlmAgent(name="root", model=asked, around_model=twice_and_last))
+    assert result.usage.total_tokens == 11 + 21 + 11 + 21
+
+
+async def test_parts_of_a_second_answer_do_not_say_what_the_first_has_cost() -> None:
+    """A part is in no total: the first answer is counted on its own."""
+    pieces = [LlmResponse(content=said("hi"), partial=True), paid(tokens=20)]
+    result = await run(agent("root", paid(tokens=10), pieces, around_model=twice_and_last), config=STREAMED)
+    assert (told(result), result.usage.total_tokens) == ([(21, "m-1", "STOP")], 32)
+
+
+async def test_a_wrapper_that_leaves_an_answer_half_said_has_paid_for_the_half() -> None:
+    async def impatient(call_next: Any, llm_request: Any, **_: Any) -> AsyncIterator[LlmResponse]:
+        async with aclosing(call_next(llm_request)) as first:
+            await anext(first)
+        async with aclosing(call_next(llm_request)) as second:
+            await anext(second)
+        yield LlmResponse(content=said("mine"))
+
+    root = agent("root", [piece(10), paid()], [piece(20), paid()], around_model=impatient)
+    assert (await run(root, config=STREAMED)).usage.total_tokens == 32

@@ -19,6 +19,8 @@ from http import HTTPStatus
 from types import TracebackType
 from typing import Any, Literal, Self
 
+from loopback import listening
+
 Ending = Literal["complete", "cut", "hang", "silent", "reset"]
 """What happens behind the last piece of an answer.
 
@@ -112,32 +114,12 @@ class WireServer:
         self._loop.run_until_complete(self._serve())
 
     async def _serve(self) -> None:
-        handlers: set[asyncio.Task[None]] = set()
-        writers: list[asyncio.StreamWriter] = []
-
-        def accept(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-            self.connections += 1
-            writers.append(writer)
-            handlers.add(asyncio.create_task(self._converse(reader, writer)))
-
-        server = await asyncio.start_server(accept, "127.0.0.1", 0)
-        self._started.set_result(server.sockets[0].getsockname()[1])
-        await self._stop.wait()
-        server.close()
-        # a connection that was accepted just before has no handler yet
-        accepting = asyncio.all_tasks() - {asyncio.current_task()} - handlers
-        await asyncio.gather(*accepting, return_exceptions=True)
-        await asyncio.sleep(0)
-        for handler in handlers:
-            handler.cancel()
-        await asyncio.gather(*handlers, return_exceptions=True)
-        await server.wait_closed()
-        for writer in writers:  # a handler that was cancelled before it began has closed nothing
-            writer.transport.abort()
-        for _ in range(3):
-            await asyncio.sleep(0)
+        async with listening(self._converse) as port:
+            self._started.set_result(port)
+            await self._stop.wait()
 
     async def _converse(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.connections += 1
         try:
             while (seen := await _read_request(reader)) is not None:
                 self.requests.append(seen)

@@ -202,6 +202,15 @@ async def test_requests_to_the_client_and_their_answers_are_hidden(name: str) ->
     assert await seen(event("root", named_call("r1", name)), event("user", result("r1", name, {}))) == []
 
 
+@pytest.mark.parametrize("name", ["adk_request_confirmation", "adk_request_credential"])
+async def test_what_another_agents_model_calls_by_their_names_is_hidden(name: str) -> None:
+    """The model that made the call is shown it, with its error."""
+    made = named_call("c1", name), result("c1", name, {"error": "no tool"})
+    own, foreign = ([event(author, "so", made[0]), event(author, made[1])] for author in ("root", "helper"))
+    assert await seen(*own) == ["model: so", f"model: {name}()", f"model: {name} -> {{'error': 'no tool'}}"]
+    assert await seen(*foreign) == [LEAD, "user: [helper] said: so"]
+
+
 async def test_a_call_for_input_with_an_id_from_elsewhere_is_shown() -> None:
     """It is a tool of another program, whose calls have ids of their own."""
     asked = event("root", named_call("c1", "adk_request_input"), long_running_tool_ids=["c1"])

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 from google.genai import types
+from loopback import listening
 from models.gemini_kit import Pauses
 from models.wire_server import Reply, WireServer, raw_stream
 from providers.sdk_kit import answers, ask, frame, whole
@@ -127,16 +128,10 @@ async def test_an_overloaded_server_is_an_error(stream: bool) -> None:
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.readuntil(b"\r\n\r\n")
         writer.write(head + body)
-        writer.close()
-        await writer.wait_closed()
-        gone.set()
 
-    gone = asyncio.Event()
-    async with await asyncio.start_server(answer, "127.0.0.1", 0) as server:
-        llm = adapter(f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}")
+    async with listening(answer) as port:
         with pytest.raises(ModelUnavailableError, match="Overloaded") as raised:
-            await answers(llm, stream=stream)
-        await gone.wait()
+            await answers(adapter(f"http://127.0.0.1:{port}"), stream=stream)
     assert (raised.value.status, raised.value.code, raised.value.retryable) == (529, "overloaded_error", True)
 
 

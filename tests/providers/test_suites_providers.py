@@ -21,7 +21,7 @@ from flowloom.testing.suites import ModelSuite
 from flowloom.testing.suites.model_answers import TEXT
 from flowloom.testing.suites.model_faults import Fault
 
-PATIENCE = 0.05
+PATIENCE = 0.25
 """Seconds that a backend of these tests may be silent, where it is made to be."""
 GOOGLES_REASONS = frozenset({"recitation", "recitation_at_once", "prohibited_at_once", "malformed_call"})
 NOT_GEMINI = GOOGLES_REASONS | {"tool_tokens", "grounding", "signed_text", "signed_call"}

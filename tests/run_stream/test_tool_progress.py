@@ -36,6 +36,16 @@ async def test_progress_comes_while_the_call_runs_and_is_not_stored() -> None:
     assert not [each for each in await chat.stored() if each.partial]
 
 
+async def test_progress_is_told_beside_calls_that_tell_none() -> None:
+    def look() -> str:
+        """Look."""
+        return "seen"
+
+    calls = [call("copy_files", count=1), call("look")]
+    events = await Chat(agent("root", calls, "ok", tools=[copy_files, look])).say("copy")
+    assert len([each for each in run_stream_of(events) if isinstance(each, ToolCallProgress)]) == 1
+
+
 async def test_progress_of_an_agent_behind_a_tool_is_its_own_affair() -> None:
     """The caller's stream shows it only if it shows that agent's events."""
     inner = agent("inner", call("copy_files", count=1), "copied", tools=[copy_files])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
@@ -27,6 +28,8 @@ from flowloom import (
     AgentTool,
     FunctionTool,
     LlmAgent,
+    LlmRequest,
+    LlmResponse,
     LongRunningFunctionTool,
     LoopAgent,
     ParallelAgent,
@@ -37,7 +40,7 @@ from flowloom import (
     StreamingMode,
     answers,
 )
-from flowloom.testing import call
+from flowloom.testing import FunctionModel, call
 from runner.situations import ByTurn, go_on, held, legal
 
 ALL = RunConfig(pause_on_tool_calls=True)
@@ -100,6 +103,18 @@ async def test_the_run_stops_before_the_calls_and_goes_on_with_the_hosts_results
     assert (last.status, last.text, last.pending, desk.ran) == ("final", "done", [], [])
     assert last.invocation_id == first.invocation_id
     assert shown(requests_of(root)[1])[-2:] == ["user: look -> {'result': 'blue'}", "user: find -> {'host': 1}"]
+
+
+async def test_a_call_that_comes_in_pieces_pauses_the_run_once_it_is_complete() -> None:
+    desk = Desk()
+
+    async def in_pieces(request: LlmRequest) -> AsyncIterator[LlmResponse]:
+        yield LlmResponse(content=said(call("look")), partial=True)
+        yield LlmResponse(content=said(call("look", at="sea")))
+
+    root = LlmAgent(name="root", model=FunctionModel(in_pieces), tools=desk.tools())
+    found = await paused(Chat(root), config=STREAMED_ALL)
+    assert (found.status, [each.args for each in found.pending], desk.ran) == ("paused", [{"at": "sea"}], [])
 
 
 async def test_with_streaming_no_partial_event_is_marked_and_the_ids_stay() -> None:

@@ -237,7 +237,10 @@ async def test_paused_within_a_delegated_agent_it_goes_on_there(mode: Any) -> No
     run.pause()
     gate.open.set()
     assert (await run.result()).status == "paused"
-    assert story(await go_on(chat, run.invocation_id))[-1] == "root: done"
+    events = await go_on(chat, run.invocation_id)
+    assert story(events)[-1] == "root: done"
+    answers = [each.response for event in events for each in event.get_function_responses() if each.name == "clerk"]
+    assert answers == [{"result": "clerk is done"}]
     legal(await chat.stored())
 
 

@@ -18,9 +18,12 @@ from flowloom import (
     AgentTool,
     BaseAgent,
     Event,
+    EventActions,
+    Flow,
     InvocationContext,
     Limits,
     LlmAgent,
+    LlmRequest,
     LlmResponse,
     LongRunningFunctionTool,
     LoopAgent,
@@ -251,6 +254,66 @@ async def test_nothing_but_thoughts_is_no_answer() -> None:
     assert (found.status, found.output, type(found.error)) == ("failed", None, ModelResponseError)
 
 
+async def test_thoughts_before_an_answer_are_none_that_does_not_fit() -> None:
+    """The model goes on, and nobody tells it that something was wrong; it has all its tries still."""
+    found = await ran(agent("root", text("hm", thought=True), GOOD, output_schema=City, output_retries=0))
+    assert (found.status, found.output) == ("final", City(name="Rome"))
+    assert [each.author for each in found.events if each.content and each.content.role == "user"] == []
+
+
+async def test_thoughts_that_end_in_an_error_are_an_answer_that_failed() -> None:
+    cut = LlmResponse(content=said(text("hm", thought=True)), error_code="MAX_TOKENS", error_message="cut")
+    found = await ran(agent("root", cut, GOOD, output_schema=City))
+    assert (found.status, found.model_calls, type(found.error)) == ("failed", 1, ModelResponseError)
+
+
+async def test_what_a_processor_writes_without_words_is_no_answer() -> None:
+    """The model is asked once, and not told that the answer does not fit."""
+
+    def count(ctx: InvocationContext, request: LlmRequest) -> Event:
+        return ctx.new_event({"actions": EventActions(state_delta={"asked": 1})})
+
+    root = agent("root", GOOD, output_schema=City, flow=Flow().with_processor(count))
+    found = await ran(root)
+    assert (found.status, found.output, found.model_calls) == ("final", City(name="Rome"), 1)
+
+
+async def test_an_answer_that_does_not_fit_keeps_what_its_model_noted() -> None:
+    noted = LlmResponse(content=said(BAD), custom_metadata={"score": 3})
+    found = await ran(agent("root", noted, GOOD, output_schema=City))
+    assert (found.events[0].custom_metadata or {})["score"] == 3
+
+
+async def test_a_processor_that_answers_in_another_form_has_the_model_told() -> None:
+    def answer(ctx: InvocationContext, request: LlmRequest) -> Event | None:
+        return None if requests_of(root) or len(ctx.session.events) > 1 else ctx.new_event({"content": said(BAD)})
+
+    root = agent("root", GOOD, output_schema=City, flow=Flow().with_processor(answer))
+    found = await ran(root)
+    assert (found.output, found.model_calls) == (City(name="Rome"), 1)
+    assert "`name`: must be a valid string; got 7" in shown(requests_of(root)[0])[-1]
+
+
+async def test_without_a_schema_a_tool_may_have_any_name() -> None:
+    """It is no answer that does not fit."""
+
+    def set_model_response() -> str:
+        """A tool of the user's own."""
+        return "set"
+
+    found = await ran(agent("root", call("set_model_response"), "done", tools=[set_model_response]))
+    assert (found.status, found.text, found.model_calls) == ("final", "done", 2)
+
+
+async def test_nothing_is_asked_again_once_the_agent_is_ended() -> None:
+    def end(ctx: InvocationContext, request: LlmRequest, response: LlmResponse) -> None:
+        ctx.end_invocation = True
+
+    found = await ran(agent("root", BAD, GOOD, output_schema=City, flow=Flow().with_response_processor(end)))
+    assert (found.status, found.model_calls, type(found.error)) == ("failed", 1, ModelResponseError)
+    assert len(found.events) == 2
+
+
 async def test_asking_again_is_a_model_call_like_any_other() -> None:
     root = agent("root", BAD, GOOD, output_schema=City)
     found = await ran(root, run_config=RunConfig(limits=Limits(model_calls=1)))
@@ -357,6 +420,14 @@ async def test_a_task_gives_its_result_by_finishing() -> None:
     assert "`name`" in responses(found.events, "worker")[0]["error"]
 
 
+async def test_a_task_without_a_schema_has_as_many_tries_to_finish() -> None:
+    worker = agent("worker", *[call("finish_task", result=7)] * 3, mode="task")
+    found = await ran(agent("root", call("worker", request="x"), "done", sub_agents=[worker]))
+    assert (found.status, found.text, len(requests_of(worker))) == ("final", "done", 3)
+    told = responses(found.events, "worker")[0]["error"]
+    assert told.startswith("Agent `worker` finished its task with no result that fits its output schema in 3 tries. ")
+
+
 async def test_a_task_without_a_schema_keeps_its_result_as_text() -> None:
     worker = agent("worker", call("finish_task", result="tea"), mode="task", output_key="order")
     found = await ran(agent("root", call("worker", request="x"), "done", sub_agents=[worker]))
@@ -437,3 +508,14 @@ async def test_a_result_whose_answer_was_cut_off_is_answered_by_who_resumes() ->
     found = await resumed(root, *first.events[:2])
     assert (found.output, found.state_delta) == (City(name="Rome"), {"city": {"name": "Rome"}})
     assert requests_of(root) == []
+
+
+async def test_a_run_that_is_resumed_has_the_tries_that_are_left() -> None:
+    chat = Chat(agent("root", BAD, BAD, GOOD, output_schema=City))
+    log = await chat.say("go")
+    later = Chat(agent("root", BAD, GOOD, output_schema=City))
+    session = await later.runner.session_service.create_session(app_name="app", user_id="ann", session_id="s1")
+    for each in (await chat.stored())[:-1]:
+        await later.runner.session_service.append_event(session, each)
+    found = await held(later, None, invocation_id=log[0].invocation_id).result()
+    assert (found.status, found.model_calls, type(found.error)) == ("failed", 1, ModelResponseError)

@@ -13,11 +13,14 @@ from opentelemetry.trace import StatusCode
 from flowloom import (
     AgentTool,
     BaseAgent,
+    Context,
     Event,
+    InMemoryRunner,
     InvocationContext,
     LlmResponse,
     LoopAgent,
     ParallelAgent,
+    RunHandle,
     SequentialAgent,
     WorkflowAgent,
 )
@@ -86,7 +89,7 @@ async def test_the_callers_own_span_is_the_root(recording: Recording) -> None:
 @pytest.mark.parametrize("kind", [SequentialAgent, ParallelAgent, LoopAgent])
 async def test_members_are_children_of_the_agent_that_runs_them(recording: Recording, kind: Any) -> None:
     """A sequence, a loop, and agents side by side."""
-    fields = {"max_iterations": 1} if kind is LoopAgent else {}
+    fields: dict[str, Any] = {"max_iterations": 1} if kind is LoopAgent else {}
     await run(kind(name="all", sub_agents=[agent(["1"], "a"), agent(["2"], "b")], **fields))
     assert sorted(recording.tree, key=str) == sorted(
         [
@@ -159,8 +162,11 @@ async def test_spans_of_a_custom_agent_lie_within_its_own(recording: Recording) 
 
 async def test_a_callback_that_answers_for_the_agent_is_within_its_span(recording: Recording) -> None:
     """There is a turn, with nothing in it."""
-    content = types.Content(role="model", parts=[types.Part(text="no")])
-    await run(agent([], before_agent_callback=lambda **_: content))
+
+    def answers(callback_context: Context) -> types.Content:
+        return types.Content(role="model", parts=[types.Part(text="no")])
+
+    await run(agent([], before_agent_callback=answers))
     assert recording.names == ["invoke_agent bot"]
 
 
@@ -205,3 +211,20 @@ async def test_the_span_of_a_workflow_of_ones_own_is_around_those_of_its_members
     await run(Vote(name="vote", sub_agents=[agent(["ok"], name=name) for name in ("a", "b", "count")]))
     spans = [recording.span(f"invoke_agent {name}") for name in ("a", "b", "count")]
     assert [recording.parent(span) for span in spans] == ["invoke_agent vote"] * 3
+
+
+async def test_an_agent_that_a_resumed_run_goes_on_with_has_a_span(recording: Recording) -> None:
+    """One for its part of the run, from which what it does hangs."""
+    runs: list[RunHandle] = []
+
+    def look() -> str:
+        runs[0].pause()
+        return "seen"
+
+    runner = InMemoryRunner(agent([call("look"), "on"], tools=[look]))
+    where: Any = {"user_id": "u", "session_id": "s"}
+    runs.append(runner.start(**where, new_message="go"))
+    paused = await runs[0].result()
+    before = len(recording.tree)
+    await runner.run_to_result(**where, invocation_id=paused.invocation_id)
+    assert recording.tree[before:] == [(None, "invoke_agent bot"), ("invoke_agent bot", MODEL)]

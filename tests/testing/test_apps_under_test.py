@@ -6,7 +6,7 @@ import asyncio
 from typing import Any
 
 import pytest
-from kit import agent
+from kit import agent, hand_to
 
 from flowloom import (
     AgentTool,
@@ -18,6 +18,7 @@ from flowloom import (
     InMemoryRunner,
     InMemorySessionService,
     LlmAgent,
+    RunHandle,
     Runner,
     explain,
 )
@@ -64,7 +65,7 @@ async def test_its_plugins_and_its_name_are_kept_and_the_model_answers_for_all_a
         result = await runner.run_to_result(**WHERE, new_message="go")
         assert (result.text, runner.app_name) == ("done", "desk")
         assert [request.agent for request in model.requests] == ["root", "expert", "root"]
-        assert all("Signed." in request.config.system_instruction for request in model.requests)
+        assert all("Signed." in str(request.config.system_instruction) for request in model.requests)
         model.assert_complete()
 
 
@@ -105,3 +106,22 @@ async def test_explaining_an_app_takes_more_plugins() -> None:
     plugins = [ModelOverride(ScriptedModel([], model="other"))]
     assembly = await explain(app(), "hi", plugins=plugins)
     assert (assembly.request.model, assembly.written_by("config.system_instruction[1]")) == ("other", "(callbacks)")
+
+
+@pytest.mark.parametrize("answers", [["on"], [hand_to("expert"), "on"]], ids=["root", "handed over to"])
+async def test_a_run_that_is_resumed_asks_the_given_model(answers: list[Any]) -> None:
+    """Whichever agent goes on: one whose turn had begun before, too."""
+    runs: list[RunHandle] = []
+
+    def look() -> str:
+        runs[0].pause()
+        return "seen"
+
+    expert = LlmAgent(name="expert", model="gemini-2.5-pro", tools=[look])
+    root = LlmAgent(name="root", model="gemini-2.5-flash", tools=[look], sub_agents=[expert])
+    model = ScriptedModel([*answers[:-1], call("look"), answers[-1]])
+    runner = InMemoryRunner(root, model=model)
+    runs.append(runner.start(**WHERE, new_message="go"))
+    paused = await runs[0].result()
+    resumed = await runner.run_to_result(**WHERE, invocation_id=paused.invocation_id)
+    assert (paused.status, resumed.text) == ("paused", "on")

@@ -7,7 +7,18 @@ from typing import Any
 import pytest
 from google.genai import types
 
-from flowloom import AgentTool, FunctionTool, InputValidationError, ToolContext
+from flowloom import (
+    AgentTool,
+    BaseAgent,
+    BasePlugin,
+    CallbackContext,
+    FunctionTool,
+    InputValidationError,
+    InvocationContext,
+    LlmAgent,
+    ParallelAgent,
+    ToolContext,
+)
 from flowloom.testing import call
 from waiting.desk import Desk, World, by_turn, last_text, model_of, seen_results, seen_text
 
@@ -50,6 +61,7 @@ async def test_a_tool_may_ask_by_itself_and_use_what_the_person_gave(world: Worl
             return {"status": "asked"}
         if not decision.confirmed:
             return {"status": "refused", "why": decision.reason}
+        assert decision.payload is not None
         world.ran.append(f"off {decision.payload['days']}")
         return {"status": "ok", "days": decision.payload["days"]}
 
@@ -195,3 +207,37 @@ async def test_an_agent_that_was_let_begin_and_waits_keeps_its_caller_waiting(wo
         assert (last_text(events) == "All done.") is (name == "pay")
     assert world.ran == ["pay 5 bob"]
     assert await it.waiting() == []
+
+
+@pytest.mark.parametrize("where", ["agent", "plugin", "branch"])
+async def test_a_callback_that_answers_in_the_agents_place_is_asked_once(world: World, where: str) -> None:
+    """Spec §17.3: the agent does not run; the decision stays for the next message."""
+    closed = types.Content(role="model", parts=[types.Part(text="Closed.")])
+    shut: list[types.Content] = []
+
+    def guard(callback_context: CallbackContext) -> types.Content | None:
+        return shut[0] if shut else None
+
+    class Guard(BasePlugin):
+        async def before_run_callback(self, *, invocation_context: InvocationContext) -> types.Content | None:
+            return shut[0] if shut else None
+
+    def payer(name: str, **fields: Any) -> LlmAgent:
+        fields |= {"before_agent_callback": guard} if name == "root" and where != "plugin" else {}
+        return by_turn(name, call("pay", amount=5), "Paid.", tools=[world.paying], **fields)
+
+    def root() -> BaseAgent:
+        if where == "branch":
+            return ParallelAgent(name="both", sub_agents=[payer("root"), payer("other")])
+        return payer("root")
+
+    it = Desk(root, plugins=[Guard("guard")] if where == "plugin" else [])
+    await it.say("Pay.")
+    decisions = [each.approve() for each in await it.waiting()]
+    shut.append(closed)
+    events = await it.answer(*decisions)
+    assert [each.text for each in events if each.text] == (["Closed.", "Paid."] if where == "branch" else ["Closed."])
+    assert world.ran == ["pay 5 bob"] * (where == "branch")
+    shut.clear()
+    assert last_text(await it.answer(*decisions)) == "Paid."
+    assert world.ran == ["pay 5 bob"] * len(decisions)
