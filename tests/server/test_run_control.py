@@ -353,11 +353,15 @@ def test_a_run_waits_for_a_slow_client(server: Running) -> None:
         assert sum(chunk.startswith(b"id: ") for chunk in chunks) == 800
 
 
-def test_a_client_that_takes_nothing_counts_as_gone(server: Running, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_client_that_takes_nothing_counts_as_gone(monkeypatch: pytest.MonkeyPatch) -> None:
     """Its run is cancelled; no task stays, and no connection."""
     monkeypatch.setattr(event_streams, "STALLED_SECONDS", 0.2)
-    session = server.new_session()
-    with stream(server, "/run_sse", body(session, "flood 5000", streaming=True), buffer=4096) as chunks:
+    with (
+        serving(app_of(talker())) as server,
+        stream(
+            server, "/run_sse", body(session := server.new_session(), "flood 5000", streaming=True), buffer=4096
+        ) as chunks,
+    ):
         next(chunks)
         assert settled(server, session)[-1]["errorCode"] == "INVOCATION_ABORTED"
         connections = server.server.server_state.connections
