@@ -88,6 +88,8 @@ class DbosCourier:
         self._waiting: dict[str, str] = {}
         """The runs that were brought and not taken yet, by the ids of their rows."""
         self._tasks: set[asyncio.Task[None]] = set()
+        self._at_work: set[asyncio.Task[Any]] = set()
+        """What threads do in the database; a cancel of who waits for it does not end it."""
         self._over: set[str] = set()
         """The rows whose legs are over."""
         self._rung = asyncio.Event()
@@ -98,7 +100,7 @@ class DbosCourier:
         """Put the runs of `run_ids` into the queue. Raises `StorageError` if the database cannot be reached."""
         if run_ids:
             client = await self._opened()
-            await _in_thread(lambda: [self._enqueue(client, run_id) for run_id in run_ids])
+            await self._in_thread(lambda: [self._enqueue(client, run_id) for run_id in run_ids])
 
     def _enqueue(self, client: DBOSClient, run_id: str) -> None:
         """Have one row for a run. One that was taken from the queue is of a leg that is over, and gone in a moment; of
@@ -131,7 +133,7 @@ class DbosCourier:
         """The connection for offers; the tables are made if they are not there."""
         async with self._opening:
             if self._client is None:
-                self._client = await _in_thread(self._open)
+                self._client = await self._in_thread(self._open)
             return self._client
 
     def _open(self) -> DBOSClient:
@@ -198,7 +200,7 @@ class DbosCourier:
         self._loop, self._hands = asyncio.get_running_loop(), (handle, free)
         try:
             await self._opened()
-            await _finished(_in_thread(self._launch))
+            await _finished(self._in_thread(self._launch))
             async with asyncio.TaskGroup() as group:
                 group.create_task(self._tidy())
                 group.create_task(self._answer())
@@ -285,9 +287,9 @@ class DbosCourier:
         if client is None or not over:
             return
         if self._engine is not None:
-            pending = await _in_thread(lambda: client.list_workflows(workflow_ids=over, status="PENDING"))
+            pending = await self._in_thread(lambda: client.list_workflows(workflow_ids=over, status="PENDING"))
             over = list({*over} - {row.workflow_id for row in pending})
-        await _in_thread(lambda: client.delete_workflows(over))
+        await self._in_thread(lambda: client.delete_workflows(over))
         self._over.difference_update(over)
 
     # -- ending ------------------------------------------------------------------------------------------
@@ -298,7 +300,7 @@ class DbosCourier:
         if self._engine is None:
             return
         try:
-            await _finished(_in_thread(DBOS.destroy))
+            await _finished(self._in_thread(DBOS.destroy))
         finally:
             logging.getLogger("dbos").removeFilter(_is_news)
             self._engine = _holder = None
@@ -317,16 +319,27 @@ class DbosCourier:
         if self._tasks:
             await asyncio.wait(self._tasks)
         client = self._client
-        if client is None:
-            return
-        try:
-            await self._delete_over()
-        except StorageError as error:
-            _log.warning("Rows of runs that are over stay in the tables of DBOS: %s", error)
-        self._client = None
-        await _in_thread(client.destroy)
+        if client is not None:
+            try:
+                await self._delete_over()
+            except StorageError as error:
+                _log.warning("Rows of runs that are over stay in the tables of DBOS: %s", error)
+            self._client = None
+            await self._in_thread(client.destroy)
+        if self._at_work:
+            await asyncio.wait(self._at_work)
         if self._pool is not None:
             self._pool.dispose()
+
+    async def _in_thread(self, work: Callable[[], _T]) -> _T:
+        """What DBOS does, which waits for its database, in a thread. Raises `StorageError` if the database fails."""
+        task = asyncio.create_task(asyncio.to_thread(work), name="flowloom DBOS at work")
+        self._at_work.add(task)
+        task.add_done_callback(self._at_work.discard)
+        try:
+            return await asyncio.shield(task)
+        except (SQLAlchemyError, dbos_error.DBOSException) as error:
+            raise StorageError(f"The database of the queue cannot be used: {type(error).__name__}: {error}") from error
 
 
 def _pool(dsn: str) -> Engine:
@@ -375,11 +388,3 @@ async def _finished(work: Coroutine[Any, Any, None]) -> None:
     if cancelled:
         raise asyncio.CancelledError
     task.result()
-
-
-async def _in_thread(work: Callable[[], _T]) -> _T:
-    """What DBOS does, which waits for its database, in a thread. Raises `StorageError` if the database fails."""
-    try:
-        return await asyncio.to_thread(work)
-    except (SQLAlchemyError, dbos_error.DBOSException) as error:
-        raise StorageError(f"The database of the queue cannot be used: {type(error).__name__}: {error}") from error

@@ -218,6 +218,27 @@ async def test_the_server_ends_what_a_stopped_process_has_begun(postgres_dsn: st
     await service.close()
 
 
+@pytest.mark.parametrize("opened_before", [False, True])
+async def test_an_offer_that_is_cancelled_leaves_no_connection(postgres_dsn: str, opened_before: bool) -> None:
+    """The courier closes when the thread that was in the database is out of it."""
+    courier, other = DbosCourier(postgres_dsn), DbosCourier(postgres_dsn)
+    await other.offer(["r1"])
+    await other.close()
+    if opened_before:
+        await courier.offer(["r2"])
+    with psycopg.connect(postgres_dsn) as locking:
+        locking.execute("LOCK TABLE flowloom_dbos.workflow_status, flowloom_dbos.dbos_migrations")
+        offer = asyncio.create_task(courier.offer(["r3"]))
+        await asyncio.sleep(0.3)
+        offer.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await offer
+        locking.rollback()
+        await courier.close()
+        sql = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()"
+        assert locking.execute(sql).fetchone() == (0,)
+
+
 async def test_a_database_that_is_not_there_is_a_storage_error() -> None:
     """At once, in a worker and in a client; this process's DBOS is free again."""
     dsn = "postgresql://user@127.0.0.1:1/none"
