@@ -83,6 +83,8 @@ class DbosCourier:
         self._taking = asyncio.Lock()
         """One run is taken after the other, so that there is room for it."""
         self._engine: DBOS | None = None
+        self._executor = ""
+        """By which name it takes rows from the queue."""
         self._loop: asyncio.AbstractEventLoop | None = None
         self._hands: tuple[Deliver, Free] | None = None
         self._waiting: dict[str, str] = {}
@@ -170,12 +172,13 @@ class DbosCourier:
                 "This process has a worker with a `DbosCourier` already, and DBOS is one for each process: start "
                 "another process (`flowloom worker`) for the second, or give the first a higher `concurrency`."
             )
+        self._executor = new_id()
         config: DBOSConfig = {
             "name": VERSION,
             "system_database_url": self._dsn,
             "dbos_system_schema": SCHEMA,
             "application_version": VERSION,
-            "executor_id": new_id(),
+            "executor_id": self._executor,
             "serializer": DBOSPortableJSONSerializer(),
             "sys_db_pool_size": 4,
             "sys_db_idle_transaction_timeout_sec": STOPPED_AFTER,
@@ -282,13 +285,12 @@ class DbosCourier:
                 _log.exception("Rows of runs that are over could not be deleted; they are again, in a while.")
 
     async def _delete_over(self) -> None:
-        """Delete the rows whose legs are over, as soon as DBOS has written that they are, if it still works."""
+        """Delete the rows whose legs are over, as soon as DBOS has written that they are."""
         client, over = self._client, list(self._over)
         if client is None or not over:
             return
-        if self._engine is not None:
-            pending = await self._in_thread(lambda: client.list_workflows(workflow_ids=over, status="PENDING"))
-            over = list({*over} - {row.workflow_id for row in pending})
+        pending = await self._in_thread(lambda: client.list_workflows(workflow_ids=over, status="PENDING"))
+        over = list({*over} - {row.workflow_id for row in pending})
         await self._in_thread(lambda: client.delete_workflows(over))
         self._over.difference_update(over)
 
@@ -321,7 +323,7 @@ class DbosCourier:
         client = self._client
         if client is not None:
             try:
-                await self._delete_over()
+                await self._in_thread(lambda: self._delete_taken(client))
             except StorageError as error:
                 _log.warning("Rows of runs that are over stay in the tables of DBOS: %s", error)
             self._client = None
@@ -330,6 +332,13 @@ class DbosCourier:
             await asyncio.wait(self._at_work)
         if self._pool is not None:
             self._pool.dispose()
+
+    def _delete_taken(self, client: DBOSClient) -> None:
+        """Delete all rows that this worker took from the queue: no leg of its own goes on, and what DBOS had taken and
+        not begun when it was ended it never will."""
+        if self._executor:
+            taken = client.list_workflows(executor_id=self._executor, load_input=False, load_output=False)
+            client.delete_workflows([row.workflow_id for row in taken])
 
     async def _in_thread(self, work: Callable[[], _T]) -> _T:
         """What DBOS does, which waits for its database, in a thread. Raises `StorageError` if the database fails."""

@@ -48,6 +48,15 @@ async def submitted_at_last(client: RunClient) -> SubmittedRun:
     raise AssertionError("Nothing could be submitted.")
 
 
+async def none_taken(run_ids: Sequence[str] | None = None) -> Sequence[Awaitable[None]]:
+    """A worker that claims nothing."""
+    return ()
+
+
+async def always_free() -> None:
+    """A worker that has room."""
+
+
 def rows(dsn: str) -> list[tuple[Any, ...]]:
     """What DBOS has of runs: status, serialization, version of the application."""
     with psycopg.connect(dsn) as connection:
@@ -237,6 +246,34 @@ async def test_an_offer_that_is_cancelled_leaves_no_connection(postgres_dsn: str
         await courier.close()
         sql = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()"
         assert locking.execute(sql).fetchone() == (0,)
+
+
+async def test_a_row_that_was_taken_and_never_begun_goes_with_its_worker(
+    postgres_dsn: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """DBOS was ended in between, and would keep it for ever; the run is brought to the next worker."""
+
+    def end(*taken: object) -> None:
+        ended.set()
+        raise RuntimeError("Event loop is closed")
+
+    ended = threading.Event()
+    service, courier = opened(postgres_dsn), DbosCourier(postgres_dsn)
+    async with client_of(service, courier=DbosCourier(postgres_dsn)) as client:
+        with monkeypatch.context() as patch:
+            patch.setattr("dbos._queue.execute_dequeued_workflow", end)
+            await courier.check()
+            serving = asyncio.create_task(courier.serve(none_taken, always_free))
+            run = await client.submit("Go.", **WHO)
+            await until(ended.is_set)
+            assert [status for status, *_ in rows(postgres_dsn)] == ["PENDING"]
+            serving.cancel()
+            await asyncio.wait([serving])
+            await courier.close()
+        assert rows(postgres_dsn) == []
+        async with worker_of(service, steps(1), courier=DbosCourier(postgres_dsn)):
+            assert (await asyncio.wait_for(run.result(), SOON)).status == "final"
+    await service.close()
 
 
 async def test_a_database_that_is_not_there_is_a_storage_error() -> None:
