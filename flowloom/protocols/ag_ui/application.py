@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
 from contextlib import aclosing, asynccontextmanager
@@ -15,6 +16,7 @@ from flowloom.asgi import PRINCIPAL, Auth, Guard, GuardRules, Principal
 from flowloom.context import RunConfig, StreamingMode
 from flowloom.errors import ConfigurationError, InputValidationError
 from flowloom.events.event import Event
+from flowloom.events.event_json import without_halves
 from flowloom.plugins import PluginManager
 from flowloom.protocols.ag_ui.data import as_mapping
 from flowloom.protocols.ag_ui.legs import BUSY, whole_run
@@ -158,7 +160,7 @@ class _Serving:
         async with aclosing(stream), aclosing(events):
             told = ag_ui_events(events, given, state=state, structured=self._structured, emit=self._emit)
             async for event in told:
-                yield f"data: {event.model_dump_json(by_alias=True)}\n\n"
+                yield f"data: {_written(event)}\n\n"
 
     def _page_tools(self, given: Sequence[Any]) -> list[Any]:
         """Those of a page's tools that the run takes: of a name that an agent's own has, ours is meant."""
@@ -211,6 +213,14 @@ async def _behind(first: Sequence[RunStreamEvent], stream: Any) -> AsyncIterator
         yield event
     async for event in stream:
         yield event
+
+
+def _written(event: Any) -> str:
+    """The JSON text of an event of the protocol; halves of surrogate pairs, which no encoding has, become U+FFFD."""
+    try:
+        return event.model_dump_json(by_alias=True)
+    except ValueError:
+        return without_halves(json.dumps(event.model_dump(by_alias=True), ensure_ascii=False, default=str))
 
 
 def _takes_sse(accept: str | None) -> bool:

@@ -14,6 +14,7 @@ from google.genai import types
 from flowloom.errors import FlowloomError, InputValidationError
 from flowloom.events.event import Event
 from flowloom.events.parts import as_object, call_part, content_of, response_part, text_part
+from flowloom.events.requests import CREDENTIAL_CALL
 from flowloom.protocols.ag_ui.data import CLOSED_PREFIXES, as_data, as_mapping
 from flowloom.protocols.names import is_fit, is_reserved
 from flowloom.runner import PendingCall, pending_calls
@@ -46,11 +47,12 @@ def read_request(request: Any, session: Session, *, takes_state: bool) -> Asked:
     does not wait, `InputValidationError` for a request in which nothing is new, and for parts that cannot be read.
     """
     waiting = {pending.id: pending for pending in pending_calls(session.events)}
-    parts = [_resumed(waiting, entry) for entry in request.resume or ()]
-    answered = {part.function_response.id for part in parts if part.function_response}
-    parts += _results(waiting, request.messages, answered)
+    parts = [_resumed(waiting.pop(entry.interrupt_id, None), entry) for entry in request.resume or ()]
+    parts += _results(waiting, request.messages)
     before, fresh = _new_words(request.messages, session.events)
     parts += [part for message in fresh for part in _parts_of(message)]
+    if before and not fresh:  # all that is new are the results that the page's conversation ends with
+        parts += before.pop().parts or ()
     if not parts:
         raise InputValidationError("Nothing in this request is new: no words, no result and no answer.")
     delta = _state_delta(request.state, session) if takes_state else {}
@@ -60,8 +62,7 @@ def read_request(request: Any, session: Session, *, takes_state: bool) -> Asked:
 # -- answers -----------------------------------------------------------------------------------------
 
 
-def _resumed(waiting: dict[str, PendingCall], entry: Any) -> types.Part:
-    pending = waiting.get(entry.interrupt_id)
+def _resumed(pending: PendingCall | None, entry: Any) -> types.Part:
     if pending is None:
         raise StaleAnswerError(f"Nothing waits for an answer to `{entry.interrupt_id}`: it is unknown, or answered.")
     payload = entry.payload
@@ -76,30 +77,52 @@ def _resumed(waiting: dict[str, PendingCall], entry: Any) -> types.Part:
             return pending.reject(given.get("reason"))
         return pending.approve(edited_args=given.get("editedArgs"))
     if pending.kind == "credential":
-        uri = payload if isinstance(payload, str) else given.get("responseUri", given.get("authResponseUri"))
-        if entry.status == "cancelled" or not isinstance(uri, str):
-            raise InputValidationError(f"The answer to `{pending.id}` is the address that the login has led to.")
-        return pending.consent(uri)
+        refused = response_part(pending.id, CREDENTIAL_CALL, {})
+        return refused if entry.status == "cancelled" else _credential(pending, payload)
     if entry.status == "cancelled":
-        return pending.reply({"cancelled": True})
+        return pending.reply(None if _takes_null(pending.response_schema) else {"cancelled": True})
     return pending.reply(payload)
 
 
-def _results(waiting: dict[str, PendingCall], messages: Sequence[Any], answered: set[str | None]) -> list[types.Part]:
+def _takes_null(schema: dict[str, Any] | None) -> bool:
+    """Whether null is an answer of its own: who asks so takes it that the question was closed."""
+    kinds: Any = (schema or {}).get("type")
+    return kinds == "null" or (isinstance(kinds, list) and "null" in kinds)
+
+
+def _credential(pending: PendingCall, payload: Any) -> types.Part:
+    """The answer to a request for a credential: the address that a login has led to, a key, or an `AuthCredential`."""
+    given = as_mapping(payload) or {}
+    uri = payload if isinstance(payload, str) else given.get("responseUri", given.get("authResponseUri"))
+    scheme = as_mapping((as_mapping(pending.raw.get("authConfig")) or {}).get("authScheme")) or {}
+    if isinstance(payload, str) and scheme.get("type") == "apiKey":
+        return response_part(pending.id, CREDENTIAL_CALL, {"response": payload})
+    if isinstance(uri, str):
+        return pending.consent(uri)
+    if not given:
+        raise InputValidationError(
+            f"The answer to `{pending.id}` is the address that the login has led to, or the credential itself."
+        )
+    return response_part(pending.id, CREDENTIAL_CALL, given)
+
+
+def _results(waiting: dict[str, PendingCall], messages: Sequence[Any]) -> list[types.Part]:
     """What tool messages say of calls that wait; each call once, and repeats are ignored."""
     parts: list[types.Part] = []
     for message in messages:
         pending = waiting.get(getattr(message, "tool_call_id", None) or "")
-        if message.role != "tool" or pending is None or pending.kind != "tool" or pending.id in answered:
+        if message.role != "tool" or pending is None or pending.kind != "tool":
             continue
-        answered.add(pending.id)
-        error = getattr(message, "error", None)
-        parts.append(pending.reply({"error": error} if error else _result(message.content)))
+        del waiting[pending.id]
+        parts.append(pending.reply(_result(message)))
     return parts
 
 
-def _result(content: Any) -> Any:
-    """A tool message's content: JSON, or text; of several parts, their texts."""
+def _result(message: Any) -> Any:
+    """What a tool message says: an error, JSON, or text; of several parts, their texts."""
+    if message.error:
+        return {"error": message.error}
+    content = message.content
     if not isinstance(content, str):
         return "\n\n".join(part.text for part in content if part.type == "text")
     try:
@@ -112,16 +135,20 @@ def _result(content: Any) -> Any:
 
 
 def _new_words(messages: Sequence[Any], events: Sequence[Event]) -> tuple[list[types.Content], list[Any]]:
-    """What the session does not have: for one without words, all before the last message of the user; else the user's
-    messages whose ids it does not know."""
+    """What the session does not have: for one in which nobody has spoken, all before the last message of the user, or
+    all if results come last; else the user's messages whose ids it does not know."""
     said = [message for message in messages if message.role == "user"]
-    spoken = [event for event in events if event.author == "user" and _text_of(event.content)]
-    if not spoken and len(said) > 1:
+    spoken = [event for event in events if _has_words(event.content)]
+    if not spoken and said:
+        told = _told_before(messages)
+        if told[-1].role == "user" and messages[-1].role == "tool":
+            return told, []
         last = max(index for index, message in enumerate(messages) if message.role == "user")
-        return [*_told_before(messages[:last])], said[-1:]
+        return _told_before(messages[:last]), said[-1:]
     ids = {given for event in events for given in (event.custom_metadata or {}).get(MESSAGE_IDS, ())}
     fresh = [message for message in said if message.id not in ids]
-    nameless = [_text_of(event.content) for event in spoken if MESSAGE_IDS not in (event.custom_metadata or {})]
+    heard = [event for event in spoken if event.author == "user"]
+    nameless = [_text_of(event.content) for event in heard if MESSAGE_IDS not in (event.custom_metadata or {})]
     while fresh and nameless and _text(fresh[0].content) == nameless[0]:  # said elsewhere: known by place and text
         del fresh[0], nameless[0]
     return [], fresh
@@ -130,7 +157,7 @@ def _new_words(messages: Sequence[Any], events: Sequence[Event]) -> tuple[list[t
 def _told_before(messages: Sequence[Any]) -> list[types.Content]:
     """A conversation that the session does not know: words, and calls that have results. What a client says of a system
     is left out, and so are calls without a result: they are claims, and nothing is to be done for them."""
-    results = {message.tool_call_id: _result(message.content) for message in messages if message.role == "tool"}
+    results = {message.tool_call_id: _result(message) for message in messages if message.role == "tool"}
     told: list[types.Content] = []
     for message in messages:
         if message.role == "user":
@@ -156,6 +183,12 @@ def _args_of(call: Any) -> dict[str, Any]:
 def system_words(messages: Sequence[Any]) -> list[str]:
     """What a page says as system or developer."""
     return [_text(message.content) for message in messages if message.role in ("system", "developer")]
+
+
+def _has_words(content: types.Content | None) -> bool:
+    """Whether a message says something: a text, or a file."""
+    parts = (content.parts if content else None) or ()
+    return any(part.text or part.inline_data or part.file_data for part in parts)
 
 
 def _text_of(content: types.Content | None) -> str:
