@@ -14,7 +14,7 @@ from pydantic import ValidationError
 
 from flowloom.errors import EventParseError
 from flowloom.events.event import Event, NodeInfo, read_time
-from flowloom.events.json_reader import MisfitError, wire_reader
+from flowloom.events.json_reader import MisfitError, model_reader, reader_of
 from flowloom.events.wire import way_to
 
 _ROUNDS = 16
@@ -86,8 +86,8 @@ def _read_node_info(value: Any, lossy: bool) -> NodeInfo | None:
     return cast(NodeInfo, _NODE_INFO(value, lossy))
 
 
-_NODE_INFO = wire_reader(NodeInfo)
-_EVENT = wire_reader(Event, {"timestamp": lambda value, lossy: read_time(value), "node_info": _read_node_info})
+_NODE_INFO = model_reader(NodeInfo)
+_EVENT = reader_of(Event, {"timestamp": lambda value, lossy: read_time(value), "node_info": _read_node_info})
 
 
 def read_event(data: dict[str, Any]) -> tuple[Event, list[str]]:

@@ -18,7 +18,7 @@ from typing import Any, cast
 from google.genai import types
 from pydantic import BaseModel, TypeAdapter, ValidationError
 
-from flowloom.events.wire import WireModel, assemble, folded_name, make, private_of, set_extra
+from flowloom.events.wire import WireModel, folded_name, make, set_extra, set_given
 
 Read = Callable[[Any, bool], Any]
 """Makes a value from JSON data. The second argument says whether fields that it does not know may be left out."""
@@ -44,64 +44,44 @@ def _misfit(error: Exception, key: str | int) -> MisfitError:
 
 @functools.cache
 def model_reader(model: type[BaseModel]) -> Read:
-    """The reader of a type of google-genai. Null is as if not given."""
+    """The reader of a type, made once."""
     # Only the types of events and responses are ever read, so the cache cannot grow beyond them.
-    fields = _fields_of(model, {})
-    if model is types.CitationMetadata:
-        fields["citationSources"] = fields["citations"]  # the Gemini API's name for it
-    defaults = {name: field.get_default(call_default_factory=True) for name, field in model.model_fields.items()}
-    private = private_of(model)  # google-genai's own code asks for these on the usage
+    return reader_of(model, {})
+
+
+def reader_of(model: type[BaseModel], special: Mapping[str, Read]) -> Read:
+    """The reader of a type of google-genai, or of one of flowloom's own, which keep what they do not know.
+
+    Null is as if not given. `special` has the readers of fields that the type validates in a way of its own; they are
+    given nulls too. The names of flowloom's own types are taken in camelCase and snake_case, and in any other case
+    where neither fits (spec §0.6).
+    """
+    fields = _fields_of(model, special)
+    own = issubclass(model, WireModel)
+    folded = {folded_name(name): entry for name, entry in fields.items()} if own else {}
 
     def read(data: Any, lossy: bool) -> Any:
         if not isinstance(data, dict):
             return model.model_validate(data)
         values: dict[str, Any] = {}
-        for key, value in cast(dict[str, Any], data).items():
-            known = fields.get(key)
-            if known is None:
-                if not lossy:
-                    raise ValueError(f"`{key}` is not known")
-            elif value is not None:
-                name, read_value = known
-                try:
-                    values[name] = value if read_value is None else read_value(value, lossy)
-                except (ValueError, TypeError) as error:
-                    raise _misfit(error, key) from error
-        return assemble(model, defaults | values, set(values), None, private and private())
-
-    return read
-
-
-def wire_reader(model: type[WireModel], special: Mapping[str, Read] | None = None) -> Read:
-    """The reader of one of flowloom's own types, which keep what they do not know.
-
-    Names are taken in camelCase and snake_case, and in any other case where neither fits (spec §0.6). `special` has
-    the readers of fields that the type validates in a way of its own; they are given nulls too.
-    """
-    nullable = special or {}
-    fields = _fields_of(model, nullable)
-    folded = {folded_name(name): entry for name, entry in fields.items()}
-
-    def read(data: Any, lossy: bool) -> Any:
-        if not isinstance(data, dict):
-            raise TypeError(f"{model.__name__} is a JSON object")
-        values: dict[str, Any] = {}
-        extra: dict[str, Any] | None = None
+        unknown: dict[str, Any] = {}
         for key, value in cast(dict[str, Any], data).items():
             known = fields.get(key) or folded.get(folded_name(key))
             if known is None:
-                if extra is None:
-                    extra = {}
-                extra[key] = value
-            elif value is not None or known[0] in nullable:
+                if not (own or lossy):
+                    raise ValueError(f"`{key}` is not known")
+                unknown[key] = value
+            elif value is not None or known[0] in special:
                 name, read_value = known
                 try:
                     values[name] = value if read_value is None else read_value(value, lossy)
                 except (ValueError, TypeError) as error:
                     raise _misfit(error, key) from error
         new = make(model, values)
-        if extra is not None:
-            set_extra(new, extra)
+        if own:
+            set_extra(new, unknown)
+        else:
+            set_given(new, set(values))
         return new
 
     return read
@@ -112,6 +92,8 @@ def _fields_of(model: type[BaseModel], special: Mapping[str, Read]) -> dict[str,
     for name, field in model.model_fields.items():
         entry = (name, special[name] if name in special else _reader(field.annotation))
         fields[name] = fields[field.alias or name] = entry
+    if model is types.CitationMetadata:
+        fields["citationSources"] = fields["citations"]  # the Gemini API's name for it
     return fields
 
 
@@ -128,9 +110,6 @@ def _reader(annotation: Any) -> Read | None:
     if kind is Any:
         return None
     if isinstance(kind, type):
-        if issubclass(kind, WireModel):
-            made = functools.cache(lambda: wire_reader(kind))
-            return lambda value, lossy: made()(value, lossy)
         if issubclass(kind, BaseModel):
             # made when needed: types refer to each other in circles
             return lambda value, lossy: model_reader(kind)(value, lossy)

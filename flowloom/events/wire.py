@@ -37,7 +37,8 @@ stored_fields: Callable[[BaseModel], dict[str, Any]] = fields_slot.__get__
 """Where a model keeps its field values, and the dict that it does keep there: for `LlmRequest`, which reads some later,
 and to write single fields of a model that is the caller's own in every step (`set_fields` costs four times as much)."""
 _put_fields: Any = fields_slot.__set__
-_put_given: Any = vars(BaseModel)["__pydantic_fields_set__"].__set__
+set_given: Callable[[BaseModel, set[str]], None] = vars(BaseModel)["__pydantic_fields_set__"].__set__
+"""Say which fields of a model were given."""
 set_extra: Callable[[BaseModel, dict[str, Any] | None], None] = vars(BaseModel)["__pydantic_extra__"].__set__
 """Replace what a model has beside its fields."""
 set_private: Callable[[BaseModel, dict[str, Any] | None], None] = vars(BaseModel)["__pydantic_private__"].__set__
@@ -54,7 +55,7 @@ def replace(model: ModelT, /, **fields: Any) -> ModelT:
     """
     new: ModelT = _new(type(model))
     _put_fields(new, model.__dict__ | fields)
-    _put_given(new, model.__pydantic_fields_set__)
+    set_given(new, model.__pydantic_fields_set__)
     extra = model.__pydantic_extra__
     set_extra(new, extra.copy() if extra is not None else None)
     set_private(new, model.__pydantic_private__)
@@ -69,7 +70,7 @@ def copier(template: ModelT) -> Callable[..., ModelT]:
     def copy_with(**fields: Any) -> ModelT:
         new: ModelT = _new(cls)
         _put_fields(new, values | fields)
-        _put_given(new, given)
+        set_given(new, given)
         set_extra(new, None)
         set_private(new, None)
         return new
@@ -94,7 +95,7 @@ def make(cls: type[ModelT], given: dict[str, Any] | None = None, /, **fields: An
                 values[name] = factory()
     new: ModelT = _new(cls)
     _put_fields(new, values)
-    _put_given(new, known.given)
+    set_given(new, known.given)
     set_extra(new, {} if known.keeps_extra else None)
     set_private(new, known.private and known.private())
     return new
@@ -111,7 +112,7 @@ def assemble(
     """An instance of which `fields`, all of them, are the values: for what reads many of one form, which it knows."""
     new: ModelT = _new(cls)
     _put_fields(new, fields)
-    _put_given(new, given)
+    set_given(new, given)
     set_extra(new, extra)
     set_private(new, private)
     return new
