@@ -8,7 +8,7 @@ from typing import Any, cast
 from flowloom.events.parts import as_object
 from flowloom.log.answers import read_input
 from flowloom.protocols.a2a.conversation import PEER, Reply
-from flowloom.protocols.a2a.parts import CALL, KIND, LONG_RUNNING, RESPONSE, text_of
+from flowloom.protocols.a2a.parts import CALL, KIND, LONG_RUNNING, RESPONSE, said, text_of
 from flowloom.protocols.a2a.sdk import Message, Part, data_part, plain
 
 PENDING = "urn:flowloom:a2a:pending:v1"
@@ -103,13 +103,13 @@ def reply_parts(reply: Reply, secret: Data | None) -> list[Part]:
         return [_called_back(calls[0], value)]
     pending = _objects(peer.get("pending"))
     if len(pending) != 1:
-        return [Part(text=value) if isinstance(value, str) else data_part(value)]
+        return [said(value) if isinstance(value, str) else data_part(value)]
     one = pending[0]
     told: Data = {"id": one.get("id")}
     if one.get("kind") != "confirmation":
         return [data_part({**told, "value": value})]
     if isinstance(value, str):
-        return [Part(text=value)]
+        return [said(value)]
     decided = cast(Data, value).get("confirmed") if isinstance(value, dict) else value
     return [data_part({**told, "confirmed": decided is True})]
 

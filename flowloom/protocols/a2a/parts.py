@@ -7,6 +7,7 @@ from typing import Any
 
 from google.genai import types
 
+from flowloom.events.event_json import without_halves
 from flowloom.events.parts import text_part
 from flowloom.protocols.a2a.sdk import Part, plain
 
@@ -23,13 +24,18 @@ def sent_part(part: types.Part) -> Part | None:
     if part.thought:
         return None
     if part.text:
-        return Part(text=part.text)
+        return said(part.text)
     blob, file = part.inline_data, part.file_data
     if blob is not None and blob.data:
         return Part(raw=blob.data, media_type=blob.mime_type or "", filename=blob.display_name or "")
     if file is not None and file.file_uri:
         return Part(url=file.file_uri, media_type=file.mime_type or "", filename=file.display_name or "")
     return None
+
+
+def said(text: str) -> Part:
+    """A text as a part; halves of surrogate pairs, which the protocol cannot hold, become U+FFFD."""
+    return Part(text=without_halves(text))
 
 
 def received_part(part: Part) -> types.Part | None:

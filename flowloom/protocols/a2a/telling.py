@@ -13,10 +13,11 @@ from typing import Any
 from google.genai import types
 
 from flowloom.errors import FlowloomError
+from flowloom.events.event_json import without_halves
 from flowloom.events.ids import new_id
 from flowloom.protocols.a2a.asked import PENDING
 from flowloom.protocols.a2a.own_card import CALLS
-from flowloom.protocols.a2a.parts import CALL, KIND, LONG_RUNNING, RESPONSE, THOUGHT, sent_part
+from flowloom.protocols.a2a.parts import CALL, KIND, LONG_RUNNING, RESPONSE, THOUGHT, said, sent_part
 from flowloom.protocols.a2a.sdk import (
     AUTH_REQUIRED,
     FAILED,
@@ -71,7 +72,9 @@ class Telling:
             if event.message_id == self._message:
                 self._open = False
             if self._calls and event.thoughts:
-                yield self._marked(Part(text=event.thoughts, metadata={THOUGHT: True}))
+                thought = said(event.thoughts)
+                thought.metadata.update({THOUGHT: True})
+                yield self._marked(thought)
         elif self._calls and isinstance(event, ToolCallArgumentsCompleted):
             call = {"id": event.call_id, "name": event.name, "args": event.args}
             yield self._marked(data_part(_plain(call), {KIND: CALL}))
@@ -96,7 +99,7 @@ class Telling:
         return told
 
     def _chunk(self, text: str, *, append: bool, last: bool = False) -> Told:
-        artifact = Artifact(artifact_id=self._answer_id, name="answer", parts=[Part(text=text)])
+        artifact = Artifact(artifact_id=self._answer_id, name="answer", parts=[said(text)])
         return self._artifact(artifact, append=append, last=last)
 
     def _artifact(self, artifact: Artifact, *, append: bool = False, last: bool = True) -> Told:
@@ -142,7 +145,7 @@ class Telling:
             }
             for each in pending
         ]
-        parts = [Part(text="\n".join(words_for(each) for each in pending)), data_part(_plain({"pending": waits}))]
+        parts = [said("\n".join(words_for(each) for each in pending)), data_part(_plain({"pending": waits}))]
         for each in pending:
             call = {"id": each.id, "name": _called(each), "args": each.raw}
             parts.append(data_part(_plain(call), {KIND: CALL, LONG_RUNNING: True}))
@@ -155,7 +158,7 @@ class Telling:
         """That the run has failed, with the error's code; what a stranger's error says is not told."""
         code = type(error).__name__ if error is not None else "UNKNOWN"
         words = str(error) if isinstance(error, FlowloomError) else "The agent could not finish the task."
-        message = self._said([Part(text=f"{code}: {words}")])
+        message = self._said([said(f"{code}: {words}")])
         message.metadata.update({"error_code": code})
         return self.status(FAILED, message)
 
@@ -199,7 +202,7 @@ def _json(data: Mapping[str, Any]) -> str:
 
 def _plain(data: Any) -> Any:
     """Data as the protocol holds it: JSON, and nothing else."""
-    return json.loads(json.dumps(data, ensure_ascii=False, default=str))
+    return json.loads(without_halves(json.dumps(data, ensure_ascii=False, default=str)))
 
 
 def saved_file(name: str, part: types.Part) -> Part | None:

@@ -12,6 +12,7 @@ import logging
 from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from contextvars import ContextVar
+from functools import partial
 from typing import Any, Literal, TypeVar, cast
 
 import anyio
@@ -181,7 +182,8 @@ class Connection:
         try:
             async with AsyncExitStack() as stack:
                 read, write = await stack.enter_async_context(self._streams())
-                incoming = Repaired(read, self.hidden, lambda: self._ended("the server ended its stream"))
+                over = partial(self._ended, "the server ended its stream")
+                incoming = Repaired(read, self.hidden, lambda: session.protocol_version, over)
                 session = self._session_over(JSONRPCDispatcher(incoming, write))
                 await stack.enter_async_context(session)
                 await self._negotiate(session)

@@ -39,32 +39,48 @@ async def result_of(answer: mcp.CallToolResult, context: Context, tool: str, lim
 
 def error_of(answer: mcp.CallToolResult) -> str:
     """The words of an answer that says that the tool failed."""
-    texts = [block.text for block in answer.content if isinstance(block, mcp.TextContent)]
+    texts = list(filter(None, map(_words, answer.content)))
     if texts:
         return "\n\n".join(texts)
-    return "The tool failed and does not say why." if not answer.structured_content else str(answer.structured_content)
+    data = answer.structured_content
+    return json.dumps(data, ensure_ascii=False) if data else "The tool failed and does not say why."
+
+
+def _words(block: mcp.ContentBlock) -> str | None:
+    """What one block says in words: a text, also as a resource, or a link; None for a file."""
+    match block:
+        case mcp.TextContent():
+            return block.text
+        case mcp.EmbeddedResource(resource=mcp.TextResourceContents() as resource):
+            return _text_of(resource)
+        case mcp.ResourceLink():
+            kind = f" ({block.mime_type})" if block.mime_type else ""
+            return f"[link to {block.title or block.name}{kind}: {block.uri}]"
+        case _:
+            return None
 
 
 async def _told(block: mcp.ContentBlock, context: Context, tool: str) -> str:
     """What one block says; a file is put beside the result, and its type and size are said."""
     match block:
-        case mcp.TextContent():
-            return block.text
         case mcp.ImageContent() | mcp.AudioContent():
             return await _file(block.data, block.mime_type, None, context, tool)
-        case mcp.ResourceLink():
-            kind = f" ({block.mime_type})" if block.mime_type else ""
-            return f"[link to {block.title or block.name}{kind}: {block.uri}]"
         case mcp.EmbeddedResource():
             return await resource_told(block.resource, context, tool)
+        case _:
+            return _words(block) or ""
 
 
 async def resource_told(resource: Any, context: Context, tool: str) -> str:
     """What a resource says: its address and its text, or its file as that of an image. `tool` names kept files."""
     if isinstance(resource, mcp.TextResourceContents):
-        return f"[{resource.uri}]\n{resource.text}"
+        return _text_of(resource)
     kind = resource.mime_type or "application/octet-stream"
     return await _file(resource.blob, kind, str(resource.uri), context, tool)
+
+
+def _text_of(resource: mcp.TextResourceContents) -> str:
+    return f"[{resource.uri}]\n{resource.text}"
 
 
 async def _file(data: str, mime_type: str, address: str | None, context: Context, tool: str) -> str:

@@ -12,19 +12,28 @@ from typing import Any, Self, cast
 
 import mcp_types as types
 from mcp.shared.message import SessionMessage
+from mcp_types import methods
+from mcp_types.version import LATEST_HANDSHAKE_VERSION
 from pydantic import ValidationError
 
 _log = logging.getLogger("flowloom.mcp")
+_OPTIONAL = frozenset(("outputSchema", "annotations", "icons", "_meta", "title", "execution"))
+"""What a tool may be without."""
+_NAMED = ("properties", "$defs", "definitions", "patternProperties")
+_AROUND = {"resultType": "complete", "ttlMs": 0, "cacheScope": "private"}
+"""What stands beside the tools of a list, in one version or another."""
 
 
 class Repaired:
     """A stream of messages, `inner`: every tool of its lists can be read, and `hide` takes secrets out of its errors.
 
-    `on_end` is called when it has ended.
+    `version` gives that of the protocol which was agreed on. `on_end` is called when it has ended.
     """
 
-    def __init__(self, inner: Any, hide: Callable[[str], str], on_end: Callable[[], object]) -> None:
-        self._inner, self._hide, self._on_end = inner, hide, on_end
+    def __init__(
+        self, inner: Any, hide: Callable[[str], str], version: Callable[[], str | None], on_end: Callable[[], object]
+    ) -> None:
+        self._inner, self._hide, self._version, self._on_end = inner, hide, version, on_end
 
     @property
     def last_context(self) -> Any:
@@ -61,29 +70,55 @@ class Repaired:
         if isinstance(message, types.JSONRPCResponse):
             tools = message.result.get("tools")
             if isinstance(tools, list):
-                message.result["tools"] = [tool for tool in map(_readable, cast(list[Any], tools)) if tool is not None]
+                version = self._version() or LATEST_HANDSHAKE_VERSION
+                found = (_readable(tool, version) for tool in cast(list[Any], tools))
+                message.result["tools"] = [tool for tool in found if tool is not None]
         elif isinstance(message, types.JSONRPCError):
             message.error.message = self._hide(message.error.message)
         return item
 
 
-def _readable(tool: Any) -> dict[str, Any] | None:
-    """A tool as the protocol describes it, or None."""
-    given = cast(dict[str, Any], tool) if isinstance(tool, dict) else {}
+def _readable(tool: Any, version: str) -> dict[str, Any] | None:
+    """A tool as the protocol of that `version` describes it, or None."""
+    given = dict(cast(dict[str, Any], tool)) if isinstance(tool, dict) else {}
     name = given.get("name")
     if not isinstance(name, str) or not name:
         _log.warning("A server lists a tool without a name; it is left out.")
         return None
-    schema = given.get("inputSchema")
-    if not isinstance(schema, dict) or cast(dict[str, Any], schema).get("type") != "object":
+    schema = given["inputSchema"] = _object_schema(given.get("inputSchema"))
+    wrong = _wrong(given, version) if schema is not None else {"inputSchema"}
+    if "inputSchema" in wrong:
         _log.warning("The tool %r has an input schema that is no object's: any arguments are taken.", name)
-        given = {**given, "inputSchema": {"type": "object"}}
-    for optional in ("", "outputSchema", "annotations", "icons", "_meta", "title", "execution"):
-        given = {key: value for key, value in given.items() if key != optional}
-        try:
-            types.Tool.model_validate(given, by_name=False)
-        except ValidationError:
-            continue
-        return given
-    _log.warning("The tool %r is not described as the protocol asks; it is left out.", name)
-    return None
+        given["inputSchema"] = {"type": "object"}
+        wrong = _wrong(given, version)
+    if wrong - _OPTIONAL:
+        _log.warning("The tool %r is not described as the protocol asks; it is left out.", name)
+        return None
+    if wrong:
+        _log.warning("The tool %r is not described as the protocol asks; left out: %s.", name, ", ".join(sorted(wrong)))
+    return {key: value for key, value in given.items() if key not in wrong}
+
+
+def _object_schema(given: Any) -> dict[str, Any] | None:
+    """The schema of an object as many servers mean it: without a type, or with an empty list for an empty object; None
+    for one of anything else."""
+    if not isinstance(given, dict):
+        return None
+    schema = cast(dict[str, Any], given)
+    kind: Any = schema.get("type", "object")
+    if kind != "object" and not (isinstance(kind, list) and "object" in kind):
+        return None
+    kept = {key: value for key, value in schema.items() if key not in _NAMED or value not in ([], None)}
+    return kept if kept.get("type") == "object" else {"type": "object"} | kept | {"type": "object"}
+
+
+def _wrong(tool: dict[str, Any], version: str) -> set[str]:
+    """What of a tool cannot be read."""
+    found: set[str] = set()
+    try:
+        types.Tool.model_validate(tool, by_name=False)
+        methods.validate_server_result("tools/list", version, {**_AROUND, "tools": [tool]})
+    except ValidationError as error:
+        places = [each["loc"][2:] if each["loc"][0] == "tools" else each["loc"] for each in error.errors()]
+        found = {str(place[0]) for place in places}
+    return found

@@ -16,7 +16,7 @@ from flowloom.protocols.words import cleaned
 class Pins:
     """What each tool looked like at first sight; kept in the lock file at `path`, or in memory without one.
 
-    Raises `ConfigurationError` for a file that cannot be read.
+    Raises `ConfigurationError` for a file that cannot be read, or later not be written.
     """
 
     def __init__(self, path: Path | None) -> None:
@@ -52,7 +52,12 @@ class Pins:
             name: {"sha256": hashlib.sha256(_text_of(each).encode()).hexdigest(), "description": each}
             for name, each in sorted((self._known or {}).items())
         }
-        self._path.write_text(json.dumps({"tools": held}, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+        try:
+            self._path.write_text(json.dumps({"tools": held}, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+        except OSError as error:
+            raise ConfigurationError(
+                f"The lock file {self._path} of pinned tools cannot be written: {error}."
+            ) from error
 
 
 def _description_of(tool: Any) -> dict[str, Any]:

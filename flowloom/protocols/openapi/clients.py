@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import asyncio
 import ssl
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, MutableMapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any
 from urllib.parse import urlsplit
-from weakref import WeakKeyDictionary
+from weakref import WeakKeyDictionary, finalize
 
 from flowloom.extras import missing_extra
 from flowloom.protocols.addresses import origin_of
@@ -74,6 +74,7 @@ class Clients:
     ) -> None:
         self._allow_private, self._verify, self._factory = allow_private, verify, factory
         self._pools: WeakKeyDictionary[asyncio.AbstractEventLoop, _Pool] = WeakKeyDictionary()
+        finalize(self, _let_go, self._pools).atexit = False
 
     async def send(self, request: Request, limit: int) -> Answer:
         """The answer to a request, of whose body at most `limit` bytes are read.
@@ -83,7 +84,8 @@ class Clients:
         loop = asyncio.get_running_loop()
         pool = self._pools.get(loop)
         if pool is None or pool.closing.is_set():
-            pool = self._pools[loop] = _Pool(self._connect)
+            connect = partial(_connected, self._allow_private, self._verify, self._factory)
+            pool = self._pools[loop] = _Pool(connect)
         target = urlsplit(request.url)
         if not self._allow_private:
             check_host(target.hostname or "")  # also spellings that the library does not read
@@ -99,13 +101,6 @@ class Clients:
             extensions={"timeout": _NO_TIMEOUT, "target": path.encode("ascii")},
         )
         return await _read(await transport.handle_async_request(sent), limit)
-
-    async def _connect(self) -> Any:
-        if self._factory is not None:
-            return None
-        return await in_thread(
-            lambda: guarded_transport(httpx2, allow_private=self._allow_private, verify=self._verify)
-        )
 
     async def _send_by_client(self, pool: _Pool, request: Request, limit: int) -> Answer:
         """Send by a client of the program's own, to an address that was checked."""
@@ -135,18 +130,35 @@ class Clients:
 
     async def close(self) -> None:
         """Close all connections; a second time does nothing."""
-        pools, here = dict(self._pools), asyncio.get_running_loop()
-        self._pools.clear()
-        for loop, pool in pools.items():
-            if loop is here:
-                await pool.close()
-            elif not loop.is_closed():
-                with suppress(RuntimeError):  # it was closed meanwhile
-                    loop.call_soon_threadsafe(pool.closing.set)
+        own = self._pools.pop(asyncio.get_running_loop(), None)
+        _let_go(self._pools)
+        if own is not None:
+            await own.close()
+
+
+async def _connected(allow_private: bool, verify: bool | str | ssl.SSLContext, factory: Any) -> Any:
+    """What connects; None for a `factory` whose clients do."""
+    if factory is not None:
+        return None
+    return await in_thread(lambda: guarded_transport(httpx2, allow_private=allow_private, verify=verify))
+
+
+def _let_go(pools: MutableMapping[asyncio.AbstractEventLoop, _Pool]) -> None:
+    """Have the connections of other event loops closed there."""
+    for loop, pool in [*pools.items()]:
+        if not loop.is_closed():
+            with suppress(RuntimeError):  # it was closed meanwhile
+                loop.call_soon_threadsafe(pool.closing.set)
+    pools.clear()
+
+
+_keepers: set[asyncio.Task[None]] = set()
+"""The tasks that own connections. An event loop forgets a task that nothing else knows, in the middle of its work."""
 
 
 class _Pool:
-    """The connections of one event loop. One task opens and closes them; it ends with the loop at the latest."""
+    """The connections of one event loop. One task opens and closes them; it ends with the loop at the latest, or when
+    nobody has the `Clients` any more."""
 
     def __init__(self, connect: Callable[[], Any]) -> None:
         self.closing = asyncio.Event()
@@ -154,6 +166,8 @@ class _Pool:
         self._connect = connect
         self._opened: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         self._keeper = asyncio.get_running_loop().create_task(self._keep(), name="flowloom:openapi")
+        _keepers.add(self._keeper)
+        self._keeper.add_done_callback(_keepers.discard)
 
     async def transport(self) -> Any:
         """The transport, once it is there."""

@@ -3,10 +3,12 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from email.utils import parsedate_to_datetime
 from typing import Any, Literal
-from urllib.parse import urljoin
+from urllib.parse import quote, urljoin, urlsplit
 
 from flowloom import __version__
 from flowloom.errors import ToolError
@@ -50,7 +52,7 @@ async def outgoing(operation: Operation, args: Mapping[str, Any], load_artifact:
     request.headers.append(("Accept", "application/json, */*;q=0.8"))
     for parameter in operation.parameters:
         value = args.get(parameter.argument)
-        if parameter.argument not in args or (value is None and not parameter.as_json):
+        if parameter.argument not in args or (value is None and not parameter.as_json and parameter.place != "path"):
             continue  # null is "undefined" to the styles (RFC 6570, 2.3)
         if parameter.place == "path":
             path = path.replace(f"{{{parameter.name}}}", path_text(parameter, value))
@@ -104,6 +106,8 @@ async def answered(
 
 _FOR_ANYBODY = ("User-Agent", "Accept", "Content-Type")
 """The headers that another origin is sent; any other may be a credential."""
+_OF_ADDRESSES = "!$%&'()*+,/:;=?@[]~"
+"""The characters that have a meaning in an address, and those of what is percent-encoded."""
 _BROKEN = frozenset({"RemoteProtocolError", "ReadError", "WriteError"})
 """What a connection ends with that the server had given up, before it answered."""
 
@@ -111,7 +115,14 @@ _BROKEN = frozenset({"RemoteProtocolError", "ReadError", "WriteError"})
 def _pause(answer: Any) -> float | None:
     """For how long a busy server wants to be left alone, if that is short; None if it does not say so."""
     told = answer.headers.get("retry-after", "") if answer.status in (429, 503) else ""
-    return float(told) if told.isdecimal() and float(told) <= LONGEST_PAUSE else None
+    if told.isdecimal():
+        seconds = float(told)
+    else:
+        try:
+            seconds = max(0.0, parsedate_to_datetime(told).timestamp() - time.time())
+        except ValueError:
+            return None
+    return seconds if seconds <= LONGEST_PAUSE else None
 
 
 async def _followed(
@@ -128,7 +139,7 @@ async def _followed(
         location = answer.headers.get("location")
         if answer.status not in (301, 302, 303, 307, 308) or not location:
             return answer
-        url = urljoin(url, location).partition("#")[0]
+        url = _encoded(urljoin(url, location))
         if not redirects:
             return answer
         if redirects == "same-origin" and not is_same_origin(url, request.url):
@@ -140,6 +151,13 @@ async def _followed(
             method, content = ("HEAD" if method == "HEAD" else "GET"), None
             body_headers = [pair for pair in body_headers if pair[0].lower() != "content-type"]
     raise ToolError(f"The server led on more than {MAX_REDIRECTS} times.")
+
+
+def _encoded(url: str) -> str:
+    """An address without its fragment, percent-encoded where a server has left that out."""
+    parts = urlsplit(url)
+    path, query = (quote(each, safe=_OF_ADDRESSES) for each in (parts.path, parts.query))
+    return parts._replace(path=path, query=query, fragment="").geturl()
 
 
 def _with_credentials(

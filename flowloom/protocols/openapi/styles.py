@@ -49,7 +49,7 @@ class Parameter:
 
 def path_text(parameter: Parameter, value: Any) -> str:
     """A path parameter's value as it stands in the path. Raises `ToolArgumentsError` for one that names no segment."""
-    text = _path_text(parameter, value)
+    text = _path_text(parameter, value) if value is not None else ""
     decoded = unquote(text)  # the dot of the style `label` may make a step of what follows it
     for held in (*_texts(value), decoded if decoded != "." else ""):
         if any(step in (".", "..") for step in re.split(r"[/\\]", held)):

@@ -92,3 +92,12 @@ async def test_the_card_tells_the_apps_version_and_what_files_its_models_take() 
         ["text/plain", "application/json", "image/png"],
     )
     assert (blind.version, [*blind.default_input_modes]) == ("1.0.0", ["text/plain", "application/json"])
+
+
+async def test_half_of_a_character_breaks_no_task() -> None:
+    """U+FFFD stands for it in an answer, also where it comes in pieces."""
+    for stream in (True, False):
+        model = ScriptedModel(["half \ud83d of it"], stream_chunks=stream)
+        async with serving_a2a(LlmAgent(name="desk", model=model)) as caller:
+            said = await caller.send("hi")
+        assert (states(said)[-1], text_chunks(said)) == ("completed", "half \ufffd of it")

@@ -164,6 +164,13 @@ class Server:
     def tool_fail(self, *_: Any) -> dict[str, Any]:
         return {**said("no such file: a.txt"), "isError": True}
 
+    def tool_fail_elsewhere(self, *_: Any) -> dict[str, Any]:
+        resource = {"type": "resource", "resource": {"uri": "file:///log", "text": "disk full"}}
+        return {"content": [resource], "isError": True}
+
+    def tool_fail_as_data(self, *_: Any) -> dict[str, Any]:
+        return {"content": [], "structuredContent": {"code": None, "why": "größer"}, "isError": True}
+
     def tool_quote(self, *_: Any) -> dict[str, Any]:
         return {**said(f"not allowed with {os.environ.get('API_KEY')}"), "isError": True}
 

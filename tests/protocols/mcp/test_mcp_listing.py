@@ -152,6 +152,45 @@ async def test_one_bad_tool_does_not_take_the_list_away(tmp_path: Path, caplog: 
     await toolset.close()
 
 
+@pytest.mark.parametrize(
+    ("given", "declared"),
+    [
+        ({"type": "object", "properties": []}, PLAIN),
+        ({"properties": {"a": {"type": "string"}}}, {"type": "object", "properties": {"a": {"type": "string"}}}),
+        ({"type": ["object", "null"], "title": "t"}, {"type": "object", "title": "t"}),
+        ({"type": "object", "required": "a"}, PLAIN),
+        ({"type": "object", "properties": {"a": []}}, PLAIN),
+        ({"type": "object", "$schema": 5}, PLAIN),
+    ],
+)
+async def test_a_schema_is_taken_as_servers_mean_it(
+    tmp_path: Path, given: dict[str, Any], declared: dict[str, Any]
+) -> None:
+    """Without a type, or with an empty list for an empty object; what is none takes any arguments, and its own tool is
+    all that it costs."""
+    toolset = Raw(tmp_path, tools=[{"name": "odd", "inputSchema": given}, *listed("fine")]).toolset()
+    found = {tool.name: tool.declaration for tool in await toolset.get_tools()}
+    assert found.keys() == {"odd", "fine"}
+    assert found["odd"].parameters_json_schema == declared  # type: ignore[union-attr]
+    await toolset.close()
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"outputSchema": {"type": "string"}}, {"outputSchema": {"properties": []}}, {"annotations": "none"}]
+)
+async def test_what_a_tool_may_be_without_costs_no_tool(
+    tmp_path: Path, wrong: dict[str, Any], caplog: pytest.LogCaptureFixture
+) -> None:
+    """It is left out where it cannot be read, with a warning; the rest of the tool stays."""
+    schema = {"type": "object", "properties": {"text": {"type": "string"}}}
+    toolset = Raw(tmp_path, tools=[{"name": "echo", "inputSchema": schema, **wrong}, *listed("fine")]).toolset()
+    found = {tool.name: tool.declaration for tool in await toolset.get_tools()}
+    assert found.keys() == {"echo", "fine"}
+    assert found["echo"].parameters_json_schema == schema  # type: ignore[union-attr]
+    assert f"left out: {next(iter(wrong))}" in caplog.text
+    await toolset.close()
+
+
 async def test_a_schema_is_declared_as_it_came(tmp_path: Path) -> None:
     """Order, references, unions, constants and formats are kept."""
     schema = {

@@ -143,3 +143,12 @@ async def test_the_old_name_warns(tmp_path: Path) -> None:
     with pytest.warns(DeprecationWarning, match="McpToolset"):
         toolset = MCPToolset(connection_params=Raw(tmp_path).params())
     assert await result_of(toolset, "echo", text="x") == {"result": '{"text": "x"}'}
+
+
+async def test_a_lock_file_that_cannot_be_written_is_an_error(tmp_path: Path) -> None:
+    """That names the file: what was seen would be forgotten."""
+    file = tmp_path / "no" / "mcp.lock.json"
+    toolset = Raw(tmp_path).toolset(pin_tools=str(file))
+    with pytest.raises(ConfigurationError, match=f"The lock file {file} of pinned tools cannot be written"):
+        await toolset.get_tools()
+    await toolset.close()

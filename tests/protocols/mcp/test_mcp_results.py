@@ -130,3 +130,10 @@ async def test_a_result_that_breaks_its_promise_is_an_error(tmp_path: Path) -> N
     first, second = await results_of(raw.toolset(), call("structured"), call("texts"))
     assert "`temperature`: 21 is not of type 'string'" in first["error"]
     assert "not of the form that its server promises" in second["error"]
+
+
+async def test_an_error_is_told_in_whatever_it_stands(tmp_path: Path) -> None:
+    """In a resource with its address, and as JSON where there is data alone."""
+    toolset = Raw(tmp_path).toolset()
+    told = await results_of(toolset, call("fail_elsewhere"), call("fail_as_data"))
+    assert told == [{"error": "[file:///log]\ndisk full"}, {"error": '{"code": null, "why": "größer"}'}]

@@ -104,3 +104,13 @@ async def test_a_cancelled_call_cancels_the_run() -> None:
         await began.wait()
         asked.cancel()
         await asyncio.wait_for(stopped.wait(), 5)
+
+
+@pytest.mark.parametrize("mode", ERAS)
+async def test_half_of_a_character_breaks_no_answer(mode: Any) -> None:
+    """U+FFFD stands for it."""
+    async with (
+        served(LlmAgent(name="desk", model=ScriptedModel(["half \ud83d"]))) as url,
+        Client(url, mode=mode) as client,
+    ):
+        assert words(await client.call_tool("desk", {"request": "Go"})) == "half \ufffd"

@@ -287,3 +287,13 @@ async def test_names_are_kept_if_that_is_wanted(service: Service) -> None:
     assert service.last.header("x-request-id") == "1"
     assert (service.last.query, service.last.body) == ("a%5Bb%5D=2", b'{"aB":3}')
     await toolset.close()
+
+
+async def test_a_path_has_no_place_for_null(service: Service) -> None:
+    """Even where the schema has it: nothing is sent."""
+    schema = {"type": ["string", "null"]}
+    toolset = service.toolset({"/x/{id}": get({"name": "id", "in": "path", "required": True, "schema": schema})})
+    with pytest.raises(ToolArgumentsError, match="`id` is empty"):
+        await call(toolset, id=None)
+    assert service.received == []
+    await toolset.close()

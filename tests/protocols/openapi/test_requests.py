@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import gc
 import json
 import socket
 import threading
 import warnings
+from datetime import UTC, datetime, timedelta
 from email.parser import BytesParser
+from email.utils import format_datetime
 from typing import Any
 from urllib.parse import parse_qsl
 
@@ -484,6 +487,16 @@ class TestErrors:
         assert len(service.received) == 2
         await toolset.close()
 
+    async def test_a_busy_server_may_say_until_when(self, service: Service) -> None:
+        """`Retry-After` may be a date; one that is far away is not waited for."""
+        toolset = service.toolset({"/x": get()})
+        for seconds, requests in ((1, 2), (60, 1)):
+            until = format_datetime(datetime.now(UTC) + timedelta(seconds=seconds), usegmt=True)
+            service.replies, service.received = [Reply(status=503, headers={"Retry-After": until}), Reply()], []
+            await call(toolset)
+            assert len(service.received) == requests
+        await toolset.close()
+
     async def test_methods_say_whether_a_call_may_be_repeated(self, service: Service) -> None:
         """`idempotent` of the tools, by which a run that was cut off is resumed."""
         methods = ("get", "head", "put", "delete", "options", "post", "patch")
@@ -508,6 +521,14 @@ class TestRedirects:
         assert (service.last.method, service.last.target) == (sent, "/y?z=1")
         assert service.last.body == (b"[1]" if sent != "GET" else b"")
         assert service.last.header("x-key") == "k" * 20
+        await toolset.close()
+
+    async def test_an_address_that_is_not_encoded_is_followed(self, service: Service) -> None:
+        """Letters and spaces in a `Location` are encoded; what is encoded stays."""
+        service.replies = [Reply(status=302, headers={"Location": "/caf\xc3\xa9 %2F?q=a b"}), Reply()]
+        toolset = service.toolset({"/x": get()})
+        assert await call(toolset) == {"ok": True}
+        assert service.last.target == "/caf%C3%A9%20%2F?q=a%20b"
         await toolset.close()
 
     async def test_another_origin_is_an_error_by_default(self, service: Service) -> None:
@@ -636,6 +657,15 @@ class TestConnections:
         await toolset.close()
         await toolset.close()
         assert tasks[0].done()
+
+    async def test_connections_of_a_toolset_that_nobody_has_are_closed(self, service: Service) -> None:
+        """In their own task, whose end disturbs no other."""
+        await call(service.toolset({"/x": get()}))
+        (keeper,) = [task for task in asyncio.all_tasks() if task.get_name() == "flowloom:openapi"]
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            gc.collect()
+            await asyncio.wait_for(keeper, 5)
 
     def test_two_event_loops_one_after_the_other(self, service: Service) -> None:
         """Nothing is left of the first, though nothing closed the toolset."""

@@ -16,6 +16,7 @@ from flowloom.agents import BaseAgent
 from flowloom.context import InvocationContext
 from flowloom.context.protocols import RunnableTool, as_llm_agent
 from flowloom.errors import ConfigurationError, ToolArgumentsError, ToolsetError
+from flowloom.events.event_json import without_halves
 from flowloom.models.request import LlmRequest
 from flowloom.processors.tools import is_toolset
 from flowloom.protocols.mcp.serving.callers import Caller, Request, failure
@@ -100,15 +101,16 @@ class AgentOffer:
         last = next((event for event in reversed(result.events) if event.content or event.error_code), None)
         if last is not None and last.error_code and not result.text:
             return failure(f"`{self.agent.name}` gave no answer: {last.error_code}")
-        blocks, data = answer_blocks(result.text, result.events), None
-        if self._output is not None and result.text:
+        text = without_halves(result.text)
+        blocks, data = answer_blocks(text, result.events), None
+        if self._output is not None and text:
             try:
-                data = self._output.parse(result.text)
+                data = self._output.parse(text)
             except ToolArgumentsError as error:
                 return failure(f"The answer of `{self.agent.name}` is not of the form that it promises. {error}")
             data = data if self._output.is_object else {"result": data}
         if self.served.mode == "context":
-            plain = result.text if data is None else data if self._output and self._output.is_object else data["result"]
+            plain = text if data is None else data if self._output and self._output.is_object else data["result"]
             data = {"result": plain, "context_id": self.served.context_of(where)}
             blocks = [mcp.TextContent(text=text_of(data)), *(b for b in blocks if not isinstance(b, mcp.TextContent))]
         return mcp.CallToolResult(content=blocks, structured_content=data)

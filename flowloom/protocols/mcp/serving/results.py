@@ -14,6 +14,7 @@ from pydantic import BaseModel
 
 from flowloom.errors import ToolArgumentsError
 from flowloom.events import Event
+from flowloom.events.event_json import without_halves
 from flowloom.protocols.mcp.serving.callers import failure
 from flowloom.protocols.mcp.serving.sdk import mcp
 from flowloom.protocols.results import size
@@ -85,7 +86,7 @@ def part_blocks(part: types.Part | types.FunctionResponsePart) -> list[mcp.Conte
     """What a client is shown of a part; nothing of a thought, or of a call."""
     text = getattr(part, "text", None)
     if text and not getattr(part, "thought", None):
-        return [mcp.TextContent(text=text)]
+        return [mcp.TextContent(text=without_halves(text))]
     if part.inline_data is not None and part.inline_data.data is not None:
         return [_file(part.inline_data.data, part.inline_data.mime_type, part.inline_data.display_name)]
     if part.file_data is not None and part.file_data.file_uri:
