@@ -39,14 +39,14 @@ async def result_of(answer: mcp.CallToolResult, context: Context, tool: str, lim
 
 def error_of(answer: mcp.CallToolResult) -> str:
     """The words of an answer that says that the tool failed."""
-    texts = list(filter(None, map(_words, answer.content)))
+    texts = list(filter(None, map(words_of, answer.content)))
     if texts:
         return "\n\n".join(texts)
     data = answer.structured_content
     return json.dumps(data, ensure_ascii=False) if data else "The tool failed and does not say why."
 
 
-def _words(block: mcp.ContentBlock) -> str | None:
+def words_of(block: mcp.ContentBlock) -> str | None:
     """What one block says in words: a text, also as a resource, or a link; None for a file."""
     match block:
         case mcp.TextContent():
@@ -68,7 +68,7 @@ async def _told(block: mcp.ContentBlock, context: Context, tool: str) -> str:
         case mcp.EmbeddedResource():
             return await resource_told(block.resource, context, tool)
         case _:
-            return _words(block) or ""
+            return words_of(block) or ""
 
 
 async def resource_told(resource: Any, context: Context, tool: str) -> str:

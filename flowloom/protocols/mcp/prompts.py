@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping
 from importlib import import_module
 from typing import Any
@@ -9,6 +10,8 @@ from typing import Any
 from flowloom.context import ReadonlyContext
 from flowloom.errors import MissingVariableError, TemplateError, ToolError, closest_first, quoted_list
 from flowloom.protocols.mcp.toolset import McpToolset
+
+_log = logging.getLogger("flowloom.mcp")
 
 
 class McpInstructionProvider:
@@ -61,7 +64,19 @@ class McpInstructionProvider:
         answer: Any = await toolset.pool.reading(
             headers, lambda made: made.request(asked, mcp.GetPromptResult, timeout=timeout)
         )
-        return "\n\n".join(text for each in answer.messages if (text := getattr(each.content, "text", None)))
+        words_of = import_module("flowloom.protocols.mcp.content").words_of
+        told: list[str] = []
+        for each in answer.messages:
+            words = words_of(each.content)
+            if words:
+                told.append(words)
+            elif words is None:
+                _log.warning(
+                    "The prompt `%s` of %s has a file, which is no part of an instruction: it is left out.",
+                    self.prompt_name,
+                    toolset.address,
+                )
+        return "\n\n".join(told)
 
 
 def _types() -> Any:

@@ -101,15 +101,15 @@ class Security:
             return Granted()
         for names in alternatives:
             if all(self._is_given(name) for name in names):
-                return await self._collected(names, context)
+                return await self._asked(names, context)
         if context is not None:
             usable = [names for names in alternatives if all(self._is_given(n) or self._can_be_asked(n) for n in names)]
             for names in usable:
-                found = await self._kept(names, context)
-                if found is not None:
-                    return found
+                granted, missing = await self._collected(names, context)
+                if missing is None:
+                    return granted
             if usable:
-                return await self._collected(usable[0], context)
+                return await self._asked(usable[0], context)
         raise CredentialError(
             f"No credential is there for {_told(alternatives)}: give the toolset `credentials` with one by that name."
         )
@@ -142,8 +142,22 @@ class Security:
         scheme = self._schemes.get(name)
         return scheme is not None and not scheme.is_oauth
 
-    async def _collected(self, names: Iterable[str], context: Context | None) -> Granted:
+    async def _asked(self, names: Iterable[str], context: Context | None) -> Granted:
         """The credentials of one alternative; the user is asked for what is missing."""
+        granted, missing = await self._collected(names, context)
+        if missing is None:
+            return granted
+        name, config = missing
+        assert context is not None
+        await self._check(config, name)
+        context.request_credential(config)
+        raise Pending
+
+    async def _collected(
+        self, names: Iterable[str], context: Context | None
+    ) -> tuple[Granted, tuple[str, AuthConfig] | None]:
+        """The credentials of one alternative, and the name of the first that a user has to be asked for, with what it
+        is asked by; None if all are there."""
         granted = Granted()
         for name in names:
             scheme, raw = self._schemes.get(name), self._credentials.get(name)
@@ -157,28 +171,11 @@ class Security:
             config = self._config(name, scheme, raw)
             found = await context.load_credential(config)
             if found is None:
-                await self._check(config, name)
-                context.request_credential(config)
-                raise Pending
+                return granted, (name, config)
             _apply(granted, scheme, found)
             if scheme.is_oauth:
                 granted.refreshable.append((config, found))
-        return granted
-
-    async def _kept(self, names: Iterable[str], context: Context) -> Granted | None:
-        """The credentials of one alternative, if users have given what is missing before."""
-        granted = Granted()
-        for name in names:
-            scheme = self._schemes[name]
-            if scheme is None:
-                continue
-            found = self._credentials.get(name)
-            if found is None or not found.is_ready:
-                found = await context.load_credential(self._config(name, scheme, found))
-            if found is None:
-                return None
-            _apply(granted, scheme, found)
-        return granted
+        return granted, None
 
     def _config(self, name: str, scheme: AuthScheme, raw: AuthCredential | None) -> AuthConfig:
         """What `flowloom.auth` is asked for. Addresses that come from the document are asked like the service itself:

@@ -304,7 +304,8 @@ class Server:
 
     def prompts_get(self, _: Any, given: dict[str, Any]) -> dict[str, Any]:
         words = f"You guide through {given['arguments'].get('city')}, {given['arguments'].get('mood', 'calm')}."
-        return {"messages": [{"role": "user", "content": text(words)}]}
+        contents = [text(words), *self.told.get("prompt_with", [])]
+        return {"messages": [{"role": "user", "content": each} for each in contents]}
 
 
 def text(value: str) -> dict[str, Any]:

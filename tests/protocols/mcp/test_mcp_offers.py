@@ -53,6 +53,18 @@ async def test_a_prompt_is_an_instruction(tmp_path: Path) -> None:
         await Chat(agent("a", instruction=McpInstructionProvider(raw.params(), "guid"))).say("go")
 
 
+async def test_a_prompt_may_hold_resources(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """Their texts belong to the instruction; a file cannot, and is told of in the log."""
+    rules = {"type": "resource", "resource": {"uri": "file:///rules.txt", "text": "Be brief."}}
+    picture = {"type": "image", "data": "cG5n", "mimeType": "image/png"}
+    raw = Raw(tmp_path, prompt_with=[rules, picture])
+    guide = agent("guide", "ok", instruction=McpInstructionProvider(raw.params(), "guide"))
+    await Chat(guide).say("go", state_delta={"city": "Rome"})
+    told = str(guide.model.requests[0].config.system_instruction)  # type: ignore[union-attr]
+    assert "calm.\n\n[file:///rules.txt]\nBe brief." in told
+    assert "has a file" in caplog.text
+
+
 async def test_instructions_of_a_server_are_given_only_if_asked_for(tmp_path: Path) -> None:
     """They are a stranger's words."""
     for wanted in (False, True):

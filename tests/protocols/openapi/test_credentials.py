@@ -217,6 +217,29 @@ class TestOAuth:
         assert not [secret for secret in oauth_server.secrets() if secret in kept]
         await chat.runner.close()
 
+    async def test_a_refused_token_is_refreshed_beside_a_key_of_the_user(
+        self, service: Service, oauth_server: OAuthServer
+    ) -> None:
+        """Of credentials that have to be there together, one may be the program's and one the user's."""
+        urls = {"tokenUrl": f"{oauth_server.url}/token", "scopes": {}}
+        client = OAuth2Auth(client_id=CLIENT, client_secret=CLIENT_SECRET)
+        credential = AuthCredential(auth_type=AuthCredentialTypes.OAUTH2, oauth2=client)
+        schemes = {
+            "o": {"type": "oauth2", "flows": {"clientCredentials": urls}},
+            "k": {"type": "apiKey", "in": "header", "name": "X-Key"},
+        }
+        toolset = toolset_of(service, [{"o": [], "k": []}], {"o": credential}, schemes=schemes)
+        refused = Reply({}, 401, {"WWW-Authenticate": 'Bearer error="invalid_token"'})
+        chat = Desk().chat(asker([toolset], call("op"), "done", call("op"), "again"))
+        (request,) = asked(await chat.say("go"))
+        await chat.answer(given(request, authType="apiKey", apiKey="k-of-ann-1234567"))
+        first = service.last.header("authorization")
+        service.answer = lambda r: refused if r.header("authorization") == first else Reply({"day": "sunny"})
+        events = await chat.say("more")
+        assert events[1].get_function_responses()[0].response == {"day": "sunny"}
+        assert service.last.header("x-key") == "k-of-ann-1234567"
+        await chat.runner.close()
+
     async def test_a_client_gets_a_token_of_its_own(self, service: Service, oauth_server: OAuthServer) -> None:
         """Nobody is asked; another 401 is an answer like any."""
         service.answer = lambda _: Reply({}, 401, {"WWW-Authenticate": 'Bearer error="insufficient_scope"'})
