@@ -2,7 +2,7 @@
 
 Within a transaction that has locked the user's shard. Of a session one run at a time is ready or running, in the order
 of submission; one that is tried again keeps its session. Each limit has as many places as it says; who frees one wakes
-those that wait for it.
+those that wait for it, and one of them that does not take it wakes the next. Workers look at runs that were woken.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ SHARDS = {"sqlite": 1, "postgres": 16}
 _SHARD_LOCKS, _PLACE_LOCKS = 1_801_543, 1_801_544  # classes of PostgreSQL's advisory locks; any numbers will do
 _SESSION = "app_name = ? AND user_id = ? AND session_id = ?"
 _OF_SESSION = f"FROM flowloom_runs WHERE {_SESSION} AND status"
-_IN_LINE = f"{_OF_SESSION} = 'waiting' AND attempts = 0 AND wakes IS NULL ORDER BY seq LIMIT 1"
+_IN_LINE = f"{_OF_SESSION} = 'waiting' AND attempts = 0 AND (wakes IS NULL OR wakes < 0) ORDER BY seq LIMIT 1"
 _FIRST = f"SELECT {COLUMNS} {_IN_LINE}"
 _LINE = (
     f"SELECT (SELECT 1 {_OF_SESSION} IN ('ready', 'running') LIMIT 1), "
@@ -29,9 +29,12 @@ _LINE = (
 """What a run of a session may have to wait for: one that is active, one that keeps the session, the first in line."""
 _READY = "UPDATE flowloom_runs SET status = 'ready', wakes = NULL, awaits = NULL WHERE run_id = ?"
 _WAITS = "UPDATE flowloom_runs SET wakes = NULL, awaits = ? WHERE run_id = ?"
-_WAKE = (
-    "UPDATE flowloom_runs SET wakes = ?, awaits = NULL WHERE status = 'waiting' AND run_id IN (SELECT run_id FROM "
-    "flowloom_runs WHERE status = 'waiting' AND awaits = ? AND awaits <> 'session' ORDER BY rank, seq LIMIT ?)"
+_WOKEN = 1e11  # more seconds than a rank has: below zero, runs that were woken are looked at in the order of ranks
+WAKE = f"UPDATE flowloom_runs SET wakes = rank - {_WOKEN} WHERE status = 'waiting'"
+"""Wakes runs: a worker is to admit them as soon as it can. They keep their place in their sessions."""
+_WAKE_SOME = (
+    f"{WAKE} AND run_id IN (SELECT run_id FROM flowloom_runs WHERE status = 'waiting' AND awaits = ? AND "
+    "awaits <> 'session' AND wakes IS NULL ORDER BY rank, seq LIMIT ?)"
 )
 _AWAKE_AT_ONCE = 4  # of those that wait for one place: the first may wait for something else, too
 
@@ -49,13 +52,29 @@ def lock_shard(connection: Connection, dialect: Dialect, shard: int) -> float:
     return connection.execute(sql, (_SHARD_LOCKS, shard)).fetchone()[1]
 
 
+def woken(rank: float) -> float:
+    """When a run of this `rank` is to be looked at that was woken (see `WAKE`)."""
+    return rank - _WOKEN
+
+
 class Admission:
-    """Admits runs on a connection; `limits` are those of the app."""
+    """Admits runs on a connection; `limits` are those of the app, as far as they are known here.
+
+    `woken` tells whether there are runs that a worker is to admit as soon as it can.
+    """
 
     def __init__(self, connection: Connection, dialect: Dialect, limits: Sequence[ConcurrencyLimit]) -> None:
         self._connection = connection
         self._dialect: Dialect = dialect
         self._limits = limits
+        self.woken = False
+
+    def is_left_to_workers(self, app_name: str) -> bool:
+        """Whether the app has limits that are not known here, as clients need not know them."""
+        if self._limits:
+            return False
+        sql = "SELECT 1 FROM flowloom_limits WHERE app_name = ? LIMIT 1"
+        return self._connection.execute(sql, (app_name,)).fetchone() is not None
 
     def held_up_by(self, row: Row) -> str | None:
         """What a run waits for whose time has come; None if it may go on. Then it has its places."""
@@ -76,8 +95,7 @@ class Admission:
         run = self._connection.execute
         free: list[tuple[str, int]] = []
         for place, most in sorted(wanted):
-            if self._dialect == "postgres":
-                run("SELECT pg_advisory_xact_lock(?, ?)", (_PLACE_LOCKS, zlib.crc32(place.encode()) - (1 << 31)))
+            self._lock(place)
             rows = run("SELECT number, run_id FROM flowloom_slots WHERE place = ?", (place,)).fetchall()
             if any(each[1] == row.run_id for each in rows):
                 continue
@@ -97,7 +115,17 @@ class Admission:
             self._connection.execute(_READY, (row.run_id,))
         else:
             self._connection.execute(_WAITS, (held_up, row.run_id))
+            if held_up != row.awaits:
+                self._pass_on(row)
         return held_up is None
+
+    def line_up(self, row: Row) -> bool:
+        """The same, or wake the run if what it may have to wait for is not known here."""
+        if not self.is_left_to_workers(row.app_name):
+            return self.admit(row)
+        self._connection.execute(f"{WAKE} AND run_id = ?", (row.run_id,))
+        self.woken = True
+        return False
 
     def next_of_session(self, key: Key) -> tuple[str, ...]:
         """The run of a session that is ready now that another one is over, or is out of its way."""
@@ -107,15 +135,25 @@ class Admission:
         first = Row(*row)
         if first.awaits not in (None, "session"):  # it waits for a place, and is woken when there is one
             return ()
-        return (first.run_id,) if self.admit(first) else ()
+        return (first.run_id,) if self.line_up(first) else ()
 
-    def free_places(self, run_id: str, moment: float) -> bool:
-        """Give back the places of a run that is over, or waits for a person; whether others are to be admitted."""
-        if not self._limits:
-            return False
-        run = self._connection.execute
-        places = run("DELETE FROM flowloom_slots WHERE run_id = ? AND worker IS NULL RETURNING place", (run_id,))
-        woken = 0
-        for (place,) in places.fetchall():
-            woken += run(_WAKE, (moment, place, _AWAKE_AT_ONCE)).rowcount
-        return woken > 0
+    def free_places(self, row: Row) -> None:
+        """Give back the places of a run that is over, or waits for a person: others wake that wait for them."""
+        sql = "DELETE FROM flowloom_slots WHERE run_id = ? AND worker IS NULL RETURNING place"
+        for (place,) in sorted(self._connection.execute(sql, (row.run_id,)).fetchall()):
+            self._wake(place)
+        self._pass_on(row)
+
+    def _pass_on(self, row: Row) -> None:
+        """Wake others for the place that a run was woken for, and does not take."""
+        if row.wakes is not None and row.wakes < 0 and row.awaits not in (None, "session"):
+            self._wake(row.awaits)
+
+    def _wake(self, place: str) -> None:
+        self._lock(place)  # who is about to wait for it is seen
+        self.woken |= self._connection.execute(_WAKE_SOME, (place, _AWAKE_AT_ONCE)).rowcount > 0
+
+    def _lock(self, place: str) -> None:
+        if self._dialect == "postgres":
+            number = zlib.crc32(place.encode()) - (1 << 31)
+            self._connection.execute("SELECT pg_advisory_xact_lock(?, ?)", (_PLACE_LOCKS, number))

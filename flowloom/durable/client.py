@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 from collections.abc import AsyncGenerator, Sequence
 from dataclasses import replace
@@ -13,7 +14,7 @@ from flowloom.context import RunConfig
 from flowloom.durable.callers import Callers
 from flowloom.durable.courier import Courier, not_offered
 from flowloom.durable.limits import Limit, concurrency_limits
-from flowloom.durable.records import OVER, RunInfo, Status, WorkerInfo
+from flowloom.durable.records import OVER, Changed, RunInfo, Status, WorkerInfo
 from flowloom.durable.registry import Registry, not_found
 from flowloom.durable.retrying import RetryPolicy
 from flowloom.durable.schedules import Schedule, ScheduleInfo
@@ -22,7 +23,7 @@ from flowloom.durable.sql_submit import Submission
 from flowloom.durable.store_courier import StoreCourier
 from flowloom.durable.submitted import SubmittedRun, refuse_credentials
 from flowloom.durable.tracing import submitting
-from flowloom.errors import ConfigurationError, FlowloomError, InputValidationError
+from flowloom.errors import ConfigurationError, FlowloomError, InputValidationError, StorageError
 from flowloom.events import Event
 from flowloom.events.ids import new_id
 from flowloom.events.parts import answers_calls
@@ -54,7 +55,8 @@ class Schedules:
         """Keep a schedule, in the place of one of its name; returns when it is due first, in seconds since the
         epoch."""
         due = await self._registry.put_schedule(self._app_name, schedule)
-        await self._callers.ring()
+        with contextlib.suppress(StorageError):  # it is kept, whoever hears of it
+            await self._callers.ring()
         return due
 
     async def list(self) -> Sequence[ScheduleInfo]:
@@ -113,13 +115,17 @@ class RunClient:
         await self.callers.close()
         await self._courier.close()
 
-    async def offer(self, run_ids: Sequence[str]) -> None:
-        """Have the runs of `run_ids`, which are ready, brought to workers: by the sweep of one, if not at once."""
-        if run_ids:
+    async def bring(self, changed: Changed) -> None:
+        """Have the runs brought to workers that are ready because of what has `changed`, and those looked at that were
+        woken: by the sweep of a worker, if not at once."""
+        if changed.ready:
             try:
-                await self._courier.offer(run_ids)
+                await self._courier.offer(changed.ready)
             except Exception as error:
-                not_offered(run_ids, error)
+                not_offered(changed.ready, error)
+        if changed.woken:
+            with contextlib.suppress(StorageError):  # it is done, whoever hears of it
+                await self.callers.ring()
 
     async def withdraw(self, run_id: str) -> None:
         """The run `run_id` was cancelled and need not be brought."""
@@ -208,9 +214,7 @@ class RunClient:
                 max_of_session=most,
             )
             changed = await self.registry.submit(given)
-            await self.offer(changed.ready)
-        if changed.row.wakes is not None:
-            await self.callers.ring()
+            await self.bring(changed)
         return SubmittedRun(self, changed.row.key, changed.row.run_id)
 
     async def attach(self, run_id: str) -> SubmittedRun:

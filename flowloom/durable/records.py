@@ -57,10 +57,12 @@ COLUMNS = ", ".join(Row._fields)
 
 
 class Changed(NamedTuple):
-    """A run after something was asked of it: its `row`, and the runs that are `ready` now because of it."""
+    """A run after something was asked of it: its `row`, the runs that are `ready` now because of it, and whether some
+    were `woken`, for a worker to look at: now, or when their time comes."""
 
     row: Row
     ready: tuple[str, ...] = ()
+    woken: bool = False
 
 
 @dataclass(frozen=True, slots=True)

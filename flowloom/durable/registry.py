@@ -148,7 +148,7 @@ class Registry:
         for run_id in due:
             work = partial(_promoted, self.setting, run_id)
             ready += await self.write(work, ("run", run_id))
-        return ready, rest
+        return ready, 0.0 if due else rest  # what was looked at may have woken others
 
     async def expire(self, app_name: str) -> list[str]:
         """End the runs that have not begun by their time; those that are ready because of it."""

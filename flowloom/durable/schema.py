@@ -2,8 +2,9 @@
 
 `flowloom_runs` has a row for each run. `spec` says how it is to be run, and how many read it as it runs; `message` is
 what its next leg begins with, and leaves the row in the transaction that appends it to the log; `answers` came while
-a leg was under way. `wakes` is when a run that waits for its time is to be looked at, `awaits` what another one waits
-for (`session`, or a place of a limit), `rank` orders those that are ready: a step of priority is worth 60 seconds.
+a leg was under way. `wakes` is when a run that waits for its time is to be looked at (below zero: it was woken),
+`awaits` what another one waits for (`session`, or a place of a limit), `rank` orders those that are ready: a step of
+priority is worth 60 seconds.
 
 `flowloom_slots` has a row for each place of a limit that is taken, by a run or by a model call; `flowloom_rates` says
 up to when the time of a rate was given away, to workers in shares and to calls.

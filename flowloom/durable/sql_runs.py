@@ -173,14 +173,18 @@ def _settled(connection: Connection, setting: Setting, row: Row, moment: float, 
         outcome = replace(outcome, status="cancelled")
     if outcome.status == "paused":
         if row.answers is not None and row.wish is None:  # they came while it ran
-            woken = admission.free_places(row.run_id, moment)
-            return Ended("waiting", _go_on(connection, admission, row, row.answers, moment), woken)
+            if setting.limits:
+                admission.free_places(row)
+            ready = _go_on(connection, admission, row, row.answers, moment)
+            return Ended("waiting", ready, admission.woken)
         sql = f"{_PAUSED}, outcome = ?, message = ?, answers = NULL WHERE run_id = ?"
         connection.execute(sql, (outcome.dumps(), row.answers, row.run_id))
     else:
         connection.execute(_OVER_AT, (outcome.status, outcome.dumps(), moment, outcome.status == "failed", row.run_id))
-    woken = admission.free_places(row.run_id, moment)
-    return Ended(outcome.status, admission.next_of_session(row.key), woken)
+    if setting.limits:  # without them it has no places
+        admission.free_places(row)
+    ready = admission.next_of_session(row.key)
+    return Ended(outcome.status, ready, admission.woken)
 
 
 def _still_mine(connection: Connection, setting: Setting, mine: Row) -> tuple[Row | None, float]:
@@ -244,9 +248,10 @@ def cancel(connection: Connection, setting: Setting, run_id: str, wish: Wish) ->
     moment, admission = now(connection, setting.dialect), Admission(connection, setting.dialect, setting.limits)
     outcome = Outcome("cancelled")
     connection.execute(_OVER_AT, ("cancelled", outcome.dumps(), moment, False, run_id))
-    admission.free_places(run_id, moment)
+    admission.free_places(row)
     ready = admission.next_of_session(row.key)
-    return Changed(row._replace(status="cancelled", outcome=outcome.dumps(), ended=moment), ready)
+    over = row._replace(status="cancelled", outcome=outcome.dumps(), ended=moment)
+    return Changed(over, ready, admission.woken)
 
 
 def pause(connection: Connection, setting: Setting, run_id: str) -> Changed | None:
@@ -256,10 +261,11 @@ def pause(connection: Connection, setting: Setting, run_id: str) -> Changed | No
         return None if row is None else Changed(row)
     if row.status == "running":
         return _wished(connection, row, "pause")
-    moment, admission = now(connection, setting.dialect), Admission(connection, setting.dialect, setting.limits)
+    admission = Admission(connection, setting.dialect, setting.limits)
     connection.execute(f"{_PAUSED} WHERE run_id = ?", (run_id,))
-    admission.free_places(run_id, moment)
-    return Changed(row._replace(status="paused"), admission.next_of_session(row.key))
+    admission.free_places(row)
+    ready = admission.next_of_session(row.key)
+    return Changed(row._replace(status="paused"), ready, admission.woken)
 
 
 def _wished(connection: Connection, row: Row, wish: Wish) -> Changed:
@@ -280,7 +286,7 @@ def resume(
     ready = _go_on(connection, admission, row, message or row.message, moment)
     found = find(connection, run_id, setting.dialect)
     assert found is not None
-    return Changed(found, ready)
+    return Changed(found, ready, admission.woken)
 
 
 def _go_on(
@@ -290,7 +296,7 @@ def _go_on(
     rank = moment - row.priority * STEP
     connection.execute(_NEXT_LEG, ("waiting", message, "session", moment, rank, row.run_id))
     again = row._replace(status="waiting", attempts=0, takeovers=0, wakes=None, awaits="session", worker=None)
-    return (row.run_id,) if admission.admit(again) else ()
+    return (row.run_id,) if admission.line_up(again) else ()
 
 
 def answer(connection: Connection, setting: Setting, run_id: str, message: dict[str, Any]) -> Changed | None:

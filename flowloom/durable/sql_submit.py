@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from flowloom.durable.admission import Admission, lock_shard, shard_of
+from flowloom.durable.admission import Admission, lock_shard, shard_of, woken
 from flowloom.durable.errors import QueueFullError
 from flowloom.durable.records import COLUMNS, OVER, Changed, Outcome, Row
 from flowloom.durable.sql_runs import STEP, Setting, find, locked
@@ -68,23 +68,21 @@ def submit(connection: Connection, setting: Setting, given: Submission) -> Chang
     _check_room(connection, given)
     check_session(connection, setting, given.key, given.max_of_session)
     _find_session(connection, given, moment)
-    row = _row_of(connection, setting, given, shard, moment)
-    if row.wakes is None:
-        held_up = Admission(connection, dialect, setting.limits).held_up_by(row)
+    admission, row = Admission(connection, dialect, setting.limits), _row_of(given, shard, moment)
+    if row.wakes is None and admission.is_left_to_workers(row.app_name):
+        row = row._replace(wakes=woken(row.rank))
+    elif row.wakes is None:
+        held_up = admission.held_up_by(row)
         row = row._replace(status="ready" if held_up is None else "waiting", awaits=held_up)
     row = row._replace(seq=connection.execute(_ADD, row[1:]).fetchone()[0])
-    return Changed(row, (row.run_id,) if row.status == "ready" else ())
+    return Changed(row, (row.run_id,) if row.status == "ready" else (), row.wakes is not None)
 
 
-def _row_of(connection: Connection, setting: Setting, given: Submission, shard: int, moment: float) -> Row:
-    """The row of a run that waits: for its time if it `wakes`, which has come if it has limits that only workers
-    know."""
+def _row_of(given: Submission, shard: int, moment: float) -> Row:
+    """The row of a run that waits: for its time if it `wakes`."""
     due = moment + given.delay if given.at is None else given.at
-    timed = due > moment
-    published = _limits_of(connection, given.key[0]) if not setting.limits else False
     rank = max(due, moment) - given.priority * STEP
     expires = None if given.expires is None else moment + given.expires
-    wakes = due if timed else moment if published else None
     return Row(
         seq=sys.maxsize,  # the last of its session
         run_id=given.run_id,
@@ -96,7 +94,7 @@ def _row_of(connection: Connection, setting: Setting, given: Submission, shard: 
         priority=given.priority,
         due=due,
         rank=rank,
-        wakes=wakes,
+        wakes=due if due > moment else None,
         awaits="session",
         expires=expires,
         labels=",".join(sorted(set(given.labels))),
@@ -170,12 +168,6 @@ def _find_session(connection: Connection, given: Submission, moment: float) -> N
         add_session(connection, given.key, Head(0, 0, moment, None), None, given.run_id)
 
 
-def _limits_of(connection: Connection, app_name: str) -> bool:
-    """Whether the app has limits that the submitter does not know: its workers admit the run."""
-    sql = "SELECT 1 FROM flowloom_limits WHERE app_name = ? LIMIT 1"
-    return connection.execute(sql, (app_name,)).fetchone() is not None
-
-
 # -- runs whose time has come --------------------------------------------------------------------------------
 
 
@@ -203,7 +195,7 @@ def promote(connection: Connection, setting: Setting, run_id: str) -> tuple[str,
     admission = Admission(connection, setting.dialect, setting.limits)
     if row.expires is not None and row.expires <= moment and row.started is None:
         return expire(connection, setting, row)
-    return (run_id,) if admission.admit(row._replace(wakes=None)) else ()
+    return (run_id,) if admission.admit(row) else ()
 
 
 def expired(connection: Connection, setting: Setting, app_name: str, most: int) -> list[str]:
@@ -226,13 +218,13 @@ def expire_one(connection: Connection, setting: Setting, run_id: str) -> tuple[s
 
 def expire(connection: Connection, setting: Setting, row: Row) -> tuple[str, ...]:
     """The same for its row."""
-    moment, admission = now(connection, setting.dialect), Admission(connection, setting.dialect, setting.limits)
+    admission = Admission(connection, setting.dialect, setting.limits)
     sql = (
         "UPDATE flowloom_runs SET status = 'cancelled', outcome = ?, ended = ?, message = NULL, wakes = NULL, "
         "awaits = NULL WHERE run_id = ?"
     )
-    connection.execute(sql, (EXPIRED.dumps(), moment, row.run_id))
-    admission.free_places(row.run_id, moment)
+    connection.execute(sql, (EXPIRED.dumps(), now(connection, setting.dialect), row.run_id))
+    admission.free_places(row)
     return admission.next_of_session(row.key)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from flowloom.durable.admission import WAKE
 from flowloom.durable.limits import ConcurrencyLimit
 from flowloom.durable.records import WORKER_COLUMNS, WorkerRow
 from flowloom.durable.sql_runs import Setting
@@ -15,6 +16,12 @@ _ADD = (
     f"INSERT INTO flowloom_workers ({WORKER_COLUMNS}) VALUES ({', '.join('?' * len(WorkerRow._fields))}) "
     "ON CONFLICT (worker) DO NOTHING"
 )
+
+_FREE_FORSAKEN = (
+    "DELETE FROM flowloom_slots WHERE worker IS NULL AND run_id NOT IN (SELECT run_id FROM flowloom_runs WHERE status "
+    "IN ('waiting', 'ready', 'running'))"
+)
+"""Frees the places of runs that ended where the limits were not known."""
 
 
 class Heard(NamedTuple):
@@ -41,11 +48,9 @@ def register(connection: Connection, setting: Setting, row: WorkerRow, limits: t
         for name, key, most in wanted:
             sql = "INSERT INTO flowloom_limits (app_name, name, key, most) VALUES (?, ?, ?, ?)"
             connection.execute(sql, (row.app_name, name, key, most))
-        sql = (
-            "UPDATE flowloom_runs SET wakes = ?, awaits = 'session' WHERE app_name = ? AND status = 'waiting' AND "
-            "wakes IS NULL AND awaits <> 'session'"
-        )
-        connection.execute(sql, (moment, row.app_name))
+        connection.execute(_FREE_FORSAKEN)
+        sql = f"{WAKE} AND app_name = ? AND wakes IS NULL AND awaits <> 'session'"
+        connection.execute(sql, (row.app_name,))
 
 
 def beat(connection: Connection, setting: Setting, row: WorkerRow, *, waited: float | None) -> Heard | None:

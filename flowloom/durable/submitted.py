@@ -43,7 +43,7 @@ class Office(Protocol):
     registry: Registry
     callers: Callers
 
-    async def offer(self, run_ids: Sequence[str]) -> None: ...
+    async def bring(self, changed: Changed) -> None: ...
     async def withdraw(self, run_id: str) -> None: ...
 
 
@@ -239,7 +239,7 @@ class SubmittedRun:
 
     async def _asked(self, change: Any, *what: Any) -> Changed:
         changed = await self._registry.change(change, self.id, *what)
-        await self._office.offer(changed.ready)
+        await self._office.bring(changed)
         if changed.row.status == "running" and changed.row.wish is not None:
             await self._office.callers.look(changed.row.worker)
         return changed
@@ -261,7 +261,7 @@ class SubmittedRun:
         if changed.row.status in (*states, *OVER):  # another process was quicker
             raise _wrong_state(changed.row, what, states)
         self.begins = begins
-        await self._office.offer(changed.ready)
+        await self._office.bring(changed)
 
     async def skip(self) -> None:
         """Have `stream` and `result` begin behind what the run has said so far."""
@@ -314,7 +314,7 @@ class SubmittedRun:
             changed = await self._registry.change(given.give, self.id)
             if not given.outdated:
                 self.begins = begins
-                await self._office.offer(changed.ready)
+                await self._office.bring(changed)
                 return
             await asyncio.sleep(0)
 
