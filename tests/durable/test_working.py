@@ -19,6 +19,7 @@ from flowloom.run_stream import RunFinished, TextDelta
 from flowloom.sessions.leases import uptime
 from flowloom.testing import ScriptedModel, call, chunks_of
 from flowloom.testing.scripted import response_of
+from flowloom.testing.suites.courier_place import until
 
 __all__ = ["where"]
 
@@ -363,7 +364,7 @@ async def test_tokens_of_model_calls_keep_to_the_limit_of_the_fleet(where: str) 
     await service.close()
 
 
-@pytest.mark.parametrize("limit", [ModelLimit("*", concurrent=1), ModelLimit("*", per_minute=600)])
+@pytest.mark.parametrize("limit", [ModelLimit("*", concurrent=1), ModelLimit("*", per_minute=120)])
 async def test_observers_are_told_of_a_call_that_waits(where: str, limit: ModelLimit) -> None:
     """Once for each, and not of one that has its place at once."""
     service = opened(where)
@@ -377,16 +378,17 @@ async def test_observers_are_told_of_a_call_that_waits(where: str, limit: ModelL
 
     class Slow(ScriptedModel):
         async def generate_content_async(self, llm_request: Any, stream: bool = False) -> Any:
-            await asyncio.sleep(0.3)
+            await until(lambda: len(watch.waiting) == 2)
             async for response in super().generate_content_async(llm_request, stream):
                 yield response
 
     watch = Watch()
     agent = LlmAgent(name="agent", model=Slow(["Hi."] * 3))
     runner = Runner(app_name=APP, agent=agent, session_service=service, observers=[watch])
-    async with Worker(runner, limits=[limit], heartbeat=0.1, dead_after=5), client_of(service) as client:
+    async with client_of(service) as client:
         runs = [await client.submit("Go.", user_id="ann", session_id=f"s{number}") for number in range(3)]
-        for run in runs:
-            assert (await finished(run)).status == "final"
+        async with Worker(runner, limits=[limit], heartbeat=0.1, dead_after=5):
+            for run in runs:
+                assert (await finished(run)).status == "final"
     assert len(watch.waiting) == len({*watch.waiting}) == 2
     await service.close()
