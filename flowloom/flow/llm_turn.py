@@ -26,7 +26,7 @@ from flowloom.flow.model_call import NO_MODEL_CALL, ONLY_THOUGHTS, ModelCall, is
 from flowloom.flow.observed import StepsOfTurn, steps_of
 from flowloom.flow.outbox import forwarding
 from flowloom.flow.output import ask_again, has_form, keep_answer, no_answer
-from flowloom.flow.pipeline import Step, Steps, StoppedAt, events_of, explain, response_events, run_response_steps
+from flowloom.flow.pipeline import Step, Steps, StoppedAt, events_from, run_steps
 from flowloom.flow.step_result import StepResult
 from flowloom.flow.tool_run import SingleTurns, ToolRun, refused, tool_run
 from flowloom.flow.turn import AGAIN, OVER, WAITING, Enter, Events, Outcome, Turn
@@ -162,48 +162,29 @@ class LlmTurn(Turn):
             yield event
 
     def _build(self, steps: Sequence[Step], result: StepResult, request: LlmRequest) -> StoppedAt | None:
-        """The request side as plain calls, up to a processor that has produced something to be awaited or yielded."""
-        ctx, step = self.ctx, None
+        """The request side, up to a processor that has produced something; a `Halt` ends it."""
         try:
-            for step in steps:
-                produced = step.run(ctx, request)
-                if produced is not None:
-                    return steps[steps.index(step) :], produced
-                if ctx.end_invocation:
-                    break
-        except Exception as error:
-            assert step is not None
-            self._halted(error, step, result)
-        return None
+            return run_steps(steps, self.ctx, request)
+        except Halt as halt:
+            result.halted_by = halt.processor
+            return None
 
-    async def _build_rest(self, stopped_at: StoppedAt | None, result: StepResult, request: LlmRequest) -> Events:
+    async def _build_rest(self, stopped_at: StoppedAt, result: StepResult, request: LlmRequest) -> Events:
         """The request side from a processor on that has produced something."""
-        while stopped_at is not None:
-            (step, *rest), produced = stopped_at
-            try:
-                async with aclosing(events_of(produced, self.ctx, step)) as made:
-                    async for event in made:
-                        yield self._took(result, event)
-            except Exception as error:
-                self._halted(error, step, result)
-            if result.halted_by or self.ctx.end_invocation:
-                return
-            stopped_at = self._build(rest, result, request)
+        try:
+            async with aclosing(events_from(stopped_at, self.ctx, request)) as events:
+                async for event in events:
+                    yield self._took(result, event)
+        except Halt as halt:
+            result.halted_by = halt.processor
 
     def _response_events(
         self, steps: StepsOfTurn, call: ModelCall, request: LlmRequest, response: LlmResponse
     ) -> Events | None:
         """The events of the response side; None if it has none, as usual."""
         busy = steps.files if call.has_files else steps.response
-        stopped_at = run_response_steps(busy, self.ctx, request, response) if busy else None
-        return None if stopped_at is None else response_events(stopped_at, self.ctx, request, response)
-
-    def _halted(self, error: Exception, step: Step, result: StepResult) -> None:
-        """A processor has raised: a `Halt` ends the request side, anything else the run."""
-        explain(error, self.ctx, step)
-        if not isinstance(error, Halt):
-            raise error
-        result.halted_by = error.processor
+        stopped_at = run_steps(busy, self.ctx, request, response) if busy else None
+        return None if stopped_at is None else events_from(stopped_at, self.ctx, request, response)
 
     def _took(self, result: StepResult, event: Event) -> Event:
         """An event of a request processor: the results of a confirmed tool, say."""
@@ -238,7 +219,8 @@ class LlmTurn(Turn):
                 return False
             # calls that were marked as made again have been made, and have no result yet
             result.waiting = REPEATED in (last.actions.agent_state or ())
-        result.waiting = result.waiting or awaits_more(self.ctx)
+        progress = self.ctx.run.progress
+        result.waiting = result.waiting or (progress is not None and awaits_more(self.ctx, progress))
         return not result.waiting
 
     def _noted(self, result: StepResult, event: Event) -> Event:

@@ -106,16 +106,22 @@ StoppedAt = tuple[Sequence[Step], object]
 """The processors from one on that has produced something to be awaited or yielded, and what that is."""
 
 
-def run_response_steps(
-    steps: Sequence[Step], ctx: InvocationContext, request: LlmRequest, response: LlmResponse
+def run_steps(
+    steps: Sequence[Step], ctx: InvocationContext, request: LlmRequest, response: LlmResponse | None = None
 ) -> StoppedAt | None:
-    """The response side as plain calls, up to a processor that has produced something."""
+    """The request side, or that of a response, as plain calls, up to a processor that has produced something.
+
+    Once the invocation is ended, no further processor of the request side is called.
+    """
+    given = (ctx, request) if response is None else (ctx, request, response)
     step = None
     try:
         for step in steps:
-            produced = step.run(ctx, request, response)
+            produced = step.run(*given)
             if produced is not None:
                 return steps[steps.index(step) :], produced
+            if response is None and ctx.end_invocation:
+                break
     except Exception as error:
         assert step is not None
         explain(error, ctx, step)
@@ -123,16 +129,18 @@ def run_response_steps(
     return None
 
 
-async def response_events(
-    stopped_at: StoppedAt | None, ctx: InvocationContext, request: LlmRequest, response: LlmResponse
+async def events_from(
+    stopped_at: StoppedAt | None, ctx: InvocationContext, request: LlmRequest, response: LlmResponse | None = None
 ) -> AsyncGenerator[Event, None]:
-    """The events of the response side, from a processor on that has produced something."""
+    """The events of a side, from a processor on that has produced something."""
     while stopped_at is not None:
         (step, *rest), produced = stopped_at
         async with aclosing(events_of(produced, ctx, step)) as made:
             async for event in made:
                 yield event
-        stopped_at = run_response_steps(rest, ctx, request, response)
+        if response is None and ctx.end_invocation:
+            return
+        stopped_at = run_steps(rest, ctx, request, response)
 
 
 async def events_of(produced: Any, ctx: InvocationContext, step: Step) -> AsyncGenerator[Event, None]:

@@ -5,22 +5,23 @@ from __future__ import annotations
 from google.genai import types
 
 from flowloom.context import InvocationContext
-from flowloom.context.progress import at_place
+from flowloom.context.progress import Progress, at_place
 from flowloom.context.protocols import AnyAgent
 from flowloom.events.event import Event
 from flowloom.events.requests import looks_like_request
 from flowloom.log.marks import is_from_agent_tool
 
 
-def awaits_more(ctx: InvocationContext) -> bool:
+def awaits_more(ctx: InvocationContext, progress: Progress) -> bool:
     """Whether a call beside those that the user's message answers has no result yet, and the message says no more.
 
     Words of the user do not wait; but the agents as tools that were called since do not either.
     """
     run = ctx.run
-    if run.progress is None or not (waiting_calls := run.waiting_calls):
+    waiting_calls = run.waiting_calls
+    if not waiting_calls:
         return False
-    words = _says_more(run.progress.message or run.user_content)
+    words = _says_more(progress.message or run.user_content)
     for event in reversed(run.session.events):
         if event.invocation_id != run.invocation_id:
             continue
