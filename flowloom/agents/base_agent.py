@@ -205,10 +205,6 @@ class BaseAgent(TypedByOutput[OutputT]):
         """The agent's turn at the place `ctx` in a run. A class whose agents work in another way overrides it."""
         return BodyTurn(ctx)
 
-    def run_body(self, ctx: InvocationContext) -> AsyncGenerator[Event, None]:
-        """What the agent does, without its callbacks."""
-        return self._run_async_impl(ctx)
-
     async def _run_async_impl(self, ctx: InvocationContext) -> AsyncGenerator[Event, None]:
         """What the agent does. Override it in a custom agent; yield events, run sub-agents by `run_async(ctx)`."""
         raise NotImplementedError(f"{type(self).__name__} does not say what to do: override `_run_async_impl`.")

@@ -78,7 +78,7 @@ class AnyAgent(Protocol):
         ...
 
     def run_async(self, parent_context: Any) -> AsyncGenerator[Event, None]: ...
-    def run_body(self, ctx: Any) -> AsyncGenerator[Event, None]:
+    def _run_async_impl(self, ctx: Any) -> AsyncGenerator[Event, None]:
         """What a custom agent does, without its callbacks."""
         ...
 
@@ -98,7 +98,12 @@ class AnyWorkflowAgent(AnyAgent, Protocol):
 
 
 class AnyFlow(Protocol):
-    """A flow as the rooms below it know it."""
+    """A flow as the rooms below it know it, and a turn."""
+
+    @property
+    def steps(self) -> tuple[Any, Any]:
+        """The processors of the request, and those of the response."""
+        ...
 
     @property
     def callbacks(self) -> FlowCallbacks: ...

@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import aclosing
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from google.genai import types
 
 from flowloom.context import InvocationContext
-from flowloom.context.hooks import FlowCallbacks
 from flowloom.context.progress import Progress
-from flowloom.context.protocols import AnyAgent, AnyLlmAgent
+from flowloom.context.protocols import AnyAgent, AnyFlow, AnyLlmAgent
 from flowloom.errors import CallbackError, Halt, IncompleteStreamError, LimitExceededError
 from flowloom.events.event import UNFIT_OUTPUT, Event
 from flowloom.events.parts import content_of, response_part
@@ -26,7 +25,7 @@ from flowloom.flow.model_call import NO_MODEL_CALL, ONLY_THOUGHTS, ModelCall, is
 from flowloom.flow.observed import StepsOfTurn, steps_of
 from flowloom.flow.outbox import forwarding
 from flowloom.flow.output import ask_again, has_form, keep_answer, no_answer
-from flowloom.flow.pipeline import Step, Steps, StoppedAt, events_from, run_steps
+from flowloom.flow.pipeline import Step, StoppedAt, events_from, run_steps
 from flowloom.flow.step_result import StepResult
 from flowloom.flow.tool_run import SingleTurns, ToolRun, refused, tool_run
 from flowloom.flow.turn import AGAIN, OVER, WAITING, Enter, Events, Outcome, Turn
@@ -48,22 +47,13 @@ _REACHED = ("", "limit of the run")
 """What `Run.done_once` holds when an agent has reached a limit of the run, so that no other one has a final step."""
 
 
-class Pipeline(Protocol):
-    """A flow, as a turn knows it."""
-
-    @property
-    def steps(self) -> Steps: ...
-    @property
-    def callbacks(self) -> FlowCallbacks: ...
-
-
 class LlmTurn(Turn):
     """The turn of an agent with a model. A step builds a request, asks the model, and runs the calls in its answer.
 
     With `single_step`, it ends after one.
     """
 
-    def __init__(self, ctx: InvocationContext, flow: Pipeline, *, single_step: bool = False) -> None:
+    def __init__(self, ctx: InvocationContext, flow: AnyFlow, *, single_step: bool = False) -> None:
         super().__init__(ctx)
         assert ctx.llm_agent is not None
         self.llm: AnyLlmAgent = ctx.llm_agent

@@ -262,7 +262,7 @@ class BodyTurn(Turn):
 
     async def step(self, spans: Recorder | None) -> Events:
         run = self.ctx.run
-        body = self.agent.run_body(self.ctx)
+        body = self.agent._run_async_impl(self.ctx)  # pyright: ignore[reportPrivateUsage] - custom agents override it
         if not hasattr(body, "aclose"):
             raise no_events(body, f"`_run_async_impl` of agent `{self.agent.name}`", "Event")
         if self.span is not None:
