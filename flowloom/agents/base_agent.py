@@ -10,7 +10,7 @@ from pydantic import Field
 from typing_extensions import TypeVar
 
 from flowloom.context import InvocationContext
-from flowloom.context.hooks import Callbacks, as_callbacks
+from flowloom.context.hooks import as_callbacks
 from flowloom.errors import AgentNameError, ConfigurationError, DuplicateAgentError, NotSupportedError
 from flowloom.events.event import Event
 from flowloom.flow import run_agent
@@ -168,16 +168,6 @@ class BaseAgent(TypedByOutput[OutputT]):
         if found is None or found[0] != (_edits[0], on):
             found = self._derived[name] = ((_edits[0], on), make())
         return found[1]  # pyright: ignore[reportUnknownVariableType] - a cast would cost a call
-
-    @property
-    def before_agent_callbacks(self) -> Callbacks:
-        """The callbacks before the agent's turn, as a tuple."""
-        return as_callbacks(self.before_agent_callback)
-
-    @property
-    def after_agent_callbacks(self) -> Callbacks:
-        """The callbacks after the agent's turn, as a tuple."""
-        return as_callbacks(self.after_agent_callback)
 
     canonical_before_agent_callbacks = callbacks_of("before_agent_callback")
     canonical_after_agent_callbacks = callbacks_of("after_agent_callback")

@@ -11,7 +11,7 @@ from typing import Any, ClassVar, Literal, NamedTuple, Protocol, TypeVar
 
 from google.genai import types
 
-from flowloom.context.hooks import Callbacks, FlowCallbacks
+from flowloom.context.hooks import FlowCallbacks
 from flowloom.context.run_config import Limits
 from flowloom.events.event import Event
 from flowloom.events.response import LlmResponse
@@ -66,13 +66,11 @@ class AnyAgent(Protocol):
     is_llm_agent: ClassVar[bool]
     name: str
     description: str
+    before_agent_callback: Any
+    after_agent_callback: Any
 
     @property
     def sub_agents(self) -> Sequence[AnyAgent]: ...
-    @property
-    def before_agent_callbacks(self) -> Callbacks: ...
-    @property
-    def after_agent_callbacks(self) -> Callbacks: ...
     def derive(self, name: Any, make: Callable[[], _T], *on: Any) -> _T:
         """What `make` computes from agents' fields; made again when one is set, or `on` is another."""
         ...

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from google.genai import types
 
 from flowloom.context import Context, InvocationContext
-from flowloom.context.hooks import Callbacks, content_answered, first_answer
+from flowloom.context.hooks import Callbacks, as_callbacks, content_answered, first_answer
 from flowloom.context.origin import no_events, note_origin
 from flowloom.context.progress import Progress, is_within, latest_said
 from flowloom.context.protocols import AnyAgent
@@ -121,7 +121,7 @@ class Turn:
         ctx = self.ctx
         events: list[Event] = []
         if not self.bare:
-            plugins, own = ctx.run.hooks.before_agent, self.agent.before_agent_callbacks
+            plugins, own = ctx.run.hooks.before_agent, as_callbacks(self.agent.before_agent_callback)
             event = await self._ask("before_agent", plugins, own) if plugins or own else None
             if event is not None:
                 events.append(self.note(self.answered_before(event)))
@@ -144,7 +144,7 @@ class Turn:
         if self.bare or self.already_ended:
             return []
         event = None
-        plugins, own = self.ctx.run.hooks.after_agent, self.agent.after_agent_callbacks
+        plugins, own = self.ctx.run.hooks.after_agent, as_callbacks(self.agent.after_agent_callback)
         if (plugins or own) and not self.ctx.end_invocation:
             event = await self._ask("after_agent", plugins, own)
         if event is not None:
