@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from google.genai import types
 
@@ -11,7 +10,7 @@ from flowloom.context import InvocationContext
 from flowloom.context.protocols import AnyAgent, as_llm_agent
 from flowloom.errors import AgentNotFoundError
 from flowloom.events.event import Event
-from flowloom.tools.delegation import DelegateTool, task_result
+from flowloom.tools.delegation import task_result
 
 _MODES = ("task", "single_turn")
 
@@ -34,35 +33,22 @@ def is_single_turn(agent: AnyAgent, call: types.FunctionCall) -> bool:
     return called is not None and called.mode == "single_turn"
 
 
-def task_calls(
-    agent: AnyAgent, calls: Sequence[types.FunctionCall], tools: Mapping[str, Any], results: Event | None
-) -> list[types.FunctionCall]:
-    """The calls that a `task` sub-agent is still to answer."""
-    answered = {response.id for response in results.get_function_responses()} if results is not None else set[str]()
-    return [
-        call
-        for call in calls
-        if call.id not in answered
-        and isinstance(tools.get(call.name or ""), DelegateTool)
-        and not is_single_turn(agent, call)
-    ]
-
-
 def unresolved_tasks(
     ctx: InvocationContext, names: Mapping[str, AnyAgent]
 ) -> tuple[list[types.FunctionCall], list[types.FunctionCall]]:
-    """Calls of sub-agents, known by `names`, that an earlier turn of this agent has left open: those of `single_turn`
-    agents, and those of `task` agents."""
+    """The calls that this agent has made of sub-agents, known by `names`, and that have no answer: those of
+    `single_turn` agents, and those of `task` agents."""
+    here = ctx.place[:3]
     singles: list[types.FunctionCall] = []
     tasks: list[types.FunctionCall] = []
     for made in ctx.session.history.ledger(ctx.session.events).unanswered():
-        child, event = as_llm_agent(names.get(made.name)), made.event
-        if child is None or event.author != ctx.agent.name or event.isolation_scope != ctx.isolation_scope:
+        child = as_llm_agent(names.get(made.name))
+        if child is None or made.place[:3] != here:
             continue
         # a task goes on over many messages; a single turn belongs to its invocation, which is resumed as such
         if child.mode == "task":
             tasks.append(made.call)
-        elif event.invocation_id == ctx.invocation_id:
+        elif made.event.invocation_id == ctx.invocation_id:
             singles.append(made.call)
     return singles, tasks
 

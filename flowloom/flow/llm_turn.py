@@ -17,7 +17,7 @@ from flowloom.events.event import UNFIT_OUTPUT, Event
 from flowloom.events.parts import content_of, response_part
 from flowloom.events.response import LlmResponse
 from flowloom.flow.client_calls import paused_at, pauses_at
-from flowloom.flow.delegation import delegated_context, delegates_of, ends_turn, task_calls, unresolved_tasks
+from flowloom.flow.delegation import delegated_context, delegates_of, ends_turn, unresolved_tasks
 from flowloom.flow.ending import error_event
 from flowloom.flow.handover import place_of_target, response_of_task
 from flowloom.flow.limits import ask_to_summarise
@@ -142,7 +142,7 @@ class LlmTurn(Turn):
                     async with aclosing(run.forwarded) as events:
                         async for inner in events:
                             yield inner
-                for answer in self._taken(result, event, request, run, await run.results):
+                for answer in self._taken(result, event, run, await run.results):
                     yield answer
         except LimitExceededError as error:
             result.limit = error
@@ -257,9 +257,7 @@ class LlmTurn(Turn):
             return refused(self.ctx, str(self.final_step))
         return tool_run(self.ctx, event.get_function_calls(), request.tools_dict, delegates=bool(self.delegates))
 
-    def _taken(
-        self, result: StepResult, event: Event, request: LlmRequest, tools: ToolRun, results: CallResults
-    ) -> Iterator[Event]:
+    def _taken(self, result: StepResult, event: Event, tools: ToolRun, results: CallResults) -> Iterator[Event]:
         """What comes of the calls of an event. Raises the error of a call that ends the run."""
         if results.event is not None:
             result.transfer_to = results.event.actions.transfer_to_agent
@@ -268,8 +266,7 @@ class LlmTurn(Turn):
                 yield self._noted(result, self._finished(result, further))
         yield from results.waiting
         if self.delegates:
-            calls = event.get_function_calls()
-            self.delegated.extend(task_calls(self.agent, calls, request.tools_dict, results.event))
+            self.delegated = deque(unresolved_tasks(self.ctx, self.delegates)[1])
         if results.error is not None:
             raise results.error
         result.waiting = bool(results.waiting)

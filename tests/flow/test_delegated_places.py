@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from kit import Chat, agent, context, event, named_call, result
 
-from flowloom import LlmAgent, ParallelAgent
+from flowloom import LlmAgent, ParallelAgent, SequentialAgent
 from flowloom.flow.delegation import delegated_context, delegates_of, unresolved_tasks
 
 
@@ -75,3 +75,15 @@ def test_an_agent_has_left_open_what_it_has_called_itself_in_its_place(
     place = context(root, *log, isolation_scope=scope, invocation_id="here")
     singles, tasks = unresolved_tasks(place, delegates_of(root))
     assert ([call.id for call in singles], [call.id for call in tasks]) == expected
+
+
+async def test_an_agent_on_two_branches_calls_on_each_what_it_has_called_there() -> None:
+    """A call that it has open on the one branch is not another one's, however late that begins."""
+    finish = named_call("f", "finish_task", result="done")
+    helper = agent("helper", finish, finish, finish, finish, mode="task")
+    call = named_call("c", "helper", request="help")
+    root = agent("root", call, call, "ready", "ready", "ready", sub_agents=[helper])
+    late = SequentialAgent(name="late", sub_agents=[agent("first", "first"), root])
+    events = await Chat(ParallelAgent(name="both", sub_agents=[root, late])).say("go")
+    finished = [each.branch for each in events if each.author == "helper" and each.get_function_calls()]
+    assert sorted(map(str, finished)) == ["both.late", "both.root"]
