@@ -27,7 +27,7 @@ from flowloom.flow.outbox import forwarding
 from flowloom.flow.output import ask_again, has_form, keep_answer, no_answer
 from flowloom.flow.pipeline import Step, StoppedAt, events_from, run_steps
 from flowloom.flow.step_result import StepResult
-from flowloom.flow.tool_run import SingleTurns, ToolRun, refused, tool_run
+from flowloom.flow.tool_run import SingleTurns, ToolRun, tool_run
 from flowloom.flow.turn import AGAIN, OVER, WAITING, Enter, Events, Outcome, Turn
 from flowloom.flow.waiting import awaits_more
 from flowloom.log.marks import AGENT_ENDED, REPEATED, is_from_agent_tool
@@ -137,7 +137,8 @@ class LlmTurn(Turn):
                 yield (event := self._noted(result, self._finished(result, event)))
                 if result.answered or not call.has_calls:
                     continue
-                run = self._run_tools(event, request)
+                calls, delegates = event.get_function_calls(), bool(self.delegates)
+                run = tool_run(self.ctx, calls, request.tools_dict, delegates=delegates)
                 if run.forwarded is not None:
                     async with aclosing(run.forwarded) as events:
                         async for inner in events:
@@ -244,18 +245,14 @@ class LlmTurn(Turn):
         """An event as it is yielded: its calls may wait for the client, its text may be the agent's answer."""
         if event.partial:
             return event
-        if self.ctx.run.config.pause_on_tool_calls and self.final_step is None and pauses_at(self.ctx, event):
+        if self.final_step is not None:
+            result.answered = bool(event.get_function_calls())  # with errors, when the step is over
+        elif self.ctx.run.config.pause_on_tool_calls and pauses_at(self.ctx, event):
             result.answered = True
             return paused_at(event)
         return keep_answer(self.ctx, self.llm, event) if self.keeps else event
 
     # -- tool calls -------------------------------------------------------------------------------
-
-    def _run_tools(self, event: Event, request: LlmRequest) -> ToolRun:
-        """The run of the calls of a complete model event (spec §2.6)."""
-        if self.final_step is not None:
-            return refused(self.ctx, str(self.final_step))
-        return tool_run(self.ctx, event.get_function_calls(), request.tools_dict, delegates=bool(self.delegates))
 
     def _taken(self, result: StepResult, event: Event, tools: ToolRun, results: CallResults) -> Iterator[Event]:
         """What comes of the calls of an event. Raises the error of a call that ends the run."""
@@ -322,6 +319,8 @@ class LlmTurn(Turn):
         if self.final_step is not None and self.final_step.agent is None:
             self.ctx.run.stop, self.ctx.run.stopped = "limit", True
         self.outcome = self.rule(result)
+        if self.final_step is not None:
+            return self.ctx.run.refusals_of(self.ctx, str(self.final_step))
         return self._only_thoughts() if self.thoughts > MAX_THOUGHT_TURNS else ()
 
     def rule(self, result: StepResult) -> Outcome | Enter:

@@ -90,12 +90,3 @@ def tool_run(
     inner = ctx.model_copy(update={"delegate": single.run, "progress_box": ProgressBox(single.outbox)})
     inner.outbox = single.outbox if forwards else None
     return ToolRun(*forwarding(run_calls(inner, calls, tools, None, transfer_problem), single.outbox), single)
-
-
-def refused(ctx: InvocationContext, reason: str) -> ToolRun:
-    """Calls that are not made any more: each is answered with an error."""
-
-    async def refuse() -> CallResults:
-        return CallResults(None, waiting=ctx.run.refusals_of(ctx, reason))
-
-    return ToolRun(refuse())
