@@ -151,7 +151,7 @@ class Run:
 
     def broken_off(self) -> list[Event]:
         """The events that keep what was broken off so far, while the run goes on: an agent has caught what ended it."""
-        return self.streamed.cut_off(all_over=False) if self.streamed is not None and self.streamed.broken else []
+        return self.streamed.cut_off(all_over=False) if self.streamed is not None else []
 
     def origin_of(self, error: BaseException, otherwise: _ContextT) -> _ContextT:
         """Where `error` comes from, as far as that was noted, or `otherwise`; others may have been caught before."""

@@ -16,11 +16,11 @@ _NONE: Any = None
 class _Answer:
     """One answer: its texts, and no events, which are many and would have to be kept."""
 
-    __slots__ = ("latest", "metered", "number", "texts")
+    __slots__ = ("broken", "latest", "metered", "texts")
 
-    def __init__(self, number: int) -> None:
-        self.number = number
-        """The how manieth answer of the run it is."""
+    def __init__(self) -> None:
+        self.broken = False
+        """Whether its agent was stopped, while the run perhaps goes on."""
         self.texts: list[str] = []
         self.latest: Event = _NONE
         self.metered: Event | None = None
@@ -43,21 +43,17 @@ class Streamed:
     An answer that is stopped is kept as far as it was streamed: its text, without thoughts and calls.
     """
 
-    __slots__ = ("_answers", "_begun", "broken")
+    __slots__ = ("_answers",)
 
     def __init__(self) -> None:
-        self._begun = 0
         self._answers: dict[str, _Answer] = {}
-        self.broken: dict[str, _Answer] = {}
-        """Those whose agents were stopped, while the run perhaps goes on."""
 
     def add(self, event: Event) -> None:
         """Take in a partial event."""
         fields = fields_of(event)  # half of what the attributes of a pydantic model cost, for every chunk
         answer = self._answers.get(fields["id"])
         if answer is None:
-            self._begun += 1
-            answer = self._answers[event.id] = _Answer(self._begun)
+            answer = self._answers[event.id] = _Answer()
         answer.latest = event
         content = fields["content"]
         if content is not None:
@@ -78,16 +74,17 @@ class Streamed:
     def break_off(self, author: str, branch: str | None, scope: str | None) -> None:
         """The turn of an agent was ended from outside, or by an error: what it was saying does not go on."""
         speaker = author, branch, scope, None
-        for key in [key for key, each in self._answers.items() if speaker_of(each.latest) == speaker]:
-            self.broken[key] = self._answers.pop(key)
+        for each in self._answers.values():
+            each.broken = each.broken or speaker_of(each.latest) == speaker
 
     def end(self, event: Event) -> None:
         """A complete event is there: of that answer, or of another one of its speaker."""
         self._answers.pop(event.id, None)
-        self.broken.pop(event.id, None)
         if self._answers and (event.content is not None or event.error_code):
             speaker = speaker_of(event)
-            self._answers = {key: each for key, each in self._answers.items() if speaker_of(each.latest) != speaker}
+            self._answers = {
+                key: each for key, each in self._answers.items() if each.broken or speaker_of(each.latest) != speaker
+            }
 
     def completed(self, event: Event) -> Event:
         """An event that says in the place of an answer what went wrong, with the text that was streamed."""
@@ -101,11 +98,10 @@ class Streamed:
     def cut_off(self, *, all_over: bool = True) -> list[Event]:
         """The events that keep what was streamed of answers that do not go on, by speaker, in the order in which they
         began: of all of them, if nothing streams after, or of the broken ones."""
-        answers, self.broken = self.broken, {}
-        if all_over:
-            answers, self._answers = answers | self._answers, {}
+        over = {key: each for key, each in self._answers.items() if all_over or each.broken}
+        self._answers = {key: each for key, each in self._answers.items() if key not in over}
         spoken: dict[tuple[Any, ...], _Answer] = {}
-        for each in sorted(answers.values(), key=lambda answer: answer.number):  # agents end in any order
+        for each in over.values():
             answer = spoken.setdefault(speaker_of(each.latest), each)
             if answer is not each:  # of an agent whose partial events have ids of their own
                 answer.texts += each.texts
