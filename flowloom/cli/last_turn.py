@@ -13,9 +13,7 @@ from flowloom.sessions import Session
 
 def standing(session: Session) -> Sequence[Event]:
     """The log of a session without what was rewound."""
-    log = session.history.log
-    log.read(session.events)
-    return log.kept(session.events)
+    return session.history.kept(session.events)
 
 
 def cut_off(root: BaseAgent, session: Session) -> str | None:

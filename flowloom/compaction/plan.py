@@ -59,9 +59,9 @@ def plan_of(
     """
     log.read(events)
     over = _is_over(events, log, config, asker)
-    if not (force or over or _may_be_due(events, log, config, now, asker)):
+    if not (force or over or _may_be_due(log, config, now, asker)):
         return None
-    entries = log.entries(events)
+    entries = log.entries()
     links = _Links(entries)
     by_location: dict[Location, list[int]] = {}
     for index, entry in enumerate(entries):
@@ -80,7 +80,7 @@ def plan_of(
             gain = _gain(entries, run)
             if (gain > 0 or force) and (best is None or gain > best[0]):
                 best = gain, run
-    return None if best is None else _plan([entries[i] for i in best[1]], log.kept(events), config)
+    return None if best is None else _plan([entries[i] for i in best[1]], log.kept, config)
 
 
 def _is_over(events: Sequence[Event], log: EffectiveLog, config: EventsCompactionConfig, asker: Asker | None) -> bool:
@@ -91,15 +91,13 @@ def _is_over(events: Sequence[Event], log: EffectiveLog, config: EventsCompactio
     return prompt_tokens(events, log, **who) >= config.token_threshold  # type: ignore[arg-type]
 
 
-def _may_be_due(
-    events: Sequence[Event], log: EffectiveLog, config: EventsCompactionConfig, now: float, asker: Asker | None
-) -> bool:
+def _may_be_due(log: EffectiveLog, config: EventsCompactionConfig, now: float, asker: Asker | None) -> bool:
     """Whether there is anything to be looked at more closely; a glance, because it is taken before each model call."""
     if asker is None and config.compaction_interval is not None:
         return True
-    if config.event_threshold is not None and log.size(events) >= config.event_threshold:
+    if config.event_threshold is not None and log.size() >= config.event_threshold:
         return True
-    oldest = log.oldest(events) if config.max_age_seconds is not None else None
+    oldest = log.oldest() if config.max_age_seconds is not None else None
     return oldest is not None and oldest.timestamp <= now - (config.max_age_seconds or 0.0)
 
 

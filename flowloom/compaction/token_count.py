@@ -39,7 +39,7 @@ class _Sums:
         read = (log.generation, log.revision)
         if self._read != read:
             self.by_location.clear()
-        for event in events[self._counted :] if self._read == read else log.shown(events):
+        for event in events[self._counted :] if self._read == read else log.shown():
             location = location_of(event)
             self.by_location[location] = self.by_location.get(location, 0) + characters(event)
         self._counted, self._read = len(events), read

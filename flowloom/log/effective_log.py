@@ -90,9 +90,12 @@ class EffectiveLog:
         self.rewound: list[Event] = []
         """What was rewound, in the order in which it was."""
         self._plain = True  # nothing was rewound or summarised so far, and the log is what counts
-        self._kept: list[Event] = []  # without what was rewound
+        self._kept: list[Event] = []
+        self.kept: Sequence[Event] = self._kept
+        """The log without what was rewound."""
         self._positions: dict[str, int] = {}  # in `_kept`, by id
-        self._starts: dict[str, int] = {}  # of the kept invocations, by id
+        self._starts: dict[str, int] = {}  # where in `kept` each invocation begins, as far as that was asked for
+        self._indexed = 0  # how far that is
         self._gone: set[str] = set()  # the ids of what was rewound
         self._entries: list[Entry] = []  # in the order of `first`
         self._in_time = True  # whether they are in the order of their times, too
@@ -110,36 +113,40 @@ class EffectiveLog:
             self.generation += 1
             new = events
         if self._plain:
+            self.kept = events
             for event in new:
                 done = fields_of(event.actions)
                 if done["rewind_before_invocation_id"] is not None or done["compaction"] is not None:
-                    self._plain = False
-                    new = events
+                    self._plain, self.kept, new = False, self._kept, events
                     break
         if not self._plain:
             for event in new:
                 self._take(event)
 
-    def kept(self, events: Sequence[Event]) -> Sequence[Event]:
-        """The log without what was rewound; `events` is the log that was read."""
-        return events if self._plain else self._kept
+    def start_of(self, invocation_id: str) -> int | None:
+        """Where in `kept` an invocation begins; None if it is not there."""
+        starts = self._starts
+        for index in range(self._indexed, len(self.kept)):
+            starts.setdefault(self.kept[index].invocation_id, index)
+        self._indexed = len(self.kept)
+        return starts.get(invocation_id)
 
-    def shown(self, events: Sequence[Event]) -> Sequence[Event]:
-        """What counts, summaries included; `events` is the log that was read."""
-        return events if self._plain else [entry.event for entry in self._entries]
+    def shown(self) -> Sequence[Event]:
+        """What counts, summaries included."""
+        return self.kept if self._plain else [entry.event for entry in self._entries]
 
-    def entries(self, events: Sequence[Event]) -> Sequence[Entry]:
+    def entries(self) -> Sequence[Entry]:
         """The same with the positions that they stand for."""
-        return [Entry(event, at, at) for at, event in enumerate(events)] if self._plain else self._entries
+        return [Entry(event, at, at) for at, event in enumerate(self.kept)] if self._plain else self._entries
 
-    def size(self, events: Sequence[Event]) -> int:
+    def size(self) -> int:
         """How many entries there are."""
-        return len(events) if self._plain else len(self._entries)
+        return len(self.kept if self._plain else self._entries)
 
-    def oldest(self, events: Sequence[Event]) -> Event | None:
+    def oldest(self) -> Event | None:
         """The first event that no summary stands for."""
         if self._plain:
-            return events[0] if events else None
+            return next(iter(self.kept), None)
         return next((entry.event for entry in self._entries if not entry.is_summary), None)
 
     def shown_since(self, position: int) -> list[Event] | None:
@@ -180,7 +187,6 @@ class EffectiveLog:
         at = len(self._kept)
         self._kept.append(event)
         self._positions[event.id] = at
-        self._starts.setdefault(event.invocation_id, at)
         if actions.compaction is not None:
             self._change(event)
             self._summarise(event, actions.compaction, at)
@@ -192,11 +198,12 @@ class EffectiveLog:
         self._changes.append(summary)
 
     def _rewind(self, invocation_id: str) -> None:
-        start = self._starts.get(invocation_id)
+        start = self.start_of(invocation_id)
         if start is None:
             return
         removed = self._kept[start:]
         del self._kept[start:]
+        self._indexed = start
         self.rewound += removed
         summarised = self._restored
         for event in removed:

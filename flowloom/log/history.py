@@ -75,7 +75,7 @@ class History:
     def kept(self, events: Sequence[Event]) -> Sequence[Event]:
         """The log `events` without what was rewound."""
         self.log.read(events)
-        return self.log.kept(events)
+        return self.log.kept
 
     def ledger(self, events: Sequence[Event]) -> CallLedger:
         """In what state each call of `events` is; work is proportional to the events not yet seen."""
@@ -175,7 +175,7 @@ class _View:
         self._revision = log.revision
         if self._held is not None:
             self.projection = self.projection.before(self._shown)
-        rewound = count - len(log.kept(events))
+        rewound = count - len(log.kept)
         for position, event in enumerate(events[done:], done - rewound):
             if not self._append_words(event) and not self._append(event, position):
                 return self.rebuild(events, log)
@@ -252,10 +252,7 @@ class _View:
         """Build the view from the whole log, which `log` has read."""
         self._reset()
         self._revision = log.revision
-        if self._viewer.current_turn_only:
-            items = self._items_of_turn(log.kept(events), log)
-        else:
-            items = self._items_of(log.shown(events))
+        items = self._items_of_turn(log) if self._viewer.current_turn_only else self._items_of(log.shown())
         items = _merge_transcriptions(items)
         last = items[-1] if items else None
         arranged = rearrange(_with_answers(items))
@@ -274,10 +271,10 @@ class _View:
     def _items_of(self, events: Sequence[Event]) -> list[HistoryItem]:
         return [item for item in map(self._item_of, events) if item is not None]
 
-    def _items_of_turn(self, kept: Sequence[Event], log: EffectiveLog) -> list[HistoryItem]:
+    def _items_of_turn(self, log: EffectiveLog) -> list[HistoryItem]:
         """The current turn. A summary that tells of earlier turns is none of it."""
         turn = CurrentTurn()
-        for position, event in enumerate(kept):
+        for position, event in enumerate(log.kept):
             item = None if event.actions.compaction is not None else self._item_of(event)
             if event.author == "user" and self._rule(event, self._viewer):
                 turn.answer()
@@ -291,7 +288,7 @@ class _View:
         if shown is None:
             return turn.now.items
         self._foreign_calls.clear()
-        self._items_of(kept[: self._turn])  # for the calls of other agents
+        self._items_of(log.kept[: self._turn])  # for the calls of other agents
         return self._items_of(shown)
 
     def _item_of(self, event: Event) -> HistoryItem | None:

@@ -171,10 +171,7 @@ class CallLedger:
 
     def _reset(self) -> None:
         self._count = 0
-        self._kept: Sequence[Event] = ()  # what was not rewound
-        self._size = 0  # how much of it was read
-        self._starts: dict[str, int] = {}  # where in it each invocation begins, as far as that was asked for
-        self._indexed = 0  # how far that is
+        self._size = 0  # how much was read of what was not rewound
         self._calls: dict[str, CallRecord] = {}  # the latest of each id
         self._gone: dict[str, CallRecord] = {}  # those that do not count: rewound, or from elsewhere
         self._live: dict[str, dict[str, CallRecord]] = {}  # those that are not over, by invocation
@@ -200,8 +197,7 @@ class CallLedger:
             gone = self._gone | self._calls
             self._reset()
             self._gone, self._version = gone, version
-        self._kept = log.kept(events)
-        new = self._kept[self._size :]
+        new = log.kept[self._size :]
         self._size += len(new)
         self._read(new)
         return self
@@ -359,11 +355,8 @@ class CallLedger:
 
     def events_of(self, invocation_id: str) -> list[Event]:
         """The events of an invocation that were not rewound; work is proportional to what came since it began."""
-        kept, starts = self._kept, self._starts
-        for index, event in enumerate(kept[self._indexed :], self._indexed):
-            starts.setdefault(event.invocation_id, index)
-        self._indexed = len(kept)
-        return [event for event in kept[starts.get(invocation_id, len(kept)) :] if event.invocation_id == invocation_id]
+        kept, start = self._log.kept, self._log.start_of(invocation_id)
+        return [] if start is None else [event for event in kept[start:] if event.invocation_id == invocation_id]
 
     def call(self, call_id: str | None) -> CallRecord | None:
         """The latest call of the id `call_id`, over or not."""

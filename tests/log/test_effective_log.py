@@ -49,7 +49,7 @@ def oldest(log: list[Event]) -> str | None:
     """The words of the first event that no summary stands for."""
     it = EffectiveLog()
     it.read(log)
-    found = it.oldest(log)
+    found = it.oldest()
     return None if found is None else found.text
 
 
@@ -239,10 +239,11 @@ def test_a_summary_takes_the_place_of_all_that_it_stands_for() -> None:
     log = log_of(ONE, TWO, THREE, summary(0, 1))
     read = EffectiveLog()
     read.read(log)
-    assert read.size(log) == 2
-    assert [(entry.first, entry.last, entry.is_summary) for entry in read.entries(log)] == [(0, 1, True), (2, 2, False)]
-    assert EffectiveLog().size(log[:2]) == 2
-    assert [(entry.first, entry.last) for entry in EffectiveLog().entries(log[:2])] == [(0, 0), (1, 1)]
+    assert read.size() == 2
+    assert [(entry.first, entry.last, entry.is_summary) for entry in read.entries()] == [(0, 1, True), (2, 2, False)]
+    read.read(log[:2])
+    assert read.size() == 2
+    assert [(entry.first, entry.last) for entry in read.entries()] == [(0, 0), (1, 1)]
 
 
 def test_a_view_knows_of_each_change_since_it_was_looked_at() -> None:
