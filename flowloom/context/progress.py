@@ -11,7 +11,6 @@ from flowloom.context.protocols import AnyContext
 from flowloom.errors import InvocationNotFoundError
 from flowloom.events.event import Event
 from flowloom.events.parts import content_of
-from flowloom.events.requests import CREDENTIAL_CALL
 from flowloom.events.wire import replace
 from flowloom.log.answers import readable_answers, says_nothing
 from flowloom.log.claims import Decision
@@ -137,10 +136,10 @@ def latest_said(events: Sequence[Event]) -> Event | None:
 
 
 def is_left_behind(ledger: CallLedger, decision: Decision) -> bool:
-    """Whether a run was cut off before it carried out a decision that the log has."""
+    """Whether a run was cut off before it carried out a decision that the log has, or an agent has spoken since."""
     made = decision.made
-    if made.name == CREDENTIAL_CALL:
-        return latest_said(ledger.events_of(made.event.invocation_id)) is decision.answer.event
+    if latest_said(ledger.events_of(made.event.invocation_id)) is decision.answer.event:
+        return True
     return made.state == "decided" and ledger.call(made.id) is made
 
 

@@ -318,6 +318,21 @@ async def test_a_decision_that_a_dead_process_left_behind_is_carried_out_when_it
         assert world.ran == ran
 
 
+@pytest.mark.parametrize("kind", REPLIES)
+async def test_an_answer_after_which_a_process_has_died_goes_on_when_it_comes_again(kind: str, world: World) -> None:
+    """Whatever it answers, a call of the host too, which waits for no decision then."""
+    root, config, parts = REPLIES[kind]
+    service = InMemorySessionService()
+    it = Office(lambda: service, "queue")
+    await it.say(lambda: root(world), "Go.", run_config=config)
+    (pending,) = await it.waiting()
+    session = await service.get_session(app_name="app", **WHERE)
+    assert session is not None
+    message = answers(parts(pending)[0])
+    await service.append_answer(session, Event(author="user", invocation_id=pending.invocation_id, content=message))
+    assert (await it.say(lambda: root(world), message, run_config=config)).text
+
+
 async def test_a_user_interface_is_told_that_it_comes_too_late(desk: Office, world: World) -> None:
     """Typed events and handles tell of a refused decision as of any error."""
     await desk.say(lambda: payer(world), "Pay.")
