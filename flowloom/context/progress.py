@@ -29,7 +29,7 @@ class Progress:
     that made it counts as the latest.
     """
 
-    __slots__ = ("_ledger", "_message", "answered", "events", "fresh", "interrupted", "left")
+    __slots__ = ("_ledger", "answered", "events", "fresh", "interrupted", "left", "message_at")
 
     def __init__(self, ledger: CallLedger, invocation_id: str, message: types.Content | None = None) -> None:
         self._ledger, events = ledger, ledger.events_of(invocation_id)
@@ -42,11 +42,13 @@ class Progress:
         decided = ledger.decided(invocation_id)
         self.left = self._with_agents_around(made.id for made in decided)
         """The requests that were answered in vain so far, and the calls of the agents around them."""
-        self._message = self._latest_message(decided) if self.interrupted else len(self.events)
+        self.message_at = self._latest_message(decided) if self.interrupted else len(self.events)
+        """Where the latest message of the user is; -1 if there is none."""
         self.answered = self.answered_by(message or self.message)
         """The calls that the latest message answers, and those of the agents around them."""
         if self.interrupted:  # an agent that runs as a tool has left something since: it has taken its answers
-            self.answered -= {e.isolation_scope for _, e in self.since_message() if is_from_agent_tool(e)}
+            since = self.events[self.message_at + 1 :]
+            self.answered -= {event.isolation_scope for event in since if is_from_agent_tool(event)}
 
     def _latest_message(self, decided: Sequence[CallRecord]) -> int:
         """Where the latest message of the user is; the first one with a decision that was not carried out, if any."""
@@ -69,17 +71,12 @@ class Progress:
     @property
     def message(self) -> types.Content | None:
         """The latest message of the user, if it is in the log."""
-        return self.events[self._message].content if 0 <= self._message < len(self.events) else None
+        return self.events[self.message_at].content if 0 <= self.message_at < len(self.events) else None
 
     def beginning_in(self, events: Sequence[Event]) -> int:
         """Where in a session's log the latest message is; without one, where the invocation begins."""
-        first = self.events[max(self._message, 0)]
+        first = self.events[max(self.message_at, 0)]
         return next(index for index in range(len(events) - 1, -1, -1) if events[index] is first)
-
-    def since_message(self) -> Iterator[tuple[int, Event]]:
-        """What came after the latest message of the user, with its place in the log."""
-        for index in range(self._message + 1, len(self.events)):
-            yield index, self.events[index]
 
     def own(self, ctx: AnyContext, start: int) -> tuple[list[Event], list[Event]]:
         """The events of `ctx.agent` at its place in the run: before the latest message of the user, and after it. What
@@ -87,7 +84,7 @@ class Progress:
 
         `start` is where in the log its turn has begun.
         """
-        here, since = ctx.place, max(start, self._message + 1)
+        here, since = ctx.place, max(start, self.message_at + 1)
 
         def is_own(event: Event) -> bool:
             return here.holds(Place.of(event)) and not (tells_of_end(event) or event.interrupted)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection
 from typing import Any
 
 from google.genai import types
@@ -32,8 +32,7 @@ def stack_of(ctx: InvocationContext, task: types.FunctionCall | None = None, bar
     handovers = _Handovers(turn)
     answered_here = not (ctx.node_path or ctx.path_prefix or task)
     if progress.interrupted or not answered_here:
-        events = progress.since_message() if answered_here else enumerate(progress.events)
-        handovers.follow(progress, events)
+        handovers.follow(progress, progress.message_at if answered_here else None)
         handovers.go_back(progress.left if progress.interrupted else progress.answered)
     for each, start in handovers.turns:
         each.restore(progress, start)
@@ -55,13 +54,15 @@ class _Handovers:
         self._at_call: dict[str, list[tuple[Turn, int]]] = {}
         """Those that were under way when a call was made."""
 
-    def follow(self, progress: Progress, events: Iterable[tuple[int, Event]]) -> None:
-        """Read the events of the invocation, each with its index."""
-        for index, event in events:
-            if event.author == "user":
-                self.go_back(progress.answered_by(event.content))
-            else:
+    def follow(self, progress: Progress, begun_at: int | None) -> None:
+        """Read the events of the invocation. With the message at `begun_at`, the runner has begun at the first turn."""
+        for index, event in enumerate(progress.events):
+            if event.author != "user":
                 self._read(index, event)
+            elif index == begun_at:
+                del self.turns[1:]
+            else:
+                self.go_back(progress.answered_by(event.content))
 
     def go_back(self, answered: Collection[Any]) -> None:
         """A call is answered: control is with the turns that were under way when the first such call was made."""

@@ -1,0 +1,88 @@
+"""Who goes on after a run that was cut off, if an agent has handed over to another one and both are spoken to."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+from waiting.desk import WHERE, Desk, World, by_turn, last_text
+from waiting.office import HAND_TO, payer
+
+from flowloom import BaseAgent, SequentialAgent, Session
+from flowloom.testing import call
+
+
+def handing_desk() -> BaseAgent:
+    """It orders a pen, which takes days, and hands over to a clerk that pays once a person has approved."""
+    calls = [call("order", what="pen"), call(HAND_TO, agent_name="clerk")]
+    world = World()
+    return by_turn(
+        "desk", calls, "Desk ordered.", tools=[world.ordering], sub_agents=[payer(world, "clerk", 2, "Paid.")]
+    )
+
+
+def in_sequence() -> BaseAgent:
+    return SequentialAgent(name="flow", sub_agents=[handing_desk(), by_turn("after", "After.")])
+
+
+async def cut(it: Desk, root: Callable[[], BaseAgent], count: int) -> Desk:
+    """Another process, with the first events of the log."""
+    wire = (await it.session()).to_wire()
+    found = Desk(root)
+    found.service.adopt(Session.model_validate({**wire, "events": wire["events"][:count]}))
+    return found
+
+
+async def resumed(it: Desk) -> list[str]:
+    """What the agents say in a run that resumes the invocation."""
+    invocation_id = (await it.events())[-1].invocation_id
+    return [event.text async for event in it.runner.run_async(**WHERE, invocation_id=invocation_id) if event.text]
+
+
+async def waiting(root: Callable[[], BaseAgent]) -> tuple[Desk, int]:
+    """A desk where an order and an approval wait, and how many events its log has."""
+    it = Desk(root)
+    await it.say("Go.")
+    assert {each.agent for each in await it.waiting()} == {"desk", "clerk"}
+    return it, len(await it.events())
+
+
+@pytest.mark.parametrize("root", [handing_desk, in_sequence])
+async def test_the_one_that_handed_over_goes_on_with_its_answer(root: Callable[[], BaseAgent]) -> None:
+    it, asked = await waiting(root)
+    await it.answer((await it.only("order")).reply("pen"))
+    assert await resumed(await cut(it, root, asked + 1)) == ["Desk ordered."]
+
+
+@pytest.mark.parametrize(("root", "then"), [(handing_desk, []), (in_sequence, ["After."])])
+async def test_the_one_whose_call_has_run_last_goes_on_with_its_result(
+    root: Callable[[], BaseAgent], then: list[str]
+) -> None:
+    """Its approval was left over from a run that was cut off, and carried out when the other one had spoken."""
+    it, asked = await waiting(root)
+    order, pay = await it.only("order"), await it.only("pay")
+    await it.answer(pay.approve())
+    it = await cut(it, root, asked + 1)
+    await it.answer(order.reply("pen"))
+    log = await it.events()
+    (ran,) = [
+        at
+        for at, event in enumerate(log)
+        if at > asked and event.get_function_responses()[:1] and event.author == "clerk"
+    ]
+    assert [event.text for event in log[ran - 1 :] if event.text] == ["Desk ordered.", "Paid.", *then]
+    assert await resumed(await cut(it, root, ran + 1)) == ["Paid.", *then]
+
+
+async def test_words_in_the_same_invocation_are_for_the_one_that_the_runner_chooses() -> None:
+    """For the root, as the one that has spoken last may not hand back: a run that is cut off then changes nothing."""
+
+    def root() -> BaseAgent:
+        clerk = by_turn("clerk", "What may I pay?", "No.", disallow_transfer_to_parent=True)
+        return by_turn("desk", call(HAND_TO, agent_name="clerk"), "Nothing.", sub_agents=[clerk])
+
+    it = Desk(root)
+    asked = await it.say("Go.")
+    log = len(await it.events())
+    assert last_text(await it.say("More.", invocation_id=asked[-1].invocation_id)) == "Nothing."
+    assert await resumed(await cut(it, root, log + 1)) == ["Nothing."]
