@@ -8,7 +8,7 @@ import pytest
 from waiting.desk import WHERE, Desk, World, by_turn, last_text
 from waiting.office import HAND_TO, payer
 
-from flowloom import BaseAgent, SequentialAgent, Session
+from flowloom import BaseAgent, SequentialAgent, Session, ToolContext
 from flowloom.testing import call
 
 
@@ -86,3 +86,46 @@ async def test_words_in_the_same_invocation_are_for_the_one_that_the_runner_choo
     log = len(await it.events())
     assert last_text(await it.say("More.", invocation_id=asked[-1].invocation_id)) == "Nothing."
     assert await resumed(await cut(it, root, log + 1)) == ["Nothing."]
+
+
+def hand_on(tool_context: ToolContext) -> str:
+    """Hand the case to the clerk."""
+    tool_context.actions.transfer_to_agent = "clerk"
+    return "handed on"
+
+
+async def test_one_that_a_task_agent_has_handed_over_to_goes_on_with_its_answer() -> None:
+    def root() -> BaseAgent:
+        clerk = payer(World(), "clerk", 2, "Paid.")
+        lead = by_turn("lead", call("hand_on"), "Lead.", mode="task", tools=[hand_on], sub_agents=[clerk])
+        return by_turn("desk", call("lead", request="Pay."), "Done.", sub_agents=[lead])
+
+    it = Desk(root)
+    await it.say("Go.")
+    assert last_text(await it.answer((await it.only("pay")).approve())) == "Paid."
+
+
+async def test_one_that_is_handed_over_to_anew_begins_anew() -> None:
+    """Though it had its say before the run was resumed."""
+
+    def root() -> BaseAgent:
+        clerk, hand = by_turn("clerk", "Noted.", "Again."), call(HAND_TO, agent_name="clerk")
+        answers = [call("order", what="pen"), hand], hand, "unreachable"
+        return by_turn("desk", *answers, tools=[World().ordering], sub_agents=[clerk])
+
+    it = Desk(root)
+    assert last_text(await it.say("Go.")) == "Noted."
+    assert last_text(await it.answer((await it.only("order")).reply("pen"))) == "Again."
+
+
+async def test_one_that_was_handed_over_to_in_a_workflow_goes_on_with_its_answer() -> None:
+    def root() -> BaseAgent:
+        clerk = by_turn("clerk", call("order", what="pen"), "Ordered.", tools=[World().ordering])
+        desk = by_turn("desk", call(HAND_TO, agent_name="clerk"), "unreachable", sub_agents=[clerk])
+        return SequentialAgent(name="flow", sub_agents=[desk, by_turn("after", "After.")])
+
+    it = Desk(root)
+    await it.say("Go.")
+    asked = len(await it.events())
+    await it.answer((await it.only()).reply("pen"))
+    assert await resumed(await cut(it, root, asked + 1)) == ["Ordered.", "After."]
