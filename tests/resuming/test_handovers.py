@@ -12,13 +12,18 @@ from flowloom import BaseAgent, SequentialAgent, Session, ToolContext
 from flowloom.testing import call
 
 
-def handing_desk() -> BaseAgent:
+def handing_desk(to_workflow: bool = False) -> BaseAgent:
     """It orders a pen, which takes days, and hands over to a clerk that pays once a person has approved."""
-    calls = [call("order", what="pen"), call(HAND_TO, agent_name="clerk")]
     world = World()
-    return by_turn(
-        "desk", calls, "Desk ordered.", tools=[world.ordering], sub_agents=[payer(world, "clerk", 2, "Paid.")]
-    )
+    clerk: BaseAgent = payer(world, "cashier" if to_workflow else "clerk", 2, "Paid.")
+    if to_workflow:
+        clerk = SequentialAgent(name="clerk", sub_agents=[clerk])
+    calls = [call("order", what="pen"), call(HAND_TO, agent_name="clerk")]
+    return by_turn("desk", calls, "Desk ordered.", tools=[world.ordering], sub_agents=[clerk])
+
+
+def handing_to_workflow() -> BaseAgent:
+    return handing_desk(to_workflow=True)
 
 
 def in_sequence() -> BaseAgent:
@@ -43,18 +48,18 @@ async def waiting(root: Callable[[], BaseAgent]) -> tuple[Desk, int]:
     """A desk where an order and an approval wait, and how many events its log has."""
     it = Desk(root)
     await it.say("Go.")
-    assert {each.agent for each in await it.waiting()} == {"desk", "clerk"}
+    assert {each.name for each in await it.waiting()} == {"order", "pay"}
     return it, len(await it.events())
 
 
-@pytest.mark.parametrize("root", [handing_desk, in_sequence])
+@pytest.mark.parametrize("root", [handing_desk, handing_to_workflow, in_sequence])
 async def test_the_one_that_handed_over_goes_on_with_its_answer(root: Callable[[], BaseAgent]) -> None:
     it, asked = await waiting(root)
     await it.answer((await it.only("order")).reply("pen"))
     assert await resumed(await cut(it, root, asked + 1)) == ["Desk ordered."]
 
 
-@pytest.mark.parametrize(("root", "then"), [(handing_desk, []), (in_sequence, ["After."])])
+@pytest.mark.parametrize(("root", "then"), [(handing_desk, []), (handing_to_workflow, []), (in_sequence, ["After."])])
 async def test_the_one_whose_call_has_run_last_goes_on_with_its_result(
     root: Callable[[], BaseAgent], then: list[str]
 ) -> None:
@@ -65,11 +70,8 @@ async def test_the_one_whose_call_has_run_last_goes_on_with_its_result(
     it = await cut(it, root, asked + 1)
     await it.answer(order.reply("pen"))
     log = await it.events()
-    (ran,) = [
-        at
-        for at, event in enumerate(log)
-        if at > asked and event.get_function_responses()[:1] and event.author == "clerk"
-    ]
+    ran = next(at for at, event in enumerate(log) if event.text == "Paid.") - 1
+    assert [each.name for each in log[ran].get_function_responses()] == ["pay"]
     assert [event.text for event in log[ran - 1 :] if event.text] == ["Desk ordered.", "Paid.", *then]
     assert await resumed(await cut(it, root, ran + 1)) == ["Paid.", *then]
 
@@ -129,3 +131,19 @@ async def test_one_that_was_handed_over_to_in_a_workflow_goes_on_with_its_answer
     asked = len(await it.events())
     await it.answer((await it.only()).reply("pen"))
     assert await resumed(await cut(it, root, asked + 1)) == ["Ordered.", "After."]
+
+
+@pytest.mark.parametrize("in_workflow", [False, True])
+async def test_what_people_are_asked_behind_a_handover_takes_control_from_no_agent(in_workflow: bool) -> None:
+    """The call of the one that has handed over waits; the other one goes on."""
+
+    def root() -> BaseAgent:
+        calls = [call("pay", amount=1), call(HAND_TO, agent_name="clerk")]
+        desk = by_turn("desk", calls, tools=[World().paying], sub_agents=[by_turn("clerk", "Here.")])
+        return SequentialAgent(name="flow", sub_agents=[desk]) if in_workflow else desk
+
+    it = Desk(root)
+    assert last_text(await it.say("Go.")) == "Here."
+    log = await it.events()
+    assert log[-2].get_function_calls()[0].name == "adk_request_confirmation"
+    assert await resumed(await cut(it, root, len(log) - 1)) == ["Here."]
