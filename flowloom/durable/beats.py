@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Protocol, cast
 
 from flowloom.durable.channel import forget
@@ -50,6 +50,8 @@ class Beats:
         """When the registry was last known to count on the worker for `dead_after` more, by `uptime`."""
         self._unbroken = uptime()
         """Since when the beats have succeeded without a gap."""
+        self.also: list[Callable[[], Awaitable[None]]] = []
+        """What is done after each beat that has reached the registry."""
         self._forgotten: set[str] = set()
         self._soon = asyncio.Event()
         self._beating: asyncio.Lock = asyncio.Lock()
@@ -111,6 +113,8 @@ class Beats:
             leg = worker.legs.get(run_id)
             if leg is not None:
                 leg.wish(cast(Wish, wish))
+        for each in self.also:
+            await each()
         await self._give_back_forgotten({*heard.runs} - before - {*worker.legs})
         for name, moment, address in heard.dead:
             taken = await worker.registry.bury(name, moment)

@@ -151,7 +151,7 @@ class Follower:
             self._complete.add(event.id)
             self._speaks = False
             self._at = max(self._at, (index + 1, 0))
-            if self._left_out:
+            if self._left_out > 0:
                 self._left_out -= 1
             elif index + 1 >= self._from:
                 yield Told(event, index + 1)

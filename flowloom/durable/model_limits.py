@@ -12,7 +12,7 @@ import logging
 import random
 from collections.abc import AsyncIterator, Callable, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
 from flowloom.context.protocols import Effects, RunnableTool
 from flowloom.durable import metrics
@@ -29,6 +29,7 @@ from flowloom.sessions.leases import uptime
 from flowloom.sql import Connection
 
 _log = logging.getLogger("flowloom.durable")
+T = TypeVar("T")
 _LOOKS = 0.05
 """Seconds between two looks for a place, more or less; in a process one call looks, and the others are behind it."""
 
@@ -55,6 +56,9 @@ class LimitedEffects:
         self._beats = beats
         self._first = {limit: asyncio.Lock() for limit in self._limits}
         self._freed = {limit: asyncio.Event() for limit in self._limits}
+        self._late: list[tuple[Callable[[Connection], object], str]] = []
+        """What calls gave back while the registry could not be reached, each with its place."""
+        beats.also.append(self._make_good)
         self._calls, self._tokens = dict[ModelLimit, _Drawn](), dict[ModelLimit, _Drawn]()
         for limit in self._limits:
             if limit.per_minute is not None:
@@ -97,8 +101,7 @@ class LimitedEffects:
                 if close is not None:
                     await close()
         finally:
-            for limit in limits:
-                await asyncio.shield(self._leave(limit, call, tokens))
+            await asyncio.shield(self._leave(limits, call, tokens))
 
     async def _enter(self, limit: ModelLimit, call: str, waits: Callable[[], None]) -> None:
         """Wait for a place of a call, and for its time; `waits` tells of it."""
@@ -167,26 +170,45 @@ class LimitedEffects:
                 connection.execute(sql, (place, number, call, worker))
             return number is not None
 
-        return await self._registry.write(take, ("slot", place), durable=False)
+        return await self._written(take, place)
 
     async def _put_off(self, place: str, seconds: float, saved: float = 0.0) -> float:
         """See `draw`."""
         dialect = self._registry.setting.dialect
         work = partial(draw, dialect=dialect, place=place, seconds=seconds, saved=saved)
-        return await self._registry.write(work, ("slot", place), durable=False)
+        return await self._written(work, place)
 
-    async def _leave(self, limit: ModelLimit, call: str, tokens: int) -> None:
-        """Give back the place of a call, and count what it took."""
-        try:
-            if limit.concurrent is not None:
-                sql = "DELETE FROM flowloom_slots WHERE run_id = ?"
-                await self._registry.write(lambda c: c.execute(sql, (call,)), ("slot", call), durable=False)
+    async def _written(self, work: Callable[[Connection], T], place: str) -> T:
+        """Write as soon as the registry can be reached: a call waits for it as for its place."""
+        while True:
+            try:
+                return await self._registry.write(work, ("slot", place), durable=False)
+            except StorageError:
+                await asyncio.sleep(self._beats.heartbeat / 4)
+
+    async def _leave(self, limits: Sequence[ModelLimit], call: str, tokens: int) -> None:
+        """Give back the places of a call, and count what it took."""
+        for limit in limits:
+            if limit.concurrent is not None:  # in the lane of what takes it: what was begun before it is done before
+                await self._tell(partial(_give_back, call), f"model\x1f{limit.model}")
                 self._freed[limit].set()
             drawn = self._tokens.get(limit)
             if drawn is not None and (owed := drawn.rate.spend(tokens)):
-                await self._put_off(drawn.place, owed)
-        except StorageError as error:  # it comes free when the worker ends
-            _log.warning("The place of a call of `%s` could not be given back: %s", limit.model, error)
+                work = partial(draw, dialect=self._registry.setting.dialect, place=drawn.place, seconds=owed)
+                await self._tell(work, drawn.place)
+
+    async def _tell(self, work: Callable[[Connection], object], place: str) -> None:
+        """Write, or do it with a beat that reaches the registry."""
+        try:
+            await self._registry.write(work, ("slot", place), durable=False)
+        except StorageError as error:
+            self._late.append((work, place))
+            _log.warning("What a model call has used is told when the registry can be reached: %s", error)
+
+    async def _make_good(self) -> None:
+        late, self._late = self._late, []
+        for work, place in late:
+            await self._tell(work, place)
 
     async def call_tool(self, ctx: Any, tool: RunnableTool, args: dict[str, Any], context: Any) -> Any:
         """See `Effects.call_tool`."""
@@ -203,6 +225,10 @@ class LimitedEffects:
     async def sleep(self, ctx: Any, seconds: float) -> None:
         """See `Effects.sleep`."""
         await self._inner.sleep(ctx, seconds)
+
+
+def _give_back(call: str, connection: Connection) -> None:
+    connection.execute("DELETE FROM flowloom_slots WHERE run_id = ?", (call,))
 
 
 async def _until(moment: float, waits: Callable[[], None]) -> None:

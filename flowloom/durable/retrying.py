@@ -51,7 +51,7 @@ class RetryPolicy:
         if failures >= self.attempts or not self.retry_on(error):
             return None
         asked = getattr(error, "retry_after", None)
-        wait = self.backoff * 2 ** (failures - 1)
+        wait = self.backoff * 2.0 ** min(failures - 1, 64)  # which is longer than any run waits
         return min(max(wait, asked or 0.0), self.max_delay)
 
     def to_dict(self) -> dict[str, Any]:

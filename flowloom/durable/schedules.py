@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -13,7 +14,7 @@ from flowloom.durable.records import OVER, RunInfo
 from flowloom.durable.specs import Spec, message_data
 from flowloom.durable.sql_runs import Setting, find
 from flowloom.durable.sql_submit import Submission, submit
-from flowloom.errors import ConfigurationError, MissingExtraError
+from flowloom.errors import AlreadyExistsError, ConfigurationError, MissingExtraError
 from flowloom.events.ids import new_id
 from flowloom.extras import absent, missing_extra
 from flowloom.runner.message import Message, content_of_message
@@ -27,6 +28,7 @@ except ImportError as error:
         raise
     croniter = absent(missing_extra("Schedules need croniter", "schedules", error))
 
+_log = logging.getLogger("flowloom.durable")
 _MOST_AT_ONCE = 100
 """How many times that have passed are caught up with in one go."""
 
@@ -70,6 +72,8 @@ class Schedule:
                 f"`{self.timezone}` is no time zone of this machine. Give one as `Europe/Berlin`, or `UTC`."
             ) from error
         try:
+            if len(self.cron.split()) > 6:
+                raise ValueError("there are more than six fields")
             next(self.times(0.0))
         except MissingExtraError:
             raise
@@ -181,8 +185,12 @@ def submit_due(connection: Connection, setting: Setting, app_name: str) -> tuple
         before = None if last is None else find(connection, last, setting.dialect)
         if schedule.overlap == "skip" and before is not None and before.status not in OVER:
             continue
-        last = f"{app_name}:{name}:{int(each)}"
-        ready += submit(connection, setting, _submission(app_name, schedule, last)).ready
+        run_id = f"{app_name}:{name}:{int(each)}"
+        try:
+            ready += submit(connection, setting, _submission(app_name, schedule, run_id)).ready
+            last = run_id
+        except AlreadyExistsError as error:  # the times that follow are due all the same
+            _log.warning("Schedule `%s` leaves out a time: %s", name, error)
     sql = "UPDATE flowloom_schedules SET next_due = ?, last_run = ? WHERE app_name = ? AND name = ?"
     connection.execute(sql, (due, last, app_name, name))
     return tuple(ready)

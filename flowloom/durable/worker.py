@@ -12,7 +12,7 @@ import socket
 import sys
 import threading
 from collections.abc import Awaitable, Callable, Sequence
-from contextlib import aclosing
+from contextlib import AsyncExitStack, aclosing
 from copy import copy
 from functools import partial
 from itertools import combinations
@@ -94,10 +94,11 @@ class Worker:
                 f"`dead_after` is at least three beats, so that one that is late does not count as the last: with a "
                 f"`heartbeat` of {heartbeat:g} seconds, give {3 * heartbeat:g} or more, not {dead_after:g}."
             )
-        if concurrency < 1 or not drain >= 0 or not sweep > 0 or max_takeovers < 0 or len(set(labels)) > _MOST_LABELS:
+        numbers_fit = concurrency >= 1 and drain >= 0 and sweep > 0 and max_takeovers >= 0 and keep_runs >= 0
+        if not numbers_fit or len(set(labels)) > _MOST_LABELS:
             raise ConfigurationError(
-                f"A worker has a `concurrency` of at least 1, a `drain` of no less than 0 seconds, a `sweep` above 0, "
-                f"`max_takeovers` of at least 0, and at most {_MOST_LABELS} `labels`."
+                f"A worker has a `concurrency` of at least 1, a `drain` and a `keep_runs` of no less than 0 seconds, a "
+                f"`sweep` above 0, `max_takeovers` of at least 0, and at most {_MOST_LABELS} `labels`."
             )
         if any(not label or "," in label for label in (*labels, version)):
             raise ConfigurationError("A label of a worker is a word without a comma, and so is its version.")
@@ -124,6 +125,8 @@ class Worker:
         self._claiming = asyncio.Lock()
         self._ending = asyncio.Event()
         self._gives_up = False
+        self._closing = AsyncExitStack()
+        """What closes all that was opened at the start."""
         self.beats = Beats(self, heartbeat, dead_after)
         self._counts = metrics.counted(runner.app_name)
         self.runner = runner
@@ -174,14 +177,15 @@ class Worker:
         return len(self._legs)
 
     async def __aenter__(self) -> Self:
-        await self.registry.prepare()
-        await self.courier.check()
-        try:
+        async with AsyncExitStack() as opened:  # what was opened is closed if the worker cannot start
+            await self.registry.prepare()
+            opened.push_async_callback(self.courier.close)
+            await self.courier.check()
+            opened.push_async_callback(self.channel.close)
             await self.channel.open()
+            opened.push_async_callback(self._leave)
             await self.beats.start()
-        except BaseException:
-            await self.channel.close()
-            raise
+            self._closing = opened.pop_all()
         self._own = [
             asyncio.create_task(self._serve(), name="flowloom worker"),
             asyncio.create_task(self._keep_house(), name="flowloom worker's house"),
@@ -208,22 +212,24 @@ class Worker:
             leg.hand_over()
         if self._tasks:
             await asyncio.wait(self._tasks, timeout=max(self._drain, 1.0))
-        self._gives_up = True
 
     async def _close(self) -> None:
         """End what is left: what a run does then is another worker's."""
+        self._gives_up = True
         for leg in list(self._legs.values()):
             leg.drop()
         for task in self._own:
             task.cancel()
-        await asyncio.wait({*self._own, *self._tasks})
+        async with self._closing:  # all of it, if the wait is cancelled, too
+            await asyncio.wait({*self._own, *self._tasks})
+
+    async def _leave(self) -> None:
+        """Have the registry know that the worker has ended."""
         await self.beats.stop()
         self._counts.latest = {}
         with contextlib.suppress(StorageError):  # others bury it
             ready = await self.registry.leave(self.name)
             await self._offer(ready)
-        await self.channel.close()
-        await self.courier.close()
 
     # -- what legs and beats need --------------------------------------------------------------------------
 
@@ -428,9 +434,7 @@ class Worker:
                 taken, self._taken_over = self._taken_over, []
                 await self._offer(taken)
                 ready, rest = await self.registry.promote(app)
-                scheduled, due = await self.registry.submit_due(app)
-                await self._offer([*ready, *scheduled])
-                pause = min([self._sweep, *(each for each in (rest, due) if each is not None)])
+                await self._offer(ready)
                 if loop.time() - swept >= self._sweep:
                     swept = loop.time()
                     await self._offer(await self.registry.expire(app))
@@ -440,6 +444,9 @@ class Worker:
                 if loop.time() - forgot >= _FORGETTING:
                     forgot = loop.time()
                     await self.registry.forget_ended(self._keep_runs)
+                scheduled, due = await self.registry.submit_due(app)  # last: one that fails keeps nothing else
+                await self._offer(scheduled)
+                pause = min([self._sweep, *(each for each in (rest, due) if each is not None)])
             except StorageError:
                 pause = self.beats.heartbeat
             except Exception:

@@ -6,12 +6,14 @@ import asyncio
 from collections.abc import Sequence
 from typing import Any
 
+import psycopg
 import pytest
 
 from durable.fleet import APP, WHO, client_of, opened, where, worker_of
 from flowloom import LlmAgent, Runner
 from flowloom.context import Context
-from flowloom.durable import ConcurrencyLimit, RunClient, SubmittedRun, Worker
+from flowloom.durable import ConcurrencyLimit, ModelLimit, RunClient, SubmittedRun, Worker
+from flowloom.errors import StorageError
 from flowloom.models import BaseLlm
 from flowloom.sessions.sql_service import SqlSessionService
 from flowloom.testing import call
@@ -176,3 +178,56 @@ async def test_places_that_no_run_has_are_free_when_limits_change(where: str) ->
         async with worker_of(service, ["Hi."], limits=ONE_OF_APP, **LONG_SWEEP):
             assert await status_of(later) == "final"
     await service.close()
+
+
+async def places(client: RunClient) -> int:
+    return await client.registry.read(lambda c: c.execute("SELECT COUNT(*) FROM flowloom_slots").fetchone()[0])
+
+
+async def test_a_model_call_that_is_cancelled_while_it_takes_its_place_leaves_none(postgres_dsn: str) -> None:
+    """What it has begun to take is given back after it was taken."""
+    service = opened(postgres_dsn)
+    async with client_of(service) as client, worker_of(service, ["Hi."], limits=[ModelLimit("*", concurrent=1)]):
+        with (
+            psycopg.connect(postgres_dsn) as locking,
+            psycopg.connect(postgres_dsn, autocommit=True) as looking,
+        ):
+            locking.execute("LOCK TABLE flowloom_slots IN SHARE MODE")
+            run = await client.submit("Go.", **WHO)
+            waiting = "SELECT count(*) FROM pg_locks WHERE NOT granted"
+            await until(lambda: looking.execute(waiting).fetchone() != (0,))
+            await run.cancel()
+            await asyncio.sleep(0.3)
+            locking.rollback()
+        assert await status_of(run) == "cancelled"
+        end = asyncio.get_running_loop().time() + SOON
+        while await places(client):
+            assert asyncio.get_running_loop().time() < end
+            await asyncio.sleep(0.02)
+    await service.close()
+
+
+@pytest.mark.parametrize("what", ["take", "_give_back"])
+async def test_a_model_call_outlasts_a_registry_that_is_away(where: str, what: str) -> None:
+    """No run fails because of it, and the place comes back as soon as the registry does."""
+    service, other = opened(where), opened(where)
+    real, failed = service.database.write, list[str]()
+
+    async def write(work: Any, **options: Any) -> Any:
+        name = getattr(getattr(work, "func", work), "__qualname__", "")
+        if name.rpartition(".")[2] == what and len(failed) < 2:
+            failed.append(name)
+            raise StorageError("The database is away.")
+        return await real(work, **options)
+
+    service.database.write = write
+    async with worker_of(service, ["Hi."], limits=[ModelLimit("*", concurrent=1)]), client_of(other) as client:
+        run = await client.submit("Go.", **WHO)
+        assert await status_of(run) == "final"
+        assert failed
+        end = asyncio.get_running_loop().time() + SOON
+        while await places(client):
+            assert asyncio.get_running_loop().time() < end
+            await asyncio.sleep(0.02)
+    await service.close()
+    await other.close()

@@ -118,3 +118,36 @@ async def test_times_that_passed_without_a_worker(where: str, catch_up: bool, ov
         (found,) = await client.schedules.list()
         assert found.next_due > (await client.list())[0].created
     await service.close()
+
+
+async def test_a_time_whose_run_is_another_one_is_left_out(where: str, caplog: pytest.LogCaptureFixture) -> None:
+    """The times after it are not."""
+    service = opened(where)
+    async with client_of(service) as client:
+        due = await client.schedules.put(daily(cron="* * * * * *", session_id="s1"))
+        taken = f"{client.app_name}:report:{int(due)}"
+        await client.submit("Go.", user_id="bob", session_id="b", run_id=taken, delay=1000)
+        async with worker_of(service, ["Hi."] * 20):
+            while not await client.list(user_id="ann"):  # noqa: ASYNC110
+                await asyncio.sleep(0.05)
+    assert "leaves out a time" in caplog.text
+    await service.close()
+
+
+async def test_a_schedule_that_cannot_be_read_keeps_nothing_else(where: str) -> None:
+    """Runs that have not begun by their time are cancelled all the same."""
+    service = opened(where)
+    async with client_of(service) as client:
+        await client.schedules.put(daily())
+        broken = "UPDATE flowloom_schedules SET schedule = '{}', next_due = 0"
+        await client.registry.write(lambda c: c.execute(broken), "test")
+        run = await client.submit("Go.", user_id="ann", session_id="s1", labels=["none has it"], expires=0.2)
+        async with worker_of(service, []):
+            assert (await asyncio.wait_for(run.result(), 20)).status == "cancelled"
+    await service.close()
+
+
+def test_a_schedule_has_no_years() -> None:
+    """So that it comes to no end."""
+    with pytest.raises(ConfigurationError, match="six fields"):
+        daily(cron="0 0 1 1 * 0 2027")

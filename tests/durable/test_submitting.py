@@ -175,10 +175,16 @@ def test_a_worker_is_dead_after_three_beats_at_the_least(tmp_path: Any) -> None:
     for wrong in (0.0, -1.0, math.nan, math.inf):
         with pytest.raises(ConfigurationError, match="`heartbeat` is above 0"):
             Worker(runner_of(service, ["Hi."]), heartbeat=wrong)
-    for name in ("dead_after", "drain", "sweep"):
+    for name in ("dead_after", "drain", "sweep", "keep_runs"):
         with pytest.raises(ConfigurationError, match=name):
             Worker(runner_of(service, ["Hi."]), **{name: math.nan})
     assert Worker(runner_of(service, ["Hi."]), heartbeat=0.1, dead_after=0.3).beats.dead_after == 0.3
+
+
+def test_a_run_may_be_tried_any_number_of_times() -> None:
+    """The wait grows no further than it may."""
+    policy = RetryPolicy(attempts=10_000, backoff=0.01, max_delay=5.0)
+    assert [policy.wait(failures, TimeoutError()) for failures in (2, 5_000)] == [0.02, 5.0]
 
 
 def test_what_workers_cannot_import_is_no_retry_policy() -> None:
