@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import sqlite3
 import subprocess
 import sys
@@ -113,3 +114,13 @@ def test_a_courier_that_looks_all_the_time(tmp_path: Path) -> None:
     """Between two looks there is a pause."""
     with pytest.raises(ConfigurationError, match="above 0 seconds"):
         StoreCourier(opened(str(tmp_path / "a.db")), "travel", poll=0)
+
+
+async def test_the_events_behind_fewer_than_none_are_all(where: str) -> None:
+    """Not none."""
+    service = opened(where)
+    async with client_of(service) as client, worker_of(service, ["Hi."]):
+        run = await client.submit("Go.", **WHO)
+        await asyncio.wait_for(run.result(), 20)
+        assert [event.text async for event in run.events(after=-1)] == ["Go.", "Hi."]
+    await service.close()
