@@ -23,6 +23,8 @@ _UNREACHED_FOR = 30.0
 """Seconds until a worker of another machine is tried again that could not be reached."""
 _KNOWN_FOR = 2.0
 """Seconds for which the workers are known that were read."""
+_MOST_UNREAD = 4096
+"""Bytes that a worker may have left unread; with more, it hears all the same as soon as it reads."""
 _MOST_RUNG = 8
 """How many workers are rung at most: one has room, or the next that has finished looks by itself."""
 
@@ -73,8 +75,8 @@ class Callers:
                 continue
             try:
                 line = await self._line_to(row.worker, path)
-                line.write(json.dumps({"token": row.token, "do": what}).encode() + b"\n")
-                await line.drain()
+                if line.transport.get_write_buffer_size() < _MOST_UNREAD:  # a worker that was stopped keeps no caller
+                    line.write(json.dumps({"token": row.token, "do": what}).encode() + b"\n")
             except OSError:
                 self._hang_up(row.worker)
         if elsewhere:
@@ -92,7 +94,7 @@ class Callers:
     def _hang_up(self, worker: str) -> None:
         line = self._lines.pop(worker, None)
         if line is not None:
-            line.close()
+            line.transport.abort()  # what a worker that was stopped has not read would keep it open
         self._workers = [row for row in self._workers if row.worker != worker]
 
     async def follow(self, row: WorkerRow, run_id: str, *, deltas: bool) -> AsyncGenerator[Part | str, None]:
@@ -142,9 +144,10 @@ class Callers:
             return None
 
     async def close(self) -> None:
-        """Hang up everywhere."""
-        for worker in list(self._lines):
-            self._hang_up(worker)
+        """Hang up everywhere, also where a line is about to be opened."""
+        async with self._opening:
+            for worker in list(self._lines):
+                self._hang_up(worker)
 
 
 async def _line_of(reader: asyncio.StreamReader, seconds: float) -> bytes:

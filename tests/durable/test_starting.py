@@ -1,15 +1,17 @@
-"""What a worker leaves that cannot start, or whose end is broken off: nothing."""
+"""What a worker leaves that cannot start, or whose end is broken off: nothing; and one that is stopped."""
 
 from __future__ import annotations
 
 import asyncio
 import socket
 from collections.abc import Sequence
+from pathlib import Path
 
 import pytest
 
-from durable.fleet import WHO, client_of, opened, steps, where, worker_of
-from flowloom.durable import DbosCourier, Deltas
+from durable.fleet import APP, WHO, client_of, opened, steps, where, worker_of
+from flowloom.durable import DbosCourier, Deltas, StoreCourier
+from flowloom.durable.channel import this_machine
 from flowloom.durable.courier import Deliver, Free
 from flowloom.errors import ConfigurationError
 from flowloom.testing.suites.courier_place import until
@@ -86,4 +88,21 @@ async def test_an_end_that_is_cancelled_leaves_nothing(where: str) -> None:
         await until(lambda: courier.closed)
         while await client.workers():  # noqa: ASYNC110
             await asyncio.sleep(0.01)
+    await service.close()
+
+
+async def test_a_worker_that_reads_nothing_keeps_no_client_waiting(tmp_path: Path) -> None:
+    """It may have been stopped, and others are there."""
+    service, path = opened(str(tmp_path / "fleet.db")), str(tmp_path / "stopped.sock")
+    async with worker_of(service, [], heartbeat=2.0, dead_after=60.0) as worker:
+        with socket.socket(socket.AF_UNIX) as stopped:
+            stopped.bind(path)
+            stopped.listen()
+            row = worker.row("stopped")._replace(address=f"{this_machine()}:unix:{path}")
+            await worker.registry.register(row)
+            courier = StoreCourier(service, APP)
+            async with asyncio.timeout(20):
+                for _ in range(3000):
+                    await courier.offer(["r1"])
+            await courier.close()
     await service.close()
