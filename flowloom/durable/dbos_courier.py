@@ -79,7 +79,7 @@ class DbosCourier:
         self._client: DBOSClient | None = None
         self._pool: Engine | None = None
         """The connections of the client."""
-        self._opening = asyncio.Lock()
+        self._opening, self._closing = asyncio.Lock(), asyncio.Lock()
         self._taking = asyncio.Lock()
         """One run is taken after the other, so that there is room for it."""
         self._engine: DBOS | None = None
@@ -314,19 +314,26 @@ class DbosCourier:
             _log.warning("%d runs that were brought are brought again by a sweep: %s", len(left), error)
 
     async def close(self) -> None:
-        """See `Courier.close`."""
+        """See `Courier.close`. A cancel counts when it is done."""
+        await _finished(self._close())
+
+    async def _close(self) -> None:
+        async with self._closing:
+            await self._hang_up()
+
+    async def _hang_up(self) -> None:
         await self._release()
         for task in self._tasks:
             task.cancel()
         if self._tasks:
             await asyncio.wait(self._tasks)
-        client = self._client
+        async with self._opening:  # an offer may be about to open it
+            client, self._client = self._client, None
         if client is not None:
             try:
                 await self._in_thread(lambda: self._delete_taken(client))
             except StorageError as error:
                 _log.warning("Rows of runs that are over stay in the tables of DBOS: %s", error)
-            self._client = None
             await self._in_thread(client.destroy)
         if self._at_work:
             await asyncio.wait(self._at_work)

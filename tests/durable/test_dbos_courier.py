@@ -249,6 +249,21 @@ async def test_an_offer_that_is_cancelled_leaves_no_connection(postgres_dsn: str
         await until(lambda: locking.execute(sql).fetchone() == (0,))  # a server's process takes its time to end
 
 
+async def test_a_close_that_is_cancelled_or_done_twice_at_once_leaves_no_connection(postgres_dsn: str) -> None:
+    """It is done to its end, and an offer that was about to open a connection leaves none either."""
+    with psycopg.connect(postgres_dsn, autocommit=True) as looking:
+        sql = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()"
+        for opened_before in (True, False):
+            courier = DbosCourier(postgres_dsn)
+            offers = [asyncio.create_task(courier.offer(["r1"]))]
+            await asyncio.wait(offers) if opened_before else await asyncio.sleep(0.01)
+            closes = [asyncio.create_task(courier.close()) for _ in range(2)]
+            await asyncio.sleep(0)
+            closes[0].cancel()
+            await asyncio.wait([*offers, *closes])
+            await until(lambda: looking.execute(sql).fetchone() == (0,))
+
+
 async def test_a_row_that_was_taken_and_never_begun_goes_with_its_worker(
     postgres_dsn: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
