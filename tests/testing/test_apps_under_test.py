@@ -125,3 +125,19 @@ async def test_a_run_that_is_resumed_asks_the_given_model(answers: list[Any]) ->
     paused = await runs[0].result()
     resumed = await runner.run_to_result(**WHERE, invocation_id=paused.invocation_id)
     assert (paused.status, resumed.text) == ("paused", "on")
+
+
+async def test_an_override_that_replaces_nothing_leaves_a_resumed_run_the_model_of_another_one() -> None:
+    runs: list[RunHandle] = []
+
+    def look() -> str:
+        runs[0].pause()
+        return "seen"
+
+    given = ModelOverride(ScriptedModel([call("look"), "on"]))
+    spare = ModelOverride(ScriptedModel([], model="spare"), replaces=lambda own: False, name="spare")
+    root = LlmAgent(name="root", model="gemini-2.5-flash", tools=[look])
+    runner = InMemoryRunner(root, plugins=[given, spare])
+    runs.append(runner.start(**WHERE, new_message="go"))
+    paused = await runs[0].result()
+    assert (await runner.run_to_result(**WHERE, invocation_id=paused.invocation_id)).text == "on"
