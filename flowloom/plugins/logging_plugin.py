@@ -38,7 +38,7 @@ class LoggingPlugin(BasePlugin):
         self, *, invocation_context: InvocationContext, user_message: types.Content
     ) -> types.Content | None:
         where = f"{invocation_context.invocation_id}, session {invocation_context.session.id}"
-        self._log(f"user message ({where}): {self._content(user_message)}")
+        self._log(f"user message ({where}): {self.told(user_message)}")
 
     async def before_run_callback(self, *, invocation_context: InvocationContext) -> types.Content | None:
         self._log(f"run starts: {invocation_context.invocation_id}, agent {invocation_context.agent.name}")
@@ -50,7 +50,7 @@ class LoggingPlugin(BasePlugin):
     async def on_event_callback(self, *, invocation_context: InvocationContext, event: Event) -> Event | None:
         if not event.partial:
             final = ", final" if event.is_final_response() else ""
-            self._log(f"event {event.id} of {event.author}{final}: {self._content(event.content)}")
+            self._log(f"event {event.id} of {event.author}{final}: {self.told(event.content)}")
 
     async def before_agent_callback(self, *, agent: BaseAgent, callback_context: Context) -> types.Content | None:
         self._log(f"agent {agent.name} starts")
@@ -69,7 +69,7 @@ class LoggingPlugin(BasePlugin):
         if llm_response.error_code:
             said = f"error {llm_response.error_code}: {llm_response.error_message or 'no reason was given'}"
         else:
-            said = self._content(llm_response.content)
+            said = self.told(llm_response.content)
         used = llm_response.usage_metadata
         tokens = "" if used is None else f" ({used.prompt_token_count} tokens in, {used.candidates_token_count} out)"
         self._log(f"model answers {callback_context.agent_name}{tokens}: {said}")
@@ -103,7 +103,8 @@ class LoggingPlugin(BasePlugin):
     def _log(self, line: str) -> None:
         self._write(f"[{self.name}] {line}")
 
-    def _content(self, content: types.Content | None) -> str:
+    def told(self, content: types.Content | None) -> str:
+        """The parts of `content` on one line: words, thoughts, calls and results."""
         said: list[str] = []
         for part in (content.parts if content is not None else None) or ():
             call, answer = part.function_call, part.function_response

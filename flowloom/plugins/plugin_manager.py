@@ -6,6 +6,7 @@ import asyncio
 import difflib
 import logging
 from collections.abc import Iterable, Sequence
+from inspect import isawaitable
 from typing import Any
 
 from flowloom.context.hooks import Hooks
@@ -77,6 +78,8 @@ class PluginManager:
         for each in (*self._plugins.values(), *also):
             try:
                 async with asyncio.timeout(self._close_timeout):
-                    await each.close()
+                    closing = each.close()
+                    if isawaitable(closing):
+                        await closing
             except Exception:
                 _log.exception("%s could not be closed.", getattr(each, "name", each))

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, Required, Self, TypedDi
 
 from google.genai import types
 
-from flowloom import compaction, processors
+from flowloom import compaction, plugins, processors
 from flowloom.agents import BaseAgent, LlmAgent, RunConfig
 from flowloom.agents.base_agent import OutputT
 from flowloom.artifacts import BaseArtifactService, InMemoryArtifactService
@@ -307,11 +307,12 @@ class Runner(Generic[OutputT]):
         session_id: str = "debug_session_id",
         run_config: RunConfig | None = None,
         quiet: bool = False,
+        verbose: bool = False,
     ) -> list[Event]:
         """Answer one or several messages in a session that is made when needed; returns all events.
 
         `user_messages`: one, or a list of them; `user_id` and `session_id` name the session, `run_config` holds the
-        settings of the runs. Unless `quiet`, what is said is printed.
+        settings of the runs. Unless `quiet`, what is said is printed; if `verbose`, thoughts, calls and results, too.
         """
         messages: Sequence[Any] = user_messages if isinstance(user_messages, list | tuple) else [user_messages]
         where: dict[str, Any] = {"user_id": user_id, "session_id": session_id}
@@ -320,7 +321,11 @@ class Runner(Generic[OutputT]):
         for message in messages:
             async for event in self.run_async(**where, new_message=message, run_config=run_config):
                 collected.append(event)
-                if not quiet and event.text and not event.partial:
+                if quiet or event.partial:
+                    continue
+                if verbose:
+                    print(f"{event.author}: {plugins.LoggingPlugin().told(event.content)}")
+                elif event.text:
                     print(f"{event.author}: {event.text}")
         return collected
 

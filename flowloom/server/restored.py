@@ -19,8 +19,14 @@ _EMPTY = fields_of(EventActions())
 
 def restored_events(given: Iterable[Any]) -> list[Event]:
     """The events of JSON objects. Raises `ProblemError` (400) for what is no event, and for one that could stand for
-    a person's approval or for a credential: nothing is stored then."""
-    return [_restored(index, data) for index, data in enumerate(given)]
+    a person's approval or for a credential, or has the id of another one: nothing is stored then."""
+    events = [_restored(index, data) for index, data in enumerate(given)]
+    first: dict[str, int] = {}
+    for index, event in enumerate(events):
+        before = first.setdefault(event.id, index) if event.id else index
+        if event != events[before]:
+            raise _refused(index, f"event {before} has its id `{event.id}`, too")
+    return events
 
 
 def _restored(index: int, data: Any) -> Event:

@@ -321,6 +321,19 @@ async def test_run_debug_makes_the_session_and_prints_what_is_said(capsys: pytes
     assert capsys.readouterr().out == "root: one\nroot: two\n"
 
 
+async def test_run_debug_prints_calls_and_results_if_it_is_verbose(capsys: pytest.CaptureFixture[str]) -> None:
+    def add(a: int, b: int) -> int:
+        """Adds."""
+        return a + b
+
+    await InMemoryRunner(agent("root", [call("add", a=1, b=2)], "Three.", tools=[add])).run_debug("Go.", verbose=True)
+    assert capsys.readouterr().out.splitlines() == [
+        'root: calls add {"a":1,"b":2}',
+        'root: add gave {"result":3}',
+        "root: 'Three.'",
+    ]
+
+
 async def test_an_empty_message_is_refused() -> None:
     with pytest.raises(InputValidationError, match="no parts"):
         await Chat(agent("root", "x")).say(types.Content(role="user", parts=[]))

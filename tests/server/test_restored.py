@@ -95,6 +95,16 @@ def test_what_could_stand_for_a_decision_is_refused(server: Running, event: Any)
     assert server.client.get(f"{server.sessions()}/refused").status_code == 404
 
 
+def test_two_events_of_one_id_are_refused(server: Running) -> None:
+    """A store has one event of an id, so that one of them would be lost; the same event twice is there once."""
+    one, other = said("Hello.", id="e1", timestamp=5.5), said("Bye.", id="e1", timestamp=5.5)
+    made = server.client.post(server.sessions(), json={"events": [said("x"), one, said("y"), other]})
+    assert (made.status_code, made.json()["code"]) == (400, "invalid_event")
+    assert made.json()["detail"] == "Event 3 cannot be taken over: event 1 has its id `e1`, too."
+    made = server.client.post(server.sessions(), json={"events": [one, one]})
+    assert [event["id"] for event in made.json()["events"]] == ["e1"]
+
+
 def nested(depth: int) -> Any:
     value: Any = 1
     for _ in range(depth):

@@ -213,6 +213,18 @@ async def test_the_sets_of_an_agent_that_is_a_tool_are_closed_too() -> None:
     assert inner.closed == 1
 
 
+async def test_a_set_that_is_closed_by_a_plain_function_is_closed(caplog: pytest.LogCaptureFixture) -> None:
+    """Without a word in the log."""
+
+    class Plain(Set):
+        def close(self) -> None:  # type: ignore[override]
+            self.closed += 1
+
+    toolset = Plain(add)
+    await InMemoryRunner(LlmAgent(name="root", tools=[toolset])).close()
+    assert (toolset.closed, caplog.records) == (1, [])
+
+
 async def test_a_set_that_cannot_be_closed_does_not_keep_the_others_open() -> None:
     class Stuck(Set):
         async def close(self) -> None:
