@@ -106,10 +106,16 @@ def _forget(name: str, sources: Path | None = None) -> None:
 
 
 def _check_origin(first: str, base: Path) -> None:
-    """Raise `ConfigurationError` if a module of that name was imported from elsewhere."""
+    """Raise `ConfigurationError` if a module of that name was imported from elsewhere, or would be: a folder without
+    an `__init__.py` gives way to every module of its name."""
     module = sys.modules.get(first)
-    if module is None:
+    if module is not None:
+        origins = [getattr(module, "__file__", None), *getattr(module, "__path__", ())]
+        advice = "Rename the app's folder."
+    elif (spec := importlib.util.find_spec(first)) is not None:
+        origins = [spec.origin, *(spec.submodule_search_locations or ())]
+        advice = "Give the app's folder an `__init__.py`, or rename it."
+    else:
         return
-    origins = [getattr(module, "__file__", None), *getattr(module, "__path__", ())]
     if not any(origin and base in Path(origin).resolve().parents for origin in origins):
-        raise ConfigurationError(f"Another module is named `{first}`. Rename the app's folder.")
+        raise ConfigurationError(f"Another module is named `{first}` (`{origins[0] or origins[-1]}`). {advice}")

@@ -232,10 +232,7 @@ class AppFolder:
             if known is None or ((self._reload or known.app is None) and known.stamp != self._stamp(name)):
                 known = self._loaded[name] = self._load(name, again=known is not None)
         if known.app is None:
-            problem = ProblemError(
-                500, "agent_broken", f"The app `{name}` cannot be loaded. The server's log tells why."
-            )
-            raise problem from known.error
+            raise broken(name) from known.error
         return known.app
 
     def home_of(self, name: str) -> Path | None:

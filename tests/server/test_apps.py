@@ -261,6 +261,21 @@ def test_a_folder_that_is_none_is_told(tmp_path: Path) -> None:
         get_fast_api_app(agents_dir=str(tmp_path / "nothing"), web=False)
 
 
+def test_a_folder_that_gives_way_to_another_module_is_told_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Python takes a module from anywhere before a folder without an `__init__.py`; with one, the folder is the app."""
+    other, apps = tmp_path / "installed", tmp_path / "apps"
+    (other / "giving_way").mkdir(parents=True)
+    (other / "giving_way" / "__init__.py").write_text("")
+    write(apps / "giving_way", "found")
+    monkeypatch.syspath_prepend(str(other))
+    with pytest.raises(ProblemError) as caught:
+        AppFolder(apps).load("giving_way")
+    assert "`giving_way` (`" in str(caught.value.__cause__)
+    assert "Give the app's folder an `__init__.py`" in str(caught.value.__cause__)
+    (apps / "giving_way" / "__init__.py").write_text("")
+    assert AppFolder(apps).load("giving_way").root_agent.name == "found"
+
+
 def test_variables_come_from_the_nearest_env_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Those that were set before stay, and a switch leaves all as it is."""
     monkeypatch.setenv("FLOWLOOM_TEST_SET", "before")
