@@ -46,6 +46,7 @@ from flowloom.objects.retrying import retried
 from flowloom.telemetry import recorder
 from flowloom.tools.base_tool import BaseTool
 from flowloom.tools.delegation import DelegateTool, task_result
+from flowloom.tools.output import AnswerTool
 
 if TYPE_CHECKING:
     from flowloom.telemetry import ToolSpans
@@ -389,7 +390,9 @@ async def _call_tool(
         if failed is not None:
             return None, failed
         if new is not None:
-            return new, None
+            result, error = new, None
+    if isinstance(tool, AnswerTool) and result is not None and context.actions.set_model_response is None:
+        tool.take(result, context)
     return result, error
 
 

@@ -75,7 +75,7 @@ def structured_final_event(ctx: InvocationContext, results: Event) -> Event | No
             continue
         if "error" in (response.response or ()) and response.response != output:
             continue  # it did not fit
-        # a callback may have changed the result; only an object is the result itself
-        text = json.dumps(response.response if isinstance(output, dict) else output, ensure_ascii=False)
+        given = response.response or {}  # a callback may have changed it; only an object is the result itself
+        text = json.dumps(given if isinstance(output, dict) else given.get("result", given), ensure_ascii=False)
         return ctx.new_event({"content": content_of("model", [text_part(text)])})
     return None

@@ -11,7 +11,7 @@ from flowloom.context.protocols import AnyAgent, as_llm_agent
 from flowloom.events.event import Event
 from flowloom.models.request import LlmRequest
 from flowloom.tools.base_tool import BaseTool
-from flowloom.tools.output import OutputSchema, arguments_schema, validated_arguments
+from flowloom.tools.output import AnswerTool, OutputSchema, arguments_schema, validated_arguments
 
 FINISH_TASK = "finish_task"
 _TEXT_RESULT = {"type": "object", "properties": {"result": {"type": "string"}}, "required": ["result"]}
@@ -54,22 +54,17 @@ class DelegateTool(BaseTool):
         validated_arguments(self._schema or _REQUEST_SCHEMA, args)
 
 
-class FinishTaskTool(BaseTool):
+class FinishTaskTool(AnswerTool):
     """By calling it an agent in `task` mode ends its task and says what came of it."""
 
     def __init__(self, output_schema: Any, output_key: str | None = None) -> None:
-        super().__init__(name=FINISH_TASK, description="End the task and report its result.")
+        schema = OutputSchema(_TEXT_RESULT if output_schema is None else output_schema)
+        super().__init__(FINISH_TASK, "End the task and report its result.", schema)
         self._key, self._is_text = output_key, output_schema is None
-        self._schema = OutputSchema(_TEXT_RESULT if output_schema is None else output_schema)
-
-    def _get_declaration(self) -> types.FunctionDeclaration:
-        return types.FunctionDeclaration(
-            name=self.name, description=self.description, parameters_json_schema=arguments_schema(self._schema)
-        )
 
     async def run_async(self, *, args: dict[str, Any], tool_context: Context) -> Any:
         """Take the result; one that does not fit is an error that the model can mend."""
-        output = validated_arguments(self._schema, args)
+        output = validated_arguments(self.schema, args)
         if self._key:
             tool_context.state[self._key] = output["result"] if self._is_text else output
         tool_context.actions.set_model_response = output

@@ -100,20 +100,33 @@ def _json_of(text: str) -> Any:
         raise ToolArgumentsError(f"The output is not JSON, or not JSON alone: {error}.") from error
 
 
-class SetModelResponseTool(BaseTool):
-    """By calling it the model gives its final answer in the required structure."""
+class AnswerTool(BaseTool):
+    """A tool that a model calls to give its agent's output, of the form `schema`: it stands in
+    `EventActions.set_model_response`."""
 
-    def __init__(self, schema: OutputSchema) -> None:
-        super().__init__(
-            name=SET_MODEL_RESPONSE,
-            description="Give the final answer in the required structure. Call it once, when everything is known.",
-        )
+    def __init__(self, name: str, description: str, schema: OutputSchema) -> None:
+        super().__init__(name=name, description=description)
         self.schema = schema
 
     def _get_declaration(self) -> types.FunctionDeclaration:
         return types.FunctionDeclaration(
             name=self.name, description=self.description, parameters_json_schema=arguments_schema(self.schema)
         )
+
+    def take(self, result: Any, context: Context) -> None:
+        """Have what a callback gave in the tool's place be the output, unless it is an error, or a person is asked."""
+        given, actions = cast(dict[str, Any], result) if isinstance(result, dict) else {}, context.actions
+        asks = actions.requested_tool_confirmations or actions.requested_inputs or actions.requested_auth_configs
+        if not asks and "error" not in given:
+            actions.set_model_response = result if self.schema.is_object else given.get(WRAPPER_KEY, result)
+
+
+class SetModelResponseTool(AnswerTool):
+    """By calling it the model gives its final answer in the required structure."""
+
+    def __init__(self, schema: OutputSchema) -> None:
+        description = "Give the final answer in the required structure. Call it once, when everything is known."
+        super().__init__(SET_MODEL_RESPONSE, description, schema)
 
     async def run_async(self, *, args: dict[str, Any], tool_context: Context) -> Any:
         """The validated answer; one that does not fit is an error that the model can mend (decision 11)."""

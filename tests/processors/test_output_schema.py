@@ -215,6 +215,40 @@ async def test_results_of_parallel_calls_are_kept_beside_the_answer() -> None:
     assert json.loads(events[-1].text) == {"city": "Oslo", "temp": 7}
 
 
+LONDON = {"city": "London", "temp": 9}
+
+
+@pytest.mark.parametrize(
+    ("hook", "asked"), [("before_tool_callback", GOOD), ("after_tool_callback", GOOD), ("on_tool_error_callback", BAD)]
+)
+async def test_what_a_callback_gives_in_the_place_of_the_answer_is_the_answer(hook: str, asked: types.Part) -> None:
+    root = agent("root", asked, tools=[add], output_schema=Weather, output_key="w", **{hook: lambda **_: LONDON})
+    chat = Chat(root)
+    events = await chat.say("go")
+    assert json.loads(events[-1].text) == LONDON
+    assert (await chat.state())["w"] == LONDON
+
+
+@pytest.mark.parametrize("hook", ["before_tool_callback", "after_tool_callback"])
+async def test_a_callback_may_give_a_list_as_the_tool_does(hook: str) -> None:
+    asked = call("set_model_response", result=["a"])
+    root = agent("root", asked, tools=[add], output_schema=list[str], **{hook: lambda **_: {"result": ["b"]}})
+    assert json.loads((await Chat(root).say("go"))[-1].text) == ["b"]
+
+
+async def test_decision_11_a_callbacks_answer_has_to_fit_too() -> None:
+    """One that does not goes back to the model, and so does an error that a callback gives."""
+    given = iter([{"city": 1}, {"error": "Not yet."}, None])
+    root = agent(
+        "root", GOOD, GOOD, GOOD, tools=[add], output_schema=Weather, before_tool_callback=lambda **_: next(given)
+    )
+    events = await Chat(root).say("go")
+    assert [event.text for event in events if event.is_final_response() and event.text][-1:] == [
+        '{"city": "Oslo", "temp": 7}'
+    ]
+    assert len(requests_of(root)) == 3
+
+
 async def test_set_model_response_is_declared_before_transfer_and_the_agents_tools() -> None:
     child = agent("child")
     root = agent("root", GOOD, tools=[add], output_schema=Weather, sub_agents=[child])
