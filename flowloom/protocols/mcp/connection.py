@@ -250,16 +250,24 @@ class Connection:
         if isinstance(known, types.DiscoverResult):
             session.adopt(known)
             return
-        found = None if known == "legacy" else await self._discovered(session)
+        found = None if known == "legacy" else await self._discovered(session, self.params.timeout * PROBE_SHARE)
         if found is None:
-            await session.initialize()
+            try:
+                await session.initialize()
+            except MCPError as error:
+                if known == "legacy" or error.code != types.UNSUPPORTED_PROTOCOL_VERSION:
+                    raise
+                found = await self._discovered(session, None)  # it began slowly, and has taken the first question
+                if found is None:
+                    raise
         self._era.known = found or "legacy"
 
-    async def _discovered(self, session: ClientSession) -> types.DiscoverResult | None:
+    async def _discovered(self, session: ClientSession, seconds: float | None) -> types.DiscoverResult | None:
+        """What a server of the newer era says of itself, if it does within so many `seconds`."""
         version = LATEST_MODERN_VERSION
         for _ in range(2):
             try:
-                async with asyncio.timeout(self.params.timeout * PROBE_SHARE):
+                async with asyncio.timeout(seconds):
                     result = types.DiscoverResult.model_validate(await session.send_discover(version))
             except MCPError as error:
                 data: Any = error.error.data

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 import threading
 import time
 from pathlib import Path
@@ -35,6 +36,16 @@ async def test_a_crash_is_an_error_within_a_second_and_the_next_call_works(tmp_p
     assert toolset.status().reconnects == 1
     await chat.runner.close()
     assert not any(map(is_alive, raw.pids))
+
+
+async def test_a_server_that_begins_slowly_is_asked_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It takes the question for its protocol when it has begun, and refuses the handshake of the older era then."""
+    monkeypatch.setattr("flowloom.protocols.mcp.connection.PROBE_SHARE", 0.001)
+    server = Path(__file__).parents[3] / "examples" / "tool_server" / "museum.py"
+    params = StdioConnectionParams({"command": sys.executable, "args": [str(server)]}, timeout=30)
+    toolset = McpToolset(connection_params=params)
+    assert [tool.name for tool in await toolset.get_tools()]
+    await toolset.close()
 
 
 async def test_siblings_of_a_crash_keep_their_results(tmp_path: Path) -> None:
