@@ -6,10 +6,9 @@ import asyncio
 import difflib
 import logging
 from collections.abc import Iterable, Sequence
-from inspect import isawaitable
 from typing import Any
 
-from flowloom.context.hooks import Hooks
+from flowloom.context.hooks import Hooks, ask
 from flowloom.errors import ConfigurationError
 from flowloom.plugins.base_plugin import BasePlugin
 
@@ -78,8 +77,6 @@ class PluginManager:
         for each in (*self._plugins.values(), *also):
             try:
                 async with asyncio.timeout(self._close_timeout):
-                    closing = each.close()
-                    if isawaitable(closing):
-                        await closing
+                    await ask(each.close, {})
             except Exception:
                 _log.exception("%s could not be closed.", getattr(each, "name", each))

@@ -321,12 +321,9 @@ class Runner(Generic[OutputT]):
         for message in messages:
             async for event in self.run_async(**where, new_message=message, run_config=run_config):
                 collected.append(event)
-                if quiet or event.partial:
-                    continue
-                if verbose:
-                    print(f"{event.author}: {plugins.LoggingPlugin().told(event.content)}")
-                elif event.text:
-                    print(f"{event.author}: {event.text}")
+                said = plugins.LoggingPlugin().told(event.content) if verbose else event.text
+                if said and not quiet and not event.partial:
+                    print(f"{event.author}: {said}")
         return collected
 
     async def rewind_async(self, *, user_id: str, session_id: str, rewind_before_invocation_id: str) -> None:

@@ -400,8 +400,6 @@ async def _on_error(
     ctx: InvocationContext, tool: RunnableTool, args: dict[str, Any], context: Context, error: Exception
 ) -> tuple[Any, Exception | None]:
     plugins, own = ctx.run.hooks.on_tool_error, ctx.callbacks.on_tool_error
-    if not plugins and not own:
-        return None, error
     result, failed = await _ask(plugins, tool=tool, tool_args=args, tool_context=context, error=error)
     if result is None and failed is None:
         result, failed = await _ask(own, tool=tool, args=args, tool_context=context, error=error)

@@ -71,11 +71,9 @@ def structured_final_event(ctx: InvocationContext, results: Event) -> Event | No
     """The final answer of a model that called `set_model_response` with arguments that fit."""
     output = results.actions.set_model_response
     for response in reversed(results.get_function_responses()):  # of several that fit, the last one counts
-        if response.name != SET_MODEL_RESPONSE or output is None:
-            continue
-        if "error" in (response.response or ()) and response.response != output:
-            continue  # it did not fit
         given = response.response or {}  # a callback may have changed it; only an object is the result itself
+        if response.name != SET_MODEL_RESPONSE or output is None or ("error" in given and given != output):
+            continue
         text = json.dumps(given if isinstance(output, dict) else given.get("result", given), ensure_ascii=False)
         return ctx.new_event({"content": content_of("model", [text_part(text)])})
     return None
