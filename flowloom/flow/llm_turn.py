@@ -306,8 +306,7 @@ class LlmTurn(Turn):
             return self._at_limit(result.limit)
         if result.cut_short:
             return ()
-        run, path = self.ctx.run, self.ctx.path
-        run.steps[path] = run.steps.get(path, 0) + 1
+        self.ctx.run.steps[self.ctx.path] = self.ctx.step + 1
         if result.unfit is not None:
             assert result.last is not None
             retry = None if self.final_step else ask_again(self.ctx, self.llm, result.last, self.refusals)
@@ -320,8 +319,8 @@ class LlmTurn(Turn):
         if self.final_step is None:
             return self._only_thoughts() if self.thoughts > MAX_THOUGHT_TURNS else ()
         if self.final_step.agent is None:
-            run.stop, run.stopped = "limit", True
-        return run.refusals_of(self.ctx, str(self.final_step))
+            self.ctx.run.stop, self.ctx.run.stopped = "limit", True
+        return self.ctx.run.refusals_of(self.ctx, str(self.final_step))
 
     def rule(self, result: StepResult) -> Outcome | Enter:
         """What follows from a step; the first that holds (spec §1.3). Raises `IncompleteStreamError`."""
