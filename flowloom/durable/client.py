@@ -14,7 +14,7 @@ from flowloom.context import RunConfig
 from flowloom.durable.callers import Callers
 from flowloom.durable.courier import Courier, not_offered
 from flowloom.durable.limits import Limit, concurrency_limits
-from flowloom.durable.records import OVER, Changed, RunInfo, Status, WorkerInfo
+from flowloom.durable.records import MOST_LABELS, OVER, Changed, RunInfo, Status, WorkerInfo, are_labels
 from flowloom.durable.registry import Registry, not_found
 from flowloom.durable.retrying import RetryPolicy
 from flowloom.durable.schedules import Schedule, ScheduleInfo
@@ -192,6 +192,11 @@ class RunClient:
             raise InputValidationError("`delay`, `at` and `expires` are numbers of seconds.")
         if abs(priority) > MOST_PRIORITY:
             raise InputValidationError(f"A `priority` is from {-MOST_PRIORITY} to {MOST_PRIORITY}, not {priority}.")
+        if not are_labels(labels):
+            raise InputValidationError(
+                f"`labels` are at most {MOST_LABELS} words without a comma, in a list, not {labels!r}: no worker has "
+                f"others."
+            )
         if delay is not None and at is not None:
             raise InputValidationError("A run begins after a `delay` or `at` a time. Give one of them.")
         if (delay or 0) < 0 or (expires is not None and expires <= 0):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple
 
@@ -12,8 +13,16 @@ Status = Literal["waiting", "ready", "running", "paused", "final", "failed", "li
 """In what state a run is (durable design, section 5)."""
 OVER: frozenset[str] = frozenset(("final", "failed", "limit", "cancelled"))
 """The states of runs that are over."""
+MOST_LABELS = 6
+"""How many labels a worker has at most, and so a run that one is to take."""
 Wish = Literal["cancel", "cancel_after_step", "pause"]
 """What is asked of a run that a worker has."""
+
+
+def are_labels(given: Sequence[str]) -> bool:
+    """Whether a worker may have the labels that a run is `given`: words without a comma, and a text is no list."""
+    words = not isinstance(given, str) and all(isinstance(each, str) and each and "," not in each for each in given)  # pyright: ignore[reportUnnecessaryIsInstance]
+    return words and len(set(given)) <= MOST_LABELS
 
 
 class Row(NamedTuple):

@@ -10,7 +10,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 from zoneinfo import ZoneInfo
 
-from flowloom.durable.records import OVER, RunInfo
+from flowloom.durable.records import OVER, RunInfo, are_labels
 from flowloom.durable.specs import Spec, message_data
 from flowloom.durable.sql_runs import Setting, find
 from flowloom.durable.sql_submit import Submission, submit
@@ -82,6 +82,8 @@ class Schedule:
                 f"`{self.cron}` does not say when: {error}. Give five fields (minute, hour, day of the month, month, "
                 f"day of the week), as `0 7 * * mon-fri`."
             ) from error
+        if not are_labels(self.labels):
+            raise ConfigurationError(f"The `labels` of a schedule are words without a comma, not {self.labels!r}.")
         content_of_message(self.message)
         object.__setattr__(self, "labels", tuple(self.labels))
 

@@ -27,7 +27,7 @@ from flowloom.durable.deltas import Deltas
 from flowloom.durable.leg import Leg, failure
 from flowloom.durable.limits import Limit, ModelLimit, concurrency_limits
 from flowloom.durable.model_limits import LimitedEffects
-from flowloom.durable.records import Row, WorkerRow
+from flowloom.durable.records import MOST_LABELS, Row, WorkerRow, are_labels
 from flowloom.durable.registry import Registry
 from flowloom.durable.specs import Audience
 from flowloom.durable.sql_runs import PINNED, Claimed, Ended
@@ -42,7 +42,6 @@ from flowloom.sessions.sql_holders import this_process
 
 _log = logging.getLogger("flowloom.durable")
 DAY = 24 * 3600.0
-_MOST_LABELS = 6
 _FORGETTING = 60.0
 """Seconds between two times that runs are forgotten which are long over."""
 
@@ -95,13 +94,14 @@ class Worker:
                 f"`heartbeat` of {heartbeat:g} seconds, give {3 * heartbeat:g} or more, not {dead_after:g}."
             )
         numbers_fit = concurrency >= 1 and drain >= 0 and sweep > 0 and max_takeovers >= 0 and keep_runs >= 0
-        if not numbers_fit or len(set(labels)) > _MOST_LABELS:
+        if not numbers_fit or not are_labels(labels):
             raise ConfigurationError(
                 f"A worker has a `concurrency` of at least 1, a `drain` and a `keep_runs` of no less than 0 seconds, a "
-                f"`sweep` above 0, `max_takeovers` of at least 0, and at most {_MOST_LABELS} `labels`."
+                f"`sweep` above 0, `max_takeovers` of at least 0, and at most {MOST_LABELS} `labels`, each a word "
+                "without a comma."
             )
-        if any(not label or "," in label for label in (*labels, version)):
-            raise ConfigurationError("A label of a worker is a word without a comma, and so is its version.")
+        if not are_labels((version,)):
+            raise ConfigurationError("The `version` of a worker is a word without a comma, as its labels are.")
         model_limits = [limit for limit in limits if isinstance(limit, ModelLimit)]
         self.registry = Registry(runner.session_service, concurrency_limits(limits))
         self.max_takeovers = max_takeovers

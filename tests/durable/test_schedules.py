@@ -46,6 +46,7 @@ def test_it_keeps_to_the_clock_of_its_zone() -> None:
         {"timezone": "Mars/Olympus"},
         {"overlap": "maybe"},
         {"user_id": ""},
+        {"labels": "gpu"},
     ],
 )
 def test_what_says_no_time_is_refused(wrong: dict[str, Any]) -> None:

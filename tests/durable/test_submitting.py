@@ -137,6 +137,7 @@ async def test_what_cannot_be_submitted_is_refused(where: str) -> None:
             *({name: number} for name in ("delay", "at", "expires") for number in (math.nan, math.inf)),
             *({"priority": number} for number in (10**7, -(10**30))),
             *({name: value} for name in ("user_id", "session_id", "run_id") for value in (["a"], 3)),
+            *({"labels": labels} for labels in ("gpu", ["a,b"], [""], list("abcdefg"))),
         ]
         for given in odd:
             with pytest.raises(InputValidationError, match=next(iter(given))):
@@ -178,6 +179,9 @@ def test_a_worker_is_dead_after_three_beats_at_the_least(tmp_path: Any) -> None:
     for name in ("dead_after", "drain", "sweep", "keep_runs"):
         with pytest.raises(ConfigurationError, match=name):
             Worker(runner_of(service, ["Hi."]), **{name: math.nan})
+    for labels in ("gpu", ["a,b"], [""], list("abcdefg")):
+        with pytest.raises(ConfigurationError, match="labels"):
+            Worker(runner_of(service, ["Hi."]), labels=labels)
     assert Worker(runner_of(service, ["Hi."]), heartbeat=0.1, dead_after=0.3).beats.dead_after == 0.3
 
 
