@@ -7,11 +7,15 @@ original name goes over the wire. `is_reserved` says which names only the engine
 from __future__ import annotations
 
 import hashlib
+import logging
 import re
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
+from typing import Any
 
+from flowloom.errors import closest_of
 from flowloom.events.requests import RESERVED_CALLS
+from flowloom.protocols.words import cleaned
 
 LONGEST = 64
 """How many characters a tool's name has at most."""
@@ -53,6 +57,17 @@ def tool_names(originals: Iterable[str], prefix: str | None = None) -> dict[str,
 def fit_name(original: str) -> str:
     """What a single tool, agent or parameter of the name `original` is called."""
     return tool_names([original])[original]
+
+
+def warn_of_missing(tool_filter: Any, known: Collection[str], where: str, log: logging.Logger) -> None:
+    """Warn of each name in a toolset's `tool_filter` that is not among the `known` names of what is at `where`."""
+    if tool_filter is None or callable(tool_filter):
+        return
+    for name in tool_filter:
+        if name not in known:
+            near = closest_of(str(name), known)
+            hint = "" if near is None else f" Did you mean `{cleaned(near)}`?"
+            log.warning("`tool_filter` names `%s`, but %s has no such tool.%s", name, where, hint)
 
 
 def _replaced(name: str) -> str:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from flowloom.errors import DuplicateToolError
 from flowloom.protocols.mcp.tool import McpTool
-from flowloom.protocols.names import is_reserved, tool_names
+from flowloom.protocols.names import is_reserved, tool_names, warn_of_missing
 from flowloom.protocols.schema import ToolSchema
 from flowloom.protocols.spans import protocol_span
 from flowloom.protocols.words import cleaned
@@ -30,6 +30,8 @@ class Listing:
         prefix = toolset.tool_name_prefix
         self.plain = _tools_of(raw, toolset, None)
         self.prefixed = _tools_of(raw, toolset, prefix) if prefix else self.plain
+        known = {name for tool in self.plain for name in (tool.name, tool.raw_mcp_tool.name)}
+        warn_of_missing(toolset.tool_filter, known, toolset.address, _log)
         changes: dict[str, str] = {} if toolset.pins is None else toolset.pins.changes(raw)
         for tool in (*self.plain, *self.prefixed):
             tool.withheld = changes.get(tool.raw_mcp_tool.name)

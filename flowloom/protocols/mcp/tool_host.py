@@ -16,6 +16,7 @@ class ToolHost(Host, Protocol):
 
     connection_params: ConnectionParams
     pool: Pool
+    tool_filter: Any
     tool_name_prefix: str | None
     tool_list_cache_ttl_seconds: float | None
     require_confirmation: bool | Literal["destructive"] | Callable[..., Any]

@@ -21,7 +21,7 @@ from flowloom.errors import ConfigurationError, ToolsetError
 from flowloom.events.clock import monotonic
 from flowloom.protocols.addresses import shown_address
 from flowloom.protocols.loading import check_installed, in_thread
-from flowloom.protocols.names import fit_name, is_reserved
+from flowloom.protocols.names import fit_name, is_reserved, warn_of_missing
 from flowloom.protocols.openapi.naming import hashed, operation_name
 from flowloom.protocols.openapi.operations import METHODS, Operation, OperationReader, path_item
 from flowloom.protocols.openapi.rest_api_tool import (
@@ -156,14 +156,9 @@ class OpenAPIToolset(BaseToolset):
             return self._selected
         found = await self.get_tools(readonly_context)
         chosen = [tool for tool in found if self._is_tool_selected(tool, readonly_context)]
-        choice: Any = self.tool_filter
-        if not callable(choice):
-            known = {tool.name for tool in chosen}
-            for name in choice or ():
-                if name not in known:
-                    _log.warning("`tool_filter` names `%s`, but %s has no such operation.", name, self._shown())
+        warn_of_missing(self.tool_filter, {tool.name for tool in found}, self._shown(), _log)
         tools = [self._prefixed[tool.name] for tool in chosen]
-        if not callable(choice):
+        if not callable(self.tool_filter):
             self._selected = tools
         return tools
 

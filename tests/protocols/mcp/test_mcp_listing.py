@@ -218,3 +218,12 @@ async def test_a_filter_takes_the_servers_names_and_the_models(tmp_path: Path) -
     assert await names_of(raw.toolset(tool_filter=["a.b", "c"])) == ["a_b", "c"]
     assert await names_of(raw.toolset(tool_filter=["a_b"])) == ["a_b"]
     assert await names_of(raw.toolset(tool_filter=lambda tool, context: tool.name == "d")) == ["d"]
+
+
+async def test_a_filter_that_names_no_tool_is_warned_of(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """Once for a listing, with the nearest name; what the server or the model calls a tool is known."""
+    toolset = Raw(tmp_path, tools=listed("a.b", "find")).toolset(tool_filter=["a.b", "a_b", "fnd"])
+    assert [tool.name for tool in await toolset.get_tools_with_prefix()] == ["a_b"]
+    (told,) = [record.getMessage() for record in caplog.records if "tool_filter" in record.getMessage()]
+    assert told == f"`tool_filter` names `fnd`, but {toolset.address} has no such tool. Did you mean `find`?"
+    await toolset.close()
