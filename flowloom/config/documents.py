@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 from typing import Any, cast
 
@@ -69,6 +70,8 @@ def read_document(file: Path) -> Document:
         _unreadable(document, 1, "The file nests its values too deep.")
     except json.JSONDecodeError as error:
         _unreadable(document, error.lineno, f"This is no JSON: {error.msg}.")
+    except ValueError as error:
+        _unreadable(document, 1, f"This is no plain data: {error}.")
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         words = " ".join(filter(None, (error.context, error.problem)))
@@ -92,7 +95,7 @@ def _read(document: Document) -> None:
     if document.file.suffix == ".json":
         document.data = json.loads(text)
         text = text.replace("\t", " ")  # JSON may be laid out by tabs, YAML may not; no string of JSON has one
-    loader = cast(Any, yaml.SafeLoader(text))
+    loader = _loader()(text)
     try:
         node = loader.get_single_node()
         if node is None:
@@ -103,6 +106,24 @@ def _read(document: Document) -> None:
             document.data = loader.construct_document(node)
     finally:
         loader.dispose()
+
+
+@cache
+def _loader() -> Any:
+    """Makes plain data, and tells the place of a value that is not what YAML takes it for: a 13th month."""
+
+    base: Any = yaml.SafeLoader
+
+    class Loader(base):
+        def construct_object(self, node: Any, deep: bool = False) -> Any:
+            try:
+                return base.construct_object(self, node, deep)
+            except (ValueError, LookupError, AttributeError, ArithmeticError):
+                kind = str(node.tag).rpartition(":")[2]
+                problem = f"a value is written as `{kind}`, but is none; put quotes around it to have it as text"
+                raise yaml.MarkedYAMLError(problem=problem, problem_mark=node.start_mark) from None
+
+    return Loader
 
 
 class _Walk:
@@ -144,6 +165,9 @@ class _Walk:
             if name is None or key.tag == "tag:yaml.org,2002:merge":
                 continue  # a merged mapping stands elsewhere; other keys are refused when the data is made
             line = key.start_mark.line
+            if not path and key.tag != "tag:yaml.org,2002:str":
+                message = f"A key has to be text. Put quotes around `{name}` to have it so."
+                self._document.problems.append(ConfigProblem(str(self._document.file), line + 1, (name,), message))
             if name in first:
                 where = (*path, name)
                 self._document.problems.append(

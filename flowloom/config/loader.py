@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from google.genai import types
+from pydantic import ValidationError
 
 from flowloom.agents import BaseAgent, LlmAgent, LoopAgent, ParallelAgent, SequentialAgent
 from flowloom.agents.llm_agent import Tool
@@ -162,7 +163,12 @@ class Loading:
         if key == "model":
             return self.models.get(value, value)
         if key == "static_instruction" and isinstance(value, dict):
-            return types.Content.model_validate(value)
+            try:
+                return types.Content.model_validate(value)
+            except ValidationError as error:
+                for each in error.errors():
+                    document.note((*path, *each["loc"]), f"{each['msg']}.")
+                return None
         return filled_in(document, path, value)
 
     def _code(self, document: Document, path: KeyPath, entry: Any) -> Any:
@@ -210,9 +216,13 @@ class Loading:
         the folder of the root's file, links followed."""
         home = self.root.resolve().parent
         file = document.file.parent / given
-        if Path(given).is_absolute() or home not in file.resolve().parents:
+        try:
+            resolved, is_there = file.resolve(), file.exists()
+        except (OSError, RuntimeError, ValueError) as error:  # too long, a circle of links, no text of a path
+            raise ConfigurationError(f"`{given}` is no path of a file: {error}.") from error
+        if Path(given).is_absolute() or home not in resolved.parents:
             raise ConfigurationError(f"`{given}` is not in the folder of `{self.root.name}`. Move it there.")
-        if not file.exists():
+        if not is_there:
             names = [str(each.relative_to(document.file.parent)) for each in document.file.parent.glob("*.y*ml")]
             raise ConfigurationError(f"There is no file `{given}`. {closest(given, names) if names else ''}".strip())
         return file

@@ -34,7 +34,8 @@ class ConfigProblem:
 
     def __str__(self) -> str:
         where = f" `{shown(self.path)}`:" if self.path else ""
-        return f"{self.file}:{self.line}:{where} {self.message}"
+        text = f"{self.file}:{self.line}:{where} {self.message}"
+        return text.encode("utf-8", "backslashreplace").decode("utf-8")  # a file may hold half of a character
 
 
 class ConfigFileError(ConfigurationError):

@@ -85,6 +85,8 @@ def _definitions() -> Schema:
                 if kind.get("type") == "object":
                     kind.clear()
                     kind["$ref"] = of_google
+        if form is CustomAgentConfig:
+            made["patternProperties"] = {"_callbacks$": made["properties"]["before_agent_callbacks"]}
         definitions[form.__name__] = made
     return definitions
 
@@ -110,7 +112,8 @@ def check(document: Document) -> type[BaseAgentConfig]:
         document.note((), f"An agent is described by a mapping of keys, not by {_given((), data)}.")
         document.readable = False
         return FORMS["LlmAgent"]
-    given = cast(dict[Any, Any], data)
+    given = {key: value for key, value in cast(dict[Any, Any], data).items() if isinstance(key, str)}
+    document.data = given  # other keys are problems of the document already
     form = form_of(given.get("agent_class"))
     _note_all(document, _validator(form).iter_errors(given))
     return form

@@ -76,7 +76,11 @@ def _named(loading: Loading, document: Document, path: KeyPath, entry: dict[str,
         short = name.rpartition(".")[2] if name.startswith(_GOOGLE) else name
         if short in _CLASSES:
             return _CLASSES[short](loading, document, path, args or {})
-        found = _built_in(loading, short) if "." not in short else loading.imports.find(name, document.file.parent)
+        found = (
+            _built_in(loading, short)
+            if "." not in short
+            else loading.imports.find(name, document.file.resolve().parent)
+        )
     return _made(found, args, document, name)
 
 
@@ -109,22 +113,26 @@ def _agent_tool(loading: Loading, document: Document, path: KeyPath, args: dict[
     where = (*path, "args")
     unknown = [key for key in args if key not in ("agent", "skip_summarization")]
     for key in unknown:
-        document.note((*where, key), f"There is no such key. {closest(key, ['agent', 'skip_summarization'])}")
+        document.note((*where, key), f"There is no such key. {closest(str(key), ['agent', 'skip_summarization'])}")
     reference: Any = args.get("agent")
     if isinstance(reference, str):
         reference = {"config_path": reference}
-    if not isinstance(reference, dict) or set(cast("dict[str, str]", reference)) not in ({"config_path"}, {"code"}):
+    named = cast("dict[str, Any]", reference) if isinstance(reference, dict) else {}
+    if set(named) not in ({"config_path"}, {"code"}) or not all(isinstance(each, str) for each in named.values()):
         raise ConfigurationError("`AgentTool` takes `args: {agent: {config_path: FILE}}`, or `{code: NAME}`.")
-    agent = loading.agent_of(document, (*where, "agent"), cast("dict[str, str]", reference))
+    skips = args.get("skip_summarization")
+    if not isinstance(skips, bool | None):
+        raise ConfigurationError(f"`skip_summarization` of `AgentTool` is `{skips}`; it has to be true or false.")
+    agent = loading.agent_of(document, (*where, "agent"), named)
     if agent is None:
         raise ConfigurationError("The agent of this tool cannot be made.")
-    return built_in.AgentTool(agent, skip_summarization=bool(args.get("skip_summarization", False)))
+    return built_in.AgentTool(agent, skip_summarization=bool(skips))
 
 
 def _long_running(loading: Loading, document: Document, path: KeyPath, args: dict[str, Any]) -> Tool:
     if set(args) != {"func"} or not isinstance(args["func"], str):
         raise ConfigurationError("`LongRunningFunctionTool` takes `args: {func: my_package.module.function}`.")
-    return built_in.LongRunningFunctionTool(loading.imports.find(args["func"], document.file.parent))
+    return built_in.LongRunningFunctionTool(loading.imports.find(args["func"], document.file.resolve().parent))
 
 
 def _mcp(loading: Loading, document: Document, path: KeyPath, entry: dict[str, Any]) -> Tool:
@@ -166,14 +174,22 @@ def _mcp_toolset(loading: Loading, document: Document, path: KeyPath, args: dict
     kinds = [kind for kind in _GOOGLE_CONNECTIONS if args.get(kind) is not None]
     if len(kinds) != 1:
         raise ConfigurationError(f"`McpToolset` takes one of `{'`, `'.join(_GOOGLE_CONNECTIONS)}` in its `args`.")
-    given = args.pop(kinds[0])
+    given = _mapping(args.pop(kinds[0]), kinds[0])
+    if isinstance(args.get("tool_filter"), str):
+        raise ConfigurationError("`tool_filter` of `McpToolset` has to be a list of names.")
     if kinds[0].startswith("stdio"):
-        server = given if kinds[0] == "stdio_server_params" else given.get("server_params", {})
+        server = given if kinds[0] == "stdio_server_params" else _mapping(given.get("server_params"), "server_params")
         _check_leave(loading, str(server.get("command", "")))
         given = {"server_params": server} if given is server else given
     protocol = import_module("flowloom.protocols.mcp")
     connection = getattr(protocol, _GOOGLE_CONNECTIONS[kinds[0]])(**given)
     return protocol.McpToolset(connection_params=connection, **{k: v for k, v in args.items() if v is not None})
+
+
+def _mapping(value: Any, key: str) -> dict[str, Any]:
+    if not isinstance(value, dict):
+        raise ConfigurationError(f"`{key}` of `McpToolset` has to be a mapping.")
+    return cast("dict[str, Any]", value)
 
 
 def _check_leave(loading: Loading, command: str) -> None:

@@ -23,6 +23,8 @@ _log = logging.getLogger("flowloom.tools")
 SKILL_FILE = "SKILL.md"
 _NAME = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*")
 _LONGEST = {"name": 64, "description": 1024, "compatibility": 500}
+_NO_DATA = (RecursionError, ValueError, LookupError, AttributeError, ArithmeticError)
+"""What PyYAML raises for values that are not what it takes them for, as a 13th month."""
 _KEYS = ("name", "description", "license", "compatibility", "allowed-tools", "metadata")
 ADDITIONAL_TOOLS = "adk_additional_tools"
 """The metadata of a skill that names the tools which come with it."""
@@ -108,7 +110,7 @@ def _skill_of(files: SkillFiles, folder: str | None) -> Skill:
     head, _ = _split(files.read_text(SKILL_FILE), where)
     try:
         given = yaml.safe_load(head)
-    except (cast(type[Exception], yaml.YAMLError), RecursionError) as error:
+    except (cast(type[Exception], yaml.YAMLError), *_NO_DATA) as error:
         mark: Any = getattr(error, "problem_mark", None)
         line = "" if mark is None else f":{mark.line + 2}"
         raise SkillError(f"{where}{line}: The head is no YAML of plain data: {error}") from error
@@ -145,7 +147,8 @@ def _split(text: str, where: str) -> tuple[str, str]:
 
 def _problems(data: dict[Any, Any], folder: str | None) -> Iterator[str]:
     for key in ("name", "description"):
-        if not data.get(key):
+        value = data.get(key)
+        if not (value.strip() if isinstance(value, str) else value):
             yield f"`{key}` is missing."
     for key in ("name", "description", "license", "compatibility"):
         value = data.get(key)
@@ -167,7 +170,8 @@ def _problems(data: dict[Any, Any], folder: str | None) -> Iterator[str]:
     elif metadata:
         yield from _metadata_problems(cast("dict[Any, Any]", metadata))
     allowed = data.get("allowed-tools", data.get("allowed_tools"))
-    if allowed is not None and not isinstance(allowed, (str, list)):
+    names = cast("list[Any]", allowed) if isinstance(allowed, list) else []
+    if not isinstance(allowed, str | list | None) or not all(isinstance(name, str) for name in names):
         yield "`allowed-tools` has to be names with spaces between, or a list of names."
 
 

@@ -71,6 +71,8 @@ class SkillToolset(BaseToolset):
             if skill.name in self._skills:
                 raise ConfigurationError(f"Two skills are named `{skill.name}`. Rename one, and its folder.")
             self._skills[skill.name] = skill
+        if not isinstance(discovery_mode, DiscoveryMode):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise ConfigurationError(f"`discovery_mode` is `{discovery_mode}`. Give `DiscoveryMode.LAZY` or `.EAGER`.")
         self._discovery = discovery_mode
         self._executor = code_executor and code_executor.model_copy(update={"timeout_seconds": script_timeout})
         self._toolsets = [each for each in additional_tools or () if isinstance(each, BaseToolset)]

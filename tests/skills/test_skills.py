@@ -253,6 +253,11 @@ HEADS = {
     "long": (f"---\nname: bad\ndescription: {'x' * 1025}\n---\n", "1025 characters; 1024 are the most"),
     "kinds": ("---\nname: bad\ndescription: 3\nmetadata: 4\ncompatibility: [a]\n---\n", "`description` is a int"),
     "tools": ("---\nname: bad\ndescription: x\nmetadata: {adk_additional_tools: stamp}\n---\n", "a list of names"),
+    "blank": ("---\nname: bad\ndescription: '  '\n---\n", "`description` is missing"),
+    "date": ("---\nname: bad\ndescription: x\nmetadata: {on: 2026-13-45}\n---\n", "no YAML of plain data"),
+    "truth": ("---\nname: bad\ndescription: x\nmetadata: {on: !!bool x}\n---\n", "no YAML of plain data"),
+    "number": (f"---\nname: bad\ndescription: {'1' * 5000}\n---\n", "no YAML of plain data"),
+    "allowed": ("---\nname: bad\ndescription: x\nallowed-tools: [1]\n---\n", "a list of names"),
     "object": ("---\nname: !!python/object/apply:os.getcwd []\n---\n", "plain data"),
 }
 
