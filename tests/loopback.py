@@ -28,8 +28,11 @@ async def listening(converse: Converse, **options: Any) -> AsyncGenerator[int]:
     try:
         yield server.sockets[0].getsockname()[1]
     finally:
+        while accepting := {task for task in asyncio.all_tasks() if _accepts(task)}:
+            # of these no talk has begun yet; asyncio never closes the socket of one whose server is closed before
+            _, shaking_hands = await asyncio.wait(accepting, timeout=1)
+            await _end(shaking_hands)
         server.close()
-        await _end({task for task in asyncio.all_tasks() if _accepts(task)})  # of these no talk has begun yet
         await asyncio.sleep(0)
         await _end(talks)
         for writer in writers:  # a talk that was cancelled before it began has closed nothing
