@@ -180,7 +180,7 @@ class SubmittedRun:
         Answers of an agent with an `output_schema` are plain data. Raises `RunNotFoundError`.
         """
         events = [event async for event in self.events(after=self.begins)]
-        info, session = await self.info(), await self._session()
+        info = await self.info()
         outcome = info.outcome or Outcome("paused")
         result: RunResult[Any] = RunResult(self.id, outcome.status if info.over else "paused")  # pyright: ignore[reportArgumentType]
         if events and events[0].author == "user":
@@ -196,13 +196,16 @@ class SubmittedRun:
             outcome.tool_calls,
         )
         result.error = _error_of(self.id, outcome) if info.over else None
-        if session is not None and info.status != "cancelled":
-            result.pending = pending_in(session.history.ledger(session.events), self.id)
+        result.pending = await self._pending_of(info)
         return result
 
     async def pending(self) -> list[PendingCall]:
-        """What the run waits for: requests to people, calls that a client makes."""
-        session = await self._session()
+        """What the run waits for: requests to people, calls that a client makes. One that was cancelled waits for
+        nothing. Raises `RunNotFoundError`."""
+        return await self._pending_of(await self.info())
+
+    async def _pending_of(self, info: RunInfo) -> list[PendingCall]:
+        session = None if info.status == "cancelled" else await self._session()
         return [] if session is None else pending_in(session.history.ledger(session.events), self.id)
 
     # -- asking ------------------------------------------------------------------------------------------------

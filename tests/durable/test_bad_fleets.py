@@ -50,6 +50,24 @@ async def test_a_second_answer(where: str) -> None:
     await service.close()
 
 
+async def test_a_cancelled_run_waits_for_nobody(where: str) -> None:
+    """Nobody is asked what its session still asks for."""
+    service = opened(where)
+
+    def pay() -> str:
+        """Pay."""
+        return "paid"
+
+    async with client_of(service) as client:
+        run = await client.submit("Go.", **WHO)
+        async with worker_of(service, [call("pay")], FunctionTool(pay, require_confirmation=True)):
+            assert (await run.result()).status == "paused"
+        assert len(await run.pending()) == 1
+        assert await run.cancel() == "cancelled"
+        assert (await run.pending(), (await run.result()).pending) == ([], [])
+    await service.close()
+
+
 async def test_a_full_queue(where: str) -> None:
     """It says how many wait, and when to try again; what is over makes room."""
     service = opened(where)
