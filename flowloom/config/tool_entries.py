@@ -175,8 +175,6 @@ def _mcp_toolset(loading: Loading, document: Document, path: KeyPath, args: dict
     if len(kinds) != 1:
         raise ConfigurationError(f"`McpToolset` takes one of `{'`, `'.join(_GOOGLE_CONNECTIONS)}` in its `args`.")
     given = _mapping(args.pop(kinds[0]), kinds[0])
-    if isinstance(args.get("tool_filter"), str):
-        raise ConfigurationError("`tool_filter` of `McpToolset` has to be a list of names.")
     if kinds[0].startswith("stdio"):
         server = given if kinds[0] == "stdio_server_params" else _mapping(given.get("server_params"), "server_params")
         _check_leave(loading, str(server.get("command", "")))

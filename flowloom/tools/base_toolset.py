@@ -7,6 +7,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 
 from flowloom.context import Context, ReadonlyContext
+from flowloom.errors import ConfigurationError
 from flowloom.models.request import LlmRequest
 from flowloom.tools.base_tool import BaseTool
 
@@ -17,12 +18,15 @@ class BaseToolset(ABC):
     """Tools that are known only when an agent runs: from a server, from the state, by permission.
 
     They are listed once per agent run. `tool_filter` keeps the tools of those names, or those a predicate
-    accepts; `tool_name_prefix` is put before each name, with an underscore.
+    accepts; `tool_name_prefix` is put before each name, with an underscore. Raises `ConfigurationError` for a filter
+    that is one text.
     """
 
     def __init__(
         self, *, tool_filter: Sequence[str] | ToolPredicate | None = None, tool_name_prefix: str | None = None
     ) -> None:
+        if isinstance(tool_filter, str):
+            raise ConfigurationError(f"`tool_filter` takes a list of names, or a predicate, not {tool_filter!r:.60}.")
         self.tool_filter = tool_filter
         self.tool_name_prefix = tool_name_prefix
 
@@ -42,9 +46,7 @@ class BaseToolset(ABC):
 
     def _is_tool_selected(self, tool: BaseTool, readonly_context: ReadonlyContext | None) -> bool:
         chosen = self.tool_filter
-        if chosen is None:
-            return True
-        return chosen(tool, readonly_context) if callable(chosen) else tool.name in chosen
+        return chosen is None or (chosen(tool, readonly_context) if callable(chosen) else tool.name in chosen)
 
     @property
     def prepares_requests(self) -> bool:
@@ -56,7 +58,6 @@ class BaseToolset(ABC):
 
     async def close(self) -> None:
         """Give back what the set holds: connections, processes. The runner calls it when it is closed."""
-        return
 
 
 def _renamed(tool: BaseTool, name: str) -> BaseTool:

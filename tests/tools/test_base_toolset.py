@@ -213,6 +213,12 @@ async def test_the_sets_of_an_agent_that_is_a_tool_are_closed_too() -> None:
     assert inner.closed == 1
 
 
+def test_a_filter_that_is_one_text_is_refused() -> None:
+    """It would keep every tool whose name is a part of it."""
+    with pytest.raises(ConfigurationError, match="`tool_filter` takes a list of names, or a predicate, not 'add_all'"):
+        Set(add, tool_filter="add_all")
+
+
 async def test_a_set_that_is_closed_by_a_plain_function_is_closed(caplog: pytest.LogCaptureFixture) -> None:
     """Without a word in the log."""
 
