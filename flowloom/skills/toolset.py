@@ -51,7 +51,8 @@ class SkillToolset(BaseToolset):
     skills.
 
     What is loaded stands in the session's state, for each agent, so that a resumed run has the same skills.
-    Raises `ConfigurationError` for two skills of one name, and for a tool that a skill names and that is not there.
+    Raises `ConfigurationError` for two skills of one name, for a tool that a skill names and that is not there, and for
+    what is no skill, executor or time.
     """
 
     def __init__(
@@ -68,11 +69,17 @@ class SkillToolset(BaseToolset):
         super().__init__(tool_filter=tool_filter, tool_name_prefix=tool_name_prefix)
         self._skills: dict[str, Skill] = {}
         for skill in skills or ():
+            if not isinstance(skill, Skill):  # pyright: ignore[reportUnnecessaryIsInstance]
+                raise ConfigurationError(f"`skills` takes what `load_skill_from_dir` gives, not {skill!r:.60}.")
             if skill.name in self._skills:
                 raise ConfigurationError(f"Two skills are named `{skill.name}`. Rename one, and its folder.")
             self._skills[skill.name] = skill
         if not isinstance(discovery_mode, DiscoveryMode):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise ConfigurationError(f"`discovery_mode` is `{discovery_mode}`. Give `DiscoveryMode.LAZY` or `.EAGER`.")
+        if code_executor is not None and not isinstance(code_executor, BaseCodeExecutor):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise ConfigurationError(f"`code_executor` takes a `BaseCodeExecutor`, not {code_executor!r:.60}.")
+        if not script_timeout > 0:
+            raise ConfigurationError(f"`script_timeout` is a number of seconds above zero, not {script_timeout!r}.")
         self._discovery = discovery_mode
         self._executor = code_executor and code_executor.model_copy(update={"timeout_seconds": script_timeout})
         self._toolsets = [each for each in additional_tools or () if isinstance(each, BaseToolset)]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import re
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
@@ -88,6 +89,20 @@ async def test_a_skill_is_told_when_it_is_asked_for(make: Make) -> None:
     assert loaded["files"] == ["references/forms.md"]
     assert read["content"] == "TEXT-OF-FILE"
     assert (await session_of(runner)).state["_adk_activated_skill_clerk"] == ["pdf-forms"]
+
+
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        ({"skills": ["abc"]}, "`skills` takes what `load_skill_from_dir` gives, not 'abc'"),
+        ({"code_executor": 5}, "`code_executor` takes a `BaseCodeExecutor`, not 5"),
+        ({"script_timeout": -1}, "`script_timeout` is a number of seconds above zero, not -1"),
+        ({"script_timeout": float("nan")}, "above zero, not nan"),
+    ],
+)
+def test_what_is_no_skill_executor_or_time_is_refused(given: dict[str, Any], told: str) -> None:
+    with pytest.raises(ConfigurationError, match=re.escape(told)):
+        SkillToolset(**given)
 
 
 async def test_a_hundred_skills_cost_little_at_the_start(make: Make) -> None:
