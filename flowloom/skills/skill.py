@@ -117,7 +117,7 @@ def _skill_of(files: SkillFiles, folder: str | None) -> Skill:
     if not isinstance(given, dict):
         raise SkillError(f"{where}: The head has no keys. Write at least `name` and `description`.")
     data = cast("dict[Any, Any]", given)
-    problems = list(_problems(data, folder))
+    problems = [*_problems(data, folder), *_said_twice(head)]
     if problems:
         raise SkillError("\n".join(f"{where}: {problem}" for problem in problems))
     for key in data.keys() - set(_KEYS) - {"allowed_tools"}:
@@ -173,6 +173,16 @@ def _problems(data: dict[Any, Any], folder: str | None) -> Iterator[str]:
     names = cast("list[Any]", allowed) if isinstance(allowed, list) else []
     if not isinstance(allowed, str | list | None) or not all(isinstance(name, str) for name in names):
         yield "`allowed-tools` has to be names with spaces between, or a list of names."
+
+
+def _said_twice(head: str) -> Iterator[str]:
+    """Keys that are there twice, of which only one would count; `allowed-tools` has two spellings."""
+    first: dict[str, int] = {}
+    composed: Any = cast(Any, yaml).compose(head, Loader=yaml.SafeLoader)
+    for key, _ in composed.value:
+        name, line = str(key.value).replace("allowed_tools", "allowed-tools"), key.start_mark.line + 2
+        if first.setdefault(name, line) != line:
+            yield f"`{name}` is there twice, in the lines {first[name]} and {line}. Keep one of them."
 
 
 def _metadata_problems(metadata: dict[Any, Any]) -> Iterator[str]:

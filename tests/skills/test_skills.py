@@ -260,6 +260,14 @@ async def test_a_script_needs_an_executor_and_a_person(make: Make) -> None:
 
 HEADS = {
     "no head": ("# text", ":1: A skill begins with a head"),
+    "a key twice": (
+        "---\nname: bad\ndescription: x\ndescription: y\n---\n",
+        "`description` is there twice, in the lines 3 and 4. Keep one of them.",
+    ),
+    "both spellings": (
+        "---\nname: bad\ndescription: x\nallowed-tools: Read\nallowed_tools: Write\n---\n",
+        "`allowed-tools` is there twice, in the lines 4 and 5.",
+    ),
     "no yaml": ("---\nname: [\n---\n", "SKILL.md:2: The head is no YAML"),
     "no keys": ("---\n- a\n---\n", "has no keys"),
     "nothing": ("---\nlicense: x\n---\n", "`name` is missing.\n"),
