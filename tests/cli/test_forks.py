@@ -48,7 +48,7 @@ seen = {{
 print(json.dumps(seen, indent=1, default=repr))
 warnings.warn("The wool is wet.")
 atexit.register(lambda: print("atexit"))
-threading.Thread(target=lambda: (time.sleep(0.2), print("a thread", end=" "))).start()
+threading.Thread(target=lambda: (threading.main_thread().join(), print("a thread", end=" "))).start()
 random.seed(3)
 sys.stdout.write("no end of line")
 {end}
