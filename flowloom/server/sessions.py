@@ -139,7 +139,7 @@ async def update_session(request: Request, app_name: str, user_id: str, session_
         await served_of(request).sessions.append_event(session, event)
     except JsonDataError as error:
         raise ProblemError(400, "invalid_state", str(error)) from error
-    return await get_session(request, app_name, user_id, session_id)
+    return answer(session_json(session, session.events, await served_of(request).places_of(app_name)))
 
 
 @router.delete(_S + "/{session_id}")

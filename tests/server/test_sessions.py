@@ -40,13 +40,6 @@ def test_a_patch_is_one_more_event(server: Running) -> None:
     assert server.client.get(f"{server.sessions()}/{name}").json() == session
 
 
-def test_what_lives_for_one_invocation_is_no_state_of_a_session(server: Running) -> None:
-    """A change is answered by the session as it is stored."""
-    name = server.new_session()
-    session = server.client.patch(f"{server.sessions()}/{name}", json={"stateDelta": {"temp:a": 1, "b": 2}}).json()
-    assert session["state"] == {"b": 2}
-
-
 def test_what_is_not_there_is_deleted_without_a_word(server: Running) -> None:
     """Deleting answers null, twice."""
     name = server.new_session()
