@@ -6,13 +6,15 @@ import asyncio
 import sqlite3
 import subprocess
 import sys
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
 
 from durable.fleet import WHO, client_of, opened, steps, where, worker_of
 from flowloom import ConfigurationError, FunctionTool, SqliteSessionService
-from flowloom.durable import QueueFullError, RunNotFoundError, StoreCourier
+from flowloom.durable import QueueFullError, RunNotFoundError, StoreCourier, SubmittedRun
 from flowloom.errors import AlreadyAnsweredError, StorageError
 from flowloom.sql import postgres
 from flowloom.testing import call
@@ -30,8 +32,9 @@ async def test_a_run_that_is_unknown(where: str) -> None:
     await service.close()
 
 
-async def test_a_second_answer(where: str) -> None:
-    """A decision is made once, also while the first one waits in the registry for a worker."""
+@asynccontextmanager
+async def waiting_for_approval(where: str) -> AsyncGenerator[SubmittedRun]:
+    """A run whose call waits for a person, and that no worker has."""
     service = opened(where)
 
     def pay() -> str:
@@ -42,30 +45,26 @@ async def test_a_second_answer(where: str) -> None:
         run = await client.submit("Go.", **WHO)
         async with worker_of(service, [call("pay")], FunctionTool(pay, require_confirmation=True)):
             assert (await run.result()).status == "paused"
+        yield run
+    await service.close()
+
+
+async def test_a_second_answer(where: str) -> None:
+    """A decision is made once, also while the first one waits in the registry for a worker."""
+    async with waiting_for_approval(where) as run:
         (asked,) = await run.pending()
         await run.answer(asked.approve())
         await run.answer(asked.approve())
         with pytest.raises(AlreadyAnsweredError, match="made once: nothing of the message was stored"):
             await run.answer(asked.reject("no"))
-    await service.close()
 
 
 async def test_a_cancelled_run_waits_for_nobody(where: str) -> None:
     """Nobody is asked what its session still asks for."""
-    service = opened(where)
-
-    def pay() -> str:
-        """Pay."""
-        return "paid"
-
-    async with client_of(service) as client:
-        run = await client.submit("Go.", **WHO)
-        async with worker_of(service, [call("pay")], FunctionTool(pay, require_confirmation=True)):
-            assert (await run.result()).status == "paused"
+    async with waiting_for_approval(where) as run:
         assert len(await run.pending()) == 1
         assert await run.cancel() == "cancelled"
         assert (await run.pending(), (await run.result()).pending) == ([], [])
-    await service.close()
 
 
 async def test_a_full_queue(where: str) -> None:

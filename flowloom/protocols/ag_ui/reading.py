@@ -135,7 +135,7 @@ def _result(message: Any) -> Any:
 
 
 def _new_words(messages: Sequence[Any], events: Sequence[Event]) -> tuple[list[types.Content], list[Any]]:
-    """What the session does not have: for one in which nobody has spoken, all before the last message of the user, or
+    """What the session does not have: for one without words or files, all before the last message of the user, or
     all if results come last; else the user's messages whose ids it does not know."""
     said = [message for message in messages if message.role == "user"]
     spoken = [event for event in events if _has_words(event.content)]

@@ -158,7 +158,7 @@ _keepers: set[asyncio.Task[None]] = set()
 
 class _Pool:
     """The connections of one event loop. One task opens and closes them; it ends with the loop at the latest, or when
-    nobody has the `Clients` any more."""
+    the `Clients` are dropped."""
 
     def __init__(self, connect: Callable[[], Any]) -> None:
         self.closing = asyncio.Event()
