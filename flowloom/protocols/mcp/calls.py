@@ -37,6 +37,8 @@ class OpenCall:
         self.call_id = call_id
         self.asked = 0
         """How many questions were answered by a person."""
+        self.prompts: set[str] = set()
+        """The requests for leave to answer its prompts that were decided."""
         self.on_progress: Callable[[float, float | None, str | None], Any] | None = None
         self._questions: deque[Question] = deque()
         self._news = asyncio.Event()

@@ -7,6 +7,7 @@ import hashlib
 from flowloom.auth import AuthConfig, AuthCredential, AuthCredentialTypes, AuthScheme, OAuth2Auth, OAuthFlow, OAuthFlows
 from flowloom.errors import ToolError
 from flowloom.protocols.addresses import origin_of
+from flowloom.protocols.mcp.asked import PAGE
 
 
 def link_config(url: str, what: str) -> AuthConfig:
@@ -21,5 +22,5 @@ def link_config(url: str, what: str) -> AuthConfig:
         raw_auth_credential=AuthCredential(
             auth_type=AuthCredentialTypes.OAUTH2, oauth2=OAuth2Auth(client_id="mcp", auth_uri=url)
         ),
-        credential_key=f"mcp-page-{told}",
+        credential_key=f"{PAGE}{told}",
     )

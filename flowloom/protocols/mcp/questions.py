@@ -18,6 +18,7 @@ from flowloom.context import Context
 from flowloom.errors import ConfirmationRequiredError, InputRequiredError, ToolError
 from flowloom.models.request import LlmRequest
 from flowloom.processors.model_choice import model_of
+from flowloom.protocols.mcp.asked import FORM, decided
 from flowloom.protocols.mcp.calls import OpenCall, Question
 from flowloom.protocols.mcp.links import link_config
 from flowloom.protocols.words import cleaned
@@ -33,14 +34,15 @@ class Answers:
 
     def __init__(self, toolset: ToolHost, context: Context, parked: OpenCall | None) -> None:
         self._toolset, self._context = toolset, context
-        self._decision = context.tool_confirmation if parked is not None else None
+        taken = set[str]() if parked is None else parked.prompts
+        self._decided = [each for each in decided(context) if each.request_id not in taken]
         for _ in range(0 if parked is None else parked.asked):
             context.request_input("")  # what was answered before, and is with the server
 
     async def to(self, question: Question, call: OpenCall | None = None) -> Any:
         """The answer to a question. Raises what pauses the run if a person has to be asked."""
         if question.kind == "sampling":
-            return await self._sampled(question.params)
+            return await self._sampled(question.params, call)
         answer = self._elicited(question.params)
         if call is not None and isinstance(question.params, mcp.ElicitRequestFormParams):
             call.asked += 1
@@ -88,17 +90,22 @@ class Answers:
 
     # -- sampling ---------------------------------------------------------------------------------
 
-    async def _sampled(self, params: mcp.CreateMessageRequestParams) -> mcp.CreateMessageResult | mcp.ErrorData:
+    async def _sampled(
+        self, params: mcp.CreateMessageRequestParams, call: OpenCall | None
+    ) -> mcp.CreateMessageResult | mcp.ErrorData:
         if self._toolset.sampling is not True:
             return await self._model_says(params)
-        decision, self._decision = self._decision, None
-        if decision is None:
-            shown = params.model_dump(mode="json", by_alias=True, exclude_none=True, include=set(_SHOWN))
+        shown = params.model_dump(mode="json", by_alias=True, exclude_none=True, include=set(_SHOWN))
+        found = next((each for each in self._decided if each.payload == shown), None)
+        if found is None:
             self._context.request_confirmation(
                 hint=f"The server at {self._toolset.address} wants the model to answer this prompt.", payload=shown
             )
             raise ConfirmationRequiredError("The call waits for a person's leave to ask the model.")
-        if not decision.confirmed:
+        self._decided.remove(found)
+        if call is not None:
+            call.prompts.add(found.request_id)
+        if not found.decision.confirmed:
             return mcp.ErrorData(code=-1, message="User rejected sampling request")
         return await self._model_says(params)
 
@@ -138,11 +145,11 @@ _SHOWN = ("messages", "system_prompt", "max_tokens", "temperature", "stop_sequen
 
 
 def _asked_schema(schema: dict[str, Any]) -> dict[str, Any]:
-    """The form that a person fills in: what has a default may be left out; `false` declines, null closes it."""
+    """The form that a person fills in: what has a default may be left out."""
     properties: dict[str, Any] = schema.get("properties") or {}
     defaults = _defaults(schema)
     required = [name for name in schema.get("required") or () if name not in defaults]
-    return {**schema, "type": ["object", "boolean", "null"], "properties": properties, "required": required}
+    return {**schema, "type": [*FORM], "properties": properties, "required": required}
 
 
 def _defaults(schema: dict[str, Any]) -> dict[str, Any]:

@@ -12,6 +12,7 @@ from google.genai import types
 
 from flowloom.context import Context
 from flowloom.errors import ConfirmationRejectedError, ConfirmationRequiredError
+from flowloom.protocols.mcp.asked import about_call
 from flowloom.protocols.words import cleaned
 from flowloom.tools.base_tool import BaseTool
 
@@ -85,7 +86,7 @@ class McpTool(BaseTool):
 
     async def _gate(self, args: Mapping[str, Any], tool_context: Context) -> None:
         """Raise unless the call needs no approval or has it."""
-        decision = tool_context.tool_confirmation
+        decision = about_call(tool_context)
         if decision is None:
             if not await self._needs_approval(args):
                 return
@@ -96,7 +97,7 @@ class McpTool(BaseTool):
             raise ConfirmationRequiredError(
                 f"The call of `{self.name}` waits for a person's approval. It has not run yet."
             )
-        if not decision.confirmed and not self.toolset.is_parked(tool_context):
+        if not decision.confirmed:
             why = f" The reason: {decision.reason}" if decision.reason else ""
             raise ConfirmationRejectedError(f"A person rejected the call of `{self.name}`. It was not run.{why}")
 

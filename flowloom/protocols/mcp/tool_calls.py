@@ -14,6 +14,7 @@ import mcp_types as mcp
 from flowloom.context import Context
 from flowloom.errors import ConfirmationRequiredError, InputRequiredError, ToolError, ToolTimeoutError, closest_first
 from flowloom.errors import quoted_list as quoted
+from flowloom.protocols.mcp.asked import has_server_asked
 from flowloom.protocols.mcp.calls import OpenCall
 from flowloom.protocols.mcp.connection import CALL_RESULT, Connection
 from flowloom.protocols.mcp.content import error_of, result_of
@@ -88,10 +89,9 @@ class _Attempts:
 
     def _check_repeatable(self) -> None:
         """A call whose server was kept waiting for a person, and which is gone, is made again only if that is safe."""
-        answered = (self.context.invocation_context.run.inputs or {}).get(self.context.function_call_id or "")
         made = self.entry.connection
-        modern = made is not None and made.is_open and made.is_modern
-        if answered and not self.tool.idempotent and not modern and not self.toolset.pool.era_is_modern:
+        modern = self.toolset.pool.era_is_modern or (made is not None and made.is_open and made.is_modern)
+        if not self.tool.idempotent and not modern and has_server_asked(self.context):
             raise ToolError(
                 f"The answer came too late for `{self.tool.name}`: its server no longer waits for it, and may have "
                 f"done part of the work. Call the tool again if it is to be done once more."

@@ -24,6 +24,7 @@ from flowloom.errors import (
 )
 from flowloom.models.request import LlmRequest
 from flowloom.protocols.loading import check_installed
+from flowloom.protocols.mcp.asked import about_call
 from flowloom.protocols.mcp.calls import OpenCall, Question, QuestionKind
 from flowloom.protocols.mcp.errors import McpTransportError
 from flowloom.protocols.mcp.parameters import ConnectionParams, StdioConnectionParams, connection_params_of
@@ -361,12 +362,13 @@ class McpToolset(BaseToolset):
         call's."""
         if tool.withheld is None:
             return
-        decision = context.tool_confirmation
+        shown = {"diff": tool.withheld}
+        decision = about_call(context, shown)
         if decision is None:
             context.request_confirmation(
                 hint=f"Tool `{tool.name}` of {self.address} is not as it was seen before. Its new description is shown "
                 f"to the model, and the call made, if you confirm it.",
-                payload={"diff": tool.withheld},
+                payload=shown,
             )
             raise ConfirmationRequiredError(
                 f"The tool `{tool.name}` has changed and is withheld until a person confirms it. It has not run."
@@ -384,11 +386,6 @@ class McpToolset(BaseToolset):
         """Whose call that of `context` is, and which."""
         session = context.session
         return (session.app_name, session.user_id, session.id), context.function_call_id or ""
-
-    def is_parked(self, context: Context) -> bool:
-        """Whether the call of `context` is kept open at its server while a person is asked."""
-        place = self.place_of(context)
-        return any(place in entry.parked for entry in self.pool.entries())
 
     async def answered(self, question: Question, call: OpenCall | None) -> Any:
         """The answer of the program's own callback to a `question` in a `call`; None if there is none."""

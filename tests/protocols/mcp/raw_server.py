@@ -277,6 +277,11 @@ class Server:
         }
         return said(json.dumps(self.ask("sampling/createMessage", params), sort_keys=True))
 
+    def tool_elicit_sample(self, number: Any, args: dict[str, Any], token: Any) -> dict[str, Any]:
+        """Ask a person, and then the model."""
+        self.tool_elicit(number, args, token)
+        return self.tool_sample(number, args, token)
+
     def tool_roots(self, *_: Any) -> dict[str, Any]:
         return said(json.dumps(self.ask("roots/list", {})))
 
