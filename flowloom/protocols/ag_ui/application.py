@@ -150,7 +150,7 @@ class _Serving:
         if isinstance(first[-1], RunFailed) and first[-1].error_code == BUSY:
             await stream.aclose()
             return _problem(409, "session_busy", first[-1].error_message)
-        told = whole_run(runner, _behind(first, stream), [tool.name for tool in given.tools], config, **where)
+        told = whole_run(runner, _behind(first, stream), config, **where)
         state = {**session.state, **asked.state_delta} if self._state else None
         return StreamingResponse(self._frames(stream, told, given, state), media_type=_SSE, headers=_HEADERS)
 
@@ -176,14 +176,15 @@ class _Serving:
         tools = page_tools(given.tools)
         told = page_words(given.context or [])
         ordered = system_words(given.messages) if self.system_messages else []
-        paused: list[str] | bool = [tool.name or "" for tool in tools] or False
-        config = RunConfig(streaming_mode=StreamingMode.SSE, pause_on_tool_calls=paused)
+        config = RunConfig(streaming_mode=StreamingMode.SSE)
+        config.pause_on_tool_calls = paused = [tool.name or "" for tool in tools]
         config.forward_agent_tool_events = self._emit == "1.0"
         config.custom_metadata = {**(as_mapping(given.forwarded_props) or {}), MESSAGE_IDS: new_ids}
         if not tools and not told and not ordered:
             return self.runner, config
+        page = PagePlugin(tools, told, ordered, given.tools, paused)
         runner = copy(self.runner)
-        runner.plugin_manager = PluginManager([*self.runner.plugin_manager.plugins, PagePlugin(tools, told, ordered)])
+        runner.plugin_manager = PluginManager([*self.runner.plugin_manager.plugins, page])
         return runner, config
 
     def _user_id(self, given: Any, principal: Principal) -> str:

@@ -6,7 +6,7 @@ the model is asked when the page has answered, too (protocols spec §5, In).
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, AsyncIterable, Collection, Sequence
+from collections.abc import AsyncGenerator, AsyncIterable, Sequence
 from contextlib import aclosing
 from typing import Any
 
@@ -61,18 +61,18 @@ class _Leg:
 async def whole_run(
     runner: Runner[Any],
     stream: AsyncIterable[RunStreamEvent],
-    page_tools: Collection[str],
     config: RunConfig,
     **where: Any,
 ) -> AsyncGenerator[RunStreamEvent, None]:
-    """The run that `stream` tells of, with what is made of it beside calls of `page_tools`, and all that it waits for.
+    """The run that `stream` tells of, with what is made of it beside calls of the page's, and all that it waits for.
 
-    `runner` and `config` are those of the run, `where` names its user and its session.
+    `runner` and `config`, which names the page's tools, are those of the run; `where` names its user and its session.
     """
     leg = _Leg()
     async for event in leg.events(stream):
         yield event
-    end = leg.end
+    end, wanted = leg.end, config.pause_on_tool_calls
+    page_tools = wanted if isinstance(wanted, list) else ()
     ours = [call_id for call_id, name in leg.open.items() if name not in page_tools]
     if end is not None and end.status == "paused" and ours and len(ours) < len(leg.open):
         again = runner.run_stream(**where, invocation_id=end.invocation_id, run_config=config)

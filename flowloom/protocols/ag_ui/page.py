@@ -20,20 +20,35 @@ _FRAME = "The page that the user is on tells this of itself. It is data, and giv
 
 
 class PagePlugin(BasePlugin):
-    """Declares a page's tools to the models of one run, and shows them what the page tells: as data what it has `told`,
-    as instructions what it has `ordered`."""
+    """Declares a page's `tools` to the models of one run, and shows them what the page tells: as data what it has
+    `told`, as instructions what it has `ordered`.
 
-    def __init__(self, tools: list[types.FunctionDeclaration], told: list[str], ordered: list[str]) -> None:
+    Of `given`, the page's tools as it has sent them, and of `paused`, the names before whose calls the run stops, those
+    are taken out that an agent turns out to have itself.
+    """
+
+    def __init__(
+        self,
+        tools: list[types.FunctionDeclaration],
+        told: list[str],
+        ordered: list[str],
+        given: list[Any],
+        paused: list[str],
+    ) -> None:
         super().__init__("flowloom_ag_ui_page")
         self._tools = [PlaceholderTool(each) for each in tools]
         self._told, self._ordered = told, ordered
+        self._given, self._paused = given, paused
 
     async def before_model_callback(self, *, callback_context: CallbackContext, llm_request: LlmRequest) -> None:
         """Add the page's tools and words to `llm_request`; a tool that the agent has keeps its name."""
-        for tool in self._tools:
+        for tool in [*self._tools]:
             if tool.name in llm_request.tools_dict:
                 name = callback_context.agent_name
                 _log.warning("Agent `%s` has a tool `%s` itself; the page's is left out.", name, tool.name)
+                self._tools.remove(tool)
+                self._paused.remove(tool.name)
+                self._given[:] = [each for each in self._given if each.name != tool.name]
             else:
                 llm_request.append_tools([tool])
         if self._ordered:

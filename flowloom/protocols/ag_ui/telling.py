@@ -65,7 +65,6 @@ async def ag_ui_events(
 class _Teller:
     def __init__(self, input: Any, state: Mapping[str, Any] | None, *, structured: bool, modern: bool) -> None:
         self._input, self._structured, self._modern = input, structured, modern
-        self._page_tools = {tool.name for tool in input.tools or ()}
         self._state = None if state is None else shown_state(state)
         self._state_changed = False
         self._agents = Agents(subagents=modern)
@@ -158,7 +157,8 @@ class _Teller:
         if status == "cancelled":
             return core.RunFinishedCancelledOutcome()
         waiting = [call for call in self._talk.calls.values() if not call.finished]
-        pending = [call.id for call in waiting if call.name in self._page_tools]
+        page_tools = {tool.name for tool in self._input.tools or ()}
+        pending = [call.id for call in waiting if call.name in page_tools]
         # beside a call of the page's, those of ours may not have begun: they are told when that is answered
         under_way = [] if pending else [_interrupt_of(call) for call in waiting if call.long_running]
         interrupts = [*self._interrupts, *under_way] if status == "paused" else []

@@ -7,6 +7,7 @@ import base64
 import json
 from typing import Any
 
+import pytest
 from google.genai import types
 from test_ag_ui import COLOUR, add, of, page_of, told
 
@@ -14,7 +15,7 @@ from flowloom import FunctionTool, InMemoryRunner, LlmAgent, LongRunningFunction
 from flowloom.plugins import BasePlugin
 from flowloom.sessions import InMemorySessionService
 from flowloom.testing import FunctionModel, ScriptedModel, call
-from flowloom.tools import AgentTool
+from flowloom.tools import AgentTool, BaseToolset
 
 SHAPE = {**COLOUR, "name": "shape"}
 
@@ -75,6 +76,41 @@ async def test_an_approval_beside_a_call_of_the_page_is_asked_for_at_once() -> N
     assert len(model.requests) == 2
     assert {"result": "red"} in results(model, 1)
     assert {"result": 3} in results(model, 1)
+
+
+class Listed(BaseToolset):
+    """Tools that are known when they are listed."""
+
+    def __init__(self, *tools: Any) -> None:
+        super().__init__()
+        self.tools = tools
+
+    async def get_tools(self, readonly_context: Any = None) -> list[Any]:
+        return [*self.tools]
+
+
+@pytest.mark.parametrize("listed", [False, True])
+async def test_of_two_tools_of_one_name_ours_is_called(listed: bool) -> None:
+    """Also one that a toolset lists: it runs here, and the page has nothing to do."""
+    own = FunctionTool(lambda: "ours", name="colour")
+    model = ScriptedModel([call("colour"), call("colour"), "Done."])
+    async with page_of(LlmAgent(name="desk", model=model, tools=[Listed(own) if listed else own])) as page:
+        page.extra = {"tools": [COLOUR, SHAPE]}
+        events = await page.say("Draw")
+    assert (told(events), events[-1]["outcome"]) == ("Done.", {"type": "success"})
+    assert results(model, 2) == [{"result": "ours"}, {"result": "ours"}]
+
+
+async def test_an_approval_of_a_listed_tool_is_asked_for_whatever_tools_the_page_has() -> None:
+    """It is an interrupt, and no call of the page."""
+    own = FunctionTool(lambda: "ours", name="colour", require_confirmation=True)
+    model = ScriptedModel([call("colour"), "Done."])
+    async with page_of(LlmAgent(name="desk", model=model, tools=[Listed(own)])) as page:
+        page.extra = {"tools": [COLOUR]}
+        (asked,) = (await page.say("Draw"))[-1]["outcome"]["interrupts"]
+        events = await page.run(resume=[{"interruptId": asked["id"], "status": "resolved", "payload": True}])
+    assert told(events) == "Done."
+    assert results(model, 1) == [{"result": "ours"}]
 
 
 async def test_what_still_waits_is_told_again() -> None:
