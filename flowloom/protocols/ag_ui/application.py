@@ -129,6 +129,8 @@ class _Serving:
             first = error.errors(include_input=False, include_url=False)[0]
             place = ".".join(map(str, first["loc"]))
             return _problem(422, "invalid_input", f"This is no `RunAgentInput`: `{place}`: {first['msg']}")
+        if not given.thread_id.strip():
+            return _problem(422, "invalid_input", "This names no thread: its `threadId` is empty.")
         user_id = self._user_id(given, request.scope[PRINCIPAL])
         try:
             session = await self._session(user_id, given.thread_id)
@@ -141,7 +143,7 @@ class _Serving:
             return _problem(422, "invalid_input", str(refused))
         given.tools = self._page_tools(given.tools or ())
         runner, config = self._for_page(given, asked.message_ids)
-        where: dict[str, Any] = {"user_id": user_id, "session_id": given.thread_id}
+        where: dict[str, Any] = {"user_id": user_id, "session_id": session.id}
         delta = asked.state_delta or None
         stream = runner.run_stream(**where, new_message=asked.message, state_delta=delta, run_config=config)
         first = [await anext(stream)]
@@ -164,12 +166,13 @@ class _Serving:
 
     def _page_tools(self, given: Sequence[Any]) -> list[Any]:
         """Those of a page's tools that the run takes: of a name that an agent's own has, ours is meant."""
-        if not self._client_tools:
-            return []
-        for tool in given:
+        taken: dict[str, Any] = {}
+        for tool in given if self._client_tools else ():
             if tool.name in self._own:
                 _log.warning("The page has a tool `%s`, and so has an agent; the page's is left out.", tool.name)
-        return [tool for tool in given if tool.name not in self._own]
+            elif taken.setdefault(tool.name, tool) is not tool:
+                _log.warning("The page has two tools `%s`; the second is left out.", tool.name)
+        return [*taken.values()]
 
     def _for_page(self, given: Any, new_ids: list[str]) -> tuple[Runner[Any], RunConfig]:
         """The runner and the settings of one run: with the page's tools, and with what it tells."""
@@ -196,8 +199,7 @@ class _Serving:
 
     async def _session(self, user_id: str, thread_id: str) -> Session:
         names: dict[str, Any] = {"app_name": self.runner.app_name, "user_id": user_id, "session_id": thread_id}
-        found = await self.runner.session_service.get_session(**names)
-        return found or await self.runner.session_service.create_session(**names)
+        return await self.runner.session_service.get_or_create_session(**names)
 
     async def _remember(self, session: Session, content: Any) -> None:
         """Keep what was said before in a thread that the session does not know."""

@@ -272,7 +272,7 @@ async def test_a_client_that_goes_away_ends_its_run() -> None:
 
 
 async def test_what_cannot_be_served_is_refused() -> None:
-    """Another `Accept`, another method, no `RunAgentInput`, a foreign host, and users without a token."""
+    """Another `Accept`, another method, no `RunAgentInput`, no thread, a foreign host, and users without a token."""
 
     async def auth(scope: Any) -> Principal | None:
         return Principal("ann") if (b"authorization", b"Bearer t") in scope["headers"] else None
@@ -284,6 +284,7 @@ async def test_what_cannot_be_served_is_refused() -> None:
         page.http.headers["authorization"] = "Bearer t"
         assert (await page.http.post("/", content="{}")).status_code == 422
         assert (await page.http.post("/", content="{}", headers={"accept": "application/json"})).status_code == 406
+        assert (await page.post(threadId=" ")).status_code == 422
         assert (await page.http.get("/")).status_code == 405
         assert (await page.http.post("/", content="{}", headers={"host": "evil.example"})).status_code == 403
         await page.run()

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import json
+from pathlib import Path
 from typing import Any
 
 from test_ag_ui import add, await_response, of, page_of, told
 
-from flowloom import FunctionTool, InMemoryRunner, LlmAgent, request_input
+from flowloom import FunctionTool, InMemoryRunner, LlmAgent, Runner, SqliteSessionService, request_input
 from flowloom.auth import AuthConfig, AuthCredential
-from flowloom.testing import ScriptedModel, call
+from flowloom.testing import FunctionModel, ScriptedModel, call
 from flowloom.tools import AuthenticatedFunctionTool
 
 COLOUR = {"name": "colour", "description": "The page's colour.", "parameters": {"type": "object", "properties": {}}}
@@ -111,3 +113,16 @@ async def test_half_of_a_character_does_not_break_the_stream() -> None:
         events = await page.say("Hi")
     assert told(events) == "Half \ufffd of it"
     assert json.dumps(of(events, "RUN_FINISHED")[0]["outcome"]) == '{"type": "success"}'
+
+
+async def test_requests_that_begin_a_thread_at_once_find_one_session(tmp_path: Path) -> None:
+    """Whichever makes it, and whatever is around its name."""
+    async with SqliteSessionService(str(tmp_path / "store.db")) as service:
+        agent = LlmAgent(name="desk", model=FunctionModel(lambda _: "Hi."))
+        runner = Runner(app_name="app", agent=agent, session_service=service)
+        async with page_of(runner, user="ann") as page:
+            asked = [[{"id": f"m{number}", "role": "user", "content": "Hi"}] for number in range(4)]
+            answers = await asyncio.gather(*(page.post(threadId=" t1 ", messages=each) for each in asked))
+        assert [answer.text.count("RUN_FINISHED") for answer in answers] == [1] * 4
+        session = await service.get_session(app_name="app", user_id="ann", session_id="t1")
+        assert [event.text for event in session.events] == ["Hi", "Hi."] * 4

@@ -101,6 +101,18 @@ async def test_of_two_tools_of_one_name_ours_is_called(listed: bool) -> None:
     assert results(model, 2) == [{"result": "ours"}, {"result": "ours"}]
 
 
+async def test_of_two_tools_of_a_page_with_one_name_the_first_is_meant() -> None:
+    """It is declared once, and called by the page."""
+    model = ScriptedModel([call("colour"), "Red."])
+    async with page_of(LlmAgent(name="desk", model=model)) as page:
+        page.extra = {"tools": [COLOUR, {**COLOUR, "description": "Shades."}]}
+        (colour,) = (await page.say("Draw"))[-1]["outcome"]["pendingToolCallIds"]
+        page.messages.append({"id": "m", "role": "tool", "toolCallId": colour, "content": "red"})
+        assert told(await page.run()) == "Red."
+    (declared,) = model.requests[1].config.tools[0].function_declarations
+    assert declared.description == "Colours."
+
+
 async def test_an_approval_of_a_listed_tool_is_asked_for_whatever_tools_the_page_has() -> None:
     """It is an interrupt, and no call of the page."""
     own = FunctionTool(lambda: "ours", name="colour", require_confirmation=True)
