@@ -11,6 +11,7 @@ from pydantic_core import from_json
 from flowloom.cli.display import Display, call_text
 from flowloom.cli.reading import Reader
 from flowloom.runner.pending import PendingCall
+from flowloom.schemas.words import value_of_words
 
 _DEFAULT_HINT = "Answer with `confirmed` true or false"
 _YES = frozenset({"y", "yes"})
@@ -83,8 +84,8 @@ class Questions:
 
 
 def _value(answer: str, schema: dict[str, Any] | None) -> Any:
-    if schema is not None and schema.get("type") in ("string", "STRING"):
-        return answer
+    if schema is not None:
+        return value_of_words(answer, schema)
     try:
         return from_json(answer)
     except ValueError:

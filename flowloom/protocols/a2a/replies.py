@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from typing import Any, cast
 
@@ -12,6 +11,7 @@ from flowloom.events.parts import as_object, response_part
 from flowloom.protocols.a2a.parts import KIND, RESPONSE, received_part, text_of
 from flowloom.protocols.a2a.sdk import Message, Part, plain
 from flowloom.runner import PendingCall, answers
+from flowloom.schemas.words import value_of_words
 
 _YES = frozenset({"yes", "y", "approve", "approved", "ok"})
 _NO = frozenset({"no", "n", "reject"})
@@ -99,20 +99,10 @@ def _value(pending: PendingCall, value: Any) -> types.Part | None:
 def _words_answer(words: str, pending: PendingCall) -> types.Part | None:
     """What plain words answer: a question, or a decision if they are nothing but a clear yes or no."""
     if pending.kind == "input":
-        return pending.reply(_fitting(words, pending.response_schema))
+        return pending.reply(value_of_words(words, pending.response_schema))
     if pending.kind == "confirmation":
         said = words.strip().strip(".!").lower()
         return pending.approve() if said in _YES else pending.reject() if said in _NO else None
     if pending.kind == "credential" and words.startswith(("https://", "http://")) and len(words.split()) == 1:
         return pending.consent(words)
     return None
-
-
-def _fitting(words: str, schema: Data | None) -> Any:
-    """Words as what was asked for: as JSON, if a text does not fit the schema."""
-    if not schema or schema.get("type", "string") == "string":
-        return words
-    try:
-        return json.loads(words)
-    except ValueError:
-        return words

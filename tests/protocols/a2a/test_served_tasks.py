@@ -137,6 +137,27 @@ async def test_words_answer_a_question() -> None:
     assert told == {"result": "Rome"}
 
 
+@pytest.mark.parametrize(
+    ("schema", "words", "value"),
+    [
+        ({"type": ["string", "null"]}, "42", "42"),
+        ({"anyOf": [{"type": "integer"}, {"type": "null"}]}, "42", 42),
+        ({"enum": [1, 2]}, "2", 2),
+        ({"enum": ["1", "2"]}, "2", "2"),
+        ({"type": "boolean"}, "true", True),
+    ],
+)
+async def test_words_are_what_was_asked_for(schema: dict[str, Any], words: str, value: Any) -> None:
+    """Themselves where a text fits, else the data that they are."""
+    asks = call("adk_request_input", message="Which?", response_schema=schema)
+    agent = scripted(asks, "Good.", tools=[request_input])
+    async with serving_a2a(agent) as caller:
+        asked = await caller.send("Go.")
+        done = await caller.send(words, task_id=asked[0].task.id)
+    assert states(done)[-1] == "completed"
+    assert agent.model.requests[-1].contents[-1].parts[0].function_response.response == {"result": value}
+
+
 async def test_data_answers_a_question_as_it_is() -> None:
     """Data that names no id and no value is the answer itself."""
     schema = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}

@@ -87,6 +87,18 @@ async def test_a_person_gives_input(mode: str) -> None:
 
 
 @pytest.mark.parametrize("mode", ERAS)
+async def test_a_text_that_fits_is_no_json(mode: str) -> None:
+    """A field that takes JSON takes a text as it is, where one is asked for."""
+
+    async def number(tool_context: ToolContext) -> str:
+        """Number."""
+        return f"{tool_context.request_input('Which?', response_schema={'type': ['string', 'null']})!r}"
+
+    result = await called(number, mode, Person({"value": "42"}))
+    assert (words(result), result.is_error) == ("'42'", False)
+
+
+@pytest.mark.parametrize("mode", ERAS)
 async def test_an_object_is_a_form(mode: str) -> None:
     """A schema of simple fields is the form as it is; one that is not flat is asked for as JSON."""
     flat = {"type": "object", "properties": {"name": {"type": "string"}, "age": {"type": "integer"}}}

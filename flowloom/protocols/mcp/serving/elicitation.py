@@ -14,6 +14,7 @@ from flowloom.events.requests import CREDENTIAL_CALL
 from flowloom.protocols.mcp.serving.callers import Caller
 from flowloom.protocols.mcp.serving.sdk import mcp
 from flowloom.runner import PendingCall
+from flowloom.schemas.words import value_of_words
 
 _PRIMITIVES = ("string", "number", "integer", "boolean")
 _CONFIRMED = {
@@ -76,10 +77,7 @@ class Question:
             return content
         value = content.get("value")
         if self.form == "json" and isinstance(value, str):
-            try:
-                return json.loads(value)
-            except ValueError:
-                return value
+            return value_of_words(value, self.pending.response_schema)
         return value
 
 
