@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import math
 from collections.abc import AsyncGenerator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal, Self, Unpack
@@ -13,8 +12,16 @@ from google.genai import types
 from flowloom.context import RunConfig
 from flowloom.durable.callers import Callers
 from flowloom.durable.courier import Courier, not_offered
+from flowloom.durable.given import (
+    check_labels,
+    check_priority,
+    check_settings,
+    check_state,
+    check_states,
+    check_times,
+)
 from flowloom.durable.limits import Limit, concurrency_limits
-from flowloom.durable.records import MOST_LABELS, OVER, Changed, RunInfo, Status, WorkerInfo, are_labels
+from flowloom.durable.records import OVER, Changed, RunInfo, Status, WorkerInfo
 from flowloom.durable.registry import Registry, not_found
 from flowloom.durable.retrying import RetryPolicy
 from flowloom.durable.schedules import Schedule, ScheduleInfo
@@ -36,7 +43,7 @@ if TYPE_CHECKING:
     from flowloom.run_stream import RunStreamEvent
 
 
-MOST_PRIORITY = MOST_LISTED = 1_000_000
+MOST_LISTED = 1_000_000
 _NOT_OVER: Sequence[Status] = ("waiting", "ready", "running", "paused")
 
 
@@ -167,13 +174,15 @@ class RunClient:
             raise InputValidationError("This answers requests of a run. Give it to the run: `answer(run_id, message)`.")
         return await self._submitted(
             content,
-            Spec(run_config, state_delta, retry),
+            state_delta,
+            Spec(run_config, retry),
             *(user_id, session_id, run_id, priority, delay, at, expires, labels),
         )
 
     async def _submitted(
         self,
         content: types.Content | None,
+        state_delta: dict[str, Any] | None,
         spec: Spec,
         user_id: str,
         session_id: str,
@@ -188,15 +197,11 @@ class RunClient:
         if not user_id or not session_id:
             raise InputValidationError("A run needs a user id and a session id; one of them is empty.")
         check_texts(user_id=user_id, session_id=session_id, run_id=run_id or "")
-        if not all(math.isfinite(each) for each in (delay or 0.0, at or 0.0, expires or 0.0)):
-            raise InputValidationError("`delay`, `at` and `expires` are numbers of seconds.")
-        if abs(priority) > MOST_PRIORITY:
-            raise InputValidationError(f"A `priority` is from {-MOST_PRIORITY} to {MOST_PRIORITY}, not {priority}.")
-        if not are_labels(labels):
-            raise InputValidationError(
-                f"`labels` are at most {MOST_LABELS} words without a comma, in a list, not {labels!r}: no worker has "
-                f"others."
-            )
+        check_times(delay=delay, at=at, expires=expires)
+        check_priority(priority)
+        check_labels(labels)
+        check_settings(spec.run_config, spec.retry)
+        check_state(state_delta)
         if delay is not None and at is not None:
             raise InputValidationError("A run begins after a `delay` or `at` a time. Give one of them.")
         if (delay or 0) < 0 or (expires is not None and expires <= 0):
@@ -206,7 +211,7 @@ class RunClient:
             given = Submission(
                 run_id=run_id,
                 key=(self.app_name, user_id, session_id),
-                message=None if content is None else message_data(content),
+                message=message_data(content, state_delta) or None,
                 spec=replace(spec, trace=carried).to_dict(),
                 priority=priority,
                 delay=delay or 0.0,
@@ -239,11 +244,13 @@ class RunClient:
     ) -> list[RunInfo]:
         """The runs of the app, the latest first, at most `limit`: those in a `status` or one of several, of a
         `user_id`, of a `session_id`, submitted `since` a time (seconds since the epoch). Raises `InputValidationError`
-        for a `limit` that is none.
+        for a status, a time or a `limit` that is none.
         """
-        if not 1 <= limit <= MOST_LISTED:
-            raise InputValidationError(f"A `limit` is from 1 to {MOST_LISTED}, not {limit}.")
+        if type(limit) is not int or not 1 <= limit <= MOST_LISTED:
+            raise InputValidationError(f"A `limit` is from 1 to {MOST_LISTED}, not {limit!r:.60}.")
         states: Sequence[str] = (status,) if isinstance(status, str) else status
+        check_states(states)
+        check_times(since=since)
         rows = await self.registry.listed(self.app_name, states, user_id, session_id, since, limit)
         return [RunInfo.of(row) for row in rows]
 
@@ -331,14 +338,14 @@ class RunClient:
         message, run_id = arguments.get("new_message"), arguments.get("invocation_id")
         user_id, session_id = arguments["user_id"], arguments["session_id"]
         content = None if message is None else content_of_message(message)
-        spec = Spec(arguments.get("run_config"), arguments.get("state_delta"), audience=audience)
+        spec, state_delta = Spec(arguments.get("run_config"), audience=audience), arguments.get("state_delta")
         if content is None and run_id is None:
             raise InputValidationError("A run of the fleet begins with a message, or goes on by its `invocation_id`.")
         if content is not None and not answers_calls(content):
             found = None if run_id is None else await self.registry.find(run_id)
             if found is not None and found.status in (*OVER, "paused"):  # as a runner does: what follows is a run anew
                 run_id = None
-            return await self._submitted(content, spec, user_id, session_id, run_id, most=most)
+            return await self._submitted(content, state_delta, spec, user_id, session_id, run_id, most=most)
         session = await self.session_service.get_session(app_name=self.app_name, user_id=user_id, session_id=session_id)
         if run_id is None and session is not None:
             run_id = _asking(session, content)
@@ -352,27 +359,33 @@ class RunClient:
             begins = sum(event.invocation_id == run_id for event in events)
             if content is None and not begins:
                 raise not_found(run_id or "")
-            run = await self._submitted(content, spec, user_id, session_id, run_id, most=most)
+            run = await self._submitted(content, state_delta, spec, user_id, session_id, run_id, most=most)
             run.begins = begins
             return run
         await self.registry.check_session(row.key, most)
         run = SubmittedRun(self, row.key, row.run_id)
-        await self._go_on(run, content, None if audience is None else replace(spec, state_delta=None))
+        await self._go_on(run, content, state_delta, None if audience is None else spec)
         return run
 
-    async def _go_on(self, run: SubmittedRun, content: types.Content | None, spec: Spec | None) -> None:
+    async def _go_on(
+        self,
+        run: SubmittedRun,
+        content: types.Content | None,
+        state_delta: dict[str, Any] | None,
+        spec: Spec | None,
+    ) -> None:
         """Have a run go on with answers, or from where it stands."""
         if spec is not None:
             await run.read_by(1, spec)
         try:
             if content is not None:
-                await run.answer(content)
+                await run.answer(content, state_delta=state_delta)
                 return
             status = await run.status()
-            if status == "paused":
-                await run.resume()
+            if status == "paused" or (state_delta and status not in ("failed", "limit")):
+                await run.resume(state_delta)
             elif status in ("failed", "limit"):
-                await run.retry()
+                await run.retry(state_delta)
             else:
                 await run.skip()
         except FlowloomError:

@@ -24,6 +24,7 @@ from flowloom.errors import (
     StorageError,
     error_text,
 )
+from flowloom.events.parts import answers_calls
 from flowloom.runner import RunHandle, Runner, RunResult
 from flowloom.runner.rounds import Rounds
 from flowloom.sessions.leases import Fence
@@ -101,11 +102,11 @@ class Leg:
             return await self._noted(partial(self._registry.finish, self.row, outcome))
         try:
             spec = Spec.loads(self.row.spec)
-            message = None if self.row.message is None else message_of(self.row.message)
+            message, state_delta = message_of(self.row.message)
         except FlowloomError as error:
             return await self._noted(partial(self._registry.finish, self.row, failure(error)))
         with tracing.leg(self.row, self.fence.owner, spec.trace) as span:
-            result = await self._result_of(spec, message)
+            result = await self._result_of(spec, message, state_delta)
             span.ended(_outcome_of(result))
         error = result.error
         if self.fence.abandoned:  # the store has failed it
@@ -116,13 +117,12 @@ class Leg:
             return await self._noted(partial(self._registry.hand_back, self.row))
         return await self._noted(self._settling(spec, result))
 
-    async def _result_of(self, spec: Spec, message: Any) -> RunResult[Any]:
+    async def _result_of(self, spec: Spec, message: Any, state_delta: dict[str, Any]) -> RunResult[Any]:
         """What comes of it; answers that another process has given meanwhile, by the log alone, are left out."""
-        begins_with_answers = message is not None and self.row.leg > 1
-        result = await self._result(spec, message)
-        if isinstance(result.error, AlreadyAnsweredError) and begins_with_answers:
+        result = await self._result(spec, message, state_delta)
+        if isinstance(result.error, AlreadyAnsweredError) and message is not None and self.row.leg > 1:
             await self._worker.registry.write(partial(_drop, self.row), ("run", self.row.run_id))
-            result = await self._result(spec, None)
+            result = await self._result(spec, None, {})
         return result
 
     def _refusal(self) -> Outcome | None:
@@ -141,19 +141,19 @@ class Leg:
             return failure(session_not_found(*row.key))
         return None
 
-    async def _result(self, spec: Spec, message: Any) -> RunResult[Any]:
+    async def _result(self, spec: Spec, message: Any, state_delta: dict[str, Any]) -> RunResult[Any]:
         row, worker = self.row, self._worker
         names: dict[str, Any] = {"user_id": row.user_id, "session_id": row.session_id}
         service = self._registry.service
-        if message is not None:
+        if row.message is not None:
             self.fence.along = partial(_drop, row)
-        first = message is not None and row.leg == 1
+        begins = row.leg == 1 or message is None or not answers_calls(message)
         rounds = Rounds(
             worker.runner_for(spec.audience),
             **names,
-            invocation_id=row.run_id if first or message is None else None,
+            invocation_id=row.run_id if begins else None,
             new_message=message,
-            state_delta=spec.state_delta if first else None,
+            state_delta=state_delta or None,
             run_config=spec.run_config,
             lease=service.hold_lease(app_name=row.app_name, **names, fence=self.fence),
         )

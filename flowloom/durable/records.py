@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Collection
 from dataclasses import dataclass, field
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, get_args
 
 from flowloom.sessions.leases import Key
 
 Status = Literal["waiting", "ready", "running", "paused", "final", "failed", "limit", "cancelled"]
 """In what state a run is (durable design, section 5)."""
+STATES: tuple[str, ...] = get_args(Status)
 OVER: frozenset[str] = frozenset(("final", "failed", "limit", "cancelled"))
 """The states of runs that are over."""
 MOST_LABELS = 6
@@ -19,9 +20,11 @@ Wish = Literal["cancel", "cancel_after_step", "pause"]
 """What is asked of a run that a worker has."""
 
 
-def are_labels(given: Sequence[str]) -> bool:
+def are_labels(given: Collection[str]) -> bool:
     """Whether a worker may have the labels that a run is `given`: words without a comma, and a text is no list."""
-    words = not isinstance(given, str) and all(isinstance(each, str) and each and "," not in each for each in given)  # pyright: ignore[reportUnnecessaryIsInstance]
+    if isinstance(given, str) or not isinstance(given, Collection):  # pyright: ignore[reportUnnecessaryIsInstance]
+        return False
+    words = all(isinstance(each, str) and each and "," not in each for each in given)  # pyright: ignore[reportUnnecessaryIsInstance]
     return words and len(set(given)) <= MOST_LABELS
 
 

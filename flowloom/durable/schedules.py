@@ -10,6 +10,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 from zoneinfo import ZoneInfo
 
+from flowloom.durable.given import check_priority
 from flowloom.durable.records import OVER, RunInfo, are_labels
 from flowloom.durable.specs import Spec, message_data
 from flowloom.durable.sql_runs import Setting, find
@@ -18,6 +19,7 @@ from flowloom.errors import AlreadyExistsError, ConfigurationError, MissingExtra
 from flowloom.events.ids import new_id
 from flowloom.extras import absent, missing_extra
 from flowloom.runner.message import Message, content_of_message
+from flowloom.sessions.admission import check_texts
 from flowloom.sessions.sql_workers import now
 from flowloom.sql import Connection
 
@@ -45,8 +47,8 @@ class Schedule:
     `overlap` says what happens if the run before is not over: `skip` leaves this one out, `queue` submits it, too.
     `catch_up`: whether all times are made good that passed while no worker lived; otherwise the latest of them is.
 
-    Raises `ConfigurationError` for a `cron` or a `timezone` that cannot be read, `InputValidationError` for a message
-    that is none, `MissingExtraError` without the extra `schedules`.
+    Raises `ConfigurationError` for a `cron`, a `timezone` or labels that cannot be read, `InputValidationError` for a
+    message, a name or a priority that is none, `MissingExtraError` without the extra `schedules`.
     """
 
     name: str
@@ -61,6 +63,9 @@ class Schedule:
     labels: tuple[str, ...] = field(default=())
 
     def __post_init__(self) -> None:
+        check_texts(name=self.name, cron=self.cron, timezone=self.timezone, user_id=self.user_id)
+        check_texts(session_id=self.session_id)
+        check_priority(self.priority)
         if not self.name or not self.user_id:
             raise ConfigurationError("A schedule needs a name and a user id; one of them is empty.")
         if self.overlap not in ("skip", "queue"):

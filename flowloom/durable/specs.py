@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -32,10 +31,9 @@ class Audience:
 
 @dataclass(frozen=True, slots=True)
 class Spec:
-    """The `run_config`, the `state_delta` that comes with the message, when to try again, and who reads."""
+    """The `run_config`, when to try again, and who reads."""
 
     run_config: RunConfig | None = None
-    state_delta: dict[str, Any] | None = None
     retry: RetryPolicy | None = None
     schedule: str | None = None
     """The name of the schedule that has submitted the run."""
@@ -44,15 +42,13 @@ class Spec:
     """The span of its submission, as `tracing` writes it down."""
 
     def to_dict(self) -> dict[str, Any]:
-        """As plain data. Raises `JsonDataError` for state that JSON cannot hold, `ConfigurationError` for a config."""
+        """As plain data. Raises `ConfigurationError` for a config that cannot be."""
         said: dict[str, Any] = {}
         if self.run_config is not None:
             try:
                 said["run_config"] = self.run_config.model_dump(mode="json", exclude_unset=True, exclude_none=True)
             except ValueError as error:
                 raise ConfigurationError(f"The `run_config` cannot be kept for another process: {error}.") from error
-        if self.state_delta:
-            said["state_delta"] = as_json(self.state_delta)
         if self.retry is not None:
             said["retry"] = self.retry.to_dict()
         if self.schedule is not None:
@@ -74,7 +70,7 @@ class Spec:
             raise ConfigurationError(f"The run's `run_config` cannot be read here: {error}.") from error
         again = None if retry is None else RetryPolicy.from_dict(retry)
         readers = audience_in(said)
-        return cls(read, said.get("state_delta"), again, said.get("schedule"), readers, said.get("trace", {}))
+        return cls(read, again, said.get("schedule"), readers, said.get("trace", {}))
 
 
 def audience_in(said: dict[str, Any]) -> Audience | None:
@@ -83,14 +79,20 @@ def audience_in(said: dict[str, Any]) -> Audience | None:
     return None if kept is None else Audience(**kept)
 
 
-def message_data(content: types.Content) -> dict[str, Any]:
-    """A message as plain data."""
-    return content.model_dump(mode="json", by_alias=True, exclude_none=True)
+def message_data(content: types.Content | None, state_delta: dict[str, Any] | None = None) -> dict[str, Any]:
+    """A message, and what it changes in the state, as plain data. Raises `JsonDataError` for what JSON cannot hold."""
+    said = {} if content is None else content.model_dump(mode="json", by_alias=True, exclude_none=True)
+    return {**said, "stateDelta": as_json(state_delta)} if state_delta else said
 
 
-def message_of(text: str) -> types.Content:
-    """The message that a leg begins with: one, or answers that came one by one."""
-    contents: Sequence[types.Content] = [types.Content.model_validate(each) for each in json.loads(text)]
-    if len(contents) == 1:
-        return contents[0]
-    return content_of("user", [part for content in contents for part in content.parts or ()])
+def message_of(text: str | None) -> tuple[types.Content | None, dict[str, Any]]:
+    """The message that a leg begins with, one, or answers that came one by one; and what it changes in the state."""
+    contents: list[types.Content] = []
+    state_delta: dict[str, Any] = {}
+    for each in json.loads(text or "[]"):
+        state_delta |= each.pop("stateDelta", {})
+        if each:
+            contents.append(types.Content.model_validate(each))
+    if len(contents) > 1:
+        return content_of("user", [part for content in contents for part in content.parts or ()]), state_delta
+    return contents[0] if contents else None, state_delta

@@ -276,14 +276,15 @@ def _wished(connection: Connection, row: Row, wish: Wish) -> Changed:
 
 
 def resume(
-    connection: Connection, setting: Setting, run_id: str, states: Sequence[str], message: str | None = None
+    connection: Connection, setting: Setting, run_id: str, states: Sequence[str], message: dict[str, Any] | None = None
 ) -> Changed | None:
-    """Begin the next leg of a run that is in one of these states, with a message or what it has left; others stay."""
+    """Begin the next leg of a run that is in one of these states, with what it has left, and a message; others stay."""
     row = locked(connection, run_id, setting)
     if row is None or row.status not in states:
         return None if row is None else Changed(row)
     moment, admission = now(connection, setting.dialect), Admission(connection, setting.dialect, setting.limits)
-    ready = _go_on(connection, admission, row, message or row.message, moment)
+    left = row.message if message is None else _joined(row.message, message)
+    ready = _go_on(connection, admission, row, left, moment)
     found = find(connection, run_id, setting.dialect)
     assert found is not None
     return Changed(found, ready, admission.woken)
@@ -305,14 +306,15 @@ def answer(connection: Connection, setting: Setting, run_id: str, message: dict[
     if row is None:
         return None
     if row.status == "paused":
-        texts = [*json.loads(row.message or "[]"), message]
-        return resume(connection, setting, run_id, ("paused",), json.dumps(texts, ensure_ascii=False))
+        return resume(connection, setting, run_id, ("paused",), message)
     column = "answers" if row.status == "running" else "message"
-    texts = [*json.loads(getattr(row, column) or "[]"), message]
-    connection.execute(
-        f"UPDATE flowloom_runs SET {column} = ? WHERE run_id = ?", (json.dumps(texts, ensure_ascii=False), run_id)
-    )
+    sql = f"UPDATE flowloom_runs SET {column} = ? WHERE run_id = ?"
+    connection.execute(sql, (_joined(getattr(row, column), message), run_id))
     return Changed(row)
+
+
+def _joined(known: str | None, message: dict[str, Any]) -> str:
+    return json.dumps([*json.loads(known or "[]"), message], ensure_ascii=False)
 
 
 def without_waiting(row: Row, message: dict[str, Any]) -> dict[str, Any] | None:

@@ -15,6 +15,7 @@ from flowloom.durable import sql_audience, sql_runs
 from flowloom.durable.callers import Callers
 from flowloom.durable.errors import PoisonRunError, RunExpiredError, RunFailedError, RunStateError
 from flowloom.durable.follow import Follower, Told
+from flowloom.durable.given import check_state
 from flowloom.durable.records import OVER, Changed, Outcome, Row, RunInfo, Status
 from flowloom.durable.registry import Registry, not_found
 from flowloom.durable.specs import Audience, Spec, message_data
@@ -247,20 +248,23 @@ class SubmittedRun:
             await self._office.callers.look(changed.row.worker)
         return changed
 
-    async def resume(self) -> None:
-        """Go on with a run that was paused. Raises `RunStateError` for one that is in another state."""
-        await self._next_leg("resume", "paused")
+    async def resume(self, state_delta: dict[str, Any] | None = None) -> None:
+        """Go on with a run that was paused; `state_delta` changes the state before. Raises `RunStateError` for one that
+        is in another state."""
+        await self._next_leg("resume", state_delta, "paused")
 
-    async def retry(self) -> None:
-        """Go on with a run that failed, or reached a limit, from its log. Raises `RunStateError` for another state."""
-        await self._next_leg("retry", "failed", "limit")
+    async def retry(self, state_delta: dict[str, Any] | None = None) -> None:
+        """Go on with a run that failed, or reached a limit, from its log; `state_delta` changes the state before.
+        Raises `RunStateError` for another state."""
+        await self._next_leg("retry", state_delta, "failed", "limit")
 
-    async def _next_leg(self, what: str, *states: str) -> None:
+    async def _next_leg(self, what: str, state_delta: dict[str, Any] | None, *states: str) -> None:
+        check_state(state_delta)
         begins = await self._count()
         row = await self._row()
         if row.status not in states:
             raise _wrong_state(row, what, states)
-        changed = await self._registry.change(sql_runs.resume, self.id, states)
+        changed = await self._registry.change(sql_runs.resume, self.id, states, message_data(None, state_delta) or None)
         if changed.row.status in (*states, *OVER):  # another process was quicker
             raise _wrong_state(changed.row, what, states)
         self.begins = begins
@@ -274,8 +278,9 @@ class SubmittedRun:
         session = await self._session()
         return 0 if session is None else sum(event.invocation_id == self.id for event in session.events)
 
-    async def answer(self, *answers: types.Part | Message) -> None:
-        """Answer what the run waits for: `answers` are the parts that methods of `PendingCall` make. It goes on then.
+    async def answer(self, *answers: types.Part | Message, state_delta: dict[str, Any] | None = None) -> None:
+        """Answer what the run waits for: `answers` are the parts that methods of `PendingCall` make. It goes on then;
+        `state_delta` changes the state with them.
 
         The same answer again changes nothing. Raises `AlreadyAnsweredError` for another one, `RequestNotFoundError` for
         a request that the run has not made, `RunStateError` for a run that is over, `UnreadableAnswerError`.
@@ -288,9 +293,10 @@ class SubmittedRun:
                 "submitted as a run of its own."
             )
         check_answers(message)
-        await self._give(message)
+        check_state(state_delta)
+        await self._give(message, state_delta)
 
-    async def _give(self, message: types.Content) -> None:
+    async def _give(self, message: types.Content, state_delta: dict[str, Any] | None) -> None:
         while True:
             session = await self._session()
             if session is None:
@@ -313,7 +319,7 @@ class SubmittedRun:
                         f"Run `{self.id}` has made no request `{answered.id}`. `pending()` says what it waits for.",
                         request_id=answered.id or "",
                     )
-            given = Answering(message_data(news), len(session.events), self._key)
+            given = Answering(message_data(news, state_delta), len(session.events), self._key)
             changed = await self._registry.change(given.give, self.id)
             if not given.outdated:
                 self.begins = begins

@@ -69,8 +69,7 @@ class Fence:
         """Whether the run is left as it is, because the store has failed it, for another one to go on with: nothing
         more is stored then. None for a run that says in its log that it has failed."""
         self.along: Callable[[Any], object] | None = None
-        """What a SQL store does on the connection on which it appends the next events, until they are stored; it may
-        be done again."""
+        """What a SQL store does on the connection on which it appends a message of the user's; it may be done again."""
 
     async def check(self) -> None:
         """Make sure that the session is still the run's; asks the store only if it was not renewed for half its time.

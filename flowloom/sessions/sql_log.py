@@ -89,12 +89,15 @@ class EventRow(NamedTuple):
     timestamp: float
     text: str
     state: StateRows
+    is_message: bool
+    """Whether the user says it."""
 
     @classmethod
     def of(cls, event: Event) -> EventRow:
         """The row of an event without `temp:` state."""
         moment = round(event.timestamp, 6)  # as it is read again, so that an event is found by its own time
-        return cls(event.id, moment, encode_event(event), StateRows.of(event.actions.state_delta))
+        state = StateRows.of(event.actions.state_delta)
+        return cls(event.id, moment, encode_event(event), state, event.author == "user")
 
 
 @dataclass(slots=True)
@@ -319,7 +322,7 @@ def append(
     if fence is not None:
         if not is_held(connection, key, head, fence):
             raise fence.error()
-        if fence.along is not None:
+        if fence.along is not None and any(row.is_message for row in rows):
             fence.along(connection)
     done: list[Appended] = []
     added: list[str] = []

@@ -211,8 +211,6 @@ class SqlSessionService(BaseSessionService):
                 self._in_doubt[event.id] = None
             _abandon(fence, error)
             raise
-        if fence is not None:
-            fence.along = None
         self._outdate(key, row.state)
         for each, found in zip(mine, before, strict=True):
             each.done = found

@@ -20,7 +20,7 @@ __all__ = ["where"]
 
 def daily(name: str = "report", **options: Any) -> Schedule:
     values: dict[str, Any] = {"cron": "30 2 * * *", "timezone": "Europe/Berlin", "message": "Report.", "user_id": "ann"}
-    return Schedule(name, **{**values, **options})
+    return Schedule(**{"name": name, **values, **options})
 
 
 def local(*moment: int) -> float:
@@ -52,6 +52,16 @@ def test_it_keeps_to_the_clock_of_its_zone() -> None:
 def test_what_says_no_time_is_refused(wrong: dict[str, Any]) -> None:
     """When it is made, and not when it is due."""
     with pytest.raises(ConfigurationError):
+        daily(**wrong)
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [{"name": 3}, {"user_id": ["ann"]}, {"session_id": 3}, {"cron": 5}, {"priority": "high"}, {"priority": 10**9}],
+)
+def test_what_no_run_can_have_is_refused_with_its_schedule(wrong: dict[str, Any]) -> None:
+    """A worker could not submit it, nor what is due after it."""
+    with pytest.raises(InputValidationError, match=next(iter(wrong))):
         daily(**wrong)
 
 

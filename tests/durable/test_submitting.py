@@ -7,13 +7,15 @@ import math
 from typing import Any
 
 import pytest
+from google.genai import types
 
-from durable.fleet import APP, WHO, client_of, opened, runner_of, steps, where, worker_of
-from flowloom import InMemorySessionService, RunConfig
+from durable.fleet import APP, QUICK, WHO, client_of, opened, runner_of, steps, where, worker_of
+from flowloom import FunctionTool, InMemorySessionService, RunConfig, ToolContext
 from flowloom.durable import (
     QueueFullError,
     RetryPolicy,
     RunClient,
+    RunFailedError,
     RunNotFoundError,
     RunStateError,
     Worker,
@@ -22,8 +24,10 @@ from flowloom.errors import (
     AlreadyExistsError,
     ConfigurationError,
     InputValidationError,
+    ModelUnavailableError,
     SessionNotFoundError,
 )
+from flowloom.plugins import BasePlugin
 from flowloom.testing import call
 
 __all__ = ["where"]
@@ -92,6 +96,93 @@ async def test_the_message_leaves_the_registry_when_the_log_has_it(where: str) -
     await service.close()
 
 
+async def test_a_run_that_is_paused_before_it_begins_begins_when_it_is_resumed(where: str) -> None:
+    """As itself, with its message and what comes with that."""
+    service = opened(where)
+    async with client_of(service) as client:
+        run = await client.submit("Go.", **WHO, state_delta={"kept": 1})
+        assert await run.pause() == "paused"
+        await run.resume()
+        async with worker_of(service, ["Done."]):
+            assert (await asyncio.wait_for(run.result(), 20)).text == "Done."
+        events = [event async for event in run.events()]
+        assert [(event.author, event.text) for event in events] == [("user", "Go."), ("agent", "Done.")]
+        session = await service.get_session(app_name=APP, **WHO)
+        assert session is not None
+        assert session.state == {"kept": 1}
+    await service.close()
+
+
+async def test_state_that_comes_with_an_answer_or_a_resumption_is_the_sessions(where: str) -> None:
+    """As a runner takes it: it is there when the run goes on."""
+    service = opened(where)
+
+    async def pay(tool_context: ToolContext) -> str:
+        """Pay."""
+        return f"from {tool_context.state.get('account')}"
+
+    answers = [call("pay"), ModelUnavailableError("The model is busy."), "Done."]
+    async with client_of(service) as client:
+        paying = FunctionTool(pay, require_confirmation=True)
+        async with worker_of(service, answers, paying):
+            run = await client.submit("Go.", **WHO)
+            (pending,) = (await asyncio.wait_for(run.result(), 20)).pending
+            reply = types.Content(role="user", parts=[pending.approve()])
+            with pytest.raises(RunFailedError):
+                await client.run_to_result(**WHO, new_message=reply, state_delta={"account": 1})
+            given = await client.run_to_result(**WHO, invocation_id=run.id, state_delta={"mood": "calm"})
+            assert given.text == "Done."
+            with pytest.raises(RunStateError):
+                await client.run_to_result(**WHO, invocation_id=run.id, state_delta={"mood": "odd"})
+        events = [event async for event in run.events()]
+        results = [each.response for event in events for each in event.get_function_responses()]
+        assert results[-1] == {"result": "from 1"}
+        session = await service.get_session(app_name=APP, **WHO)
+        assert session is not None
+        assert session.state == {"account": 1, "mood": "calm"}
+        assert (await client.registry.find(run.id)).message is None  # type: ignore[union-attr]
+    await service.close()
+
+
+class Unready(BasePlugin):
+    """Fails to take the first message."""
+
+    failures = 1
+
+    async def on_user_message_callback(self, *, invocation_context: Any, user_message: Any) -> None:
+        if self.failures:
+            self.failures -= 1
+            raise OSError("not yet")
+
+
+@pytest.mark.parametrize("by_hand", [False, True])
+async def test_a_message_that_is_not_in_the_log_is_kept_for_the_next_attempt(where: str, by_hand: bool) -> None:
+    """A plugin has failed before it was stored: whoever tries again, the model is given it, and the log has it."""
+    service = opened(where)
+    runner = runner_of(service, ["Done."], plugins=[Unready("unready")])
+    async with client_of(service) as client, Worker(runner, **QUICK):
+        retry = None if by_hand else RetryPolicy(backoff=0.01, retry_on=any_error)
+        run = await client.submit("Go.", **WHO, retry=retry, state_delta={"kept": 1})
+        result = await asyncio.wait_for(run.result(), 20)
+        if by_hand:
+            assert result.status == "failed"
+            await run.retry()
+            result = await asyncio.wait_for(run.result(), 20)
+        assert result.text == "Done."
+        (request,) = runner.agent.model.requests
+        assert [part.text for content in request.contents for part in content.parts] == ["Go."]
+        session = await service.get_session(app_name=APP, **WHO)
+        assert session is not None
+        assert {event.invocation_id for event in session.events} == {run.id}
+        assert session.state == {"kept": 1}
+    await service.close()
+
+
+def any_error(error: BaseException) -> bool:
+    """Whatever it was, it is tried again."""
+    return True
+
+
 async def test_a_run_is_written_to_the_registry_three_times(where: str) -> None:
     """When it is submitted, claimed and over, however many steps it takes."""
     service, lanes = opened(where), list[Any]()
@@ -135,13 +226,21 @@ async def test_what_cannot_be_submitted_is_refused(where: str) -> None:
             await client.submit("Go.", user_id="", session_id="s")
         odd: list[dict[str, Any]] = [
             *({name: number} for name in ("delay", "at", "expires") for number in (math.nan, math.inf)),
-            *({"priority": number} for number in (10**7, -(10**30))),
+            *({name: value} for name in ("delay", "at", "expires", "priority") for value in ("soon", True)),
+            *({"priority": number} for number in (10**7, -(10**30), 1.5)),
+            *({"state_delta": value} for value in (["a"], "a")),
             *({name: value} for name in ("user_id", "session_id", "run_id") for value in (["a"], 3)),
-            *({"labels": labels} for labels in ("gpu", ["a,b"], [""], list("abcdefg"))),
+            *({"labels": labels} for labels in ("gpu", ["a,b"], [""], list("abcdefg"), 5)),
         ]
         for given in odd:
             with pytest.raises(InputValidationError, match=next(iter(given))):
                 await client.submit("Go.", **{**WHO, **given})
+        for settings in ({"run_config": {"max_llm_calls": 1}}, {"retry": 3}):
+            with pytest.raises(ConfigurationError, match=next(iter(settings))):
+                await client.submit("Go.", **WHO, **settings)  # type: ignore[arg-type]
+        for sought in ({"status": "done"}, {"status": ["final", "done"]}, {"since": "today"}, {"limit": "5"}):
+            with pytest.raises(InputValidationError, match=next(iter(sought))):
+                await client.list(**sought)  # type: ignore[arg-type]
         with pytest.raises(RunNotFoundError) as missing:
             await client.attach("e-nothing")
         assert missing.value.run_id == "e-nothing"
