@@ -206,8 +206,9 @@ class OperationReader:
                 files.add(name)
                 each = file
             parts.append(_Argument("body", name, each, required and name in needed, needed=name in needed))
-        rest = schema.get("additionalProperties")
-        return Body(media, kind, required, None, rest=rest or None, encodings=encodings, files=frozenset(files)), parts
+        rest = schema.get("additionalProperties", False)
+        rest = None if rest is False else rest  # the empty schema takes anything
+        return Body(media, kind, required, None, rest=rest, encodings=encodings, files=frozenset(files)), parts
 
     @staticmethod
     def _whole(

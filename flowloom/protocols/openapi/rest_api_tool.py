@@ -68,7 +68,10 @@ class OperationEndpoint(BaseModel):
 
 @dataclass(slots=True)
 class Service:
-    """What the operations of one API share: how they are reached, and what is told of their results."""
+    """What the operations of one API share: how they are reached, and what is told of their results.
+
+    Raises `ConfigurationError` for options that are none.
+    """
 
     clients: Callable[[], Awaitable[Any]]
     """The HTTP clients, loaded when they are needed."""
@@ -78,6 +81,17 @@ class Service:
     max_result_bytes: int = MAX_RESULT_BYTES
     require_confirmation: RequireConfirmation = False
     redirects: Redirects = "same-origin"
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.timeout, int | float) or not self.timeout > 0:  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise ConfigurationError(f"`timeout` is {self.timeout!r}, but must be more than 0 seconds.")
+        if self.redirects not in ("same-origin", True, False):
+            raise ConfigurationError(f"`follow_redirects` is {self.redirects!r}, but must be 'same-origin' or a bool.")
+        asks = self.require_confirmation
+        if not (isinstance(asks, bool) or asks == "unsafe" or callable(asks)):
+            raise ConfigurationError(
+                f"`require_confirmation` is {asks!r}, but must be 'unsafe', a bool, or a predicate over the arguments."
+            )
 
 
 async def load_clients(verify: Verify, factory: ClientFactory | None, allow_private: bool) -> Any:

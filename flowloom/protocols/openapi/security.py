@@ -82,7 +82,7 @@ class Security:
                 )
             scheme = self._schemes[name]
             if scheme is not None:
-                self._credentials[name] = _from_text(given, scheme) if isinstance(given, str) else given
+                self._credentials[name] = _from_text(given, scheme) if isinstance(given, str) else _given(name, given)
         if credential is not None:
             for name in self._schemes:
                 self._credentials.setdefault(name, credential)
@@ -208,6 +208,17 @@ def scheme_from(data: Any) -> AuthScheme | None:
     if isinstance(data, dict) and data.get("type") == TRANSPORT:  # pyright: ignore[reportUnknownMemberType]
         return None
     return AuthScheme.model_validate(data)
+
+
+def _given(name: str, credential: Any) -> AuthCredential:
+    """A credential that is none in words: itself, or its fields. Raises `ConfigurationError` for what is none."""
+    try:
+        return AuthCredential.model_validate(credential)
+    except ValueError:  # which quotes what may be secret
+        kind = type(credential).__name__
+        raise ConfigurationError(
+            f"`credentials` has a `{kind}` for `{name}` that is no `AuthCredential`, nor a text."
+        ) from None
 
 
 def _from_text(text: str, scheme: AuthScheme) -> AuthCredential:

@@ -109,12 +109,6 @@ class OpenAPIToolset(BaseToolset):
             raise ConfigurationError("An `OpenAPIToolset` needs one of `spec_dict`, `spec_str` and `spec_path`.")
         if spec_str_type not in ("json", "yaml"):
             raise ConfigurationError(f"`spec_str_type` is {spec_str_type!r}, but must be 'json' or 'yaml'.")
-        if timeout <= 0:
-            raise ConfigurationError(f"`timeout` is {timeout}, but must be more than 0 seconds.")
-        if follow_redirects not in ("same-origin", True, False):
-            raise ConfigurationError(
-                f"`follow_redirects` is {follow_redirects!r}, but must be 'same-origin' or a bool."
-            )
         check_on_unavailable(on_unavailable)
         self._source = spec_dict, spec_str, None if spec_path is None else fspath(spec_path)
         several = [allow_refs] if isinstance(allow_refs, (str, PathLike)) else allow_refs

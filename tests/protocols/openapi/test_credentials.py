@@ -77,6 +77,20 @@ async def test_a_credential_goes_where_its_scheme_says(service: Service, name: s
     await toolset.close()
 
 
+async def test_a_credential_that_is_none_is_an_error_without_it(service: Service) -> None:
+    """It names the scheme; fields of one are one."""
+    toolset = toolset_of(service, [{"header": []}], {"header": {"auth_type": "apiKey", "api_key": "k=1"}})
+    assert await call_tool(toolset) == {"ok": True}
+    assert service.last.header("X-Key") == "k=1"
+    await toolset.close()
+    for wrong in (["very-secret"], {"api_key": "very-secret", "auth_type": "none"}):
+        toolset = toolset_of(service, [{"header": []}], {"header": wrong})
+        with pytest.raises(ToolsetError, match="no `AuthCredential`") as refused:
+            await toolset.get_tools()
+        assert "very-secret" not in str(refused.value)
+        await toolset.close()
+
+
 async def test_credentials_may_be_objects(service: Service) -> None:
     """As google-adk's, with further headers."""
     http = HttpAuth(scheme="basic", credentials=HttpCredentials(username="ann", password="pw:1"))

@@ -14,6 +14,7 @@ from protocols.openapi.service import ALLOWED, Reply, Service, call, get, post
 
 from flowloom import InMemoryRunner, LlmAgent, OpenAPIToolset
 from flowloom.errors import ConfigurationError, ToolArgumentsError, ToolsetError
+from flowloom.protocols.openapi import RestApiTool
 from flowloom.testing import ScriptedModel
 
 HEAD: dict[str, Any] = {"openapi": "3.1.0", "info": {"title": "t", "version": "1"}}
@@ -122,6 +123,17 @@ class TestForms:
         for given in ({}, {"spec_str": "", "spec_dict": {}}):
             with pytest.raises(ConfigurationError, match="one of"):
                 OpenAPIToolset(**given)
+
+    @pytest.mark.parametrize(
+        "wrong",
+        [{"timeout": 0}, {"timeout": "10"}, {"follow_redirects": "all"}, {"require_confirmation": "destructive"}],
+    )
+    def test_options_that_are_none_are_refused(self, wrong: dict[str, Any]) -> None:
+        """Of a toolset, and of a tool that is made by itself."""
+        with pytest.raises(ConfigurationError, match=next(iter(wrong))):
+            OpenAPIToolset(spec_dict={}, **wrong)
+        with pytest.raises(ConfigurationError, match=next(iter(wrong))):
+            RestApiTool("x", "", {"base_url": "https://a.example", "path": "/x", "method": "get"}, {}, **wrong)
 
     async def test_a_document_is_read_from_an_address(self, service: Service) -> None:
         """Relative servers are relative to it."""

@@ -104,6 +104,17 @@ class TestBodies:
             await call(toolset, other="x")
         await toolset.close()
 
+    @pytest.mark.parametrize("rest", [True, {}, {"type": ["integer", "string"]}])
+    async def test_properties_without_a_name_of_their_own_go_along_if_there_may_be_such(
+        self, service: Service, rest: Any
+    ) -> None:
+        """Whatever they are, if nothing is said of them."""
+        schema = {"type": "object", "properties": {"a": {}}, "additionalProperties": rest}
+        toolset = service.toolset({"/x": post({"application/json": {"schema": schema}})})
+        await call(toolset, a="x", other=3)
+        assert json.loads(service.last.body) == {"a": "x", "other": 3}
+        await toolset.close()
+
     async def test_json_is_chosen_before_others_and_xml_never(self, service: Service) -> None:
         """Of several media types the first that can be written, JSON before others."""
         for content, media in (
