@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fnmatch
+import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Literal
@@ -10,14 +11,17 @@ from typing import Literal
 from flowloom.durable.records import RunInfo
 from flowloom.errors import ConfigurationError
 
+_log = logging.getLogger("flowloom.durable")
+
 
 @dataclass(frozen=True, slots=True)
 class ConcurrencyLimit:
     """How many runs the fleet has ready or running at once, by what they have in common.
 
     `key`: `user` (each user's runs), `app` (all runs of the app), or a function of a `RunInfo` that gives a text, or
-    None for runs that the limit is not about. `most`: how many, at least one. `name` tells limits apart; by default it
-    is the key, or the function's name. Raises `ConfigurationError` for fewer than one, and for another key.
+    None for runs that the limit is not about. Runs for which it raises count together, and it is logged. `most`: how
+    many, at least one. `name` tells limits apart; by default it is the key, or the function's name. Raises
+    `ConfigurationError` for fewer than one, and for another key.
     """
 
     key: Literal["user", "app"] | Callable[[RunInfo], str | None]
@@ -25,8 +29,8 @@ class ConcurrencyLimit:
     name: str = ""
 
     def __post_init__(self) -> None:
-        if self.most < 1:
-            raise ConfigurationError(f"A `ConcurrencyLimit` lets at least one run go on, not {self.most}.")
+        if type(self.most) is not int or self.most < 1:
+            raise ConfigurationError(f"A `ConcurrencyLimit` lets at least one run go on, not {self.most!r:.60}.")
         if not callable(self.key) and self.key not in ("user", "app"):
             raise ConfigurationError(f"A `ConcurrencyLimit` is by `user`, `app` or a function, not by {self.key!r}.")
         if not self.name:
@@ -36,8 +40,16 @@ class ConcurrencyLimit:
     def place_of(self, run: RunInfo) -> str | None:
         """What the run takes a place of; None if the limit is not about it."""
         own = run.user_id if self.key == "user" else ""
-        value = self.key(run) if callable(self.key) else own
-        return None if value is None else "\x1f".join((self.name, run.app_name, value))
+        value: object = self._said_of(run, self.key) if callable(self.key) else own
+        return None if value is None else "\x1f".join((self.name, run.app_name, str(value)))
+
+    def _said_of(self, run: RunInfo, key: Callable[[RunInfo], object]) -> object:
+        """What the function says of a run; an empty text if it raises, which no other run is to wait for."""
+        try:
+            return key(run)
+        except Exception:
+            _log.exception("The function of the limit `%s` has failed for run `%s`.", self.name, run.run_id)
+            return ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +70,8 @@ class ModelLimit:
 
     def __post_init__(self) -> None:
         given = [each for each in (self.concurrent, self.per_minute, self.tokens_per_minute) if each is not None]
-        if not given or not all(each >= 1 for each in given):
+        whole = self.concurrent is None or type(self.concurrent) is int
+        if not (given and whole and all(isinstance(each, int | float) and each >= 1 for each in given)):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise ConfigurationError(
                 f"The `ModelLimit` of `{self.model}` needs `concurrent`, `per_minute` or `tokens_per_minute`, of at "
                 f"least 1."
@@ -73,7 +86,10 @@ Limit = ConcurrencyLimit | ModelLimit
 
 
 def concurrency_limits(limits: Sequence[Limit]) -> tuple[ConcurrencyLimit, ...]:
-    """Those of them that are about runs. Raises `ConfigurationError` for two of one name."""
+    """Those of them that are about runs. Raises `ConfigurationError` for two of one name, and for what is no limit."""
+    for each in limits:
+        if not isinstance(each, Limit):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise ConfigurationError(f"`limits` are `ConcurrencyLimit`s and `ModelLimit`s, not {each!r:.60}.")
     found = tuple(each for each in limits if isinstance(each, ConcurrencyLimit))
     if len({each.name for each in found}) < len(found):
         raise ConfigurationError("Two `ConcurrencyLimit`s have the same name. Give one of them another `name`.")

@@ -35,7 +35,8 @@ class RetryPolicy:
     retry_on: Callable[[BaseException], bool] = default_retryable
 
     def __post_init__(self) -> None:
-        if self.attempts < 1 or not self.backoff >= 0 or not self.max_delay >= 0:
+        seconds = all(isinstance(each, int | float) and each >= 0 for each in (self.backoff, self.max_delay))  # pyright: ignore[reportUnnecessaryIsInstance]
+        if type(self.attempts) is not int or self.attempts < 1 or not seconds:
             raise ConfigurationError(
                 f"A `RetryPolicy` has at least one attempt and waits for no less than 0 seconds, not {self}."
             )

@@ -12,8 +12,8 @@ import pytest
 from durable.fleet import APP, WHO, client_of, opened, where, worker_of
 from flowloom import LlmAgent, Runner
 from flowloom.context import Context
-from flowloom.durable import ConcurrencyLimit, ModelLimit, RunClient, SubmittedRun, Worker
-from flowloom.errors import StorageError
+from flowloom.durable import ConcurrencyLimit, ModelLimit, RunClient, RunInfo, SubmittedRun, Worker
+from flowloom.errors import ConfigurationError, StorageError
 from flowloom.models import BaseLlm
 from flowloom.sessions.sql_service import SqlSessionService
 from flowloom.testing import call
@@ -36,6 +36,38 @@ async def publish(service: SqlSessionService, limits: Sequence[ConcurrencyLimit]
 
 async def status_of(run: SubmittedRun) -> str:
     return (await asyncio.wait_for(run.result(), SOON)).status
+
+
+def of_whom(run: RunInfo) -> Any:
+    """A number, which is none of the limit's own, or an error."""
+    if run.user_id == "bob":
+        raise ValueError("no one knows Bob")
+    return run.priority
+
+
+async def test_what_a_limit_cannot_be_asked_of_keeps_no_run_waiting(
+    where: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Its function has failed for a run: that counts with others of the kind, and all come to their ends."""
+    service = opened(where)
+    limits = [ConcurrencyLimit(of_whom, most=1)]
+    async with worker_of(service, ["Hi."] * 4, limits=limits), client_of(service) as client:
+        runs = [await client.submit("Go.", **who) for who in (BOB, WHO, BOB, WHO)]
+        assert [await status_of(run) for run in runs] == ["final"] * 4
+    assert "of_whom" in caplog.text
+    await service.close()
+
+
+def test_limits_that_are_none_are_refused(tmp_path: Any) -> None:
+    """Where they are given."""
+    for most in ("2", 1.5, True, 0):
+        with pytest.raises(ConfigurationError, match="at least one run"):
+            ConcurrencyLimit("user", most)
+    for given in ({"concurrent": "2"}, {"concurrent": 1.5}, {"per_minute": "9"}, {"tokens_per_minute": 0}):
+        with pytest.raises(ConfigurationError, match="of at least 1"):
+            ModelLimit("m", **given)
+    with pytest.raises(ConfigurationError, match="`limits` are"):
+        RunClient(APP, opened(str(tmp_path / "a.db")), limits=["user"])  # type: ignore[list-item]
 
 
 @pytest.mark.parametrize("what", ["cancel", "pause"])
