@@ -192,6 +192,20 @@ async def test_files_are_blocks_of_their_kind() -> None:
     assert (blocks[5].uri, blocks[5].name) == ("gs://bucket/c.pdf", "c.pdf")
 
 
+async def test_words_and_data_among_files_are_told_in_their_place() -> None:
+    """As they are, and as JSON."""
+
+    def look() -> list[Any]:
+        """Look."""
+        dot = types.Part(inline_data=types.Blob(data=PNG, mime_type="image/png"))
+        return ["A dot \ud800:", dot, {"seen": 1}, City(name="Rome", inhabitants=3), None]
+
+    answer = await result(look)
+    told = [block.text if block.type == "text" else block.type for block in answer.content]
+    assert told == ["A dot \ufffd:", "image", '{"seen": 1}', '{"name": "Rome", "inhabitants": 3}', "null"]
+    assert not answer.is_error
+
+
 async def test_files_beside_data() -> None:
     """The data has a mark in the place of each file."""
 

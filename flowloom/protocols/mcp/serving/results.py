@@ -15,6 +15,7 @@ from pydantic import BaseModel
 from flowloom.errors import ToolArgumentsError
 from flowloom.events import Event
 from flowloom.events.event_json import without_halves
+from flowloom.events.json_data import as_json
 from flowloom.protocols.mcp.serving.callers import failure
 from flowloom.protocols.mcp.serving.sdk import mcp
 from flowloom.protocols.results import size
@@ -79,7 +80,7 @@ def _blocks_of_one(value: Any) -> list[mcp.ContentBlock]:
         case types.Part() | types.FunctionResponsePart():
             return part_blocks(value)
         case _:
-            return [mcp.TextContent(text=text_of(without_files(value)))]
+            return [mcp.TextContent(text=without_halves(text_of(as_json(_marked(value)))))]
 
 
 def part_blocks(part: types.Part | types.FunctionResponsePart) -> list[mcp.ContentBlock]:
