@@ -103,13 +103,16 @@ class FolderFiles(SkillFiles):
             descriptor = os.open(file, os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0))
         except (OSError, RuntimeError, ValueError) as error:
             raise _not_there(path) from error
-        with os.fdopen(descriptor, "rb") as opened:
+        try:  # before it is opened as a file, which a folder cannot be
             state = os.fstat(descriptor)
             if not stat.S_ISREG(state.st_mode):
                 raise SkillFileError(f"`{path[:100]}` is no plain file.")
             if state.st_size > MOST_BYTES:
                 raise SkillFileError(f"`{path[:100]}` has {state.st_size:,} bytes; {MOST_BYTES:,} are the most.")
-            return opened.read(MOST_BYTES)
+            with os.fdopen(descriptor, "rb", closefd=False) as opened:
+                return opened.read(MOST_BYTES)
+        finally:
+            os.close(descriptor)
 
     @staticmethod
     def _is_plain(file: Path, home: Path) -> bool:

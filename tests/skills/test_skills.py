@@ -192,6 +192,16 @@ def test_hidden_files_are_as_if_they_were_not_there(make: Make) -> None:
                 files.read(path)
 
 
+@pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="counts what is open in /proc")
+def test_a_folder_is_no_file_and_leaves_nothing_open(make: Make) -> None:
+    """Its error says so."""
+    files = load_skill_from_dir(make(assets__aDOTmd="A")).files
+    before = len(os.listdir("/proc/self/fd"))
+    with pytest.raises(LookupError, match="`assets` is no plain file"):
+        files.read("assets")
+    assert len(os.listdir("/proc/self/fd")) == before
+
+
 def test_a_spoilt_archive_is_an_error_with_a_name(make: Make) -> None:
     """Bytes that cannot be unpacked are told as a file that cannot be read."""
     archive = packed(make(notesDOTmd="words " * 200))
