@@ -33,6 +33,8 @@ except ImportError as error:
 _log = logging.getLogger("flowloom.durable")
 _MOST_AT_ONCE = 100
 """How many times that have passed are caught up with in one go."""
+_UNREADABLE = 60.0
+"""Seconds for which a schedule that cannot be read leaves those alone that are due after it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,7 +180,13 @@ def submit_due(connection: Connection, setting: Setting, app_name: str) -> tuple
     if row is None:
         return None
     name, text, first, last = row
-    schedule = Schedule.loads(text)
+    try:
+        schedule = Schedule.loads(text)
+    except Exception:  # whatever another release, or another machine, has written
+        _log.exception("Schedule `%s` cannot be read here; it is looked at again in a minute.", name)
+        sql = "UPDATE flowloom_schedules SET next_due = ? WHERE app_name = ? AND name = ?"
+        connection.execute(sql, (moment + _UNREADABLE, app_name, name))
+        return ()
     passed, due = [first], first
     for due in schedule.times(first):
         if due > moment or len(passed) == _MOST_AT_ONCE:

@@ -146,15 +146,20 @@ async def test_a_time_whose_run_is_another_one_is_left_out(where: str, caplog: p
 
 
 async def test_a_schedule_that_cannot_be_read_keeps_nothing_else(where: str) -> None:
-    """Runs that have not begun by their time are cancelled all the same."""
+    """Others are submitted, and runs that have not begun by their time are cancelled, all the same."""
     service = opened(where)
     async with client_of(service) as client:
         await client.schedules.put(daily())
         broken = "UPDATE flowloom_schedules SET schedule = '{}', next_due = 0"
         await client.registry.write(lambda c: c.execute(broken), "test")
+        await client.schedules.put(daily("second", labels=("none has it",)))
+        passed = "UPDATE flowloom_schedules SET next_due = 1 WHERE name = 'second'"
+        await client.registry.write(lambda c: c.execute(passed), "test")
         run = await client.submit("Go.", user_id="ann", session_id="s1", labels=["none has it"], expires=0.2)
         async with worker_of(service, []):
             assert (await asyncio.wait_for(run.result(), 20)).status == "cancelled"
+        (second,) = await client.list(status="ready")
+        assert second.run_id.startswith("travel:second:")
     await service.close()
 
 
