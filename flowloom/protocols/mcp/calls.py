@@ -39,6 +39,10 @@ class OpenCall:
         """How many questions were answered by a person."""
         self.prompts: set[str] = set()
         """The requests for leave to answer its prompts that were decided."""
+        self.asks = False
+        """Whether its result is what a server of the newer era asks, and it is kept until that is answered."""
+        self.given: dict[str, Any] = {}
+        """The answers to that, by the server's names."""
         self.on_progress: Callable[[float, float | None, str | None], Any] | None = None
         self._questions: deque[Question] = deque()
         self._news = asyncio.Event()

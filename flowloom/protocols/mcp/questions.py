@@ -39,17 +39,17 @@ class Answers:
         for _ in range(0 if parked is None else parked.asked):
             context.request_input("")  # what was answered before, and is with the server
 
-    async def to(self, question: Question, call: OpenCall | None = None) -> Any:
+    async def to(self, question: Question, call: OpenCall) -> Any:
         """The answer to a question. Raises what pauses the run if a person has to be asked."""
         if question.kind == "sampling":
             return await self._sampled(question.params, call)
         answer = self._elicited(question.params)
-        if call is not None and isinstance(question.params, mcp.ElicitRequestFormParams):
+        if isinstance(question.params, mcp.ElicitRequestFormParams):
             call.asked += 1
         return answer
 
-    async def to_request(self, request: Any) -> Any:
-        """The answer to a request of a server of the newer era, as the protocol has it."""
+    async def to_request(self, request: Any, call: OpenCall) -> Any:
+        """The answer to a request in the result of a `call` of the newer era, as the protocol has it."""
         if isinstance(request, mcp.ListRootsRequest):
             return mcp.ListRootsResult(roots=[mcp.Root(uri=cast(Any, uri)) for uri in self._toolset.roots])
         kind = "elicitation" if isinstance(request, mcp.ElicitRequest) else "sampling"
@@ -58,7 +58,7 @@ class Answers:
             raise ToolError(f"The server at {self._toolset.address} asks for {kind}, which it was not offered.")
         answer = await self._toolset.answered(question, None)
         if answer is None:
-            answer = await self.to(question)
+            answer = await self.to(question, call)
         if isinstance(answer, mcp.ErrorData):
             raise ToolError(f"What the server at {self._toolset.address} asked was refused: {answer.message}")
         return answer
@@ -91,7 +91,7 @@ class Answers:
     # -- sampling ---------------------------------------------------------------------------------
 
     async def _sampled(
-        self, params: mcp.CreateMessageRequestParams, call: OpenCall | None
+        self, params: mcp.CreateMessageRequestParams, call: OpenCall
     ) -> mcp.CreateMessageResult | mcp.ErrorData:
         if self._toolset.sampling is not True:
             return await self._model_says(params)
@@ -103,8 +103,7 @@ class Answers:
             )
             raise ConfirmationRequiredError("The call waits for a person's leave to ask the model.")
         self._decided.remove(found)
-        if call is not None:
-            call.prompts.add(found.request_id)
+        call.prompts.add(found.request_id)
         if not found.decision.confirmed:
             return mcp.ErrorData(code=-1, message="User rejected sampling request")
         return await self._model_says(params)

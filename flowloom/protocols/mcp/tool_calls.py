@@ -68,16 +68,20 @@ class _Attempts:
     async def answer(self) -> mcp.CallToolResult:
         parked = self.entry.parked.pop(self.toolset.place_of(self.context), None)
         if parked is not None and not parked.done:
-            return await self._told(parked, resumed=True)
+            return await self._told(parked)
         self._check_repeatable()
+        asking = parked if parked is not None and parked.asks else None
         repeated = False
         while True:
             try:
-                return await self._told(None)
+                return await self._told(asking)
             except McpTransportError as error:
                 if repeated or not await self._may_repeat(error):
                     raise self._explained(error) from error
             except McpProtocolError as error:
+                if asking is not None:  # the server has forgotten what it asked: the call begins anew
+                    asking = None
+                    continue
                 if error.code == HEADER_MISMATCH and not repeated:
                     self.entry.stale.add("tools")
                     await self.toolset.listed(self.headers)
@@ -116,8 +120,8 @@ class _Attempts:
             return True
         return not error.sent and error.status is None
 
-    async def _told(self, parked: OpenCall | None, *, resumed: bool = False) -> mcp.CallToolResult:
-        """One try, with what the server asks in it."""
+    async def _told(self, parked: OpenCall | None) -> mcp.CallToolResult:
+        """One try, with what the server asks in it; it goes on with a call that was `parked`."""
         answers = Answers(self.toolset, self.context, parked)
         call = parked
         if call is None:
@@ -127,12 +131,25 @@ class _Attempts:
         for _ in range(MAX_ROUNDS):
             if isinstance(result, mcp.CallToolResult):
                 return result
-            given = {key: await answers.to_request(each) for key, each in (result.input_requests or {}).items()}
-            if not given:
+            await self._asked(call, result, answers)
+            if not call.given:
                 await asyncio.sleep(0.05)
             connection = await self.toolset.pool.connection(self.headers)
-            result = await self._followed(self._begun(connection, given, result.request_state), answers)
+            before, call = call, self._begun(connection, call.given, result.request_state)
+            call.asked, call.prompts = before.asked, before.prompts
+            result = await self._followed(call, answers)
         raise McpProtocolError(f"it asked more than {MAX_ROUNDS} times within one call")
+
+    async def _asked(self, call: OpenCall, result: mcp.InputRequiredResult, answers: Answers) -> None:
+        """Answer what the result of a call asks. What a person has to answer pauses the run, and it is kept."""
+        try:
+            for key, each in (result.input_requests or {}).items():
+                if key not in call.given:
+                    call.given[key] = await answers.to_request(each, call)
+        except (InputRequiredError, ConfirmationRequiredError):
+            call.asks = True
+            self._park(call)
+            raise
 
     def _begun(self, connection: Connection, given: Any, state: str | None) -> OpenCall:
         if self._span is not None:
@@ -201,7 +218,8 @@ class _Attempts:
                 call.cancel()
 
         handle = asyncio.get_running_loop().call_later(self.toolset.elicitation_wait, give_up)
-        call.when_done(handle.cancel)
+        if not call.done:
+            call.when_done(handle.cancel)
 
     # -- errors -----------------------------------------------------------------------------------
 

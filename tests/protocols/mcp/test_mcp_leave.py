@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 from pathlib import Path
 from typing import Any
@@ -63,19 +64,51 @@ def toolset(port: int, **options: Any) -> McpToolset:
 
 
 @pytest.mark.parametrize("prompts", [("One?",), ("One?", "Two?"), ("One?", "One?")])
-async def test_a_person_gives_leave_for_each_prompt_of_a_call_that_is_made_again(prompts: tuple[str, ...]) -> None:
-    """In the newer era a call begins anew with each answer; what was decided before counts in it, in order."""
+@pytest.mark.parametrize("kept", [True, False])
+async def test_a_person_gives_leave_for_each_prompt_of_a_server_of_the_newer_era(
+    prompts: tuple[str, ...], kept: bool
+) -> None:
+    """The call goes on with what its server has said meanwhile. One that was given up begins anew; what was decided
+    before counts in it, in order."""
     server = Asking(*prompts)
+    answers = ["a"] if len(prompts) == 1 else ["a", "b"] if kept else ["a", "a", "b"]
     async with server.served() as port:
-        answers = ["a"] if len(prompts) == 1 else ["a", "a", "b"]
-        chat = Chat(asks(toolset(port), call("ask"), *answers, "ok"))
+        wait = {} if kept else {"elicitation_wait": 0.0}
+        chat = Chat(asks(toolset(port, **wait), call("ask"), *answers, "ok"))
         events = await chat.say("go")
         for prompt in prompts:
             pending = await asked(chat)
             assert pending.payload["messages"][0]["content"]["text"] == prompt
             events = await chat.answer(pending.approve())
         assert told(events) == {"result": " ".join(["a", "b"][: len(prompts)])}
-        assert server.calls == 1 + len(prompts)
+        assert server.calls == (1 if kept else 1 + len(prompts))
+        await chat.runner.close()
+
+
+async def test_pages_of_a_server_of_the_newer_era_are_visited_once() -> None:
+    """Each, though their addresses are made anew for each call."""
+    number = itertools.count()
+
+    def page(name: str) -> mcp.ElicitRequest:
+        url = f"https://login.example/{name}?state={next(number)}"
+        return mcp.ElicitRequest(params=mcp.ElicitRequestURLParams(message="Sign in", url=url, elicitation_id=name))
+
+    async def called(_: Any, params: mcp.CallToolRequestParams) -> mcp.CallToolResult | mcp.InputRequiredResult:
+        if params.input_responses is None:
+            return mcp.InputRequiredResult(input_requests={"a": page("a"), "b": page("b")}, request_state="s")
+        said = [each.action for each in params.input_responses.values() if isinstance(each, mcp.ElicitResult)]
+        return mcp.CallToolResult(content=[mcp.TextContent(text=f"{sorted(params.input_responses)} {said}")])
+
+    app = Server("pages", on_list_tools=Asking().listed, on_call_tool=called).streamable_http_app()
+    async with listening(app) as port:
+        chat = Chat(asks(toolset(port), call("ask"), "ok"))
+        events = await chat.say("go")
+        for name in "ab":
+            pending = await asked(chat)
+            assert pending.authorization_url.startswith(f"https://login.example/{name}?")  # type: ignore[union-attr]
+            events = await chat.answer(pending.consent("https://login.example/done"))
+        assert told(events) == {"result": "['a', 'b'] ['accept', 'accept']"}
+        assert next(number) == 2
         await chat.runner.close()
 
 
