@@ -258,7 +258,7 @@ class LlmTurn(Turn):
         """What comes of the calls of an event. Raises the error of a call that ends the run."""
         if results.event is not None:
             result.transfer_to = results.event.actions.transfer_to_agent
-            yield self._noted(result, results.event)
+            yield self._noted(result, self._finished(result, results.event))
             for further in follow_ups(self.ctx, (event.content and event.content.parts) or (), results.event):
                 yield self._noted(result, self._finished(result, further))
         yield from results.waiting

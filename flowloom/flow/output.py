@@ -27,26 +27,26 @@ def has_form(agent: AnyLlmAgent) -> bool:
 def keep_answer(ctx: InvocationContext, agent: AnyLlmAgent, event: Event) -> Event:
     """The event with the agent's final answer in the state, under `output_key`; marked if the answer does not fit.
 
-    Only final, non-empty text counts, and with an output schema only what fits it. What an agent in mode `task` says is
-    for the user: its answer is that of `finish_task`.
+    Only final, non-empty text counts, and with an output schema only what fits it; results that are shown as they are
+    end the turn in any case. What an agent in mode `task` says is for the user: its answer is that of `finish_task`.
     """
-    if event.author != agent.name or not event.is_final_response():
+    if event.author != agent.name or not event.is_final_response() or event.actions.requested_tool_confirmations:
         return event
     output: Any = event.text
     if agent.output_schema is None:
         if not output.strip():
             return event
-    elif agent.mode == "task" or event.long_running_tool_ids or (event.content is None and not event.error_code):
+    elif agent.mode == "task" or event.long_running_tool_ids:
         return event
-    elif is_thought_only(event) and not event.error_code:
-        return event  # the model is asked again without more ado
+    elif not event.error_code and (event.content is None or is_thought_only(event)):
+        return event  # after thoughts the model is asked again without more ado
     else:
         schema = schema_of(agent)
         read = partial(schema.read_text, output)
         try:
             output = schema.parse(output)
         except ToolArgumentsError as error:
-            return _marked(event, str(error))
+            return event if event.actions.skip_summarization else _marked(event, str(error))
         ctx.run.outputs = {**(ctx.run.outputs or {}), event.id: read}
     if not agent.output_key:
         return event

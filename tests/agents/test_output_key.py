@@ -10,7 +10,18 @@ from google.genai import types
 from kit import STREAMED, Chat, agent, call, collect, context, event, hand_to, requests_of, shown, text, user
 from pydantic import BaseModel
 
-from flowloom import BaseAgent, Event, Flow, InvocationContext, LlmRequest, LlmResponse, RunConfig, ToolContext
+from flowloom import (
+    AgentTool,
+    BaseAgent,
+    Event,
+    Flow,
+    FunctionTool,
+    InvocationContext,
+    LlmRequest,
+    LlmResponse,
+    RunConfig,
+    ToolContext,
+)
 
 
 class Weather(BaseModel):
@@ -93,6 +104,18 @@ async def test_decision_18_text_beside_a_call_is_not_final_and_not_kept() -> Non
     chat = Chat(agent("root", [text("wait"), call("note")], "answer", tools=[note], output_key="out"))
     events = await chat.say("go")
     assert [e.actions.state_delta for e in events] == [{}, {}, {"out": "answer"}]
+
+
+@pytest.mark.parametrize(("schema", "out"), [(None, '{"temp": 7}'), (Weather, {"temp": 7})])
+async def test_an_answer_that_a_tool_shows_as_it_is_is_kept(schema: Any, out: Any) -> None:
+    """`skip_summarization`: the result is the answer."""
+    tool = AgentTool(agent("sub", '{"temp": 7}'), skip_summarization=True)
+    assert await kept(call("sub", request="go"), tools=[tool], output_schema=schema) == {"out": out}
+
+
+async def test_an_answer_beside_a_call_that_waits_for_a_person_is_not_kept() -> None:
+    tools = [AgentTool(agent("sub", "mine"), skip_summarization=True), FunctionTool(note, require_confirmation=True)]
+    assert await kept([call("sub", request="go"), call("note")], tools=tools) == {}
 
 
 async def test_decision_18_it_is_parsed_when_there_is_a_schema() -> None:

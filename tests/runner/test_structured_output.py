@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 import pytest
 from google.genai import types
-from kit import STREAMED, Chat, agent, event, open_calls, requests_of, said, shown, text
+from kit import STREAMED, Chat, agent, approve, event, open_calls, pending, requests_of, said, shown, text
 from pydantic import BaseModel, Field, SecretStr
 from typing_extensions import TypedDict
 
@@ -33,6 +33,7 @@ from flowloom import (
     RunResult,
     SequentialAgent,
     SqliteSessionService,
+    ToolContext,
 )
 from flowloom.errors import CallbackError, ModelResponseError
 from flowloom.run_stream import RunStreamMapper
@@ -335,6 +336,23 @@ async def test_words_beside_a_long_running_call_are_no_answer() -> None:
     root = agent("root", answer, BY_TOOL, output_schema=City, output_key="c", tools=[LongRunningFunctionTool(look)])
     found = await ran(root)
     assert (found.status, found.output) == ("paused", City(name="Rome"))
+
+
+@pytest.mark.parametrize("asks", [True, False])
+async def test_results_that_end_a_turn_without_words_are_no_answer_that_does_not_fit(asks: bool) -> None:
+    """A confirmed tool that asks again, or whose result is shown as it is."""
+
+    def book(tool_context: ToolContext) -> str:
+        """Book."""
+        if tool_context.tool_confirmation is None or asks:
+            tool_context.request_confirmation()
+        tool_context.actions.skip_summarization = True
+        return "booked"
+
+    chat = Chat(agent("root", call("book"), output_schema=City, tools=[book]))
+    answered = (await chat.answer(approve(*pending(await chat.say("go")))))[0]
+    assert answered.get_function_responses()
+    assert answered.custom_metadata is None
 
 
 # -- who is asked, who is told ---------------------------------------------------------------------------
