@@ -432,5 +432,8 @@ class LlmTurn(Turn):
         if self.structured:
             self.refusals = sum(refusal_in(event) is not None for event in own)
 
+    def _below(self, progress: Progress) -> Sequence[Event]:
+        return ()
+
     def _knows_how_far(self, progress: Progress, own: Sequence[Event]) -> bool:
         return True

@@ -32,8 +32,7 @@ async def play(run: Run, stack: list[Turn]) -> Events:
         while stack:
             turn = stack[-1]
             if turn.outcome is AGAIN:
-                if run.stop is not None:  # paused, cancelled, or at its limit: no further step
-                    run.stopped = True
+                run.stopped = run.stopped or run.stop is not None  # paused, cancelled, or at its limit
                 if run.stopped:
                     break
                 if spans is not None:

@@ -190,7 +190,8 @@ class Turn:
         calls = _calls_in(own)
         # changes of state, and marks of calls that are about to be made again, come before the answer is used
         used = latest_said(after) is not None or bool(after and after[-1].actions.end_of_agent)
-        answered = not (progress.left if used else progress.left | progress.answered).isdisjoint(calls)
+        within = _calls_in((*own, *self._below(progress)))
+        answered = not (progress.left if used else progress.left | progress.answered).isdisjoint(within)
         if not own or answered or not self._knows_how_far(progress, own):
             return  # a new turn, or one that the user's answer resumes
         ready = self._agents_are_ready(calls)
@@ -220,16 +221,18 @@ class Turn:
             return True
         return ready is None and ((last := latest_said(own)) is None or not ends_turn(last))
 
+    def _below(self, progress: Progress) -> Sequence[Event]:
+        """What agents that the turn's own agent runs have said: who answers them lets it go on."""
+        agent, branch = self.agent, self.ctx.branch
+        below = (each for each in progress.events if each.author != agent.name and has_agent(agent, each.author))
+        return [each for each in below if is_within(each.branch, branch)]
+
     def _knows_how_far(self, progress: Progress, own: Sequence[Event]) -> bool:
         """Whether the log tells how far the turn got: of an agent without a flow, only that it is over, if it is that
         agent that had the last word, and none of those that it runs."""
-        for event in reversed(progress.events):
-            if event is own[-1]:
-                return event.is_final_response()
-            below = event.author != self.agent.name and has_agent(self.agent, event.author)
-            if below and is_within(event.branch, self.ctx.branch):
-                return False
-        return False
+        said = {id(own[-1]), *map(id, self._below(progress))}
+        latest = next(event for event in reversed(progress.events) if id(event) in said)
+        return latest is own[-1] and latest.is_final_response()
 
     def _was_cut_off(self, progress: Progress, calls: dict[str, types.FunctionCall]) -> bool:
         """Whether calls of the turn are to be made again, because the run was cut off during them."""

@@ -68,6 +68,8 @@ class WorkflowTurn(Turn):
     """Whether those that were entered last run at once."""
     _log: Sequence[_Entry] = ()
     """What the members of this turn said in earlier runs of the invocation, if it resumes one."""
+    _end: int = 0
+    """Where in the log the member ends that goes on; those behind it had begun if it is answered again."""
     _branch_ended: bool = False
     """Whether an escalation ended the workflow, and with it the parallel branch that it is in (decision 33)."""
 
@@ -153,8 +155,9 @@ class WorkflowTurn(Turn):
     def _place_of(self, agent: AnyAgent, *, resumed: bool, own: bool) -> InvocationContext:
         """The place of a member, on a branch of its `own` if it does not run alone."""
         place = self.ctx.member(agent, self._path, self._number)
-        place.resumed = resumed
-        place.escalated = resumed and self._has_escalated((agent,))
+        said = self._said_by((agent,))
+        place.resumed = resumed or any(map(path_of, said))
+        place.escalated = place.resumed and any(event.actions.escalate for event in said)
         if own:
             place.branch = self._branch_of(agent)
         return place
@@ -166,10 +169,14 @@ class WorkflowTurn(Turn):
     # -- resuming ---------------------------------------------------------------------------------
 
     def restore(self, progress: Progress, start: int) -> None:
-        super().restore(progress, start)
         self._path = self.ctx.workflow_path()
         self._log = self._entries(progress)
+        self._end = self._end_of_answered(progress)
+        super().restore(progress, start)
         self.begun = self.begun or (progress.interrupted and bool(self._log))
+
+    def _below(self, progress: Progress) -> Sequence[Event]:
+        return [entry.event for entry in self._log]
 
     def _to_resume(self) -> _Members:
         """The member that an earlier run of the invocation was in, with those beside it (decision 28).
@@ -177,13 +184,13 @@ class WorkflowTurn(Turn):
         The log tells who that is, whatever the workflow would say by now. Of several at once, it does not tell of those
         that had not said anything yet: the workflow is asked again what it was asked then.
         """
-        log = self._log
+        log = self._log[: self._end]
         number, at_once, members = log[-1].number, self._beside_others(log[-1]), self._latest_in(log)
         if at_once:
             earlier = [entry for entry in log if entry.number != number or entry.agent not in members]
             if earlier:
                 latest, self._number = self._latest_in(earlier), earlier[-1].number
-                self._finished(latest[-1], self._has_escalated(latest))
+                self._finished(latest[-1], any(event.actions.escalate for event in self._said_by(latest)))
             asked, several = self._following()
             members = asked if several and set(members) <= set(asked) else members
         self._number, self._reached, self._group = number, max(map(self._index_of, members)), at_once
@@ -192,11 +199,8 @@ class WorkflowTurn(Turn):
     def _entries(self, progress: Progress) -> list[_Entry]:
         """The events of the members so far. Of a log without node paths, as other engines write it, authors tell."""
         agents = {agent.name: agent for agent in self.agent.sub_agents}
-        found = [
-            _Entry(agents[name], number, event)
-            for event, name, number in progress.below(self._path + "/")
-            if name in agents
-        ]
+        below = progress.below(self._path + "/")
+        found = [_Entry(agents[name], number, event) for event, name, number in below if name in agents]
         return found or [
             _Entry(agent, 1, event)
             for event in progress.events
@@ -207,23 +211,28 @@ class WorkflowTurn(Turn):
 
     def _latest_in(self, log: Sequence[_Entry]) -> Sequence[AnyAgent]:
         """The member that the latest of these events belongs to; of several at once, all that said something."""
-        last = log[-1]
-        if not self._beside_others(last):
-            return (last.agent,)
-        group = {entry.agent for entry in log if entry.number == last.number and self._beside_others(entry)}
-        return sorted(group, key=self._index_of)
+        return sorted({entry.agent for entry in log if self._with(entry, log[-1])}, key=self._index_of)
+
+    def _with(self, entry: _Entry, other: _Entry) -> bool:
+        """Whether two events are of the same turn of a member, or of members that ran at once."""
+        same = entry.agent is other.agent or (self._beside_others(entry) and self._beside_others(other))
+        return same and entry.number == other.number
+
+    def _end_of_answered(self, progress: Progress) -> int:
+        """Where in the log the member ends whose call the latest message answers, if nothing was said since; without
+        one, the end of the log."""
+        fresh, log = progress.message_at + 1 >= len(progress.events), self._log
+        calls = [(call.id, entry) for entry in log if fresh for call in entry.event.get_function_calls()]
+        asked = [entry for call_id, entry in calls if call_id in progress.answered]
+        return max((at for at, entry in enumerate(log, 1) if asked and self._with(entry, asked[-1])), default=len(log))
 
     def _beside_others(self, entry: _Entry) -> bool:
         """Whether a member ran at once with others: it had a branch of its own."""
         return is_within(entry.event.branch, self._branch_of(entry.agent))
 
-    def _has_escalated(self, members: Sequence[AnyAgent]) -> bool:
-        """Whether one of these members escalated in an earlier run, in the round that counts now."""
-        return any(
-            entry.event.actions.escalate
-            for entry in self._log
-            if entry.number == self._number and entry.agent in members
-        )
+    def _said_by(self, members: Sequence[AnyAgent]) -> list[Event]:
+        """What these members said in earlier runs, in the round that counts now."""
+        return [entry.event for entry in self._log if entry.number == self._number and entry.agent in members]
 
 
 async def _run_beside(place: InvocationContext, outbox: Outbox) -> None:

@@ -58,12 +58,8 @@ def find_agent_to_run(root: BaseAgent, events: Sequence[Event], answered: Sequen
     if answered and (place := place_of(root, answered[0].author)) is not None:
         return _workflow_above(place)
     for event in reversed(events):
-        if event.author == "user":
-            continue
-        if event.author == root.name:
-            return top
-        place = place_of(root, event.author)
-        if place is not None and _transferable(place):
+        place = None if event.author == "user" else place_of(root, event.author)
+        if place is not None and (place[0] is root or _transferable(place)):
             return place
     return top
 

@@ -2,12 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncGenerator
 from typing import Any
 
 import pytest
 from google.genai import types
+from kit import said
 
-from flowloom import AgentTool, BaseAgent, Context, LongRunningFunctionTool, ParallelAgent, SequentialAgent
+from flowloom import (
+    AgentTool,
+    BaseAgent,
+    Context,
+    Event,
+    InvocationContext,
+    LongRunningFunctionTool,
+    LoopAgent,
+    ParallelAgent,
+    SequentialAgent,
+)
 from flowloom.testing import call
 from waiting.desk import Desk, World, by_turn, last_text, model_of, seen_results
 
@@ -132,6 +144,65 @@ async def test_in_a_sequence_what_follows_waits(world: World) -> None:
     await it.answer((await it.only()).reply("one"))
     assert world.ran == ["order 1", "order 2"]
     assert last_text(await it.answer((await it.only()).reply("two"))) == "2 is there."
+
+
+@pytest.mark.parametrize("kind", [SequentialAgent, LoopAgent])
+@pytest.mark.parametrize("waits", [False, True], ids=["over", "waiting"])
+async def test_a_report_to_a_member_whose_workflow_went_on_asks_its_model(world: World, kind: Any, waits: bool) -> None:
+    """Those behind it that have begun are where they were: one that is over is not run again, one that waits does."""
+
+    def root() -> BaseAgent:
+        first = by_turn("first", call("ship", what="box"), "It is on its way.", tools=[world.shipping])
+        last = orders(world, "last", "pizza") if waits else by_turn("last", "All told.")
+        rounds = {"max_iterations": 1} if kind is LoopAgent else {}
+        return kind(name="root", sub_agents=[first, last], after_agent_callback=signed, **rounds)
+
+    def signed(callback_context: Context) -> None:
+        callback_context.state["over"] = True
+
+    it = Desk(root)
+    await it.say("Go.")
+    pending = await it.only()
+    await it.answer(pending.reply({"status": "packed"}))
+    await it.restart()
+    events = await it.answer(pending.reply({"status": "arrived"}))
+    first, last = it.runner.agent.sub_agents
+    assert [event.author for event in events if event.content is not None] == ["first"]
+    assert seen_results(model_of(first).requests[-1]) == [{"status": "arrived"}]
+    assert model_of(last).requests == []
+    assert [each.name for each in await it.waiting()] == (["order"] if waits else [])
+
+
+class Clerk(BaseAgent):
+    """Runs its first sub-agent."""
+
+    async def _run_async_impl(self, ctx: InvocationContext) -> AsyncGenerator[Event, None]:
+        async for event in self.sub_agents[0].run_async(ctx):
+            yield event
+
+
+@pytest.mark.parametrize("kind", [SequentialAgent, ParallelAgent, LoopAgent, Clerk])
+@pytest.mark.parametrize("says", [None, said("For now.")], ids=["state", "content"])
+async def test_what_a_callback_adds_behind_members_that_wait_does_not_end_their_workflow(kind: Any, says: Any) -> None:
+    """The callback is asked at the end of each run: the answer reaches the member all the same."""
+    world = World()
+
+    def sign(callback_context: Context) -> Any:
+        callback_context.state["runs"] = callback_context.state.get("runs", 0) + 1
+        return says
+
+    def root() -> BaseAgent:
+        rounds = {"max_iterations": 1} if kind is LoopAgent else {}
+        member = orders(world, "member", "pizza")
+        return kind(name="root", sub_agents=[member], after_agent_callback=sign, **rounds)
+
+    it = Desk(root)
+    await it.say("Go.")
+    await it.restart()
+    await it.answer((await it.only()).reply("hot"))
+    assert seen_results(model_of(it.runner.agent.sub_agents[0]).requests[-1]) == [{"result": "hot"}]
+    assert (await it.session()).state["runs"] == 2
+    assert await it.waiting() == []
 
 
 async def test_in_branches_and_in_agent_tools(world: World) -> None:
