@@ -13,7 +13,7 @@ from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator, Callable, Hashable, Iterable, Sequence
 from typing import Any, Final, Generic, Literal, Protocol, TypeVar
 
-from flowloom.errors import StorageError
+from flowloom.errors import InputValidationError, StorageError
 
 T = TypeVar("T")
 Dialect = Literal["sqlite", "postgres"]
@@ -59,7 +59,8 @@ class Database(ABC):
 
     `lane` orders writes: those of one lane are done in the order in which they were asked for. All writes that wait may
     share one commit; one that fails leaves no trace and does not disturb the others. An error of the library below
-    becomes a `StorageError` that says where it happened; what a work raises itself comes out as it is.
+    becomes a `StorageError` that says where it happened, or an `InputValidationError` if it is about what was to be
+    stored; what a work raises itself comes out as it is.
     """
 
     dialect: Dialect
@@ -183,6 +184,16 @@ def _settle(jobs: Sequence[Job[Any]]) -> None:
 def capitalized(text: str) -> str:
     """The text as the beginning of a sentence."""
     return text[:1].upper() + text[1:]
+
+
+def cannot_hold(name: str, error: Exception) -> InputValidationError:
+    """The error for what a database of this `name` has no place for."""
+    why = str(error).partition("\n")[0].rstrip(".")
+    if isinstance(error, UnicodeEncodeError):
+        why = f"{error.object!r:.80} has half of a surrogate pair"
+    told = InputValidationError(f"{capitalized(name)} cannot hold what it was given: {why}. Take another name or key.")
+    told.__cause__ = error
+    return told
 
 
 def check_usable(name: str, closed: bool, process: int) -> None:

@@ -24,6 +24,7 @@ from flowloom.sql.database import (
     Database,
     Job,
     Work,
+    cannot_hold,
     capitalized,
     check_usable,
     earlier_failure,
@@ -393,9 +394,9 @@ class _Core:
                         job.result = job.work(given)
                 else:
                     job.result = job.work(given)
-            except (*_conflicts(), psycopg.OperationalError):
-                raise
             except Exception as error:
+                if _may_pass(error):
+                    raise
                 if not safe:
                     job.error = _UNDONE
                     return False
@@ -437,6 +438,8 @@ class _Core:
         return await psycopg.AsyncConnection.connect(self._dsn, **options)
 
     def translated(self, error: BaseException) -> BaseException:
+        if isinstance(error, (UnicodeEncodeError, psycopg.DataError, errors.ProgramLimitExceeded)):
+            return cannot_hold(self.name, error)
         if not isinstance(error, psycopg.Error):
             return error
         if isinstance(error, _conflicts()):
@@ -455,6 +458,13 @@ def _conflicts() -> tuple[type[psycopg.Error], ...]:
     """What a transaction fails with that others are in the way of, or that has stood still for too long."""
     stopped = errors.IdleInTransactionSessionTimeout
     return errors.SerializationFailure, errors.DeadlockDetected, errors.LockNotAvailable, stopped
+
+
+def _may_pass(error: Exception) -> bool:
+    """Whether a transaction that failed so may succeed if it is done again."""
+    return isinstance(error, (*_conflicts(), psycopg.OperationalError)) and not isinstance(
+        error, errors.ProgramLimitExceeded
+    )
 
 
 class _RolledBack(Exception):

@@ -19,7 +19,17 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from flowloom.errors import ConfigurationError, FlowloomError, StorageError
-from flowloom.sql.database import ALL_LANES, Database, Job, Work, capitalized, check_usable, earlier_failure, reply
+from flowloom.sql.database import (
+    ALL_LANES,
+    Database,
+    Job,
+    Work,
+    cannot_hold,
+    capitalized,
+    check_usable,
+    earlier_failure,
+    reply,
+)
 
 T = TypeVar("T")
 AnyJob = Job[Any]
@@ -388,6 +398,8 @@ class _Core:
         return connection
 
     def _translated(self, error: BaseException) -> BaseException:
+        if isinstance(error, UnicodeEncodeError):
+            return cannot_hold(self.name, error)
         if not isinstance(error, sqlite3.Error) or isinstance(error, FlowloomError):
             return error
         translated = StorageError(f"{capitalized(self.name)} cannot be used: {error}. {_remedy(error)}")

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from flowloom.errors import StorageError
+from flowloom.errors import InputValidationError, StorageError
 from flowloom.sql import Connection, Database
 from flowloom.sql.sqlite import SqliteDatabase
 from sql.kinds import Open, open_database
@@ -81,6 +81,12 @@ async def test_an_error_of_sql_says_where_it_happened(database: Database) -> Non
     with pytest.raises(StorageError, match="nope"):
         await database.read(lambda connection: connection.execute("SELECT * FROM nope"))
     assert await database.read(numbers) == []
+
+
+async def test_what_a_database_cannot_hold_is_the_callers_error(database: Database) -> None:
+    for done in (database.write, database.read):
+        with pytest.raises(InputValidationError, match=r"cannot hold .*half\\ud800"):
+            await done(lambda connection: connection.execute("SELECT ?", ("half\ud800",)))
 
 
 async def test_an_error_of_a_write_buffered_is_raised_in_its_lane_once(database: Database) -> None:

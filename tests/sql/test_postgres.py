@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import random
 import socket
 import subprocess
 import sys
 import threading
 from collections.abc import AsyncIterator
+from functools import partial
 
 import pytest
 
 from flowloom import ConfigurationError
-from flowloom.errors import StorageError
+from flowloom.errors import InputValidationError, StorageError
 from flowloom.sql import Connection, postgres
 from flowloom.sql.postgres import PostgresDatabase
 
@@ -126,6 +128,23 @@ async def test_a_work_that_has_not_begun_can_be_taken_back(database: PostgresDat
     done = database.write_buffered(insert, lane=1)
     await database.flush()
     assert not database.withdraw(done)
+
+
+@pytest.mark.parametrize(("key", "why"), [("a\0b", "NUL"), (random.Random(1).randbytes(3000).hex(), "maximum")])
+async def test_what_a_table_has_no_room_for_harms_no_neighbour(key: str, why: str, database: PostgresDatabase) -> None:
+    """It is the caller's error, which is not tried again, and the others of its lane are written."""
+    tries: list[str] = []
+
+    def insert(key: str, connection: Connection) -> None:
+        tries.append(key)
+        connection.execute("INSERT INTO t VALUES (?, 0)", (key,))
+
+    works = [partial(insert, each) for each in ("x", key, "y")]
+    done = await asyncio.gather(*(database.write(work, lane=1) for work in works), return_exceptions=True)
+    assert [type(each) for each in done] == [type(None), InputValidationError, type(None)]
+    assert why in str(done[1])
+    assert tries.count(key) <= 2
+    assert await database.read(lambda connection: connection.execute("SELECT count(*) FROM t").fetchone()[0]) == 2
 
 
 async def test_a_percent_sign_is_a_percent_sign(database: PostgresDatabase) -> None:
