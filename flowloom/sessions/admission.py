@@ -20,12 +20,17 @@ _log = logging.getLogger("flowloom.sessions")
 
 def key_of_new(app_name: str, user_id: str, session_id: str | None) -> tuple[str, str, str]:
     """The names of a session that is to be made, with an id of its own if none is given."""
-    if not app_name or not user_id:
-        raise InputValidationError("A session needs an app name and a user id; one of them is empty.")
+    check_owner(app_name, user_id)
     if session_id is None:
         session_id = new_id()
     check_texts(app_name=app_name, user_id=user_id, session_id=session_id)
     return app_name, user_id, session_id.strip() or new_id()
+
+
+def check_owner(app_name: str, user_id: str) -> None:
+    """Raise `InputValidationError` for a session that would be nobody's."""
+    if not app_name or not user_id:
+        raise InputValidationError("A session needs an app name and a user id; one of them is empty.")
 
 
 def check_texts(**names: object) -> None:

@@ -143,19 +143,20 @@ class InMemorySessionService(BaseSessionService):
         key = _key_of(session)
         stored = self._sessions.get(key)
         missing = missing_events(session, [] if stored is None else [event.id for event in stored.events])
+        fresh = [without_temp_state(event) for event in missing]
+        app, user, own = split_by_scope(admitted_state(session.state))
         if stored is None:
             changed = {name for event in missing for name in event.actions.state_delta}
-            initial = own_state(session.state if initial_state is None else initial_state)
-            if initial_state is None:
-                initial = {name: value for name, value in initial.items() if name not in changed}
+            initial = {name: value for name, value in own.items() if name not in changed}
+            if initial_state is not None:
+                initial = own_state(initial_state)
             stored = self._sessions[key] = _Stored({}, session.last_update_time, initial=_owned(initial))
         elif not missing:
             return self._snapshot(key, stored)
-        app, user, own = split_by_scope(session.state)
         self._write_shared(session.app_name, session.user_id, app, user)
         stored.state.update(_owned(own))
-        stored.events.extend(map(without_temp_state, missing))
-        stored.ids.update(event.id for event in missing)
+        stored.events.extend(fresh)
+        stored.ids.update(event.id for event in fresh)
         stored.last_update_time = session.last_update_time
         return self._snapshot(key, stored)
 
@@ -191,16 +192,15 @@ class InMemorySessionService(BaseSessionService):
         stored = self._sessions.get(key)
         if stored is None:
             raise session_not_found(*key)
-        event_id = event.id
-        if event_id in stored.ids:
-            return event
+        if event.id in stored.ids:
+            return next(each for each in reversed(stored.events) if each.id == event.id)
         kept = as_appended(stored.events, event)
         if kept.actions.state_delta:
             app, user, own = split_by_scope(kept.actions.state_delta)
             self._write_shared(session.app_name, session.user_id, app, user)
             stored.state.update(_owned(own))
         stored.events.append(kept)
-        stored.ids.add(event_id)
+        stored.ids.add(kept.id)
         stored.last_update_time = kept.timestamp
         apply_event(session, event, kept)
         return kept

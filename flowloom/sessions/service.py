@@ -17,7 +17,7 @@ from flowloom.events.parts import answers_calls
 from flowloom.events.wire import WireModel, make, replace, stored_fields
 from flowloom.log.claims import check_undecided
 from flowloom.objects.service import Service
-from flowloom.sessions.admission import admitted, admitted_log, admitted_state, check_texts
+from flowloom.sessions.admission import admitted, admitted_log, admitted_state, check_owner, check_texts
 from flowloom.sessions.leases import LeaseQueue, SessionLease
 from flowloom.sessions.session import Session
 from flowloom.sessions.state import State
@@ -311,9 +311,12 @@ def no_such_event(session_id: str, event_id: str) -> HistoryError:
 def missing_events(session: Session, stored: Sequence[str]) -> list[Event]:
     """The events of `session` that come after those of the ids `stored`, each once, as they may be taken over.
 
-    Raises `AlreadyExistsError` if one of the two logs is not the beginning of the other.
+    Raises `AlreadyExistsError` if one of the two logs is not the beginning of the other, `InputValidationError` for a
+    session that is nobody's.
     """
-    events = list({event.id: event for event in reversed(session.events)}.values())[::-1]
+    check_owner(session.app_name, session.user_id)
+    named = [each if each.id else replace(each, id=f"{session.id}-{at}") for at, each in enumerate(session.events)]
+    events = list({event.id: event for event in reversed(named)}.values())[::-1]
     if any(event.id != known for event, known in zip(events, stored, strict=False)):
         raise AlreadyExistsError(
             f"Session `{session.id}` of user `{session.user_id}` in app `{session.app_name}` exists already, with "
@@ -330,6 +333,8 @@ def without_shared_state(event: Event) -> Event:
 
 def as_appended(log: Sequence[Event], event: Event) -> Event:
     """The event as it is stored behind a log (see `append_event`)."""
+    if not event.id:
+        event = replace(event, id=new_id())
     if event.long_running_tool_ids or (event.author == "user" and answers_calls(event.content)):
         event = admitted(event, log)
     return without_temp_state(event) if event.actions.state_delta else event

@@ -25,7 +25,6 @@ from flowloom.sessions.service import (
     apply_event,
     as_appended,
     missing_events,
-    own_state,
     without_temp_state,
 )
 from flowloom.sessions.session import Session
@@ -326,10 +325,10 @@ class SqlSessionService(BaseSessionService):
         key, dialect = (session.app_name, session.user_id, session.id), self.database.dialect
         await self._ready(key)
         changed = {name for event in session.events for name in event.actions.state_delta}
-        own = own_state(session.state) if initial_state is None else dict(initial_state)
-        if initial_state is None:
-            own = {name: value for name, value in own.items() if name not in changed}
-        state, initial, updated = StateRows.of(session.state), StateRows.of(own), session.last_update_time
+        whole = admitted_state(session.state)
+        own = {name: value for name, value in whole.items() if name not in changed}
+        initial = StateRows.of(own if initial_state is None else initial_state)
+        state, updated = StateRows.of(whole), session.last_update_time
         rows: dict[str, EventRow] = {}
 
         def work(connection: Connection) -> None:

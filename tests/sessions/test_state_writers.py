@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
 from copy import deepcopy
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,36 +14,18 @@ from flowloom import (
     BaseSessionService,
     Event,
     EventActions,
-    InMemorySessionService,
     LlmAgent,
     ParallelAgent,
-    PostgresSessionService,
     Runner,
-    SqliteSessionService,
     ToolContext,
 )
 from flowloom.errors import JsonDataError, SessionBusyError
 from flowloom.testing import ScriptedModel, call
+from sessions.stores import Open, open_store
+
+__all__ = ["open_store"]
 
 NAMES: Any = {"app_name": "app", "user_id": "ann"}
-
-
-@pytest.fixture(params=["memory", "sqlite", "postgres"])
-async def open_store(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Callable[[], BaseSessionService]]:
-    """Opens the same store again, as another process would; one in memory is the same service."""
-    opened: list[BaseSessionService] = []
-    dsn: str = request.getfixturevalue("postgres_dsn") if request.param == "postgres" else ""
-
-    def store() -> BaseSessionService:
-        if request.param == "memory":
-            opened[:] = opened or [InMemorySessionService()]
-            return opened[0]
-        opened.append(PostgresSessionService(dsn) if dsn else SqliteSessionService(tmp_path / "a.db"))
-        return opened[-1]
-
-    yield store
-    for service in opened:
-        await service.close()
 
 
 class Meeting:
@@ -85,9 +65,6 @@ async def state_of(service: BaseSessionService, session_id: str = "s1") -> dict[
 
 async def run(host: Runner[Any], session_id: str = "s1") -> Any:
     return await host.run_to_result(user_id="ann", session_id=session_id, new_message="Go.")
-
-
-Open = Callable[[], BaseSessionService]
 
 
 async def test_runs_that_queue_lose_nothing(open_store: Open) -> None:
