@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from flowloom.errors import ConfigurationError
 from flowloom.events.event import Event
+from flowloom.events.event_json import without_halves
 from flowloom.memory.entries import check_owner, entry_of, is_memorable, own_entries, text_of, words_of
 from flowloom.memory.service import BaseMemoryService, MemoryEntry, Metadata, SearchMemoryResponse
 from flowloom.memory.sql_words import PostgresWords, SqliteWords, WordIndex
@@ -197,7 +198,8 @@ class SqlMemoryService(BaseMemoryService):
 
 
 def _row_of(entry: MemoryEntry) -> _Row:
-    return str(entry.id), json.dumps(entry.to_wire(), ensure_ascii=False), words_of(text_of(entry.content))
+    content = without_halves(json.dumps(entry.to_wire(), ensure_ascii=False))
+    return str(entry.id), content, words_of(text_of(entry.content))
 
 
 def _owner(connection: Connection, app_name: str, user_id: str) -> int:

@@ -157,6 +157,12 @@ async def test_a_memory_says_who_said_it_and_when(service: BaseMemoryService) ->
     assert (memory.id, memory.author, memory.timestamp) == ("e1", "zoo_agent", "1970-01-01T00:00:00.500000+00:00")
 
 
+async def test_a_text_with_half_of_a_surrogate_pair_is_remembered(service: BaseMemoryService) -> None:
+    await service.add_session_to_memory(session_of(said("my \ud83d cat")))
+    (text,) = await found(service, "CAT")
+    assert (text[:3], text[-4:]) == ("my ", " cat")
+
+
 async def test_all_text_parts_of_an_event_are_searched(service: BaseMemoryService) -> None:
     await service.add_session_to_memory(session_of(said("a", "cat")))
     assert await found(service, "cat") == ["a cat"]
