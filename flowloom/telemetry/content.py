@@ -5,9 +5,11 @@ from __future__ import annotations
 import json
 import os
 from functools import cache
-from typing import Any
+from typing import Any, cast
 
 from pydantic_core import to_jsonable_python
+
+from flowloom.events.event_json import without_halves
 
 ELIDED = "<elided>"
 """Stands for prompts, answers, arguments and results while their capture is off."""
@@ -17,6 +19,8 @@ NOT_SPECIFIED = "<not specified>"
 
 CAPTURE_VARIABLE = "OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT"
 """The environment variable that switches the capture of content on, by `1` or `true`."""
+
+_LONGEST = 1 << 63
 
 
 @cache
@@ -35,9 +39,25 @@ def as_data(value: Any) -> Any:
     if not content_captured():
         return ELIDED
     try:
-        return to_jsonable_python(value, by_alias=True, exclude_none=True, bytes_mode="base64", fallback=str)
+        return exportable(
+            to_jsonable_python(value, by_alias=True, exclude_none=True, bytes_mode="base64", fallback=str)
+        )
     except Exception:  # whatever an object does when it is looked at: no reason to fail a run
         return NOT_SPECIFIED
+
+
+def exportable(data: Any) -> Any:
+    """JSON-like data as an exporter can write it, which loses all that it has at hand over one value that it cannot:
+    integers of more than 64 bits are texts, and texts have U+FFFD for halves of surrogate pairs."""
+    if isinstance(data, str):
+        return data if data.isascii() else without_halves(data)
+    if isinstance(data, int):
+        return data if -_LONGEST <= data < _LONGEST else str(data)
+    if isinstance(data, dict):
+        return {exportable(key): exportable(each) for key, each in cast("dict[Any, Any]", data).items()}
+    if isinstance(data, list):
+        return [exportable(each) for each in cast("list[Any]", data)]
+    return data
 
 
 def as_json(value: Any) -> str:

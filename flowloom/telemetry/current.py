@@ -17,6 +17,7 @@ from opentelemetry.trace import Span, Status, StatusCode
 
 from flowloom.context import InvocationContext
 from flowloom.errors import error_text
+from flowloom.telemetry.content import exportable
 
 T = TypeVar("T")
 
@@ -48,7 +49,7 @@ def mark_failed(span: Span, error: BaseException | str, message: str | None = No
             span.record_exception(error)
         error, message = type(error).__qualname__, error_text(error)
     span.set_attribute("error.type", error)
-    span.set_status(Status(StatusCode.ERROR, message))
+    span.set_status(Status(StatusCode.ERROR, exportable(message)))
 
 
 class Watched(Generic[T]):

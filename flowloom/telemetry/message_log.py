@@ -22,7 +22,7 @@ class MessageLog:
 
     def request(self, request: LlmRequest, provider: str | None, context: Context) -> None:
         """One record for the system instruction, even if there is none, and one for each content, whatever its role."""
-        system = _system_text(request) if content_captured() else ELIDED
+        system = as_data(_system_text(request)) if content_captured() else ELIDED
         self._emit("gen_ai.system.message", {"content": system}, provider, context)
         for content in request.contents:
             self._emit("gen_ai.user.message", {"content": as_data(content)}, provider, context)

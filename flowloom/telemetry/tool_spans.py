@@ -16,7 +16,7 @@ from flowloom.context import InvocationContext
 from flowloom.context.protocols import RunnableTool
 from flowloom.events.event import Event
 from flowloom.telemetry.agent_span import agent_labels
-from flowloom.telemetry.content import ELIDED, NOT_SPECIFIED, as_json, content_captured
+from flowloom.telemetry.content import ELIDED, NOT_SPECIFIED, as_json, content_captured, exportable
 from flowloom.telemetry.current import leave, mark_failed, parent_of
 from flowloom.telemetry.metrics import Metrics
 
@@ -81,9 +81,10 @@ class ToolSpans:
 
     def start(self, index: int, call: types.FunctionCall, tool: RunnableTool | None) -> ToolSpan:
         """The span of the function call `call` at `index`, started; `tool` is None if there is none of that name."""
-        span = self._tracer.start_span(f"execute_tool {call.name}", context=self._parent)
+        name = exportable(call.name or "")  # a model may have made it up
+        span = self._tracer.start_span(f"execute_tool {name}", context=self._parent)
         if span.is_recording():
-            span.set_attributes(self._labels | {"gen_ai.tool.name": call.name or ""})
+            span.set_attributes(self._labels | {"gen_ai.tool.name": name})
             span.set_attribute("gcp.vertex.agent.tool_call_args", as_json(call.args or {}))
         self._spans[index] = ToolSpan(call, tool, span, self._parent)
         return self._spans[index]

@@ -8,6 +8,8 @@ from typing import Any
 import pytest
 from google.genai import types
 from opentelemetry import trace
+from opentelemetry.exporter.otlp.proto.common._log_encoder import encode_logs
+from opentelemetry.exporter.otlp.proto.common.trace_encoder import encode_spans
 
 from flowloom import LlmAgent, LlmRequest, LlmResponse
 from flowloom.telemetry import content_captured, reread_settings
@@ -129,6 +131,24 @@ async def test_records_name_the_backend_when_it_is_known(
     known = type("Known", (ScriptedModel,), {"backend": property(lambda _: backend)})
     await run(LlmAgent(name="bot", model=known(["ok"])))
     assert [dict(record.attributes or {}).get("gen_ai.system") for record in recording.logs] == [name] * 3
+
+
+@pytest.mark.usefixtures("captured")
+async def test_whatever_is_said_can_be_exported(recording: Recording) -> None:
+    """An exporter throws away all that it has at hand for one number or text that it cannot write."""
+    half = "half \ud83d"
+
+    def look(at: str) -> dict[str, Any]:
+        return {"id": 2**70, "low": -(2**70), "nothing": None, "all": [1, None, half]}
+
+    failed = LlmResponse(error_code="X", error_message=half)
+    await run(agent([call("look", at=half), call(half), failed], tools=[look], instruction=half), message=half)
+    made_up = recording.span("execute_tool half \ufffd")
+    encode_spans([span for span in recording.spans if span is not made_up])
+    encode_logs(recording.log_exporter.get_finished_logs())
+    result = recording.bodies(USER)[3]["content"]["parts"][0]["functionResponse"]["response"]
+    assert (result["id"], result["low"]) == (str(2**70), str(-(2**70)))
+    assert recording.bodies(SYSTEM)[0]["content"].startswith("half \ufffd")
 
 
 @pytest.mark.usefixtures("captured")
