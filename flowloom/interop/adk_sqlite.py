@@ -148,7 +148,8 @@ def _session(connection: Connection, key: tuple[str, str, str]) -> Session | Non
     columns = [each[1] for each in _rows(connection, "PRAGMA table_info(events)")]
     if "event_data" in columns:
         sql = f"SELECT event_data FROM events WHERE {_OF_SESSION} ORDER BY timestamp, rowid"
-        session.events = decode_events(_rows(connection, sql, key), decode_foreign_event)
+        events = decode_events(_rows(connection, sql, key), decode_foreign_event)
+        session.events = sorted(events, key=lambda event: event.timestamp)  # the column may have a local time
     else:
         sql = f"SELECT {', '.join(columns)} FROM events WHERE {_OF_SESSION} ORDER BY timestamp, rowid"
         session.events = [_older_event(dict(zip(columns, each, strict=True))) for each in _rows(connection, sql, key)]
@@ -164,13 +165,13 @@ def _older_event(row: dict[str, Any]) -> Event:
         data["long_running_tool_ids"] = sorted(waiting)
     if row["actions"]:
         data["actions"] = unpickled_actions(row["actions"])
-    data["timestamp"] = _time(row["timestamp"])
+    data["timestamp"] = _time(row["timestamp"], zone=None)
     return read_event(data)[0]
 
 
-def _time(value: Any) -> float:
-    """Epoch seconds, or the text of a time in UTC."""
+def _time(value: Any, zone: datetime.tzinfo | None = datetime.UTC) -> float:
+    """Epoch seconds, or the text of a time in the `zone`; None is that of this machine, as google-adk takes it."""
     if isinstance(value, str):
         moment = datetime.datetime.fromisoformat(value)
-        return (moment if moment.tzinfo else moment.replace(tzinfo=datetime.UTC)).timestamp()
+        return (moment if moment.tzinfo else moment.replace(tzinfo=zone)).timestamp()
     return float(value)

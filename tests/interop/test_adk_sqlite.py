@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import datetime
 import json
 import os
 import pickle
 import sqlite3
 import sys
+import time
+from collections.abc import Iterator
 from enum import Enum
 from pathlib import Path
 from types import ModuleType
@@ -172,6 +175,43 @@ async def test_a_part_can_be_asked_for(opened: AdkSqliteDatabase) -> None:
         session = await opened.get_session(**WHO, config=config)
         assert session is not None
         assert [event.text for event in session.events] == ["t1"]
+
+
+@pytest.fixture
+def berlin(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """The machine is in a time zone, and not in that of the database's clock."""
+    monkeypatch.setenv("TZ", "CET-1CEST,M3.5.0,M10.5.0/3")
+    time.tzset()
+    yield
+    monkeypatch.undo()
+    time.tzset()
+
+
+AROUND_THE_CHANGE = (1792889400.0, 1792890600.5)
+"""Before and after the clocks of Berlin go back: 02:50 and, 20 minutes later, 02:10:00.5."""
+
+
+@pytest.mark.usefixtures("berlin")
+@pytest.mark.parametrize("layout", [EVENTS, PICKLED_EVENTS])
+async def test_the_times_of_events_are_those_of_the_machines_zone(layout: str, tmp_path: Path) -> None:
+    """google-adk's `DatabaseSessionService` writes them so, and those of sessions in UTC."""
+    moments = AROUND_THE_CHANGE if layout is EVENTS else EPOCH
+    connection = database(tmp_path / "adk.db", layout, times=TIMES)
+    for number, moment in enumerate(moments):
+        local = str(datetime.datetime.fromtimestamp(moment))
+        if layout is EVENTS:
+            data = json.dumps({**json.loads(written(number)), "timestamp": moment})
+            row = (f"id-{number}", "app", "ann", "s1", "e-1", local, data)
+            connection.execute("INSERT INTO events VALUES (?, ?, ?, ?, ?, ?, ?)", row)
+        else:
+            add_pickled(connection, number, pickled("EventActions", state_delta={"n": number}))
+            connection.execute("UPDATE events SET timestamp = ? WHERE id = ?", (local, f"id-{number}"))
+    connection.close()
+    async with AdkSqliteDatabase(tmp_path / "adk.db") as service:
+        session = await service.get_session(**WHO)
+    assert session is not None
+    assert [(event.id, event.timestamp) for event in session.events] == [("id-0", moments[0]), ("id-1", moments[1])]
+    assert session.last_update_time == pytest.approx(EPOCH[1])
 
 
 async def test_nothing_is_written(opened: AdkSqliteDatabase, path: Path) -> None:
