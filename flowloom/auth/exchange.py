@@ -37,6 +37,7 @@ _CODE = re.compile(r"[A-Za-z_]{1,60}")  # of an error: what a server may add to 
 _ID_JAG = "urn:ietf:params:oauth:token-type:id-jag"
 _TOKEN_EXCHANGE = "urn:ietf:params:oauth:grant-type:token-exchange"
 _JWT_BEARER = "urn:ietf:params:oauth:grant-type:jwt-bearer"
+_TOKENS = ("access_token", "refresh_token", "id_token")
 _TLS = httpx.create_ssl_context()  # reading the certificates takes tens of milliseconds
 _LIBRARY = import_module(_oauth.AsyncOAuth2Client.__bases__[-1].__module__.partition(".")[0])
 """The HTTP library that this release of authlib speaks through: httpx2, or httpx."""
@@ -178,7 +179,7 @@ class TokenExchange:
         token = await self._answer(provider.token, provider, client, _TOKEN_EXCHANGE, given, "identity provider")
         if token.get("issued_token_type") != _ID_JAG:  # another token is not shown to the authorization server
             raise CredentialError("The identity provider gave another token than was asked for: no ID-JAG.")
-        return str(token["access_token"])
+        return token["access_token"]
 
     async def vouched(self, endpoints: Endpoints, client: OAuth2Auth, word: str) -> OAuth2Auth:
         """A token for a user whose identity provider has given its `word` (RFC 7523)."""
@@ -189,10 +190,11 @@ class TokenExchange:
         self, url: str, endpoints: Endpoints, client: OAuth2Auth, grant: str, given: dict[str, Any]
     ) -> OAuth2Auth:
         token = await self._answer(url, endpoints, client, grant, given, "authorization server")
-        expires_in = None if token.get("expires_in") is None else int(token["expires_in"])
+        told = token.get("expires_in")
+        expires_in = int(told) if told or told == 0 else None
         return OAuth2Auth(
             client_id=client.client_id,
-            access_token=str(token["access_token"]),
+            access_token=token["access_token"],
             refresh_token=token.get("refresh_token"),
             id_token=token.get("id_token"),
             expires_in=expires_in,
@@ -211,7 +213,7 @@ class TokenExchange:
         try:
             async with asyncio.timeout(self.TIMEOUT_SECONDS), self._client(client, method) as session:
                 token: Any = await session.fetch_token(url, grant_type=grant, **values)
-            if not token.get("access_token"):
+            if not token.get("access_token") or not all(isinstance(token.get(name) or "", str) for name in _TOKENS):
                 raise ValueError("no token in the answer")
             int(token.get("expires_in") or 0)
         except _oauth.OAuthError as error:
