@@ -1,7 +1,8 @@
-"""How objects show themselves where code is tried out: in one short line, and as tables in a notebook."""
+"""How things show themselves where code is tried out: in lines, and as tables in a notebook."""
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterable, Sequence
 
 LINE = 120
@@ -32,6 +33,12 @@ def line(words: Iterable[str]) -> str:
 def count(number: int, what: str) -> str:
     """A number with its noun, which takes an `s`."""
     return f"{number:,} {what}{'' if number == 1 else 's'}"
+
+
+def say(line: str) -> None:
+    """Print a line; what the output's encoding does not have is told by its number, so that nothing fails for it."""
+    encoding = getattr(sys.stdout, "encoding", None) or "utf-8"
+    print(line.encode(encoding, "backslashreplace").decode(encoding))
 
 
 def escaped(text: str) -> str:

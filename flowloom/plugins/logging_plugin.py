@@ -12,7 +12,7 @@ from flowloom.context import Context, InvocationContext
 from flowloom.errors import error_text
 from flowloom.events import Event, LlmResponse
 from flowloom.models import LlmRequest
-from flowloom.objects.notebook import count
+from flowloom.objects.notebook import count, say
 from flowloom.plugins.base_plugin import BasePlugin
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ class LoggingPlugin(BasePlugin):
         self, name: str = "logging_plugin", *, write: Callable[[str], None] | None = None, max_length: int = 200
     ) -> None:
         super().__init__(name)
-        self._write = write or print
+        self._write = write or say
         self._max_length = max_length
 
     async def on_user_message_callback(
@@ -66,10 +66,9 @@ class LoggingPlugin(BasePlugin):
     async def after_model_callback(self, *, callback_context: Context, llm_response: LlmResponse) -> LlmResponse | None:
         if llm_response.partial:
             return
+        said = self.told(llm_response.content)
         if llm_response.error_code:
             said = f"error {llm_response.error_code}: {llm_response.error_message or 'no reason was given'}"
-        else:
-            said = self.told(llm_response.content)
         used = llm_response.usage_metadata
         tokens = "" if used is None else f" ({used.prompt_token_count} tokens in, {used.candidates_token_count} out)"
         self._log(f"model answers {callback_context.agent_name}{tokens}: {said}")

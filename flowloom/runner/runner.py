@@ -33,6 +33,7 @@ from flowloom.events.parts import content_of, text_part
 from flowloom.flow.pipeline import Processor, Step, compile_steps
 from flowloom.memory import BaseMemoryService, InMemoryMemoryService
 from flowloom.models import BaseLlm, LLMRegistry
+from flowloom.objects.notebook import say
 from flowloom.plugins import BasePlugin, ModelOverride, PluginManager
 from flowloom.processors.model_choice import model_of
 from flowloom.runner.app import App
@@ -323,7 +324,7 @@ class Runner(Generic[OutputT]):
                 collected.append(event)
                 said = plugins.LoggingPlugin().told(event.content) if verbose else event.text
                 if said and not quiet and not event.partial:
-                    print(f"{event.author}: {said}")
+                    say(f"{event.author}: {said}")
         return collected
 
     async def rewind_async(self, *, user_id: str, session_id: str, rewind_before_invocation_id: str) -> None:
