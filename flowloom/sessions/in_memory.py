@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from operator import attrgetter
@@ -11,9 +10,9 @@ from typing import Any, TypeVar
 from flowloom.events.clock import now
 from flowloom.events.event import Event
 from flowloom.events.wire import make
-from flowloom.log.claims import check_undecided
 from flowloom.log.history import History
 from flowloom.sessions.admission import admitted_state, key_of_new
+from flowloom.sessions.leases import LeaseQueue
 from flowloom.sessions.service import (
     BaseSessionService,
     GetSessionConfig,
@@ -57,7 +56,7 @@ class InMemorySessionService(BaseSessionService):
         self._sessions: dict[_Key, _Stored] = {}
         self._app_state: dict[str, dict[str, Any]] = {}
         self._user_state: dict[tuple[str, str], dict[str, Any]] = {}
-        self._deciding_lock = threading.Lock()
+        self._deciding = LeaseQueue()  # one from the beginning: loops of several threads may share the service
 
     async def create_session(
         self, *, app_name: str, user_id: str, state: dict[str, Any] | None = None, session_id: str | None = None
@@ -179,11 +178,6 @@ class InMemorySessionService(BaseSessionService):
             session.history,
             {name: own_value(value) for name, value in own.items() if name not in changed},
         )
-
-    async def append_answer(self, session: Session, event: Event) -> Event:
-        with self._deciding_lock:  # loops of several threads may share the service
-            check_undecided(self._found(_key_of(session)).events, event)
-            return await self.append_event(session, event)  # which awaits nothing
 
     async def append_event(self, session: Session, event: Event) -> Event:
         if event.partial:

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
+import subprocess
+import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -88,3 +92,40 @@ def test_synchronous_programs_need_no_event_loop(store: InMemorySessionService) 
     found = store.get_session_sync(**WHO, session_id="s1")
     assert found is not None
     assert (created.id, found.state) == ("s1", {"a": 1})
+
+
+class Slow(InMemorySessionService):
+    """One of somebody's own, which does something else before it appends."""
+
+    async def append_event(self, session: Session, event: Event) -> Event:
+        await asyncio.sleep(0)
+        return await super().append_event(session, event)
+
+
+ANSWERS_OF_SLOW_STORES = """
+import asyncio
+from sessions.test_in_memory import WHO, Slow
+from flowloom import Event
+
+async def main():
+    store = Slow()
+    sessions = [await store.create_session(**WHO, session_id=each) for each in ("s1", "s2", "s3")]
+    answers = [store.append_answer(each, Event(author="user", id="e1")) for each in sessions]
+    print(len(await asyncio.gather(*answers)))
+
+asyncio.run(main())
+"""
+
+
+def test_a_store_that_takes_its_time_takes_answers_all_the_same() -> None:
+    """A process of its own, which can be ended: an event loop that waits for itself never comes back."""
+    tests = Path(__file__).parents[1]
+    done = subprocess.run(
+        [sys.executable, "-c", ANSWERS_OF_SLOW_STORES],
+        capture_output=True,
+        text=True,
+        timeout=20,
+        check=True,
+        cwd=tests,
+    )
+    assert done.stdout == "3\n"
