@@ -8,6 +8,7 @@ from typing import Any
 from google.genai import types
 
 from flowloom.errors import ModelResponseError
+from flowloom.events.json_data import UNREADABLE
 from flowloom.events.parts import call_part, call_piece
 from flowloom.events.response import LlmResponse
 from flowloom.models.aggregator import StreamingAggregator
@@ -38,14 +39,30 @@ _FINISH = {
 
 
 class _Call:
-    """A call that streams: its id, its name, and the id that the wire gave it, if any."""
+    """A call that streams: its id, its name, the id that the wire gave it, if any, and its arguments so far."""
 
-    __slots__ = ("call_id", "name", "wire_id")
+    __slots__ = ("arguments", "call_id", "name", "wire_id")
 
     def __init__(self, call_id: str, name: str, wire_id: str) -> None:
         self.call_id = call_id
         self.name = name
         self.wire_id = wire_id
+        self.arguments: list[str] = []
+
+    def goes_on(self, wire_id: str, name: str, arguments: str, *, at_index: bool) -> bool:
+        """Whether a piece is one of this call's. Where ids do not tell, a name begins a call: but for one that comes
+        again at the same index, before the arguments are whole."""
+        if wire_id and self.wire_id:
+            return wire_id == self.wire_id
+        if not name or not at_index:
+            return not name
+        if name != (self.name or name):
+            return False
+        return bool(wire_id or self.wire_id) or not arguments or not self._is_whole()
+
+    def _is_whole(self) -> bool:
+        ended = "".join(self.arguments[-1:]).rstrip().endswith("}")
+        return ended and UNREADABLE not in arguments_of("".join(self.arguments))
 
 
 class ChatReader:
@@ -60,6 +77,7 @@ class ChatReader:
         self._refused = False
         self._metadata: Json = {}
         self._logprobs: list[types.LogprobsResult] = []
+        self._sources: list[Json] = []
         self._calls: list[_Call] = []
         self._at: dict[int, _Call] = {}  # the latest call of an index on the wire
         self._thinking: str | None = None  # the field in which a thought is coming
@@ -77,6 +95,8 @@ class ChatReader:
             raise ModelResponseError(
                 f"The answer of the model `{self._model}` could not be read: it has no choices.", model=self._model
             )
+        if choice.get("error"):
+            raise error_in(choice, self._model, stream=False)
         self._note(data, choice)
         message = object_of(choice.get("message"))
         list(self._said(message))
@@ -111,6 +131,8 @@ class ChatReader:
             reason = types.FinishReason.SAFETY
         complete = self._aggregator.close()
         metadata = {**self._metadata, **joined_logprobs(self._logprobs)}
+        if self._sources:
+            metadata["citation_metadata"] = citations_of(self._sources)
         return with_metadata(complete and complete.content, reason, metadata)
 
     def _said(self, delta: Json) -> Iterator[LlmResponse]:
@@ -131,9 +153,11 @@ class ChatReader:
         for piece in objects_of(delta.get("tool_calls")) or ([{"function": legacy}] if legacy else []):
             self._end_thought()
             function = object_of(piece.get("function"))
-            call = self._call_of(piece, text_in(function, "name"))
-            arguments = function.get("arguments") or ""
-            yield call, arguments if isinstance(arguments, str) else json_text(arguments)
+            given = function.get("arguments") or ""
+            arguments = given if isinstance(given, str) else json_text(given)
+            call = self._call_of(piece, text_in(function, "name"), arguments)
+            call.arguments.append(arguments)
+            yield call, arguments
 
     def _end_thought(self) -> None:
         """Note in which field a thought came: some servers want it back there."""
@@ -141,14 +165,12 @@ class ChatReader:
             self._aggregator.sign_thought(signed(CHAT, f"{self._thinking}@{self._server}"))
         self._thinking = None
 
-    def _call_of(self, piece: Json, name: str) -> _Call:
+    def _call_of(self, piece: Json, name: str, arguments: str) -> _Call:
         """The call that a piece belongs to, or a new one. Servers leave out the index, or give all calls the same."""
         wire_id = text_in(piece, "id")
         index: Any = piece.get("index")
         call = self._at.get(index) if index is not None else self._calls[-1] if self._calls else None
-        if call is not None and wire_id and call.wire_id and wire_id != call.wire_id:
-            call = None
-        if call is not None and index is None and name and not (wire_id and wire_id == call.wire_id):
+        if call is not None and not call.goes_on(wire_id, name, arguments, at_index=index is not None):
             call = None
         if call is None:
             taken = any(other.wire_id == wire_id for other in self._calls)
@@ -163,16 +185,16 @@ class ChatReader:
     def _note(self, data: Json, choice: Json) -> None:
         if data.get("model"):
             self._metadata["model_version"] = data["model"]
-        if data.get("usage"):
-            self._metadata["usage_metadata"] = _usage(object_of(data["usage"]))
+        if usage := object_of(data.get("usage") or choice.get("usage")):
+            self._metadata["usage_metadata"] = _usage(usage)
         if choice.get("finish_reason"):
             self._finish = choice["finish_reason"]
         if choice.get("logprobs"):
             found = object_of(choice["logprobs"])
             self._logprobs.append(logprobs_of([*objects_of(found.get("content")), *objects_of(found.get("refusal"))]))
         said = object_of(choice.get("message") or choice.get("delta"))
-        if sources := objects_of(said.get("annotations")):
-            self._metadata["citation_metadata"] = citations_of(object_of(each.get("url_citation")) for each in sources)
+        sources = [object_of(each.get("url_citation")) for each in objects_of(said.get("annotations"))]
+        self._sources += [each for each in sources if each not in self._sources]
 
 
 def _first(data: Json) -> Json | None:

@@ -60,6 +60,7 @@ def usage_of(
 
     Raises `TypeError` or `ValueError` for what is no number.
     """
+    prompt, output, total, cached, thoughts = map(_whole, (prompt, output, total, cached, thoughts))
     answer = output
     if output is not None and thoughts and total != (prompt or 0) + output + thoughts:  # few count them beside
         answer = max(0, output - thoughts)
@@ -67,17 +68,17 @@ def usage_of(
         total = (prompt or 0) + (output or 0)
     return replace(
         _USAGE,
-        prompt_token_count=_whole(prompt),
-        candidates_token_count=_whole(answer),
-        total_token_count=_whole(total),
-        cached_content_token_count=_whole(cached) or None,
-        thoughts_token_count=_whole(thoughts) or None,
+        prompt_token_count=prompt,
+        candidates_token_count=answer,
+        total_token_count=total,
+        cached_content_token_count=cached or None,
+        thoughts_token_count=thoughts or None,
     )
 
 
 def _whole(count: float | None) -> int | None:
-    """A count of tokens; some servers write it as a fraction."""
-    return None if count is None else int(count)
+    """A count of tokens; some servers write it as a fraction, or as text."""
+    return None if count is None else int(float(count))
 
 
 def citations_of(cited: Iterable[Json]) -> types.CitationMetadata:

@@ -66,6 +66,11 @@ CALLS = {
         piece(":1}", index=0, id="a", name="f"),
         piece('{"y":2}', index=1, id="b", name="g"),
     ],
+    "all at index 0, without ids": [
+        piece('{"x"', index=0, name="f"),
+        piece(":1}", index=0),
+        piece('{"y":2}', index=0, id="", name="g"),
+    ],
     "arguments as an object": [
         piece({"x": 1}, index=0, id="a", name="f"),  # type: ignore[arg-type]
         piece({"y": 2}, index=1, id="b", name="g"),  # type: ignore[arg-type]
@@ -79,6 +84,13 @@ async def test_calls_are_told_apart(server: WireServer, how: str) -> None:
     calls = response.get_function_calls()
     assert [(made.name, made.args) for made in calls] == [("f", {"x": 1}), ("g", {"y": 2})]
     assert len({made.id for made in calls}) == 2
+
+
+async def test_two_calls_of_one_function_are_told_apart_by_their_whole_arguments(server: WireServer) -> None:
+    """Where neither index nor id does it, and where the name comes with every piece."""
+    repeated = [piece(text, index=0, name="f") for text in ('{"x":', "1}", '{"x":2}')]
+    response = await streamed(server, *repeated, chunk("tool_calls"))
+    assert [made.args for made in response.get_function_calls()] == [{"x": 1}, {"x": 2}]
 
 
 async def test_a_call_in_the_old_form_is_a_call(server: WireServer) -> None:
@@ -118,6 +130,28 @@ async def test_thoughts_are_not_subtracted_where_they_are_counted_beside(server:
     assert response.usage_metadata.candidates_token_count == 1
 
 
+async def test_counts_of_tokens_that_are_text_are_read(server: WireServer) -> None:
+    usage = {"prompt_tokens": "12", "completion_tokens": "9", "completion_tokens_details": {"reasoning_tokens": "4"}}
+    found = (await streamed(server, chunk(content="a"), chunk("stop"), {"choices": [], "usage": usage})).usage_metadata
+    assert found is not None
+    assert (found.candidates_token_count, found.thoughts_token_count, found.total_token_count) == (5, 4, 21)
+
+
+async def test_tokens_that_are_counted_in_the_choice_are_told(server: WireServer) -> None:
+    last = chunk("stop")
+    last["choices"][0]["usage"] = {"prompt_tokens": 3, "completion_tokens": 4}
+    found = (await streamed(server, chunk(content="a"), last)).usage_metadata
+    assert found is not None
+    assert found.total_token_count == 7
+
+
+async def test_sources_that_come_one_by_one_are_all_told(server: WireServer) -> None:
+    sources = [{"type": "url_citation", "url_citation": {"url": url}} for url in ("http://a", "http://b")]
+    response = await streamed(server, *(chunk(content="x", annotations=[each]) for each in sources), chunk("stop"))
+    assert response.citation_metadata is not None
+    assert [each.uri for each in response.citation_metadata.citations or ()] == ["http://a", "http://b"]
+
+
 ERRORS: dict[str, bytes] = {
     "in the choice": json.dumps({"choices": [{"index": 0, "error": {"code": 502, "message": "sorry"}}]}).encode(),
     "without a name": json.dumps({"message": "sorry", "code": 502}).encode(),
@@ -130,6 +164,16 @@ async def test_errors_inside_a_stream_are_told(server: WireServer, how: str) -> 
     with pytest.raises(ModelStreamError, match="sorry") as raised:
         await streamed(server, chunk(content="a"), ERRORS[how])
     assert raised.value.retryable
+
+
+async def test_an_error_inside_a_whole_answer_is_told(server: WireServer) -> None:
+    """As one in the choice of a stream is."""
+    error = {"error": {"code": 502, "message": "sorry"}, "finish_reason": "error", "message": {"content": "a"}}
+    server.replies.append(whole({"choices": [error]}))
+    llm = chat(server)
+    with pytest.raises(ModelUnavailableError, match="sorry"):
+        await answers(llm)
+    await llm.aclose()
 
 
 async def test_an_error_that_is_no_event_is_told(server: WireServer) -> None:
