@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 from google.genai import types
@@ -13,6 +12,7 @@ from flowloom.events.response import LlmResponse
 from flowloom.events.wire import make
 from flowloom.models.aggregator import StreamingAggregator
 from flowloom.models.grounding import Grounds
+from flowloom.models.partial_args import arguments_of
 from flowloom.models.server_parts import CONTAINER, is_server_run, server_call, server_result
 from flowloom.models.signatures import ANTHROPIC, ANTHROPIC_BLOCK, ANTHROPIC_REDACTED, ANTHROPIC_TEXT, signed
 from flowloom.providers.sdk_answers import (
@@ -190,7 +190,7 @@ class MessagesReader:
     def _end_run(self, place: int) -> list[LlmResponse]:
         block, pieces = self._run.pop(place), "".join(self._inputs.pop(place, ()))
         if pieces:
-            block = {**block, "input": json.loads(pieces)}
+            block = {**block, "input": arguments_of(pieces)}
         part = self._run_part(block)
         if block.get("name") == "web_search":
             self._grounds.search(text_in(object_of(block.get("input")), "query"))

@@ -38,6 +38,7 @@ from flowloom.providers.sdk_request import (
     refuse_unknown,
     system_texts,
     thinking_of,
+    turn_of,
     unsupported,
 )
 
@@ -280,7 +281,10 @@ def _text(text: str) -> Json:
 
 
 class _Messages(Conversation):
-    """The messages of a conversation."""
+    """The messages of a conversation.
+
+    A call of Anthropic's own without a result is waiting as long as the turn goes on, and refused when it is over.
+    """
 
     def all(self) -> list[Json]:
         """Messages of user and model in turns, the results of calls first in those of the user.
@@ -288,6 +292,9 @@ class _Messages(Conversation):
         The last ones are the user's, save where the model has paused and is to go on.
         """
         messages: list[Json] = []
+        parts = [part for content in self._contents for part in content.parts or ()]
+        self._ran = {part.tool_response.id for part in parts if part.tool_response is not None}
+        self._turn = turn_of(self._contents)
         for number, content in enumerate(self._contents):
             role, of_role = ("assistant", self._of_model) if content.role == "model" else ("user", self._of_user)
             blocks = [block for n, part in enumerate(content.parts or ()) for block in of_role(number, n, part)]
@@ -311,7 +318,10 @@ class _Messages(Conversation):
         elif part.thought:
             yield from self._thought(part)
         elif is_server_run(part):
-            yield from self._kept(part, ANTHROPIC_BLOCK)
+            if part.tool_call is None or part.tool_call.id in self._ran or number > self._turn:
+                yield from self._kept(part, ANTHROPIC_BLOCK)
+            else:
+                self._drop("calls of the provider's own tools that never ran")
         elif part.text and part.text.strip() and signature_of(ANTHROPIC_TEXT, part.thought_signature) is not None:
             yield from self._kept(part, ANTHROPIC_TEXT)
         elif part.text or code_text(part):

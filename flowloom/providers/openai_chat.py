@@ -30,6 +30,7 @@ from flowloom.providers.sdk_request import (
     response_schema_of,
     system_texts,
     thinking_of,
+    turn_of,
     unsupported,
 )
 
@@ -161,8 +162,7 @@ class _Messages(Conversation):
     def __init__(self, contents: list[types.Content], model: str, drop: Drop, server: str) -> None:
         super().__init__(contents, model, drop, _CALL_ID)
         self._server = server
-        asked = [number for number, content in enumerate(contents) if _is_question(content)]
-        self._turn = asked[-1] if asked else -1
+        self._turn = turn_of(contents)
 
     def all(self) -> Iterator[Json]:
         for number, content in enumerate(self._contents):
@@ -263,11 +263,6 @@ class _Messages(Conversation):
 
     def _refuse(self, number: int, n: int, part: types.Part) -> None:
         refuse_unknown(self._model, f"contents[{number}].parts[{n}]", part)
-
-
-def _is_question(content: types.Content) -> bool:
-    """Whether a content is said by the user, and not only results of calls."""
-    return content.role != "model" and any(part.function_response is None for part in content.parts or ())
 
 
 def image_detail(part: types.Part) -> Json:

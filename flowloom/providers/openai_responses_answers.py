@@ -112,9 +112,11 @@ class ResponsesReader:
             return [self._aggregator.feed_text("\n\n", thought=True)]
         if kind in _ENDS:
             self._response = object_of(data.get("response"))
-            if not self._items:  # a server that tells all at the end
-                self._items = objects_of(self._response.get("output"))
-                return [shown for item in self._items for shown in self._shown(self._parts_of(item))]
+            if not self._items:  # a server that tells at the end alone what is done
+                told = [
+                    {"output_index": n, "item": item} for n, item in enumerate(objects_of(self._response.get("output")))
+                ]
+                return [shown for each in told for shown in self._item(each, done=True)]
         if kind in ("error", "response.failed") or data.get("error"):
             failed = object_of(data.get("response")) if kind == "response.failed" else data
             raise error_in(failed, self._model, stream=True)

@@ -96,6 +96,16 @@ class Conversation:
         self._ids = CallIds(contents, call_id)
 
 
+def turn_of(contents: list[types.Content]) -> int:
+    """Where the turn that goes on began: the last place at which the user said more than results of calls, or -1."""
+    asked = [number for number, content in enumerate(contents) if _is_question(content)]
+    return asked[-1] if asked else -1
+
+
+def _is_question(content: types.Content) -> bool:
+    return content.role != "model" and any(part.function_response is None for part in content.parts or ())
+
+
 def blob_of(inline: types.Blob | None, file: types.FileData | None) -> Blob | None:
     """The file in a part, if it holds one."""
     if inline is not None:

@@ -198,6 +198,19 @@ async def test_arguments_that_are_cut_off_stand_as_they_came(server: WireServer)
     assert complete.finish_reason == types.FinishReason.MAX_TOKENS
 
 
+async def test_a_call_of_the_servers_that_is_cut_off_does_not_fail_the_answer(server: WireServer) -> None:
+    """What was said before it has been paid, and shown."""
+    made = events(TEXT, {**SEARCH, "input": {}}, stop="max_tokens", pieces=99)
+    cut_off = {"type": "input_json_delta", "partial_json": '{"q'}
+    made.insert(-3, {"type": "content_block_delta", "index": 1, "delta": cut_off})
+    server.replies.append(raw_stream(frames(made)))
+    complete = (await answers(adapter(server), stream=True))[-1]
+    said, searched = parts(complete)
+    assert said == {"text": TEXT["text"]}
+    assert searched["tool_call"] == {"id": "s", "args": {"$": '{"q'}}
+    assert complete.finish_reason == types.FinishReason.MAX_TOKENS
+
+
 @pytest.mark.parametrize("stream", [False, True], ids=["unary", "streamed"])
 async def test_arguments_nested_too_deep_do_not_fail_the_answer(server: WireServer, stream: bool) -> None:
     """They come as far as they can be read, for the call to have an error of its own."""

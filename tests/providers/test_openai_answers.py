@@ -325,6 +325,34 @@ async def test_a_thought_goes_back_as_it_came(server: WireServer) -> None:
 
 
 @pytest.mark.parametrize(
+    "kinds",
+    [
+        ("response.output_text.delta", "response.completed"),
+        ("response.output_item.added", "response.output_text.delta", "response.completed"),
+        ("response.output_item.added", "response.completed"),
+        ("response.output_item.added", "response.function_call_arguments.delta", "response.completed"),
+    ],
+    ids=" ".join,
+)
+async def test_items_that_are_done_at_the_end_alone_are_told_once(server: WireServer, kinds: tuple[str, ...]) -> None:
+    """Some servers leave out the events between; each item is in the last one."""
+    found = await both(
+        server,
+        {**ANSWER, "output": [MESSAGE, CALL]},
+        [
+            {**event, "output_index": event["output_index"] - 1}
+            if "output_index" in event
+            else {**event, "response": {**ANSWER, "output": [MESSAGE, CALL]}}
+            for event in EVENTS
+            if event["type"] in kinds and event.get("output_index") != 0
+        ],
+    )
+    for response in found:
+        assert response.text == "yes"
+        assert [(made.id, made.args) for made in response.get_function_calls()] == [("c1", {"a": 1})]
+
+
+@pytest.mark.parametrize(
     ("details", "expected"), [("max_output_tokens", "MAX_TOKENS"), ("content_filter", "SAFETY"), ("x", "OTHER")]
 )
 async def test_an_incomplete_answer_says_why(server: WireServer, details: str, expected: str) -> None:

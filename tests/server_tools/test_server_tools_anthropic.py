@@ -246,6 +246,18 @@ async def test_a_function_beside_a_search_is_called_and_the_search_goes_on_after
 
 
 @STREAMS
+async def test_a_search_that_never_ran_is_not_given_back_once_the_user_says_more(
+    server: WireServer, stream: bool
+) -> None:
+    """Anthropic refuses a conversation in which the turn is over and a call of its own has no result."""
+    conversation = chat(searcher(server, google_search), stream)
+    server.replies += [reply(SAY_DONE, USE, stream=stream, stop="max_tokens"), reply(SAY_DONE, stream=stream)]
+    await conversation.say("go")
+    await conversation.say("more")
+    assert server.requests[-1].json["messages"][1]["content"] == [SAY_DONE]
+
+
+@STREAMS
 async def test_a_pause_is_continued_within_the_step(server: WireServer, stream: bool) -> None:
     """What was said goes back as it came, and the answer is one: text, sources, tokens."""
     halves = SEARCHED[:4], SEARCHED[4:]
