@@ -16,7 +16,9 @@ from flowloom.errors import InputValidationError, MissingVariableError, Template
 from flowloom.sessions.state import State
 
 if TYPE_CHECKING:
-    from jinja2 import TemplateSyntaxError, UndefinedError
+    from jinja2 import TemplateSyntaxError
+
+    from flowloom.processors.missing_values import MissingError
 
 OnMissing = Literal["error", "empty", "keep"]
 
@@ -33,21 +35,22 @@ class _Jinja(NamedTuple):
     """By policy for missing names, and whether templates are asynchronous."""
     names_in: Callable[[str], set[str]]
     malformed: type[TemplateSyntaxError]
-    undefined: type[UndefinedError]
+    missing: type[MissingError]
 
 
 @cache
 def _jinja() -> _Jinja:
     """Jinja2, loaded by the first template: most agents start without one, and it takes 15 ms."""
-    from jinja2 import ChainableUndefined, DebugUndefined, StrictUndefined, TemplateSyntaxError, UndefinedError, meta
+    from jinja2 import TemplateSyntaxError, meta
     from jinja2.sandbox import ImmutableSandboxedEnvironment
 
-    policies: dict[OnMissing, Any] = {"error": StrictUndefined, "empty": ChainableUndefined, "keep": DebugUndefined}
+    from flowloom.processors.missing_values import POLICIES, MissingError, finalized
+
     environments: dict[tuple[OnMissing, bool], Any] = {
         (policy, asynchronous): ImmutableSandboxedEnvironment(
-            undefined=undefined, finalize=_nothing_for_none, enable_async=asynchronous, keep_trailing_newline=True
+            undefined=undefined, finalize=finalized(policy), enable_async=asynchronous, keep_trailing_newline=True
         )
-        for policy, undefined in policies.items()
+        for policy, undefined in POLICIES.items()
         for asynchronous in (False, True)
     }
     strict = environments["error", False]
@@ -59,12 +62,8 @@ def _jinja() -> _Jinja:
         environments,
         names_in,
         TemplateSyntaxError,
-        UndefinedError,
+        MissingError,
     )
-
-
-def _nothing_for_none(value: Any) -> Any:
-    return "" if value is None else value
 
 
 class Template:
@@ -101,10 +100,10 @@ class Template:
             self._compiled[on_missing] = compiled
         state = ctx.session.state
         values = {
-            "state": state,
             "app": _scope(state, State.APP_PREFIX),
             "user": _scope(state, State.USER_PREFIX),
             "temp": _scope(state, State.TEMP_PREFIX),
+            "state": state,
             "agent": ctx.agent,
             "session": ctx.session,
         }
@@ -112,22 +111,24 @@ class Template:
             return self._render_async(compiled, ctx, values, on_missing)
         try:
             return compiled.render(values)
-        except _jinja().undefined as error:
-            raise _missing(ctx, _what_is_missing(error), _line_of(error)) from error
+        except _jinja().missing as error:
+            raise _missing(ctx, error.told(values), _line_of(error)) from error
 
     async def _render_async(
         self, compiled: Any, ctx: InvocationContext, values: dict[str, Any], on_missing: OnMissing
     ) -> str:
-        async def artifact(name: str) -> str:
+        async def artifact(name: str) -> Any:
             text = await _load_artifact(ctx, name)
             if text is None and on_missing == "error":
                 raise _missing(ctx, f"artifact `{name}`", None)
+            if text is None and on_missing == "keep":
+                return compiled.environment.undefined(name=f"artifact({name!r})")
             return text or ""
 
         try:
             return await compiled.render_async({**values, "artifact": artifact})
-        except _jinja().undefined as error:
-            raise _missing(ctx, _what_is_missing(error), _line_of(error)) from error
+        except _jinja().missing as error:
+            raise _missing(ctx, error.told(values), _line_of(error)) from error
 
 
 class BraceTemplate:
@@ -247,13 +248,7 @@ def _missing(ctx: InvocationContext, what: str, line: int | None) -> MissingVari
     )
 
 
-def _what_is_missing(error: UndefinedError) -> str:
-    """Jinja2's sentence about an undefined value, in ours."""
-    found = re.fullmatch(r"'([^']+)' is undefined", str(error))
-    return f"variable `{found[1]}`" if found else f"value of which Jinja2 says: {error}"
-
-
-def _line_of(error: UndefinedError) -> int | None:
+def _line_of(error: MissingError) -> int | None:
     trace, line = error.__traceback__, None
     while trace is not None:
         if trace.tb_frame.f_code.co_filename == "<template>":

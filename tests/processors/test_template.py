@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from inspect import isawaitable
 from typing import Any
 
@@ -164,6 +165,14 @@ async def with_artifact(instruction: Any, name: str, part: types.Part, **fields:
     return await told(ctx)
 
 
+async def files(texts: dict[str, str]) -> InMemoryArtifactService:
+    service = InMemoryArtifactService()
+    for name, text in texts.items():
+        where = {"app_name": "app", "user_id": "ann", "session_id": "s1", "filename": name}
+        await service.save_artifact(**where, artifact=types.Part(text=text))
+    return service
+
+
 async def test_an_artifacts_text_is_put_in() -> None:
     filled = await with_artifact("Rules: {artifact.rules.txt} for {name}", "rules.txt", types.Part(text="be {kind}"))
     assert filled == "Rules: be {kind} for Ann"
@@ -260,10 +269,58 @@ async def test_a_missing_artifact_of_a_template_is_an_error_that_names_it() -> N
         await rendered(Template("{{ artifact('gone') }}"))
 
 
-@pytest.mark.parametrize(("policy", "expected"), [("empty", "a  b"), ("keep", "a {{ state.gone }} b")])
-async def test_on_missing_rules_templates_too(policy: str, expected: str) -> None:
-    filled = await rendered(Template("a {{ state.gone }} b"), on_missing=policy)
-    assert filled == expected or (policy == "keep" and "gone" in filled and "{{" in filled)
+@pytest.mark.parametrize(
+    ("source", "missing"),
+    [
+        ("{{ state.gone }}", "state.gone"),
+        ("{{ user.gone }} of {{ user.city }}", "user.gone"),
+        ("{{ temp['gone by'] }}", "temp['gone by']"),
+        ("{{ state.facts.b }}", "state.facts.b"),
+        ("{{ state.gone.b }}", "state.gone"),
+        ("{{ state.list[7] }}", "state.list[7]"),
+        ("{% for each in state.people %}{{ each.age }}{% endfor %}", "state.people[1].age"),
+        ("{{ agent.gone }}", "agent.gone"),
+        ("{{ gone.b }}", "gone"),
+        ("{{ artifact('a.txt') or state.gone }}", "state.gone"),
+    ],
+)
+async def test_decision_17_a_template_names_where_a_missing_value_should_be(source: str, missing: str) -> None:
+    ctx = prepared(Template(source), {**STATE, "people": [{"age": 1}, {"name": "Bob"}]})
+    ctx.run.artifact_service = await files({"a.txt": ""})
+    with pytest.raises(MissingVariableError, match=f"`{re.escape(missing)}`") as caught:
+        await told(ctx)
+    assert caught.value.variable == missing
+
+
+@pytest.mark.parametrize(
+    "kept",
+    [
+        "{{ state.gone }}",
+        "{{ state.facts.b }}",
+        "{{ state.gone.b[0].c }}",
+        "{{ user['gone by'] }}",
+        "{{ gone }}",
+        "{{ gone.b }}",
+        "{{ artifact('gone') }}",
+    ],
+)
+async def test_on_missing_rules_templates_too(kept: str) -> None:
+    ctx = prepared(Template(f"a {kept} b"), on_missing="keep")
+    ctx.run.artifact_service = await files({})
+    assert await told(ctx) == f"a {kept} b"
+    ctx = prepared(Template(f"a {kept} b"), on_missing="empty")
+    ctx.run.artifact_service = await files({})
+    assert await told(ctx) == "a  b"
+
+
+async def test_what_is_missing_and_has_no_place_is_told_in_jinjas_words() -> None:
+    with pytest.raises(MissingVariableError, match="No first item"):
+        await rendered(Template("{{ [] | first }}"))
+
+
+async def test_a_missing_value_that_is_kept_is_none_for_conditions_and_defaults() -> None:
+    source = "{% if state.gone %}x{% endif %}{{ state.gone | default('y') }}{% for a in state.gone %}z{% endfor %}"
+    assert await rendered(Template(source), on_missing="keep") == "y"
 
 
 def test_a_malformed_template_is_an_error_when_it_is_made() -> None:
