@@ -31,6 +31,8 @@ from flowloom.tools.validation import read_again
 Schema = dict[str, Any]
 _log = logging.getLogger("flowloom.tools")
 _EMPTY: Any = inspect.Parameter.empty
+_OF_ANY_CALL = inspect.getdoc(type.__call__)
+"""What `inspect` says of a `__call__` without a docstring."""
 # Known in every annotation: these are often imported for type checkers only.
 _CONTEXTS = dict.fromkeys(("CallbackContext", "Context", "ToolContext"), Context)
 
@@ -99,7 +101,8 @@ def describe_callable(
     title: str = getattr(target, "__name__", type(target).__name__).strip("<>")
     signature = _signature_of(func, title)
     called = target if inspect.isroutine(target) or inspect.isclass(target) else cast(Any, type(target)).__call__
-    prose, explained = split_docstring(inspect.getdoc(called) or inspect.getdoc(target) or "")
+    written = [inspect.getdoc(called), inspect.getdoc(target)]
+    prose, explained = split_docstring(next((text for text in written if text and text != _OF_ANY_CALL), ""))
     names = _names_around(inspect.unwrap(called))
     context: str | None = None
     takes_any = False

@@ -96,6 +96,17 @@ class Shop:
         return order
 
 
+class Scale:
+    """Weighs goods."""
+
+    def __call__(self, goods: str) -> int:
+        return len(goods)
+
+
+def test_an_object_is_described_by_its_class_where_its_call_is_not() -> None:
+    assert describe_callable(Scale()).description == "Weighs goods."
+
+
 def test_a_bound_method_has_no_self() -> None:
     schema = describe_callable(Shop("x").buy)
     assert (schema.name, schema.description) == ("buy", "Buy something.")
