@@ -21,9 +21,9 @@ Problem = tuple[str, dict[str, Any]]
 
 
 class Part:
-    """A schema within a schema: which kinds of data it takes, or the choices that it leaves."""
+    """A schema within a schema: which kinds of data it takes, the choices that it leaves, or what it puts together."""
 
-    __slots__ = ("choices", "leaf", "list", "nullable", "object", "reference", "same", "where")
+    __slots__ = ("all", "choices", "leaf", "list", "nullable", "object", "reference", "same", "where")
 
     def __init__(self, where: str) -> None:
         self.where = where
@@ -32,6 +32,8 @@ class Part:
         self.reference: Part | None = None
         """The part that it stands for."""
         self.choices: list[Part] | None = None
+        self.all: list[Part] | None = None
+        """The parts each of which the data has to fit."""
         self.nullable = False
         self.leaf: Callable[[Any], Any] | None = None
         """What raises a `ValidationError` for what is not one of the plain values that it takes."""
@@ -42,6 +44,16 @@ class Part:
         """Stand for another part."""
         self.reference = part
         self.same.append(part)
+
+    def choose(self, parts: list[Part]) -> None:
+        """Take what one of the parts takes."""
+        self.choices = parts
+        self.same += parts
+
+    def put_together(self, parts: list[Part]) -> None:
+        """Take what all of the parts take."""
+        self.all = parts
+        self.same += parts
 
     def _referred(self) -> Part:
         part = self
@@ -54,7 +66,7 @@ class Part:
         part = self._referred()
         if data is None and part.nullable:
             return True
-        if part.choices is None and not isinstance(data, dict | list):
+        if part.choices is None and part.all is None and not isinstance(data, dict | list):
             return part._misfits(data) is None
         key = (id(part), id(cast(Any, data)))
         known = seen.get(key)
@@ -68,6 +80,11 @@ class Part:
                 if choice.fits(data, seen, depth):
                     return True
             return False
+        if self.all is not None:
+            for each in self.all:  # noqa: SIM110 - a generator would deepen the stack
+                if not each.fits(data, seen, depth):
+                    return False
+            return True
         inside = self._inside(data)
         if inside is None:
             return self._misfits(data) is None
@@ -95,10 +112,10 @@ class Part:
         inside = part._inside(data)
         if len(location) >= MAX_DATA_DEPTH and isinstance(data, dict | list):
             yield InitErrorDetails(type=TOO_DEEP, loc=location, input=data)
-        elif part.choices is not None:
-            for choice in part.choices:
-                yield from choice.problems(data, seen, location, told)
-            if not part.choices:
+        elif part.choices is not None or part.all is not None:
+            for each in part.choices or part.all or ():
+                yield from each.problems(data, seen, location, told)
+            if not part.choices and not part.all:
                 yield InitErrorDetails(type="extra_forbidden", loc=location, input=data)
         elif inside is None:
             wrong = [*(part._misfits(data) or ())]
@@ -107,11 +124,11 @@ class Part:
             for kind, words in wrong:
                 yield InitErrorDetails(type=kind, loc=location, input=data, ctx=words)
         else:
-            for step, held, each in inside:
-                if isinstance(each, Part):
-                    yield from each.problems(held, seen, location + step, told)
+            for step, held, found in inside:
+                if isinstance(found, Part):
+                    yield from found.problems(held, seen, location + step, told)
                 else:
-                    yield InitErrorDetails(type=each[0], loc=location + step, input=held, ctx=each[1])
+                    yield InitErrorDetails(type=found[0], loc=location + step, input=held, ctx=found[1])
 
     def _misfits(self, data: Any) -> list[Problem] | None:
         """Why data is none of the plain values that the schema takes; None if it is one."""
@@ -128,10 +145,10 @@ class Part:
 class ListPart:
     """What a schema says of lists."""
 
-    __slots__ = ("_high", "_items", "_low")
+    __slots__ = ("_first", "_high", "_items", "_low")
 
-    def __init__(self, items: Part, low: int | None, high: int | None) -> None:
-        self._items, self._low, self._high = items, low, high
+    def __init__(self, first: list[Part], items: Part, low: int | None, high: int | None) -> None:
+        self._first, self._items, self._low, self._high = first, items, low, high
 
     def inside(self, data: list[Any]) -> Iterator[tuple[Location, Any, Part | Problem]]:
         """Each item with its part; or the one thing that is wrong, the length."""
@@ -144,7 +161,7 @@ class ListPart:
             yield (), data, ("too_long", words)
         else:
             for index, item in enumerate(data):
-                yield (index,), item, self._items
+                yield (index,), item, self._first[index] if index < len(self._first) else self._items
 
 
 class ObjectPart:
