@@ -58,12 +58,7 @@ def _jinja() -> _Jinja:
     def names_in(source: str) -> set[str]:
         return meta.find_undeclared_variables(strict.parse(source))
 
-    return _Jinja(
-        environments,
-        names_in,
-        TemplateSyntaxError,
-        MissingError,
-    )
+    return _Jinja(environments, names_in, TemplateSyntaxError, MissingError)
 
 
 class Template:

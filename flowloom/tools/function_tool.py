@@ -104,7 +104,10 @@ class FunctionTool(BaseTool):
         required, predicate = self._require_confirmation, self._predicate
         if isinstance(required, bool) or predicate is None:
             return bool(required)
-        given = predicate.bind(args)
+        call = inspect.signature(self.func).bind_partial()
+        call.apply_defaults()
+        defaults = {name: call.arguments[name] for name in predicate.parameters["properties"] if name in call.arguments}
+        given = predicate.bind({**defaults, **args})
         if predicate.context_parameter:
             given[predicate.context_parameter] = tool_context
         answer = required(**given)

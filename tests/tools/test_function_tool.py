@@ -362,6 +362,19 @@ async def test_a_predicate_may_look_at_the_context() -> None:
     assert not await tool.check_require_confirmation({"a": 1, "b": 1}, tool_context())
 
 
+@pytest.mark.parametrize(("given", "asked"), [({}, True), ({"amount": 5}, False)], ids=["default", "given"])
+async def test_a_predicate_sees_the_defaults_of_what_the_model_leaves_out(given: dict[str, Any], asked: bool) -> None:
+    def pay(amount: float = 500, note: str | None = None) -> str:
+        """Pay."""
+        return f"{amount}: {note}"
+
+    def needs(amount: float, note: Any) -> bool:
+        return amount > 100 and note is None
+
+    tool = FunctionTool(pay, require_confirmation=needs)
+    assert await tool.check_require_confirmation(given, tool_context()) is asked
+
+
 async def test_a_function_without_a_context_is_tried_without_one() -> None:
     """As tests for google-adk do; what needs an approval is not run."""
     no_context: Any = None
