@@ -29,6 +29,10 @@ class GeminiAnswer(Answer[types.GenerateContentResponse]):
     def _take(self, data: dict[str, Any]) -> list[types.GenerateContentResponse]:
         if "error" in data:
             raise reported_error(data, self._model, streamed=self._stream)
+        given: Any = data.get("candidates") or ()
+        first = [each for each in given if not int(each.get("index") or 0)]
+        if len(first) < len(given):  # the others do not count
+            data = {**data, "candidates": first}
         chunk = read_response(data)
         self.usage = chunk.usage_metadata or self.usage
         if chunk.candidates and chunk.candidates[0].finish_reason is not None:

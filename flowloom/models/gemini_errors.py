@@ -66,7 +66,7 @@ def reported_error(body: dict[str, Any], model: str, *, streamed: bool) -> Model
     found: Any = body.get("error")
     details = cast(dict[str, Any], found) if isinstance(found, dict) else {"message": str(found)}
     number: Any = details.get("code")
-    status = number if isinstance(number, int) else None
+    status = int(number) if str(number).isdigit() else None
     code: Any = details.get("status")
     message: Any = details.get("message")
     if streamed:

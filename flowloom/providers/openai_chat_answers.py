@@ -200,7 +200,7 @@ class ChatReader:
 def _first(data: Json) -> Json | None:
     """The first choice, which is the only one that counts."""
     for choice in objects_of(data.get("choices")):
-        if not choice.get("index"):
+        if not int(choice.get("index") or 0):
             return choice
     return None
 

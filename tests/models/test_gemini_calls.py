@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
+import json
 import time
 from typing import Any
 
@@ -90,6 +91,22 @@ def _take(**data: Any) -> str:
 
 
 _take.__name__ = "add"
+
+
+@pytest.mark.parametrize("stream", [True, False], ids=["streamed", "unary"])
+async def test_other_candidates_are_not_mixed_in(stream: bool) -> None:
+    """They may come in any order, and alone."""
+    second = {"index": 1, "content": {"role": "model", "parts": [text("B")]}, "finishReason": "STOP"}
+    first = answer(text("A"), finish="STOP")
+    first["candidates"][0]["index"] = 0
+    both = {**first, "candidates": [second, *first["candidates"]]}
+    reply = (
+        streamed(answer(text("A")), {"candidates": [second]}, both) if stream else Reply([json.dumps(both).encode()])
+    )
+    with WireServer(reply) as server:
+        *_, complete = await answers(adapter(server), stream=stream)
+    assert said(complete) == ("AA" if stream else "A")
+    assert complete.finish_reason is types.FinishReason.STOP
 
 
 async def test_where_a_request_goes_on_the_gemini_api() -> None:

@@ -157,6 +157,15 @@ async def test_an_error_object_inside_a_stream_is_raised(as_event: bool) -> None
     assert (raised.value.status, raised.value.code) == (503, "UNAVAILABLE")
 
 
+async def test_the_status_of_an_error_inside_a_stream_may_be_written_as_text() -> None:
+    """As gateways do."""
+    body = error(503, "UNAVAILABLE")
+    body["error"]["code"] = "503"
+    with WireServer(streamed(answer(text("half ")), body)) as server, pytest.raises(ModelStreamError) as raised:
+        await answers(adapter(server), stream=True)
+    assert (raised.value.status, raised.value.retryable) == (503, True)
+
+
 async def test_an_error_object_with_status_200_is_raised() -> None:
     with (
         WireServer(raw_stream([frame(error(429, "RESOURCE_EXHAUSTED"))[6:]])) as server,

@@ -130,6 +130,13 @@ async def test_thoughts_are_not_subtracted_where_they_are_counted_beside(server:
     assert response.usage_metadata.candidates_token_count == 1
 
 
+async def test_the_index_of_a_choice_may_be_text(server: WireServer) -> None:
+    chunks = [chunk(content="a"), chunk("stop")]
+    for each in chunks:
+        each["choices"][0]["index"] = "0"
+    assert (await streamed(server, *chunks)).text == "a"
+
+
 async def test_counts_of_tokens_that_are_text_are_read(server: WireServer) -> None:
     usage = {"prompt_tokens": "12", "completion_tokens": "9", "completion_tokens_details": {"reasoning_tokens": "4"}}
     found = (await streamed(server, chunk(content="a"), chunk("stop"), {"choices": [], "usage": usage})).usage_metadata
