@@ -11,7 +11,7 @@ from contextlib import AsyncExitStack, contextmanager
 from typing import Literal, Self
 
 from flowloom.cli.conversation import Conversation
-from flowloom.cli.display import Display
+from flowloom.cli.display import Display, OutputClosedError
 from flowloom.cli.human import Desk
 from flowloom.cli.last_turn import cut_off, standing
 from flowloom.cli.loading import Loaded
@@ -159,6 +159,8 @@ class Chat:
                 self._take_up()
         except UsageError as error:
             self._display.error(str(error))
+        except OutputClosedError:
+            raise
         except Exception as error:
             self._display.error(told(error))
 
@@ -205,6 +207,8 @@ class Chat:
         display.begin_turn()
         try:
             interrupts = self._loop.run(self._run_turn(message, invocation_id))
+        except OutputClosedError:
+            raise
         except Exception as error:
             if not display.failed:
                 display.error(f"{type(error).__name__}: {error}")

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, TextIO
+from typing import TYPE_CHECKING, Any, NoReturn, TextIO
 
 from google.genai import types
 
@@ -22,6 +23,10 @@ _UNPRINTABLE = {code: None for code in (*range(32), *range(127, 160)) if chr(cod
 
 Speaker = tuple[str, str | None]
 """An agent's name and its branch."""
+
+
+class OutputClosedError(BrokenPipeError):
+    """The program that read what is shown has gone, as `head` does: there is nothing left to do."""
 
 
 class Display:
@@ -202,9 +207,15 @@ def _console(stream: TextIO, colour: Any) -> Console:
     """What writes on a stream; without a colour system it writes no escape sequence at all."""
     from rich.console import Console  # by those who write: most servers never do, and it takes 2 MiB
 
-    return Console(
+    console = Console(
         file=stream, color_system=colour, force_terminal=stream.isatty(), markup=False, emoji=False, highlight=False
     )
+    console.on_broken_pipe = _output_closed  # rich would exit, in the midst of the event loop
+    return console
+
+
+def _output_closed() -> NoReturn:
+    raise OutputClosedError(errno.EPIPE, os.strerror(errno.EPIPE))
 
 
 def call_text(name: str | None, args: dict[str, Any] | None) -> str:

@@ -36,7 +36,9 @@ def mcp(
             show_default=False,
         ),
     ] = None,
-    host: Annotated[str, typer.Option(help="The address to listen on.")] = "127.0.0.1",
+    host: Annotated[
+        str | None, typer.Option(help="The address to listen on; 127.0.0.1 by default.", show_default=False)
+    ] = None,
     allowed_host: Annotated[
         list[str] | None,
         typer.Option(metavar="NAME", help="A name that it may be asked by; may be repeated.", show_default=False),
@@ -70,6 +72,8 @@ def mcp(
     logging.getLogger("flowloom").setLevel(logging.DEBUG if debug else logging.WARNING)
     display = Display(sys.stdout, sys.stderr)
     try:
+        if port is None and (host or allowed_host):
+            raise UsageError("`--host` and `--allowed-host` are for HTTP. Give its port, too: `--port N`.")
         with _on_stderr():
             loaded = load_app(path, allow_imports=allow_imports or (), allow_stdio=allow_stdio)
             choice = ModelChoice(loaded.agent, model, watched=False)
@@ -87,7 +91,7 @@ def mcp(
                 auth=None if token is None else token_auth(token),
             )
             if port is not None:
-                _serve_http(server, host, port)
+                _serve_http(server, host or "127.0.0.1", port)
         if port is None:
             server.run()
     except UsageError as error:

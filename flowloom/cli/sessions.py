@@ -110,7 +110,7 @@ def show(
 def export(
     name: Name,
     file: Annotated[
-        Path | None, typer.Argument(metavar="FILE", help="By default it is printed.", show_default=False)
+        Path | None, typer.Argument(metavar="FILE", help="By default, and as `-`, it is printed.", show_default=False)
     ] = None,
     store: StoreName = None,
     app: AppName = None,
@@ -118,7 +118,7 @@ def export(
 ) -> None:
     """Write a session as ADK's JSON."""
     session = _run(lambda opened_store: _session(opened_store, app, user, name), store)
-    if file is None:
+    if file in (None, Path("-")):
         typer.echo(session_text(session))
     else:
         _tried(lambda: write_session(file, session))

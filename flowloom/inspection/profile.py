@@ -130,7 +130,7 @@ class ProcessorProfile:
             values: dict[str, Any] = dict(data)
             values["processors"] = [ProcessorCost(**each) for each in data["processors"]]
             return cls(**values)
-        except (TypeError, KeyError) as error:
+        except (TypeError, KeyError, ValueError) as error:
             raise InputValidationError(
                 f"This is no stored profile: {error}. Store one with `ProcessorProfile.save`."
             ) from error
@@ -143,10 +143,9 @@ class ProcessorProfile:
     def load(cls, path: str | Path) -> Self:
         """The profile stored at `path`. Raises `InputValidationError` if the file holds none."""
         try:
-            data = json.loads(Path(path).read_text(encoding="utf-8"))
+            return cls.from_dict(json.loads(Path(path).read_text(encoding="utf-8")))
         except ValueError as error:
-            raise InputValidationError(f"`{path}` holds no JSON: {error}.") from error
-        return cls.from_dict(data)
+            raise InputValidationError(f"`{path}` holds no profile: {error}") from error
 
     def __repr__(self) -> str:
         processors = count(len(self.processors), "processor")

@@ -26,6 +26,7 @@ root_agent = LlmAgent(name="adder", model="gemini-2.5-flash", instruction="In {c
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     (tmp_path / "adder.py").write_text(AGENT, encoding="utf-8")
+    (tmp_path / "other.json").write_text("{}", encoding="utf-8")
     return tmp_path
 
 
@@ -88,7 +89,8 @@ def test_a_sub_agent_and_a_history_can_be_chosen(folder: Path) -> None:
         (["--max-us", "content=1"], "`contents`"),
         (["--max-ratio", "contents=1"], "--baseline"),
         (["--baseline", "nowhere.json"], "cannot be read"),
-        (["--baseline", "adder.py"], "holds no JSON"),
+        (["--baseline", "adder.py"], "`adder.py` holds no profile"),
+        (["--baseline", "other.json"], "`other.json` holds no profile"),
         (["--agent", "helpr"], "`helper`"),
         (["--save", "no/such/folder.json"], "cannot be saved"),
     ],

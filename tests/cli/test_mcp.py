@@ -106,3 +106,5 @@ def test_what_cannot_be_served_is_told(bell: Path, tmp_path: Path) -> None:
     assert open_to_all.exit_code == 1
     assert "allowed_hosts" in open_to_all.stderr
     assert open_to_all.stdout == ""
+    nowhere = CliRunner().invoke(app, ["mcp", str(bell), "--host", "0.0.0.0"])
+    assert (nowhere.exit_code, "--port" in nowhere.stderr) == (2, True)

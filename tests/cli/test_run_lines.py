@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import shlex
 import signal
+import subprocess
 from pathlib import Path
 
-from cli.process import DESK, exported, flowloom, started
+import pytest
+
+from cli.process import COMMAND, DESK, environment, exported, flowloom, started
 
 
 def test_each_line_is_a_message() -> None:
@@ -194,3 +198,20 @@ def test_model_takes_the_place_of_every_model(tmp_path: Path) -> None:
     assert done.returncode == 0
     assert "one: [offline]" in done.stdout
     assert "two: [offline]" in done.stdout
+
+
+def test_a_reader_that_leaves_ends_the_chat() -> None:
+    """`| head` has seen enough: nothing is said of it."""
+    command = shlex.join([*COMMAND, "run", str(DESK), "--store", "memory", "--model", "offline", "-m", "hello"])
+    done = subprocess.run(["sh", "-c", f"{command} | true"], capture_output=True, text=True, env=environment())
+    assert done.stderr == "All agents use the model offline.\n"
+
+
+@pytest.mark.parametrize("closed", ["<&-", ">&- 2>&-"])
+def test_streams_that_are_closed_are_empty(tmp_path: Path, closed: str) -> None:
+    """A daemon may be started without standard streams."""
+    store = str(tmp_path / "chats.db")
+    command = shlex.join([*COMMAND, "run", str(DESK), "--message", "hello", "--session", "s1", "--store", store])
+    done = subprocess.run(["sh", "-c", f"{command} {closed}"], capture_output=True, text=True, env=environment())
+    assert (done.returncode, "Traceback" in done.stderr) == (0, False)
+    assert "hello" in flowloom("sessions", "show", "s1", "--store", store).stdout

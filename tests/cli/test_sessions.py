@@ -163,7 +163,8 @@ def test_a_session_is_shown_with_the_ids_of_its_events(store: Path) -> None:
 
 def test_a_session_is_shown_as_data(store: Path) -> None:
     keep(store)
-    assert sessions("show", "s", "--json", store=store).stdout == sessions("export", "s", store=store).stdout
+    shown = sessions("show", "s", "--json", store=store).stdout
+    assert shown == sessions("export", "s", store=store).stdout == sessions("export", "s", "-", store=store).stdout
 
 
 def test_what_is_stored_cannot_steer_the_terminal(store: Path) -> None:
