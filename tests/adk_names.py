@@ -25,6 +25,17 @@ InMemoryCredentialService AuthHandler OpenIdConnectWithConfig BaseLlmFlow Single
 BaseLlmRequestProcessor BaseLlmResponseProcessor
 """.split()
 
+EXPORTED = """
+A2AClientError AgentCardResolutionError validate_app_name BaseAuthProvider CodeExecutorContext VertexAiRagMemoryService
+AnthropicGenerateContentConfig Gemma3Ollama ForceEscalationPlugin ModelConsultObservabilityPlugin ToolCallIntegrityError
+ToolResultClassification ToolResultClassifier Frontmatter Resources Script SkillRegistry list_skills_in_dir
+list_skills_in_dir_async list_skills_in_gcs_dir list_skills_in_gcs_dir_async load_skill_from_dir_async
+load_skill_from_gcs_dir load_skill_from_gcs_dir_async load_skills_from_dir load_skills_from_dir_async AuthToolArguments
+APIHubToolset SearchResultMode ModelConsultContextConfig ModelConsultTool RemoteMcpServer VertexAiLoadProfilesTool
+ApiRegistry OpenApiSpecParser ParsedOperation OperationParser snake_to_lower_camel ToolAuthHandler
+""".split()
+"""What else the packages of google-adk export."""
+
 MODULES = """
 google.adk google.adk.agents google.adk.runners google.adk.events google.adk.models google.adk.models.google_llm
 google.adk.sessions google.adk.sessions.sqlite_session_service google.adk.tools google.adk.tools.tool_context

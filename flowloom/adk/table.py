@@ -30,7 +30,7 @@ _HOMES = {
     "sessions": "BaseSessionService DatabaseSessionService GetSessionConfig InMemorySessionService "
     "ListSessionsResponse Session SqliteSessionService State",
     "server": "get_fast_api_app",
-    "skills": "Skill SkillToolset load_skill_from_dir",
+    "skills": "Skill SkillToolset load_skill_from_dir load_skills_from_dir",
     "tools": "AgentTool AuthenticatedFunctionTool BaseTool BaseToolset FunctionTool LoadArtifactsTool LoadMemoryTool "
     "LongRunningFunctionTool PreloadMemoryTool TransferToAgentTool exit_loop load_artifacts load_memory preload_memory "
     "request_input transfer_to_agent GoogleSearchTool GoogleSearchAgentTool UrlContextTool EnterpriseWebSearchTool "
@@ -147,7 +147,7 @@ _PATHS = {
     "sessions.session": "Session",
     "sessions.sqlite_session_service": "SqliteSessionService",
     "sessions.state": "State",
-    "skills": "Skill load_skill_from_dir",
+    "skills": "Skill load_skill_from_dir load_skills_from_dir",
     "tools": "AgentTool AuthenticatedFunctionTool BaseTool FunctionTool LoadArtifactsTool LoadMemoryTool "
     "LongRunningFunctionTool PreloadMemoryTool ToolContext TransferToAgentTool exit_loop load_artifacts load_memory "
     "preload_memory request_input transfer_to_agent google_search url_context enterprise_web_search "
@@ -200,9 +200,11 @@ _EXECUTOR = "`flowloom.adk.code_executors.UnsafeLocalCodeExecutor`, or a `BaseCo
 _FLOW = "`LlmAgent(flow=)`, and `Flow.with_processor` to change one"
 _INTERNAL = "nothing: it is part of how google-adk works inside"
 _LIVE = "nothing yet: live runs are not supported; `StreamingMode.SSE` streams text"
+_CONSULT = "an `AgentTool`, whose agent has the model that is to be asked"
 _MODEL = "a `BaseLlm` of your own"
 _OPENAPI = "`flowloom.adk.tools.openapi_tool.OpenAPIToolset`, with the document of the API"
 _REFLECT = "nothing: a tool's error goes back to the model anyway; `FunctionTool(retries=)`"
+_SKILLS = "`flowloom.adk.skills.load_skills_from_dir`: a skill is a folder, of which the head alone is read"
 _SCHEME = "`flowloom.auth.AuthScheme` and `flowloom.adk.auth.AuthCredential`, which take what it takes"
 _STORE = "a store of your own, derived from `BaseSessionService`, `BaseMemoryService` or `BaseArtifactService`"
 _TELEMETRY = "`flowloom.telemetry.configure_telemetry`"
@@ -252,7 +254,8 @@ INSTEAD = {
     "plugins.reflect_retry_tool_plugin": _REFLECT,
     "sessions.migration": "`flowloom sessions import`",
     "sessions.schemas": _INTERNAL,
-    "skills.models": "`flowloom.adk.skills.load_skill_from_dir`: a skill is a folder",
+    "skills.models": _SKILLS,
+    "skills.prompt": "what `SkillToolset` does by itself",
     "telemetry": _TELEMETRY,
     "tools.agent_simulator": "`flowloom.testing`",
     "tools.api_registry": _CLOUD,
@@ -268,6 +271,7 @@ INSTEAD = {
     "tools.get_user_choice_tool": "`flowloom.adk.tools.request_input`",
     "tools.google_api_tool": _OPENAPI,
     "tools.google_tool": _CLOUD,
+    "tools.model_consult": _CONSULT,
     "tools.load_mcp_resource_tool": "`McpToolset`, which has the resources of its server",
     "tools.openapi_tool.auth": _SCHEME,
     "tools.openapi_tool.common": _INTERNAL,
@@ -277,11 +281,18 @@ INSTEAD = {
     "tools.toolbox_toolset": "`McpToolset`: the server speaks MCP",
     "version": "`flowloom.__version__`",
     "workflow": _WORKFLOW,
+    "A2AClientError": "`flowloom.errors.FlowloomError`: what fails at a remote agent is an error of the run",
+    "APIHubToolset": _OPENAPI,
+    "AgentCardResolutionError": "`flowloom.errors.FlowloomError`: what fails at a remote agent is an error of the run",
     "AgentEngineSandboxCodeExecutor": _EXECUTOR,
+    "AnthropicGenerateContentConfig": "`LlmAgent(generate_content_config=)`",
+    "ApiRegistry": _CLOUD,
     "ApigeeLlm": _MODEL,
+    "AuthToolArguments": _AUTH,
     "AuthHandler": _AUTH,
     "AutoFlow": _FLOW,
     "AutoTracingPlugin": _TELEMETRY,
+    "BaseAuthProvider": _AUTH,
     "BaseAuthenticatedTool": "`AuthenticatedFunctionTool`, or `Context.request_credential`",
     "BaseLlmConnection": _LIVE,
     "BaseLlmFlow": _FLOW,
@@ -289,14 +300,18 @@ INSTEAD = {
     "BaseLlmResponseProcessor": "any function of `(ctx, request, response)`, in a `Flow`",
     "BigQueryAgentAnalyticsPlugin": "`flowloom.telemetry.configure_telemetry`, or a `BasePlugin` of your own",
     "Claude": "`flowloom.AnthropicModel`",
+    "CodeExecutorContext": _INTERNAL,
     "ContainerCodeExecutor": _EXECUTOR,
     "ContextFilterPlugin": "`flowloom.processors.KeepTurns` or `flowloom.processors.TokenWindow`, in a `Flow`",
     "CrewaiTool": _CALL,
     "DebugLoggingPlugin": "`LoggingPlugin`, or `flowloom.testing.capture_run`",
     "DiscoveryEngineSearchTool": _CLOUD,
     "ExampleTool": _EXAMPLES,
+    "ForceEscalationPlugin": "a `BasePlugin` of your own, or `LoopAgent(max_iterations=)`",
+    "Frontmatter": _SKILLS,
     "GcsArtifactService": _STORE,
     "Gemma": _MODEL,
+    "Gemma3Ollama": "a model's name, such as `ollama/gemma3`",
     "GkeCodeExecutor": _EXECUTOR,
     "GlobalInstructionPlugin": "`LlmAgent(global_instruction=)` of the root agent",
     "LangGraphAgent": _AGENT,
@@ -306,29 +321,56 @@ INSTEAD = {
     "LiveRequestQueue": _LIVE,
     "LlmCapabilities": "`BaseLlm.output_schema_and_tools`",
     "ManagedAgent": _AGENT,
+    "ModelConsultContextConfig": _CONSULT,
+    "ModelConsultObservabilityPlugin": _CONSULT,
+    "ModelConsultTool": _CONSULT,
     "MultimodalToolResultsPlugin": "`Context.files`, in a tool: files that the model is shown beside its result",
     "NodeTimeoutError": _WORKFLOW,
     "NotFoundError": "`SessionNotFoundError`, `ArtifactNotFoundError` or `InvocationNotFoundError`",
+    "OpenApiSpecParser": _OPENAPI,
     "OpenIdConnectWithConfig": "`flowloom.auth.AuthScheme`",
+    "OperationParser": _OPENAPI,
+    "ParsedOperation": _OPENAPI,
     "ReflectAndRetryModelPlugin": "`flowloom.RetryModel`, or `LlmAgent(output_retries=)`",
     "ReflectAndRetryToolPlugin": _REFLECT,
+    "RemoteMcpServer": "`McpToolset`",
     "RequestInput": "`Context.request_input`",
+    "Resources": _SKILLS,
     "RetryConfig": "`flowloom.RetryModel`, or `FunctionTool(retries=)`",
     "SaveFilesAsArtifactsPlugin": "`RunConfig(save_input_blobs_as_artifacts=True)`",
+    "Script": _SKILLS,
+    "SearchResultMode": _CLOUD,
     "ServiceAccountCredential": "a dict, or an `AuthCredential` with a token: service accounts are not exchanged",
     "ServiceTier": "a text, as in `RunConfig(service_tier=)`",
     "SetModelResponseTool": "`LlmAgent(output_schema=)`",
     "SingleFlow": _FLOW,
+    "SkillRegistry": _SKILLS,
     "StaleSessionError": "nothing: it is not raised; runs on one session queue",
     "StateSchemaError": "nothing: state is any JSON data",
+    "ToolAuthHandler": _AUTH,
+    "ToolCallIntegrityError": "nothing: each call has one result in each history",
     "ToolCallIntegrityPlugin": "nothing: each call has one result in each history",
     "ToolExecutionError": "`flowloom.errors.ToolError`",
+    "ToolResultClassification": "a class derived from `LoggingPlugin`",
+    "ToolResultClassifier": "a class derived from `LoggingPlugin`",
     "VertexAiCodeExecutor": _EXECUTOR,
+    "VertexAiLoadProfilesTool": _CLOUD,
     "VertexAiMemoryBankService": _STORE,
+    "VertexAiRagMemoryService": _STORE,
     "VertexAiSearchTool": _CLOUD,
     "VertexAiSessionService": _STORE,
     "Workflow": _WORKFLOW,
     "get_user_choice": "`flowloom.adk.tools.request_input`",
+    "list_skills_in_dir": _SKILLS,
+    "list_skills_in_dir_async": _SKILLS,
+    "list_skills_in_gcs_dir": _SKILLS,
+    "list_skills_in_gcs_dir_async": _SKILLS,
+    "load_skill_from_dir_async": _SKILLS,
+    "load_skill_from_gcs_dir": _SKILLS,
+    "load_skill_from_gcs_dir_async": _SKILLS,
+    "load_skills_from_dir_async": _SKILLS,
     "load_web_page": "`flowloom.adk.tools.url_context`, or a function of your own",
+    "snake_to_lower_camel": _INTERNAL,
+    "validate_app_name": _INTERNAL,
 }
 """What to use in place of what flowloom does not have, by path (with all that is below it) or by name."""

@@ -270,10 +270,10 @@ async def _load_artifact(ctx: InvocationContext, name: str) -> str | None:
     return None if part is None else part.text or ""
 
 
-async def inject_session_state(template: str, context: Any) -> str:
+async def inject_session_state(template: str, readonly_context: Any) -> str:
     """Fill `template`, a text in the brace dialect, for instruction providers that want it (spec §8.3).
 
-    `context` is the `ReadonlyContext` that the provider was given.
+    `readonly_context` is what the provider was given.
     """
-    rendered = BraceTemplate(template).render(context.invocation_context)
+    rendered = BraceTemplate(template).render(readonly_context.invocation_context)
     return rendered if isinstance(rendered, str) else await rendered

@@ -59,22 +59,22 @@ class Skill:
         return [str(name) for name in self.metadata.get(ADDITIONAL_TOOLS, ())]
 
 
-def load_skill_from_dir(path: str | os.PathLike[str]) -> Skill:
-    """The skill of the folder `path`, which has the skill's name (protocols spec §7).
+def load_skill_from_dir(skill_dir: str | os.PathLike[str]) -> Skill:
+    """The skill of the folder `skill_dir`, which has the skill's name (protocols spec §7).
 
     Only the head of its `SKILL.md` is kept. Raises `SkillError`, which names the file and all that is wrong with it,
     and `MissingExtraError` without the extra `config`.
     """
-    folder = Path(path)
+    folder = Path(skill_dir)
     return _skill_of(FolderFiles(folder), folder.resolve().name)
 
 
-def load_skills_from_dir(path: str | os.PathLike[str]) -> list[Skill]:
-    """The skills of the folders in `path` that have a `SKILL.md`, by name (protocols spec §7).
+def load_skills_from_dir(skills_dir: str | os.PathLike[str]) -> list[Skill]:
+    """The skills of the folders in `skills_dir` that have a `SKILL.md`, by name (protocols spec §7).
 
     Raises `SkillError` with all that is wrong with all of them, and for a folder without any skill.
     """
-    base = Path(path)
+    base = Path(skills_dir)
     if not base.is_dir():
         raise SkillError(f"`{base}` is no folder. Give the folder that the skills' folders are in.")
     folders = sorted(each for each in base.iterdir() if (each / SKILL_FILE).is_file())

@@ -11,7 +11,7 @@ from types import ModuleType
 
 import pytest
 from adk.stubs import found, stubs
-from adk_names import MODULES, NAMES
+from adk_names import EXPORTED, MODULES, NAMES
 
 import flowloom
 from flowloom.adk.table import HOMES, INSTEAD, PATHS
@@ -47,7 +47,7 @@ def test_every_path_has_its_names(path: str) -> None:
 def test_no_name_is_left_out() -> None:
     """What users of google-adk import is at one of its paths, or what to use instead is said."""
     of_workflow = "BaseNode Node node FunctionNode JoinNode Edge START DEFAULT_ROUTE".split()
-    assert [name for name in NAMES if name not in HOMES and name not in INSTEAD] == of_workflow
+    assert [name for name in (*NAMES, *EXPORTED) if name not in HOMES and name not in INSTEAD] == of_workflow
     assert {name for names in PATHS.values() for name in names} == {*HOMES}
     paths = [path.removeprefix("google.adk").lstrip(".") for path in MODULES]
     assert [path for path in paths if path not in PATHS and path.partition(".")[0] not in INSTEAD] == []

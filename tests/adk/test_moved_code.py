@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -186,3 +187,16 @@ def test_a_client_of_ones_own_is_refused() -> None:
 
     with pytest.raises(ConfigurationError, match="`http_options`"):
         Global(model="gemini-2.5-flash")
+
+
+@pytest.mark.parametrize(
+    ("module", "name", "parameters"),
+    [
+        ("utils.instructions_utils", "inject_session_state", ["template", "readonly_context"]),
+        ("skills", "load_skill_from_dir", ["skill_dir"]),
+        ("skills", "load_skills_from_dir", ["skills_dir"]),
+    ],
+)
+def test_functions_are_called_by_the_parameters_of_google_adk(module: str, name: str, parameters: list[str]) -> None:
+    called = getattr(import_module(f"flowloom.adk.{module}"), name)
+    assert [*inspect.signature(called).parameters] == parameters
