@@ -35,10 +35,9 @@ def error_text(error: BaseException) -> str:
     """
     kind = type(error)
     try:
-        message = str(error)
+        message = "" if str(error) == "None" else str(error)
     except Exception:  # a message that cannot be made hides no error
         message = ""
-    message = "" if message == "None" else message
     if kind.__str__ is not KeyError.__str__ and any(map(str.isalpha, message)):
         return message
     return f"{kind.__name__}: {message}" if message else kind.__name__
@@ -57,11 +56,12 @@ class ConfigurationError(FlowloomError, ValueError):
 
 def bad_fields(kind: type[BaseModel], given: Mapping[str, Any], error: ValidationError) -> ConfigurationError:
     """The error for values `given` to a pydantic model that refused them: which field, why, what was probably meant."""
-    name = given.get("name")
-    what = f"{kind.__name__} `{name}`" if isinstance(name, str) else kind.__name__
+    what = f"{kind.__name__} `{name}`" if isinstance(name := given.get("name"), str) else kind.__name__
     problems: list[str] = []
     for problem in error.errors(include_url=False, include_context=False, include_input=False):
         place = ".".join(map(str, problem["loc"]))
+        if place.endswith(".0") and isinstance(given.get(place[:-2]), BaseModel):  # its fields made a list
+            return ConfigurationError(f"{what} cannot be made: `{place[:-2]}`: Input should be a valid list.")
         if problem["type"] == "extra_forbidden":
             names = _fields_at(kind, problem["loc"][:-1])
             close = difflib.get_close_matches(str(problem["loc"][-1]), names, n=1, cutoff=0.5)

@@ -134,7 +134,24 @@ CONSTRUCTIONS: list[tuple[str, Callable[[], Any], type[Exception], str]] = [
         r"`no_op` takes `.*` but is called with `\(ctx, request, response\)`",
     ),
     ("a class for a processor", lambda: Flow([Flow]), PipelineError, "as an instance"),
+    ("a class for a tool", lambda: agent(tools=[FunctionTool]), ConfigurationError, "FunctionTool.*or an object"),
+    ("a class for a flow", lambda: agent(flow=Flow), ConfigurationError, "`flow` takes a `Flow`, not the class `Flow`"),
+    ("a number for limits", lambda: agent(limits=3), ConfigurationError, "`root` cannot be made: `limits`"),
+    ("an agent for a list of them", lambda: agent(sub_agents=agent()), ConfigurationError, "`sub_agents`: .* list.$"),
     ("an app without a good name", lambda: App(name="my app", root_agent=agent()), ConfigurationError, "my app"),
+    (
+        "a runner with the address of a store",
+        lambda: Runner(app_name="app", agent=agent(), session_service="sqlite:///s.db"),  # type: ignore[arg-type]
+        ConfigurationError,
+        "`session_service` takes a `BaseSessionService`, not a `str`",
+    ),
+    (
+        "a runner with the class of a store",
+        lambda: Runner(app_name="app", agent=agent(), session_service=InMemorySessionService),  # type: ignore[arg-type]
+        ConfigurationError,
+        "`session_service` takes a `BaseSessionService`, not the class",
+    ),
+    ("a URL for a file", lambda: SqliteSessionService("postgresql://ann:pw@db/x"), ConfigurationError, "postgresql://"),
     ("a runner of nothing", lambda: Runner(session_service=InMemorySessionService()), ConfigurationError, "`agent`"),
 ]
 
@@ -210,7 +227,9 @@ async def test_names_and_state_of_a_run_have_their_types(wrong: dict[str, Any]) 
         await anext(InMemoryRunner(agent()).run_async(**(arguments | wrong)))
 
 
-@pytest.mark.parametrize("wrong", [{"user_id": 42}, {"user_id": ["ann"]}, {"session_id": 7}, {"state": ["a"]}])
+@pytest.mark.parametrize(
+    "wrong", [{"user_id": 42}, {"user_id": ["ann"]}, {"session_id": 7}, {"state": ["a"]}, {"state": {1: 2}}]
+)
 async def test_names_and_state_of_a_session_have_their_types(wrong: dict[str, Any], tmp_path: Path) -> None:
     """Wherever it is stored; and a database writes what comes after that."""
     arguments: dict[str, Any] = {"app_name": "app", "user_id": "ann"}
@@ -223,6 +242,15 @@ async def test_names_and_state_of_a_session_have_their_types(wrong: dict[str, An
         with pytest.raises(TypeError):
             await database.delete_session(app_name="app", user_id=["ann"], session_id="s1")  # type: ignore[arg-type]
         assert (await database.create_session(**arguments)).user_id == "ann"
+
+
+@pytest.mark.parametrize("url", ["sqlite:///{}", "sqlite+aiosqlite:///{}?mode=rwc"])
+async def test_a_sqlite_file_may_be_named_by_its_url(url: str, tmp_path: Path) -> None:
+    """As google-adk's service takes it."""
+    file = tmp_path / "sessions.db"
+    async with SqliteSessionService(url.format(file)) as by_url, SqliteSessionService(file) as by_path:
+        made = await by_url.create_session(app_name="app", user_id="ann")
+        assert await by_path.get_session(app_name="app", user_id="ann", session_id=made.id)
 
 
 class Silent(BaseAgent):
@@ -264,14 +292,16 @@ def test_a_plugin_beside_a_list_is_refused() -> None:
         PluginManager(BasePlugin("p"))  # type: ignore[arg-type]
 
 
-def test_a_hook_that_is_misspelt_is_told_of(caplog: pytest.LogCaptureFixture) -> None:
+@pytest.mark.parametrize("name", ["before_modell_callback", "before_model_calback", "before_model"])
+def test_a_hook_that_is_misspelt_is_told_of(name: str, caplog: pytest.LogCaptureFixture) -> None:
     """It would never be called."""
 
     class Mistyped(BasePlugin):
-        async def before_modell_callback(self, **_: Any) -> None: ...
-
         def my_callback(self) -> None: ...
 
+        def after_all(self) -> None: ...
+
+    setattr(Mistyped, name, lambda self, **_: None)
     PluginManager([Mistyped("p")])
     [told] = caplog.messages
-    assert told == "Plugin `p` has `before_modell_callback`, which is never called. Is it `before_model_callback`?"
+    assert told == f"Plugin `p` has `{name}`, which is never called. Is it `before_model_callback`?"

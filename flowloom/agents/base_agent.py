@@ -149,12 +149,18 @@ class BaseAgent(TypedByOutput[OutputT]):
         """A copy with the fields in `update` changed; the sub-agents are copied too, so that it is a tree of its
         own."""
         values: dict[str, Any] = {name: getattr(self, name) for name in type(self).model_fields}
-        values["sub_agents"] = [child.clone() for child in self.sub_agents]
-        values.update(update or {})
-        for name, value in values.items():
-            if isinstance(value, list) and name != "sub_agents":
-                values[name] = list(value)  # pyright: ignore[reportUnknownArgumentType]
-        return type(self)(**values)
+        values |= {"sub_agents": [child.clone() for child in self.sub_agents], **(update or {})}
+        copied: dict[str, Any] = {name: [*held] for name, held in values.items() if isinstance(held, list)}
+        return type(self)(**values | copied)
+
+    def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Self:
+        """`clone`, as pydantic calls it."""
+        return self.clone(update)
+
+    def __copy__(self, memo: dict[int, Any] | None = None) -> Self:
+        return self.clone()
+
+    __deepcopy__ = __copy__
 
     # -- what runs ask of an agent ------------------------------------------------------------------
 

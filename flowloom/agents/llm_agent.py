@@ -8,7 +8,7 @@ from types import UnionType
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 from google.genai import types
-from pydantic import Field, PrivateAttr
+from pydantic import BaseModel, Field, PrivateAttr
 
 from flowloom import tools as tool_kinds
 from flowloom.agents.base_agent import AgentCallbacks, BaseAgent, OutputT, callbacks_of
@@ -23,7 +23,7 @@ from flowloom.flow.turn import Turn
 from flowloom.models.base_llm import BaseLlm
 from flowloom.models.registry import LLMRegistry
 from flowloom.models.request import check_name
-from flowloom.objects.settings import ReadBy, nothing
+from flowloom.objects.settings import ReadBy, check_kinds, nothing
 from flowloom.processors import Template
 from flowloom.processors.code_executors import BaseCodeExecutor
 from flowloom.processors.output_schema import schema_of
@@ -43,16 +43,9 @@ Tool = Annotated[Callable[..., Any] | BaseTool | BaseToolset | BaseAgent | types
 """What an agent can be given as a tool; looked at when the tools are made, with words of our own."""
 
 
-def _read_config(value: Any) -> types.GenerateContentConfig | None:
-    """A generation config, or what makes one."""
-    if value is None or isinstance(value, types.GenerateContentConfig):
-        return value
-    return types.GenerateContentConfig.model_validate(value, from_attributes=False)
-
-
-def _read_limits(value: Any) -> Limits | None:
-    """Limits, or the fields of some."""
-    return value if value is None or isinstance(value, Limits) else Limits(**value)
+def _made(kind: type[BaseModel]) -> ReadBy:
+    """Values of a kind, or what makes one, or None."""
+    return ReadBy(lambda it: it if isinstance(it, kind | None) else kind.model_validate(it, from_attributes=False))
 
 
 _DEFAULT_FLOW = Flow()
@@ -100,7 +93,7 @@ class LlmAgent(BaseAgent[OutputT]):
     else:
         tools: list[Tool] = Field(default_factory=nothing)
         """Functions, tools, toolsets, agents that are called like functions, and `types.Tool`s of the provider."""
-    generate_content_config: Annotated[types.GenerateContentConfig | None, ReadBy(_read_config)] = None
+    generate_content_config: Annotated[types.GenerateContentConfig | None, _made(types.GenerateContentConfig)] = None
     """Settings of the model's calls; those that an agent has fields for are refused."""
     mode: Literal["chat", "task", "single_turn"] | None = None
     """How the agent above delegates: it hands over (`chat`, None), or calls this one like a function, which then may
@@ -123,7 +116,7 @@ class LlmAgent(BaseAgent[OutputT]):
     """Runs the code that the model writes."""
     tool_errors: Literal["return", "raise"] | None = None
     """Whether a tool that raises gives the model an error result or ends the run; by default as the run says."""
-    limits: Annotated[Limits | None, ReadBy(_read_limits)] = None
+    limits: Annotated[Limits | None, _made(Limits)] = None
     """What this agent may use in one run."""
     before_model_callback: AgentCallbacks = None
     """Called by `callback_context` and `llm_request`; a response takes the call's place."""
@@ -149,6 +142,7 @@ class LlmAgent(BaseAgent[OutputT]):
 
         def __init__(self, *, flow: Flow | None = None, **fields: Any) -> None:
             super().__init__(**fields)
+            check_kinds(flow=(flow, Flow))
             self._given_flow = flow
 
     def _when_made(self) -> None:
@@ -254,11 +248,11 @@ class LlmAgent(BaseAgent[OutputT]):
             return AgentTool(tool)  # pyright: ignore[reportUnknownArgumentType]
         if isinstance(tool, types.Tool):
             return tool_kinds.GoogleTool(tool)
-        if callable(tool):
-            return FunctionTool(tool)
+        if callable(tool) and not (isinstance(tool, type) and issubclass(tool, BaseTool | BaseToolset | BaseAgent)):
+            return FunctionTool(tool)  # pyright: ignore[reportUnknownArgumentType]
         raise ConfigurationError(
-            f"Agent `{self.name}` has {tool!r} among its tools. A tool is a function, a `BaseTool`, a `BaseToolset` or "
-            f"an agent."
+            f"Agent `{self.name}` has {tool!r} among its tools. A tool is a function, or an object: a `BaseTool`, a "
+            f"`BaseToolset` or an agent."
         )
 
     # -- what it was given in one form each, by google-adk's names (spec A2); the engine does not ask for it ---------

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from pydantic import BaseModel, ConfigDict, ValidationError
 from pydantic_core import core_schema
 
-from flowloom.errors import bad_fields
+from flowloom.errors import ConfigurationError, bad_fields
 
 
 class _Signature:
@@ -45,7 +45,7 @@ class Settings(BaseModel):
         def __init__(self, *given: Any, **fields: Any) -> None:
             if given:  # Python would speak of this class, and not of the one that was called
                 name, first = type(self).__name__, next(iter(type(self).model_fields))
-                raise TypeError(f"{name} takes its fields by name only, as `{name}({first}={given[0]!r})`.")
+                raise TypeError(f"{name} takes its fields by name only, as `{name}({first}={given[0]!r:.80})`.")
             try:
                 super().__init__(**fields)
             except ValidationError as error:
@@ -54,6 +54,14 @@ class Settings(BaseModel):
 
     def _when_made(self) -> None:
         """What a class does, and checks, when the fields are set."""
+
+
+def check_kinds(**given: tuple[object, type]) -> None:
+    """Raise `ConfigurationError`, which names the argument, for a value that is there and is not of its kind."""
+    for name, (value, kind) in given.items():
+        if value is not None and not isinstance(value, kind):
+            what = f"the class `{value.__name__}`" if isinstance(value, type) else f"a `{type(value).__name__}`"
+            raise ConfigurationError(f"`{name}` takes a `{kind.__name__}`, not {what}.")
 
 
 def nothing() -> list[Any]:

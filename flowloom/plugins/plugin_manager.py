@@ -44,9 +44,9 @@ class PluginManager:
         self._plugins[plugin.name] = plugin
         self._hooks = None
         hooks = {f"{hook}_callback" for hook in Hooks.names()}
-        for method in dir(plugin):
-            if method.endswith("_callback") and method not in hooks:
-                for near in difflib.get_close_matches(method, hooks, n=1, cutoff=0.85):
+        for method in {*dir(plugin)}.difference(dir(BasePlugin)):
+            if not method.startswith("_"):
+                for near in {f"{method}_callback"} & hooks or difflib.get_close_matches(method, hooks, 1, 0.85):
                     _log.warning("Plugin `%s` has `%s`, which is never called. Is it `%s`?", plugin.name, method, near)
 
     def get_plugin(self, plugin_name: str) -> BasePlugin | None:

@@ -34,6 +34,7 @@ from flowloom.flow.pipeline import Processor, Step, compile_steps
 from flowloom.memory import BaseMemoryService, InMemoryMemoryService
 from flowloom.models import BaseLlm, LLMRegistry
 from flowloom.objects.notebook import say
+from flowloom.objects.settings import check_kinds
 from flowloom.plugins import BasePlugin, ModelOverride, PluginManager
 from flowloom.processors.model_choice import model_of
 from flowloom.runner.app import App
@@ -111,9 +112,7 @@ class Runner(Generic[OutputT]):
         lease_seconds: float = 30.0,
         confirm: Confirm | None = None,
     ) -> None:
-        for name, given, kind in (("app", app, App), ("agent", agent, BaseAgent)):
-            if given is not None and not isinstance(given, kind):  # pyright: ignore[reportUnnecessaryIsInstance]
-                raise ConfigurationError(f"`{name}` takes a `{kind.__name__}`, not a `{type(given).__name__}`.")
+        check_kinds(app=(app, App), agent=(agent, BaseAgent), session_service=(session_service, BaseSessionService))
         if app is not None:
             if agent is not None:
                 raise ConfigurationError("Give either `app` or `agent`: the app holds its own.")

@@ -68,7 +68,7 @@ def admitted_state(state: dict[str, Any]) -> dict[str, Any]:
 
     Raises `InputValidationError` for what is no dict, and `JsonDataError`, which names the key.
     """
-    if not isinstance(state, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]
+    if not isinstance(state, Mapping) or not all(isinstance(key, str) for key in state):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise InputValidationError(f"State is a dict of names and values, not {state!r:.60}.")
     if not state or all(
         type(value) in _FINAL and not key.startswith(State.TEMP_PREFIX) for key, value in state.items()

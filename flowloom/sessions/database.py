@@ -40,7 +40,7 @@ def _database_at(url: str) -> Database:
     read = _URL.fullmatch(url)
     kind, rest = (read["kind"], read["rest"]) if read is not None else ("", "")
     if kind == "sqlite" and (not rest or rest.startswith("/")):
-        return SqliteDatabase(rest.partition("?")[0].removeprefix("/") or ":memory:")
+        return SqliteDatabase(url)
     if kind in ("postgres", "postgresql"):
         return PostgresDatabase(f"postgresql://{rest}")
     raise ConfigurationError(  # without the URL, which may hold a password

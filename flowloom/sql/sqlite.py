@@ -10,6 +10,7 @@ import atexit
 import os
 import queue
 import random
+import re
 import sqlite3
 import threading
 import time
@@ -51,12 +52,23 @@ OLDEST = (3, 35)
 """The oldest SQLite that is used, which knows `RETURNING`."""
 
 
+_URL = re.compile(r"(?P<kind>\w{2,})(\+\w+)?://(/(?P<path>[^?]*))?.*", re.DOTALL)
+
+
+def _path_of(text: str) -> str:
+    """The path of a database that is given by it or, as in google-adk, by SQLAlchemy's URL."""
+    url = _URL.fullmatch(text)
+    if url is not None and url["kind"] != "sqlite":
+        raise ConfigurationError(f"A SQLite database has a path, or `sqlite:///FILE`, and no `{url['kind']}://` URL.")
+    return text if url is None else url["path"] or ":memory:"
+
+
 class SqliteDatabase(Database):
     """A SQLite file in WAL mode; `:memory:` for one that lives as long as this object.
 
-    `path`: the file, made when it does not exist; its directory has to be there. A file that is deleted or replaced
-    while it is open is a `StorageError` of every read and write that follows. Raises `ConfigurationError` if the SQLite
-    of this Python is too old.
+    `path`: the file, or `sqlite:///FILE`, made when it does not exist; its directory has to be there. A file that is
+    deleted or replaced while it is open is a `StorageError` of every read and write that follows. Raises
+    `ConfigurationError` for another URL, and if the SQLite of this Python is too old.
     """
 
     dialect = "sqlite"
@@ -67,7 +79,7 @@ class SqliteDatabase(Database):
                 f"This Python has SQLite {sqlite3.sqlite_version}, which is too old: flowloom needs "
                 f"{'.'.join(map(str, OLDEST))} or newer. Use another build of Python, or a store in PostgreSQL."
             )
-        text = os.fspath(path)
+        text = _path_of(os.fspath(path))
         super().__init__("the SQLite database in memory" if text == ":memory:" else f"the SQLite database `{text}`")
         self.path = text
         self._core = _Core(text if text == ":memory:" else os.path.abspath(text), self.name)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
+from copy import copy, deepcopy
 from typing import Any
 
 import pytest
@@ -147,6 +148,18 @@ def test_a_clone_is_a_tree_of_its_own() -> None:
     assert copy.sub_agents[0].parent_agent is copy
     copy.tools.clear()
     assert root.tools == [nothing]
+
+
+@pytest.mark.parametrize(
+    "copied",
+    [copy, deepcopy, lambda root: root.model_copy(), lambda root: root.model_copy(update={"description": "Helps."})],
+)
+async def test_a_copy_made_in_any_way_is_a_clone(copied: Callable[[LlmAgent], LlmAgent]) -> None:
+    """As google-adk's agents are copied, which are pydantic models."""
+    root = agent("root", "yes", sub_agents=[LlmAgent(name="child")])
+    other = copied(root)
+    assert other.find_agent("child") is not root.find_agent("child")
+    assert [event.text for event in await collect(other.run_async(context(other)))] == ["yes"]
 
 
 def test_fields_that_do_not_exist_are_refused() -> None:
