@@ -19,7 +19,7 @@ def missing_extra(what: str, extra: str, error: ImportError) -> MissingExtraErro
     if error.name is not None and error.name.partition(".")[0] == "flowloom":
         raise error
     told = "" if error.name is None else f" ({error})"
-    missing = MissingExtraError(f"{what}{told}: `pip install flowloom[{extra}]`.", extra=extra, name=error.name)
+    missing = MissingExtraError(f'{what}{told}: `pip install "flowloom[{extra}]"`.', extra=extra, name=error.name)
     missing.__cause__ = error.with_traceback(None)  # its frames would live as long as the module
     return missing
 

@@ -101,7 +101,7 @@ except MissingExtraError as error:
     print(error)
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert "pip install flowloom[auth]" in done.stdout
+    assert 'pip install "flowloom[auth]"' in done.stdout
 
 
 def test_nothing_is_loaded_for_those_who_need_no_credentials() -> None:

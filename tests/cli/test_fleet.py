@@ -298,10 +298,10 @@ def test_without_dbos_a_second_worker_on_postgresql_says_what_to_install(postgre
         with started(*command, fresh=True, PYTHONPATH=path) as second:
             assert second.stdout.readline() == "up\n"
             second.terminate()
-            assert "pip install flowloom[dbos]" in second.stderr.read()
+            assert 'pip install "flowloom[dbos]"' in second.stderr.read()
         first.terminate()
         assert "dbos" not in first.stderr.read()
     done = flowloom(*command, "--courier", "dbos", fresh=True, PYTHONPATH=path)
     assert done.returncode == 2
     assert "`DbosCourier` needs DBOS" in done.stderr
-    assert "pip install flowloom[dbos]" in done.stderr
+    assert 'pip install "flowloom[dbos]"' in done.stderr

@@ -90,7 +90,7 @@ def test_a_courier_without_its_extra() -> None:
         "except MissingExtraError as error: print(error)\n"
     )
     done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
-    assert "pip install flowloom[dbos]" in done.stdout
+    assert 'pip install "flowloom[dbos]"' in done.stdout
 
 
 async def test_a_store_of_a_newer_release(where: str) -> None:

@@ -155,6 +155,6 @@ def test_the_first_use_of_what_needs_an_extra_says_how_to_install_it(base: Path)
         assert told is not None, code
         missing, configuration, text, named, cause = told
         assert (missing, configuration, named) == (True, True, extra), (code, told)
-        assert f"`pip install flowloom[{extra}]`" in text
+        assert f'`pip install "flowloom[{extra}]"`' in text
         assert "No module named" in cause
     assert set(EXTRAS) - {"cli"} == set(USES.values())  # the command line tells it on stderr

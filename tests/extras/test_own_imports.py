@@ -20,4 +20,4 @@ def test_a_library_that_is_not_there_names_its_extra() -> None:
     error = ModuleNotFoundError("No module named 'fastapi'", name="fastapi")
     missing = missing_extra("The server needs FastAPI", "server", error)
     assert (missing.extra, missing.name) == ("server", "fastapi")
-    assert "pip install flowloom[server]" in str(missing)
+    assert 'pip install "flowloom[server]"' in str(missing)

@@ -311,7 +311,7 @@ except flowloom.errors.MissingExtraError as error:
     print(error)
 """
     ran = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
-    assert "pip install flowloom[protobuf]" in ran.stdout
+    assert 'pip install "flowloom[protobuf]"' in ran.stdout
 
 
 def test_json_needs_no_protobuf() -> None:

@@ -56,7 +56,7 @@ def test_a_missing_extra_is_named(missing: str) -> None:
         "except flowloom.errors.MissingExtraError as error:\n    print(error)\n"
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=True)
-    assert "pip install flowloom[postgres]" in done.stdout
+    assert 'pip install "flowloom[postgres]"' in done.stdout
 
 
 async def test_lost_connections_are_made_anew(database: PostgresDatabase) -> None:

@@ -133,7 +133,7 @@ def card_check(name: str, keys: Mapping[str, Any]) -> Callable[[AgentCard], None
     try:
         signing: Any = import_module("a2a.utils.signing")
     except ImportError as error:
-        raise ConfigurationError("Signatures of cards need a library: `pip install a2a-sdk[signing]`.") from error
+        raise ConfigurationError('Signatures of cards need a library: `pip install "a2a-sdk[signing]"`.') from error
 
     def key_of(key_id: str | None, _: str | None) -> Any:
         return keys[key_id or ""]
