@@ -34,6 +34,7 @@ from flowloom import (
     SessionNotFoundError,
     SqliteSessionService,
     Template,
+    answers,
     explain,
     measure,
 )
@@ -49,7 +50,7 @@ from flowloom.errors import (
     ToolSignatureError,
 )
 from flowloom.plugins import PluginManager
-from flowloom.testing import ScriptedModel
+from flowloom.testing import ScriptedModel, assert_symmetric
 
 
 def note() -> None:
@@ -251,6 +252,19 @@ async def test_a_sqlite_file_may_be_named_by_its_url(url: str, tmp_path: Path) -
     async with SqliteSessionService(url.format(file)) as by_url, SqliteSessionService(file) as by_path:
         made = await by_url.create_session(app_name="app", user_id="ann")
         assert await by_path.get_session(app_name="app", user_id="ann", session_id=made.id)
+
+
+def test_answers_without_their_star_are_refused() -> None:
+    with pytest.raises(InputValidationError, match="is no message"):
+        answers([types.Part(text="yes")])  # type: ignore[arg-type]
+
+
+async def test_one_text_is_neither_a_history_nor_a_script() -> None:
+    """It has letters, which are not what was meant."""
+    with pytest.raises(InputValidationError, match="`history` takes a list"):
+        await explain(agent(), "go", history="Hello.")
+    with pytest.raises(ConfigurationError, match="takes a list of answers"):
+        await assert_symmetric(agent(), "Hello.")
 
 
 class Silent(BaseAgent):

@@ -6,6 +6,7 @@ from collections.abc import AsyncGenerator, Iterable, Sequence
 from typing import Any, TypeGuard, cast
 
 from google.genai import types
+from pydantic import BaseModel
 
 from flowloom.agents import BaseAgent
 from flowloom.artifacts import BaseArtifactService, InMemoryArtifactService
@@ -126,6 +127,8 @@ def session_for(session: Session | None, state: dict[str, Any] | None, events: I
 
 def events_of_history(history: Iterable[Said], agent: str) -> list[Event]:
     """A history as events; contents of the role `model` are the agent's. Raises `InputValidationError`."""
+    if isinstance(history, str | BaseModel):  # which can be iterated, but not as a history
+        raise InputValidationError(f"`history` takes a list, as `[{history!r:.60}]`.")
     events: list[Event] = []
     for said in history:
         if isinstance(said, Event):

@@ -42,6 +42,6 @@ def _part_of(piece: Any) -> types.Part:
     if isinstance(piece, str):
         return text_part(piece)
     part = types.Part.model_validate(piece)
-    if not part.model_fields_set:
+    if part == types.Part():
         raise ValueError("It is no part.")
     return part

@@ -11,11 +11,12 @@ from google.genai import types
 
 from flowloom.errors import CallbackError, InputValidationError
 from flowloom.events import Event, ToolConfirmation
-from flowloom.events.parts import as_object, content_of, response_part
+from flowloom.events.parts import as_object, response_part
 from flowloom.events.requests import CONFIRMATION_CALL, CREDENTIAL_CALL, INPUT_CALL, RequestKind
 from flowloom.events.wire import set_fields
 from flowloom.log.answers import first_line, read_decision, unreadable
 from flowloom.log.ledger import CallLedger, CallRecord
+from flowloom.runner.message import content_of_message
 from flowloom.tools.pending import read_call
 
 Kind = RequestKind | Literal["tool"]
@@ -120,8 +121,11 @@ def pending_in(ledger: CallLedger, invocation_id: str | None = None) -> list[Pen
 
 
 def answers(*parts: types.Part) -> types.Content:
-    """A message of answers: `parts` that the methods of `PendingCall` make, of any number of calls."""
-    return content_of("user", list(parts))
+    """A message of answers: `parts` that the methods of `PendingCall` make, of any number of calls.
+
+    Raises `InputValidationError` for what is no part.
+    """
+    return content_of_message(parts)
 
 
 def _pending(made: CallRecord) -> PendingCall:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from flowloom.agents import BaseAgent
@@ -33,7 +33,7 @@ async def assert_symmetric(
     The script answers for all agents of the tree, in order; each run begins with `state`. Tools are run each time.
     Returns the complete events.
     """
-    answers = list(script)
+    answers: Any = list(script) if isinstance(script, Iterator) else script
     whole, state_after = await _run(agent, answers, message, state, None)
     expected = EventsView(whole)
     for size in chunk_sizes:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
+from google.genai import types
 
-from flowloom import AgentTool, BaseAgent, FunctionTool, LoopAgent, ParallelAgent, SequentialAgent, ToolContext
+from flowloom import AgentTool, BaseAgent, FunctionTool, LoopAgent, ParallelAgent, SequentialAgent, ToolContext, answers
 from flowloom.testing import call
 from flowloom.tools.input_request import request_input
 from waiting.desk import Desk, World, by_turn, last_text, model_of, results_of, seen_results, seen_text
@@ -26,6 +28,15 @@ async def test_a_tool_gets_what_the_person_said(world: World) -> None:
     assert last_text(await it.answer(pending.reply("today"))) == "root booked."
     assert world.ran == ["book car today"]
     assert seen_results(model_of(it.runner.agent).requests[-1]) == [{"booked": "car", "when": "today"}]
+
+
+@pytest.mark.parametrize("message", [lambda part: part, lambda part: [part], answers])
+async def test_a_reply_is_a_message_in_every_form(world: World, message: Callable[[types.Part], Any]) -> None:
+    """By itself, in a list, or as a content."""
+    it = Desk(lambda: booker(world, "root", "car"))
+    await it.say("Book.")
+    await it.say(message((await it.only()).reply("today")))
+    assert world.ran == ["book car today"]
 
 
 @pytest.mark.parametrize("value", [0, False, "", [], {"a": 1}, {"result": 2}, None, "{not json", 1.5])
