@@ -20,8 +20,7 @@ from flowloom.flow.client_calls import paused_at, pauses_at
 from flowloom.flow.delegation import delegated_context, delegates_of, ends_turn, unresolved_tasks
 from flowloom.flow.ending import error_event
 from flowloom.flow.handover import place_of_target, response_of_task
-from flowloom.flow.limits import ask_to_summarise
-from flowloom.flow.model_call import NO_MODEL_CALL, ONLY_THOUGHTS, ModelCall, is_thought_only
+from flowloom.flow.model_call import ONLY_THOUGHTS, ModelCall, is_thought_only
 from flowloom.flow.observed import StepsOfTurn, steps_of
 from flowloom.flow.outbox import forwarding
 from flowloom.flow.output import ask_again, has_form, keep_answer, no_answer
@@ -116,7 +115,9 @@ class LlmTurn(Turn):
     async def _ask_model(self, spans: Recorder | None) -> Events:
         """The request, the model, its tool calls (spec §2)."""
         request, result = LlmRequest.empty(None), StepResult()
-        steps, call = self.steps, NO_MODEL_CALL
+        steps = self.steps
+        call = ModelCall(self.ctx, request, spans, processed=bool(steps.response))
+        responses = call.responses(self.final_step)
         self.last = None
         try:
             stopped_at = self._build(steps.request, result, request)
@@ -124,8 +125,8 @@ class LlmTurn(Turn):
                 async with aclosing(self._build_rest(stopped_at, result, request)) as events:
                     async for event in events:
                         yield event
-            call = self._model_call(result, request, spans, processed=bool(steps.response))
-            while not result.answered and (response := await call.next()) is not None:
+            result.answered = not self._wants_model(result)
+            while not result.answered and (response := await anext(responses, None)) is not None:
                 produced = self._response_events(steps, call, request, response)
                 if produced is not None:
                     async with aclosing(produced) as events:
@@ -148,7 +149,7 @@ class LlmTurn(Turn):
         except LimitExceededError as error:
             result.limit = error
         finally:
-            await call.close()
+            await responses.aclose()
         for event in self._concluded(result):
             yield event
 
@@ -184,16 +185,6 @@ class LlmTurn(Turn):
         result.transfer_to = event.actions.transfer_to_agent or result.transfer_to
         result.gave_output = result.gave_output or event.id in (self.ctx.run.outputs or ())
         return event
-
-    def _model_call(
-        self, result: StepResult, request: LlmRequest, spans: Recorder | None, *, processed: bool
-    ) -> ModelCall:
-        """The call of the model with the request, if the model is to be asked; whether its answers are `processed`."""
-        if not self._wants_model(result):
-            return NO_MODEL_CALL
-        if self.final_step is not None:
-            ask_to_summarise(self.ctx, request, self.final_step)
-        return ModelCall(self.ctx, request, spans, counts=self.final_step is None, processed=processed)
 
     def _wants_model(self, result: StepResult) -> bool:
         """Whether the model is to be called, now that the request is built.

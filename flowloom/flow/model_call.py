@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, AsyncIterator, Collection
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from google.genai import types
@@ -10,14 +11,16 @@ from google.genai import types
 from flowloom.context import Context, InvocationContext
 from flowloom.context.hooks import Callbacks, ask
 from flowloom.context.origin import no_events, note_origin
-from flowloom.errors import CallbackError
+from flowloom.errors import CallbackError, LimitExceededError
 from flowloom.events.event import Event
 from flowloom.events.json_data import json_arguments
 from flowloom.events.requests import RESERVED_CALLS
 from flowloom.events.response import LlmResponse
 from flowloom.events.wire import fields_of, replace
 from flowloom.flow.given_ids import GivenIds
+from flowloom.flow.limits import ask_to_summarise
 from flowloom.flow.paid import Paid, with_paid
+from flowloom.models.base_llm import BaseLlm
 from flowloom.models.request import Dropped, LlmRequest, Origin
 from flowloom.processors.model_choice import model_of
 
@@ -29,20 +32,17 @@ ONLY_THOUGHTS = "MODEL_RETURNED_ONLY_THOUGHTS"
 
 
 class ModelCall:
-    """A call from the before-callbacks to the last response: `next` until None, then `close`.
+    """A call from the before-callbacks to the last response; nothing is asked before `responses` are read.
 
-    `counts`: whether limits count it; `processed`: whether response processors see what it gives.
+    `processed`: whether response processors see what it gives.
 
     The order: plugin, then agent callbacks before; the wrappers and the model; for each response, or the error,
     the on-error callbacks, call ids, plugin, then agent callbacks after. The first callback that answers wins.
     """
 
-    def __init__(
-        self, ctx: InvocationContext, request: LlmRequest, spans: Recorder | None, *, counts: bool, processed: bool
-    ) -> None:
+    def __init__(self, ctx: InvocationContext, request: LlmRequest, spans: Recorder | None, *, processed: bool) -> None:
         callbacks, hooks = ctx.callbacks, ctx.run.hooks
         self._ctx = ctx
-        self._model = model_of(ctx)
         self._request = request
         self._around = callbacks.around_model
         self._before: Callbacks = hooks.before_model + callbacks.before_model
@@ -50,13 +50,8 @@ class ModelCall:
         self._copies = processed or bool(self._after)
         """Whether others may write to a complete response, which a model may give twice."""
         self._spans = spans
-        self._counts = counts
         self._context: Context | None = None
         self._ids: GivenIds | None = None
-        self._ready: LlmResponse | None = None
-        """What a callback has answered in the model's place."""
-        self._responses: AsyncIterator[LlmResponse] | None = None
-        self._begun = False
         self._given = False
         """Whether a response has said anything."""
         self._said = False
@@ -64,7 +59,7 @@ class ModelCall:
         self._asked = False
         """Whether a wrapper has listened to the model."""
         self._paid: Paid | None = None
-        self._dropped: Dropped | None = None
+        self._dropped = Dropped()
         """What models around others have paid for, and not given out."""
         self._span: ModelSpan | None = None
         self.has_calls = False
@@ -79,35 +74,74 @@ class ModelCall:
             self._context = Context(self._ctx)
         return self._context
 
-    def _start(self) -> AsyncIterator[LlmResponse]:
-        """The model's responses, through the wrappers. Raises when a limit forbids the call, unless it does not
-        count."""
-        if self._counts:
-            self._ctx.run.totals.count_model_call(self._ctx)
+    async def responses(self, reached: LimitExceededError | None) -> AsyncGenerator[LlmResponse, None]:
+        """The responses as the flow may use them. Closing it closes the model's stream, wherever that stands.
+
+        If a limit was `reached` already, the model is asked to sum up, and the call does not count. Raises what no
+        callback recovers from, and when a limit forbids the call.
+        """
+        ctx = self._ctx
+        ctx.answer_id = None
+        model = model_of(ctx)
+        if reached is not None:
+            ask_to_summarise(ctx, self._request, reached)
+        if self._before:
+            ready = await self._ask("before_model", self._before, llm_request=self._request)
+            if ready is not None:
+                yield mark_if_empty(self._with_ids(ready))
+                return
+        if reached is None:
+            ctx.run.totals.count_model_call(ctx)
+        responses: AsyncIterator[LlmResponse] | None = None
         try:
-            call_next = self._call
+            responses = self._start(model)
+            while responses is not None:
+                try:
+                    response = await responses.__anext__()
+                    if (response.usage_metadata is not None or self._paid is not None) and not self._around:
+                        self._note_paid(response)
+                except StopAsyncIteration:
+                    if self._given:
+                        return
+                    response, responses = LlmResponse(), None  # a silent model is heard, too (decision 3)
+                except Exception as error:
+                    ended, responses = responses, None
+                    note_origin(error, ctx, f"model `{model.model}`", self._around)
+                    await self._end(ended)
+                    response = await self._recover(error)
+                response = self._heard(self._with_ids(response), last=responses is None)
+                yield await self._answered_after(response) if self._after else response
+        finally:
+            try:
+                await self._end(responses)
+            finally:
+                if self._paid is not None:
+                    self._paid.count_rest(ctx.run.totals, ctx.llm_agent)
+
+    def _start(self, model: BaseLlm) -> AsyncIterator[LlmResponse]:
+        """The responses of the model, through the wrappers."""
+        call_next = partial(self._call, model)
+        try:
             for wrapper in reversed(self._around):
                 call_next = _wrapped(wrapper, call_next, self.context)
             return call_next(self._request)
         except Exception as error:
-            note_origin(error, self._ctx, f"model `{self._model.model}`", self._around)
+            note_origin(error, self._ctx, f"model `{model.model}`", self._around)
             raise
 
-    def _call(self, request: LlmRequest) -> AsyncIterator[LlmResponse]:
+    def _call(self, model: BaseLlm, request: LlmRequest) -> AsyncIterator[LlmResponse]:
         ctx = self._ctx
         run = ctx.run
-        if self._dropped is None:
-            self._dropped = Dropped()
         request.hand_over(Origin(ctx.agent.name, ctx.step, self._dropped))
         for observer in run.observers:
-            observer.model_asked(ctx, self._model, request)
-        responses = run.effects.call_model(ctx, self._model, request, run.streaming)
+            observer.model_asked(ctx, model, request)
+        responses = run.effects.call_model(ctx, model, request, run.streaming)
         if not hasattr(responses, "__anext__"):
-            raise no_events(responses, f"`generate_content_async` of model `{self._model.model}`", "LlmResponse")
+            raise no_events(responses, f"`generate_content_async` of model `{model.model}`", "LlmResponse")
         if self._spans is not None:
             if self._span is not None:
                 self._span.end()  # a wrapper calls again
-            self._span = self._spans.start_model(ctx, self._model, request)
+            self._span = self._spans.start_model(ctx, model, request)
             responses = self._span.watch(responses)
         return self._noted(responses) if self._around else responses
 
@@ -127,38 +161,11 @@ class ModelCall:
             if (close := getattr(responses, "aclose", None)) is not None:
                 await close()
 
-    async def next(self) -> LlmResponse | None:
-        """The next response as the flow may use it; None at the end. Raises what no callback recovers from."""
-        if not self._begun:
-            self._begun, self._ctx.answer_id = True, None
-            if self._before:
-                self._ready = await self._ask("before_model", self._before, llm_request=self._request)
-            if self._ready is None:
-                self._responses = self._start()
-        if self._responses is None:
-            response, self._ready = self._ready, None
-            return None if response is None else mark_if_empty(self._with_ids(response))
-        last = False
-        try:
-            response = await self._responses.__anext__()
-            if (response.usage_metadata is not None or self._paid is not None) and not self._around:
-                self._note_paid(response)
-        except StopAsyncIteration:
-            if self._given:
-                return None
-            response, last = LlmResponse(), True  # a model that says nothing at all is heard, too (decision 3)
-        except Exception as error:
-            note_origin(error, self._ctx, f"model `{self._model.model}`", self._around)
-            await self._end()
-            response, last = await self._recover(error), True
-        if self._paid is not None and not response.partial:
-            response = self._paid.told_by(response)
-        response = self._heard(self._with_ids(response), last)
-        return await self._answered_after(response) if self._after else response
-
-    def _heard(self, response: LlmResponse, last: bool) -> LlmResponse:
+    def _heard(self, response: LlmResponse, *, last: bool) -> LlmResponse:
         """A response as it is told of. One that says nothing is an error, unless others of the call say something, or
         may: one without a reason to finish waits for them, if it is not the last."""
+        if self._paid is not None and not response.partial:
+            response = self._paid.told_by(response)
         marked = mark_if_empty(response)
         if marked is not response and (self._said or not (last or response.finish_reason)):
             return replace(response, content=None)
@@ -181,18 +188,8 @@ class ModelCall:
         if self._paid is not None:
             self._paid.note(response)
 
-    async def close(self) -> None:
-        """Close the model's stream, wherever it stands."""
-        try:
-            if self._responses is not None or self._span is not None:
-                await self._end()
-        finally:
-            if self._paid is not None:
-                self._paid.count_rest(self._ctx.run.totals, self._ctx.llm_agent)
-
-    async def _end(self) -> None:
+    async def _end(self, responses: AsyncIterator[LlmResponse] | None) -> None:
         """End the call of the model, wherever it stands."""
-        responses, self._responses = self._responses, None
         try:
             if (close := getattr(responses, "aclose", None)) is not None:
                 await close()
@@ -279,7 +276,8 @@ class ModelCall:
         ctx, content = self._ctx, response.content
         self.has_calls = False
         silent = content is None and not response.error_code and not response.interrupted
-        self.count(response)
+        if response.usage_metadata is not None and not response.partial:
+            self.count(response.usage_metadata, response.searches)
         values = {} if response.partial else self._collected(silent)
         if silent and not values:
             return None
@@ -313,14 +311,13 @@ class ModelCall:
         if event.usage_metadata is None and response.content is None and not (response.error_code or event.error_code):
             event = with_paid(event, response)
         if event.usage_metadata is usage:  # and no further event says it
-            self.count(response)
+            self.count(usage, response.searches)
             response.usage_metadata = None
         return event
 
-    def count(self, response: LlmResponse) -> None:
-        """Count the tokens of a complete response."""
-        if response.usage_metadata is not None and not response.partial:
-            self._ctx.run.totals.count_tokens(response.usage_metadata, self._ctx.llm_agent, response.searches)
+    def count(self, usage: types.GenerateContentResponseUsageMetadata, searches: int) -> None:
+        """Count the tokens and searches of a complete response."""
+        self._ctx.run.totals.count_tokens(usage, self._ctx.llm_agent, searches)
 
     def _is_long_running(self, name: str | None) -> bool:
         """Whether a call goes on after the turn. By a name that asks people, a model makes no request to a person."""
@@ -328,22 +325,6 @@ class ModelCall:
             return False
         tool = self._request.tools_dict.get(name)  # type: ignore[arg-type]
         return tool is not None and tool.is_long_running
-
-
-class _NoModelCall(ModelCall):
-    """Stands for a call that is not to be made: it has no response."""
-
-    def __init__(self) -> None:
-        """There is nothing to ask."""
-
-    async def next(self) -> LlmResponse | None:
-        return None
-
-    async def close(self) -> None:
-        return
-
-
-NO_MODEL_CALL = _NoModelCall()
 
 
 def _wrapped(wrapper: Any, call_next: Any, context: Context) -> Any:

@@ -19,7 +19,7 @@ class StepResult:
     transfer_to: str | None = None
     halted_by: str | None = None
     answered: bool = False
-    """Whether the calls of the latest answer have results, so that the model is not listened to any further."""
+    """Whether the model is not listened to (any further): the calls of its latest answer have results, say."""
     waiting: bool = False
     """Whether a call stays open: an agent that runs as a tool waits, or a client is to execute it."""
     cut_short: bool = False
