@@ -19,7 +19,7 @@ from flowloom.memory import BaseMemoryService, InMemoryMemoryService
 from flowloom.plugins import BasePlugin
 from flowloom.runner.app import App
 from flowloom.runner.message import Message, content_of_message
-from flowloom.runner.routing import Place, place_of
+from flowloom.runner.routing import place_of
 from flowloom.runner.runner import Runner
 from flowloom.sessions import InMemorySessionService, Session
 
@@ -103,14 +103,13 @@ class Rehearsal(Runner):
         ctx = super().make_context(*args, **kwargs)
         ctx.run = rehearsal_of(ctx.run, self._recording)
         ctx.run.effects = RehearsalEffects(self.effects, self._recording)
-        return ctx
-
-    def _place(self, events: Sequence[Event], answered: Sequence[Event]) -> Place:
         if self.explained is self.agent:
-            return super()._place(events, answered)
+            return ctx
         place = place_of(self.agent, self.explained.name)
         assert place is not None
-        return place
+        explained = ctx.at(*place)
+        explained.resumed = ctx.resumed
+        return explained
 
 
 def _is_pair(said: object) -> TypeGuard[tuple[str, str]]:

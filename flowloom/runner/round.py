@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Awaitable, Sequence
+from collections.abc import AsyncGenerator, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
@@ -68,7 +68,6 @@ class Round:
     message: types.Content | None
     state_delta: dict[str, Any] | None
     answered: Event | None
-    holds_answers: bool
     shows_message: bool
     stop_requested: Literal["paused", "cancelled"] | None
     message_id = ""
@@ -81,19 +80,27 @@ class Round:
     last: Event | None = None
     """The latest complete event of its agents."""
     closing: Sequence[Event] = ()
-    _events: AsyncGenerator[Event, None] | None = None
-    _ended = False
-    """Whether a plugin has answered in the agents' place."""
     _settled = False
     _cancellation_recorded = False
 
     def __post_init__(self) -> None:
         self.run = self.ctx.run
         self.hooks = self.run.hooks
+        self.events = _nothing()
+        """Those of the agents, not recorded yet; none if a plugin has answered in their place."""
 
-    def begin(self) -> Awaitable[Sequence[Event]]:
-        """Store the user's message, and ask the before-run plugins; the events of that to be seen."""
-        return self._ask_before() if self.hooks.before_run else self._take_message()
+    async def begin(self) -> Sequence[Event]:
+        """Store the user's message, and ask the before-run plugins behind it, which may answer in the agents' place;
+        the events of that to be seen."""
+        events = await self._take_message()
+        if self.hooks.before_run:
+            content = await first_answer(self.hooks.before_run, invocation_context=self.ctx)
+            if content is not None:
+                content = content_answered(content, "before_run", self.ctx)
+                return [*events, await self.run.record(self.ctx, self.ctx.new_event({"content": content}))]
+        if not self.preempted:
+            self.events = self.ctx.agent.run_async(self.ctx)
+        return events
 
     async def _take_message(self) -> Sequence[Event]:
         """Store the user's message (spec §18.4); the event, if the caller wants to see it.
@@ -116,7 +123,7 @@ class Round:
             actions = make(EventActions, state_delta=dict(self.state_delta))
             keep_json_actions(actions)
             values["actions"] = actions
-        event, answers = ctx.new_event(values), self.holds_answers
+        event, answers = ctx.new_event(values), answers_calls(message)
         self.message_id = event.id
         try:  # a tool may run because of an answer, so that has to be kept before
             event = await run.record(ctx, event, hooks=(), durable=answers or self.shows_message, answers=answers)
@@ -135,28 +142,10 @@ class Round:
             replaced = await first_answer(self.hooks.on_user_message, invocation_context=ctx, user_message=message)
             if replaced is not None:
                 check_answers(replaced := content_answered(replaced, "on_user_message", ctx))
-                self.holds_answers = answers_calls(replaced)
                 message = run.keyring.receive(replaced, run.session.events)
         if run.config.save_input_blobs_as_artifacts and run.artifact_service is not None:
             message = await self.host.save_blobs(ctx, message)
         return message
-
-    async def _ask_before(self) -> Sequence[Event]:
-        """Ask the before-run plugins behind the message; the event of one that answers in the agents' place."""
-        events = await self._take_message()
-        if self.preempted:
-            return ()
-        content = await first_answer(self.hooks.before_run, invocation_context=self.ctx)
-        if content is None:
-            return events
-        self._ended = True
-        content = content_answered(content, "before_run", self.ctx)
-        return [*events, await self.run.record(self.ctx, self.ctx.new_event({"content": content}))]
-
-    def events(self) -> AsyncGenerator[Event, None]:
-        """The events of the agents, not recorded yet."""
-        self._events = _nothing() if self._ended or self.preempted else self.ctx.agent.run_async(self.ctx)
-        return self._events
 
     async def __aenter__(self) -> Round:
         return self
@@ -175,7 +164,7 @@ class Round:
                 self.closing = await self.cut_off()
             finally:
                 if not self._settled:
-                    await finish_run(self.ctx, self._events)
+                    await finish_run(self.ctx, self.events)
                 if self.hooks.after_run:
                     await notify(self.hooks.after_run, invocation_context=self.ctx)
         except asyncio.CancelledError:  # while plugins are told that it is over
@@ -184,7 +173,7 @@ class Round:
 
     async def _end(self) -> None:
         """The agents are done, or stopped: what closes the round stands behind their last event."""
-        closing = await finish_run(self.ctx, self._events, whole=not self.aborted)
+        closing = await finish_run(self.ctx, self.events, whole=not self.aborted)
         self._settled = True
         if not self.aborted:
             self.closing = closing
@@ -203,7 +192,7 @@ class Round:
         task = asyncio.current_task()
         if task is not None:
             task.uncancel()  # it is taken care of here
-        closing = await finish_run(self.ctx, self._events, whole=True)
+        closing = await finish_run(self.ctx, self.events, whole=True)
         if not self._cancellation_recorded:
             closing += await self._record_cancellation()
         return closing

@@ -64,11 +64,10 @@ class Rounds:
         self._user_id = user_id
         self._session_id = session_id
         self._invocation_id = invocation_id
-        message = self._message = None if new_message is None else content_of_message(new_message)
-        self._answers_calls = message is not None and answers_calls(message)
-        """Whether the message that is next holds answers."""
-        if message is not None and self._answers_calls:
-            check_answers(message)
+        self._message = None if new_message is None else content_of_message(new_message)
+        """The message that is next."""
+        if self._message is not None:
+            check_answers(self._message)
         if run_config is not None and not isinstance(run_config, RunConfig):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise ConfigurationError(f"`run_config` takes a `RunConfig`, not a `{type(run_config).__name__}`.")
         if type(user_id) is not str or type(session_id) is not str:
@@ -117,14 +116,22 @@ class Rounds:
 
     async def events(self) -> AsyncGenerator[Event, None]:
         """Run it; yields events as they happen, each stored before it is seen."""
-        lease = self._lease or await self._acquire_lease()
+        lease, host = self._lease, self._host
+        if lease is None and host.concurrency != "allow":
+            lease = await host.session_service.acquire_lease(
+                app_name=host.app_name,
+                user_id=self._user_id,
+                session_id=self._session_id,
+                wait=host.concurrency == "queue",
+                seconds=host.lease_seconds,
+            )
         try:
             current = await self._open(lease)
             while current is not None:
                 async with current:
                     for event in await current.begin():
                         yield event
-                    async for event in current.events():
+                    async for event in current.events:
                         event = await current.run.record(current.ctx, event)
                         if not event.partial:
                             current.last = event
@@ -136,12 +143,12 @@ class Rounds:
                     yield event
                 if current.error is not None:
                     raise current.error
-                current = None if self._is_over(current) else await self._next_round(current, lease)
+                current = await self._next_round(current, lease)
             for event in self._closing:
                 yield event
             if self._rounds:
                 self._rounds[-1].run.check_stored()
-                self._host.after_run(self._rounds[-1].ctx)
+                host.after_run(self._rounds[-1].ctx)
         except RunLostError as lost:
             self._error = lost
             raise
@@ -149,61 +156,38 @@ class Rounds:
             if lease is not None:
                 await lease.release()
 
-    async def _acquire_lease(self) -> SessionLease | None:
-        if self._host.concurrency == "allow":
-            return None
-        return await self._host.session_service.acquire_lease(
-            app_name=self._host.app_name,
-            user_id=self._user_id,
-            session_id=self._session_id,
-            wait=self._host.concurrency == "queue",
-            seconds=self._host.lease_seconds,
-        )
-
     async def _open(self, lease: SessionLease | None) -> Round | None:
         """Open the session, take secrets out of the message, and begin the first round."""
         self.session = await self._host.open_session(self._user_id, self._session_id, self._run_config)
         self.session.guard(None if lease is None else lease.fence)
-        if self._host.takes_words and not self._answers_calls and self._message is not None:
-            self._message = as_reply(self._host.agent, self.session, self._message)
-            self._answers_calls = answers_calls(self._message)
-        if self._answers_calls:
-            await self._take_secrets()
+        message = self._message
+        if message is not None:
+            if self._host.takes_words and not answers_calls(message):
+                message = as_reply(self._host.agent, self.session, message)
+            self._message = await self._without_secrets(message) if answers_calls(message) else message
         return self._begin(lease)
 
-    def _is_over(self, latest: Round) -> bool:
-        """Whether nothing can follow the latest round."""
-        if latest.preempted:
-            return False
-        if latest.aborted or latest.run.stopped:
-            return True
-        return not self._later and self._host.confirm is None and latest.run.progress is None
-
     async def _next_round(self, latest: Round, lease: SessionLease | None) -> Round | None:
-        """The round after the latest one; None if there is nothing more to do."""
+        """The round after the latest one: about an answer that resumes another agent, a decision of the runner's
+        `confirm` callback, or one that is not carried out yet. None if there is nothing more to do."""
         if latest.preempted:  # another run has stored its answer first
             self._rounds.pop()
             self.session = await self._host.open_session(self._user_id, self._session_id, self._run_config)
-        else:
-            try:
-                await self._choose_follow_up(latest.run)
-            except asyncio.CancelledError:
-                self._closing = await latest.cut_off()
-            if self._message is None and self._invocation_id is None:
-                return None
-        return self._begin(lease)
-
-    async def _choose_follow_up(self, run: Run) -> None:
-        """What the next round is about: an answer that resumes another agent, a decision of the runner's `confirm`
-        callback, or one that is not carried out yet."""
+            return self._begin(lease)
+        if latest.aborted or latest.run.stopped:
+            return None
         self._message = self._invocation_id = self._state_delta = None
         if self._later:
             self._message = self._later.popleft()
         elif self._host.confirm is not None:
-            self._message = await decisions_of(self._host.confirm, self._pending(), self._decided)
-        if self._message is None and run.progress is not None:
-            self._invocation_id = self._with_decisions_left(run)
-        self._answers_calls = self._message is not None
+            try:
+                self._message = await decisions_of(self._host.confirm, self._pending(), self._decided)
+            except asyncio.CancelledError:
+                self._closing = await latest.cut_off()
+                return None
+        if self._message is None and latest.run.progress is not None:
+            self._invocation_id = self._with_decisions_left(latest.run)
+        return None if self._message is None and self._invocation_id is None else self._begin(lease)
 
     def _choose_answers(self, message: types.Content, *, alone: bool) -> bool:
         """What of a message of answers comes first; whether there is anything to do."""
@@ -214,7 +198,7 @@ class Rounds:
             first, left = self._first_of(self._later.popleft(), alone)
         self._message = first
         if first is None:
-            self._answers_calls, self._state_delta, self._invocation_id = False, None, left
+            self._state_delta, self._invocation_id = None, left
         if not alone:
             self.session = without_others(self.session, {each.message_id for each in self._rounds})
         return True
@@ -239,23 +223,23 @@ class Rounds:
         self._left_to_others = invocation_id, pending_in(ledger, invocation_id)
         return None, None
 
-    async def _take_secrets(self) -> None:
-        """Take answers to requests for a credential out of the message, by their name and by their id."""
-        assert self._message is not None
+    async def _without_secrets(self, message: types.Content) -> types.Content:
+        """A message without the answers to requests for a credential, which are known by their name and their id."""
         config, events = self._run_config, self.session.events
         if config is not None and config.get_session_config is not None:  # the request is perhaps not among these
             events = (await self._host.open_session(self._user_id, self._session_id, None)).events
-        self._message, self._answers = redact_message(self._message, credential_requests(events, self._message))
+        message, self._answers = redact_message(message, credential_requests(events, message))
+        return message
 
     def _progress(self) -> tuple[Progress | None, Sequence[Event]]:
         """How far the invocation is that the round resumes, if it does; and the events with the calls that are
         answered."""
         session, message, invocation_id = self.session, self._message, self._invocation_id
-        if message is None and invocation_id is not None:
+        if message is None:
+            if invocation_id is None:
+                return None, ()
             progress = progress_of(session, invocation_id, None)
             return progress, answered_calls(session.history.ledger(session.events), progress.message)
-        if not self._answers_calls:
-            return None, ()
         answered = answered_calls(session.history.ledger(session.events), message)
         return (progress_of(session, answered[0].invocation_id, message) if answered else None), answered
 
@@ -264,13 +248,11 @@ class Rounds:
 
         Its message belongs to the branch and scope of the call that it answers.
         """
-        message = self._message
-        if message is not None and self._answers_calls:
-            if not self._choose_answers(message, alone=lease is not None):
-                return None
-            message = self._message
-        invocation_id = self._invocation_id
-        progress, answered = self._progress()
+        message, answers = self._message, answers_calls(self._message)
+        if message is not None and answers and not self._choose_answers(message, alone=lease is not None):
+            return None
+        message, invocation_id = self._message, self._invocation_id
+        progress, answered = self._progress() if message is None or answers else (None, ())
         ctx = self._host.make_context(self.session, message, self._run_config, invocation_id, answered, progress)
         run = ctx.run
         if self._answers:
@@ -289,7 +271,6 @@ class Rounds:
             message,
             self._state_delta,
             answered=answered[0] if answered and message is not None else None,
-            holds_answers=self._answers_calls,
             shows_message=self._yield_user_message,
             stop_requested=self._stop_requested,
         )

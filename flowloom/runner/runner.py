@@ -43,7 +43,7 @@ from flowloom.runner.message import Message
 from flowloom.runner.pending import Confirm
 from flowloom.runner.result import RunResult
 from flowloom.runner.rounds import Rounds, result_of
-from flowloom.runner.routing import Place, agents_of, check_tree, find_agent_to_run
+from flowloom.runner.routing import agents_of, check_tree, find_agent_to_run
 from flowloom.runner.sync import iterate_sync, run_sync
 from flowloom.runner.typed_events import refusal, typed_events
 from flowloom.sessions import BaseSessionService, InMemorySessionService, Session
@@ -397,15 +397,11 @@ class Runner(Generic[OutputT]):
                 run.user_content = progress.message
             else:
                 run.leave_open(*run.open_calls)
-        agent, lineage = self._place(events, answered)
+        agent, lineage = find_agent_to_run(self.agent, events, answered)
         ctx = InvocationContext(agent=agent, lineage=lineage, run=run)
         ctx.recorded = True
         ctx.resumed = progress is not None
         return ctx
-
-    def _place(self, events: Sequence[Event], answered: Sequence[Event]) -> Place:
-        """Which agent answers, and the agents above it."""
-        return find_agent_to_run(self.agent, events, answered)
 
     async def save_blobs(self, ctx: InvocationContext, message: types.Content) -> types.Content:
         """The `message` with its files saved as artifacts, and a text that names each in its place."""
