@@ -81,20 +81,19 @@ async def finish_failed_run(ctx: InvocationContext, error: Exception) -> list[Ev
     return events
 
 
-async def finish_run(ctx: InvocationContext, events: Events | None, *, whole: bool = False) -> list[Event]:
+async def finish_run(ctx: InvocationContext, events: Events, *, whole: bool = False) -> list[Event]:
     """Leave nothing behind: close the stream, answer what was cut off, wait for threads (decision 22).
 
-    `events` is the run's stream, None if it never began. Unless the run is over as a `whole`, or its end is told by
-    another event, what was streamed is kept. Returns the events that answer and keep. It may be cancelled any number of
-    times, and is done all the same.
+    `events` is the run's stream. Unless the run is over as a `whole`, or its end is told by another event, what was
+    streamed is kept. Returns the events that answer and keep. It may be cancelled any number of times, and is done all
+    the same.
     """
     run = ctx.run
     try:
-        if events is not None:
-            await events.aclose()
+        await events.aclose()
     finally:
         try:
-            appended = await _finished(ctx, whole) if _leaves_something(run, whole) else []
+            appended = await _to_its_end(run, _finished(ctx, whole)) if _leaves_something(run, whole) else []
         finally:
             try:
                 if run.unflushed:
@@ -118,17 +117,12 @@ def _leaves_something(run: Run, whole: bool) -> bool:
 
 
 async def _finished(ctx: InvocationContext, whole: bool) -> list[Event]:
-    run = ctx.run
-    keeps = not whole and run.streamed is not None
-
-    async def finish() -> list[Event]:
-        try:
-            return [*await run.answer_open_calls(ctx, INTERRUPTED), *(await record_end(ctx) if keeps else ())]
-        except RunLostError as lost:  # whoever has the session now does that
-            run.note_loss(lost)
-            return []
-
-    return await _to_its_end(run, finish())
+    """Answer what was cut off, and keep what was streamed."""
+    try:
+        return [*await ctx.run.answer_open_calls(ctx, INTERRUPTED), *(() if whole else await record_end(ctx))]
+    except RunLostError as lost:  # whoever has the session now does that
+        ctx.run.note_loss(lost)
+        return []
 
 
 async def _to_its_end(run: Run, finishing: Coroutine[Any, Any, list[Event]]) -> list[Event]:

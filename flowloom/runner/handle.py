@@ -73,12 +73,10 @@ class RunHandle(Generic[OutputT]):
 
     async def _all_events(self) -> AsyncGenerator[Event, None]:
         given = 0
-        while True:
-            while given < len(self._events):
+        while given < len(self._events) or await self._goes_on():
+            for event in self._events[given:]:
                 given += 1
-                yield self._events[given - 1]
-            if not await self._goes_on():
-                return
+                yield event
 
     async def _goes_on(self) -> bool:
         """Wait for the next event, or for the end; False if the run is over. Raises what ended it, unless it was

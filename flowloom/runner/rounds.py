@@ -191,20 +191,17 @@ class Rounds:
 
     def _choose_answers(self, message: types.Content, *, alone: bool) -> bool:
         """What of a message of answers comes first; whether there is anything to do."""
-        first, left = self._first_of(message, alone)
-        while first is None and left is None:
+        while not self._takes(message, alone=alone):
             if not self._later:
                 return False
-            first, left = self._first_of(self._later.popleft(), alone)
-        self._message = first
-        if first is None:
-            self._state_delta, self._invocation_id = None, left
+            message = self._later.popleft()
         if not alone:
             self.session = without_others(self.session, {each.message_id for each in self._rounds})
         return True
 
-    def _first_of(self, message: types.Content, alone: bool) -> tuple[types.Content | None, str | None]:
-        """What a message of answers decides first, each agent with what is its own; the rest comes later.
+    def _takes(self, message: types.Content, *, alone: bool) -> bool:
+        """Whether the round is about a message of answers: what that decides first, each agent with what is its own;
+        the rest comes later.
 
         Decisions that the session has already are left out. If nothing else is there, the run resumes the invocation
         whose decision was not carried out, or does nothing: only one that is `alone` on the session knows that no
@@ -214,14 +211,15 @@ class Rounds:
         ledger = session.history.ledger(session.events)
         news, repeated = without_repeated(ledger, message)
         if news is not None:
-            first, *others = messages_of(self._host.agent, session, news)
+            self._message, *others = messages_of(self._host.agent, session, news)
             self._later.extendleft(reversed(others))
-            return first, None
+            return True
         invocation_id = max(repeated, key=lambda each: each.made.since).made.event.invocation_id
         if alone and any(is_left_behind(ledger, decision) for decision in repeated):
-            return None, invocation_id
+            self._message, self._state_delta, self._invocation_id = None, None, invocation_id
+            return True
         self._left_to_others = invocation_id, pending_in(ledger, invocation_id)
-        return None, None
+        return False
 
     async def _without_secrets(self, message: types.Content) -> types.Content:
         """A message without the answers to requests for a credential, which are known by their name and their id."""
