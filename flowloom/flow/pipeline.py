@@ -94,7 +94,7 @@ def find_step(steps: tuple[Step, ...], wanted: str | Processor) -> int:
     raise PipelineError(f"The flow has no processor `{name}`. It has: {quoted_list(names)}.")
 
 
-def explain(error: BaseException, ctx: InvocationContext, step: Step) -> None:
+def explain(error: Exception, ctx: InvocationContext, step: Step) -> None:
     """Note on an error where it came from, and on a halt who halted."""
     if isinstance(error, Halt):
         error.processor = error.processor or step.name
@@ -162,9 +162,7 @@ async def events_of(produced: Any, ctx: InvocationContext, step: Step) -> AsyncG
                 yield _checked(event, step)
         elif produced is not None:
             yield _checked(produced, step)
-    except GeneratorExit:
-        raise
-    except BaseException as error:
+    except Exception as error:
         explain(error, ctx, step)
         raise
 
