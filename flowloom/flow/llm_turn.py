@@ -22,11 +22,10 @@ from flowloom.flow.ending import error_event
 from flowloom.flow.handover import place_of_target, response_of_task
 from flowloom.flow.model_call import ONLY_THOUGHTS, ModelCall, is_thought_only
 from flowloom.flow.observed import StepsOfTurn, steps_of
-from flowloom.flow.outbox import forwarding
 from flowloom.flow.output import ask_again, has_form, keep_answer, no_answer
 from flowloom.flow.pipeline import Step, StoppedAt, events_from, run_steps
 from flowloom.flow.step_result import StepResult
-from flowloom.flow.tool_run import SingleTurns, ToolRun, tool_run
+from flowloom.flow.tool_run import resumed_run, tool_run
 from flowloom.flow.turn import AGAIN, OVER, WAITING, Enter, Events, Outcome, Turn
 from flowloom.flow.waiting import awaits_more
 from flowloom.log.marks import AGENT_ENDED, REPEATED, is_from_agent_tool
@@ -139,12 +138,12 @@ class LlmTurn(Turn):
                 if result.answered or not call.has_calls:
                     continue
                 calls, delegates = event.get_function_calls(), bool(self.delegates)
-                run = tool_run(self.ctx, calls, request.tools_dict, delegates=delegates)
-                if run.forwarded is not None:
-                    async with aclosing(run.forwarded) as events:
-                        async for inner in events:
+                running, forwarded = tool_run(self.ctx, calls, request.tools_dict, delegates=delegates)
+                if forwarded is not None:
+                    async with aclosing(forwarded):
+                        async for inner in forwarded:
                             yield inner
-                for answer in self._taken(result, event, run, await run.results):
+                for answer in self._taken(result, event, await running):
                     yield answer
         except LimitExceededError as error:
             result.limit = error
@@ -245,7 +244,7 @@ class LlmTurn(Turn):
 
     # -- tool calls -------------------------------------------------------------------------------
 
-    def _taken(self, result: StepResult, event: Event, tools: ToolRun, results: CallResults) -> Iterator[Event]:
+    def _taken(self, result: StepResult, event: Event, results: CallResults) -> Iterator[Event]:
         """What comes of the calls of an event. Raises the error of a call that ends the run."""
         if results.event is not None:
             result.transfer_to = results.event.actions.transfer_to_agent
@@ -253,35 +252,36 @@ class LlmTurn(Turn):
             for further in follow_ups(self.ctx, (event.content and event.content.parts) or (), results.event):
                 yield self._noted(result, self._finished(result, further))
         yield from results.waiting
-        if self.delegates:
-            self.delegated = deque(unresolved_tasks(self.ctx, self.delegates)[1])
         if results.error is not None:
             raise results.error
         result.waiting = bool(results.waiting)
-        if tools.single is not None:
-            self._leave_open(result, tools.single)
+        if self.delegates:
+            self._note_open_calls(result)
         has_results = results.event is not None and results.event.content is not None
         result.answered = has_results or bool(self.delegated) or result.waiting or result.cut_short
 
-    def _leave_open(self, result: StepResult, single: SingleTurns) -> None:
-        """Calls of `single_turn` agents that wait, or in which the run was stopped, are answered by a later run."""
-        if single.waiting:
-            self.ctx.run.leave_open(*(call.id for call in (*single.waiting, *self.delegated)))
+    def _note_open_calls(self, result: StepResult) -> None:
+        """Of the calls of sub-agents that have no result, those of `task` agents come next; those of `single_turn`
+        agents, which wait, or in which the run was stopped, are answered by a later run."""
+        singles, tasks = unresolved_tasks(self.ctx, self.delegates)
+        self.delegated = deque(tasks)
+        result.cut_short = bool(singles) and self.ctx.run.stopped
+        if singles and not result.cut_short:
+            self.ctx.run.leave_open(*(call.id for call in (*singles, *tasks)))
             result.waiting = True
-        result.cut_short = single.stopped
 
     async def _resume_single_turns(self) -> Events:
         """Resume the `single_turn` agents whose calls an earlier run has left open, all at once."""
         calls, self.single_turns = self.single_turns, []
-        result, single = StepResult(), SingleTurns(self.ctx)
-        running, forwarded = forwarding(single.resume(calls), single.outbox)
+        result = StepResult()
+        running, forwarded = resumed_run(self.ctx, calls)
         async with aclosing(forwarded):
             async for event in forwarded:
                 yield event
         answer = await running
         if answer is not None:
             yield self._noted(result, answer)
-        self._leave_open(result, single)
+        self._note_open_calls(result)
         if not result.cut_short:
             self.outcome = WAITING if result.waiting else self._after_answers()
 

@@ -69,7 +69,8 @@ class LiveTurn(Turn):
                 calls = event.get_function_calls()
                 if not calls:
                     continue
-                results = (await tool_run(ctx, calls, request.tools_dict, delegates=False).results).event
+                running, _ = tool_run(ctx, calls, request.tools_dict, delegates=False)
+                results = (await running).event
                 assert results is not None
                 yield self.note(results)
                 if target := results.actions.transfer_to_agent:

@@ -102,12 +102,12 @@ class _ClientTurn(Turn):
             later = [call["id"]] if tool is not None and tool.is_long_running else None
             asked = self.note(ctx.new_event({"content": content_of("model", parts), "long_running_tool_ids": later}))
             yield asked
-            run = tool_run(ctx, asked.get_function_calls(), request.tools_dict, delegates=False)
-            if run.forwarded is not None:
-                async with aclosing(run.forwarded) as events:
-                    async for event in events:
+            running, forwarded = tool_run(ctx, asked.get_function_calls(), request.tools_dict, delegates=False)
+            if forwarded is not None:
+                async with aclosing(forwarded):
+                    async for event in forwarded:
                         yield event
-            results = await run.results
+            results = await running
             if results.event is not None:
                 yield self.note(results.event)
                 for event in follow_ups(ctx, parts, results.event):
