@@ -206,16 +206,13 @@ class Turn:
         else:
             self.enter()
 
-    def _agents_are_ready(self, calls: dict[str, types.FunctionCall]) -> bool | None:
+    def _agents_are_ready(self, calls: set[str]) -> bool | None:
         """Whether an agent that the turn waits for may go on; None if it waits for none."""
         run = self.ctx.run
-        waiting = run.waiting_calls
-        behind = [call_id for call_id in waiting.keys() & calls.keys() if waiting[call_id].suspended]
+        behind = [made.id for made in run.waiting_calls.values() if made.suspended and made.id in calls]
         return any(map(run.ledger.is_ready, behind)) if behind else None
 
-    def _has_work_left(
-        self, progress: Progress, own: Sequence[Event], calls: dict[str, types.FunctionCall], ready: bool | None
-    ) -> bool:
+    def _has_work_left(self, progress: Progress, own: Sequence[Event], calls: set[str], ready: bool | None) -> bool:
         """Whether the turn, whose events are its `own`, has anything to do in this run."""
         if ready or self._has_pending_follow_ups(own) or self._was_cut_off(progress, calls):
             return True
@@ -234,12 +231,12 @@ class Turn:
         latest = next(event for event in reversed(progress.events) if id(event) in said)
         return latest is own[-1] and latest.is_final_response()
 
-    def _was_cut_off(self, progress: Progress, calls: dict[str, types.FunctionCall]) -> bool:
+    def _was_cut_off(self, progress: Progress, calls: set[str]) -> bool:
         """Whether calls of the turn are to be made again, because the run was cut off during them."""
         if not progress.interrupted:
             return False
         delegates = delegates_of(self.agent)
-        return any(calls[call_id].name not in delegates for call_id in self.ctx.run.open_calls.keys() & calls.keys())
+        return any(made.id in calls and made.name not in delegates for made in self.ctx.run.open_calls.values())
 
     def _has_pending_follow_ups(self, own: Sequence[Event]) -> bool:
         """Whether something follows from the turn's latest answer: calls are run that the run stopped before, say."""
@@ -251,8 +248,8 @@ class Turn:
         return run.answered_later.isdisjoint(calls) and not calls & run.waiting_calls.keys() <= marked_calls(own)
 
 
-def _calls_in(events: Sequence[Event]) -> dict[str, types.FunctionCall]:
-    return {call.id or "": call for event in events for call in event.get_function_calls()}
+def _calls_in(events: Sequence[Event]) -> set[str]:
+    return {call.id or "" for event in events for call in event.get_function_calls()}
 
 
 def waits_below(agent: AnyAgent, ctx: InvocationContext) -> bool:

@@ -8,7 +8,6 @@ from typing import Any, Generic, Literal, Self
 
 from flowloom.agents.base_agent import OutputT
 from flowloom.context import Usage
-from flowloom.context.totals import Totals
 from flowloom.events import Event
 from flowloom.events.shown import table_of_all
 from flowloom.log.marks import is_from_agent_tool
@@ -84,10 +83,6 @@ class RunResult(Generic[OutputT]):
             if event.is_final_response() and event.text.strip() and not event.actions.end_of_agent:
                 return event.output
         return None
-
-    def count(self, totals: Totals) -> None:
-        """Take in what the run has used."""
-        self.usage, self.model_calls, self.tool_calls = totals.usage, totals.model_calls, totals.tool_calls
 
     def raise_for_status(self) -> Self:
         """This result; raises the error of a run that failed or reached a limit that raises."""

@@ -69,7 +69,6 @@ class Round:
     state_delta: dict[str, Any] | None
     answered: Event | None
     shows_message: bool
-    stop_requested: Literal["paused", "cancelled"] | None
     message_id = ""
     """The id of the event of the message, once it is made."""
     aborted = False
@@ -85,6 +84,7 @@ class Round:
 
     def __post_init__(self) -> None:
         self.run = self.ctx.run
+        self.stop_requested = self.run.stop
         self.hooks = self.run.hooks
         self.events = _nothing()
         """Those of the agents, not recorded yet; none if a plugin has answered in their place."""

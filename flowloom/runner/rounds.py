@@ -270,7 +270,6 @@ class Rounds:
             self._state_delta,
             answered=answered[0] if answered and message is not None else None,
             shows_message=self._yield_user_message,
-            stop_requested=self._stop_requested,
         )
         self._rounds.append(current)
         return current
@@ -293,7 +292,8 @@ class Rounds:
         result = RunResult(self.invocation_id, self.status, error=error)
         result.take(events, {key: made for each in self._rounds for key, made in (each.run.outputs or {}).items()})
         if self._rounds:
-            result.count(self._rounds[-1].run.totals)
+            used = self._rounds[-1].run.totals
+            result.usage, result.model_calls, result.tool_calls = used.usage, used.model_calls, used.tool_calls
             result.pending = self._pending()
         if self._left_to_others is not None:
             result.pending = self._left_to_others[1]
