@@ -37,24 +37,22 @@ def place_of_target(ctx: InvocationContext, name: str) -> InvocationContext:
 
 
 def response_of_task(ctx: InvocationContext, task: types.FunctionCall, turn: Turn) -> dict[str, Any] | None:
-    """What answers the call of a sub-agent whose turn is over; None if it waits and the call stays open."""
+    """What answers the call of a sub-agent whose turn is over: what a `task` agent has finished with, or what a
+    `single_turn` agent has said last. None if it waits, or has more to say to the user: the call stays open."""
     agent = as_llm_agent(turn.agent)
     assert agent is not None
     inside = (call.parent for call in ctx.run.waiting_calls.values())
     if turn.outcome is WAITING or task.id in inside:
         return None
-    return _response_of_task(turn) if agent.mode == "task" else _response_of_single_turn(agent, turn)
-
-
-def _response_of_task(turn: Turn) -> dict[str, Any] | None:
-    """What a `task` agent has finished with; None if it has more to say to the user."""
+    if agent.mode != "task":
+        return _response_of_single_turn(agent, turn)
     if turn.failure is not None:
         return {"error": turn.failure}
     return None if turn.output is None else as_object(turn.output, "output")
 
 
 def _response_of_single_turn(agent: AnyLlmAgent, turn: Turn) -> dict[str, Any]:
-    """What a `single_turn` agent has said last; of the form of its output schema, if it has one."""
+    """What a `single_turn` agent has said last, of the form of its output schema, if it has one."""
     if turn.output is None:
         failed = turn.last is not None and turn.last.error_code and failure_told(agent, turn.last)
         return {"error": turn.failure or failed or f"Agent `{agent.name}` ended without an answer."}

@@ -22,7 +22,7 @@ from flowloom.flow.ending import error_event
 from flowloom.flow.handover import place_of_target, response_of_task
 from flowloom.flow.model_call import ONLY_THOUGHTS, ModelCall, is_thought_only
 from flowloom.flow.observed import StepsOfTurn, steps_of
-from flowloom.flow.output import ask_again, has_form, keep_answer, no_answer
+from flowloom.flow.output import ask_again, keep_answer, no_answer
 from flowloom.flow.pipeline import Step, StoppedAt, events_from, run_steps
 from flowloom.flow.step_result import StepResult
 from flowloom.flow.tool_run import resumed_run, tool_run
@@ -69,7 +69,7 @@ class LlmTurn(Turn):
         """How many steps in a row have given nothing but thoughts."""
         self.refusals = 0
         """How many answers of this turn did not have the form that they have to have."""
-        self.structured = has_form(self.llm)
+        self.structured = self.llm.output_schema is not None or self.llm.mode == "task"
         """Whether the agent's answer has to be of a certain form."""
         self.keeps = self.structured or bool(self.llm.output_key)
         """Whether something is made of the agent's final answer."""

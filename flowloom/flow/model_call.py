@@ -18,11 +18,11 @@ from flowloom.events.requests import RESERVED_CALLS
 from flowloom.events.response import LlmResponse
 from flowloom.events.wire import fields_of, replace
 from flowloom.flow.given_ids import GivenIds
-from flowloom.flow.limits import ask_to_summarise
 from flowloom.flow.paid import Paid, with_paid
 from flowloom.models.base_llm import BaseLlm
 from flowloom.models.request import Dropped, LlmRequest, Origin
 from flowloom.processors.model_choice import model_of
+from flowloom.processors.output_schema import needs_response_tool
 
 if TYPE_CHECKING:
     from flowloom.telemetry import ModelSpan, Recorder
@@ -84,7 +84,7 @@ class ModelCall:
         ctx.answer_id = None
         model = model_of(ctx)
         if reached is not None:
-            ask_to_summarise(ctx, self._request, reached)
+            _ask_to_summarise(ctx, self._request, reached)
         if self._before:
             ready = await self._ask("before_model", self._before, llm_request=self._request)
             if ready is not None:
@@ -325,6 +325,22 @@ class ModelCall:
             return False
         tool = self._request.tools_dict.get(name)  # type: ignore[arg-type]
         return tool is not None and tool.is_long_running
+
+
+def _ask_to_summarise(ctx: InvocationContext, request: LlmRequest, limit: LimitExceededError) -> None:
+    """Make a request the last one of an agent that reached a limit: no tools, and the instruction to sum up.
+
+    What would have been answered by a tool, because of an output schema, is answered as text of that form.
+    """
+    request.tools_dict.clear()
+    request.config.tools = request.config.tool_config = request.server_tools = None
+    agent = ctx.llm_agent
+    if agent is not None and needs_response_tool(ctx, agent):
+        request.set_output_schema(agent.output_schema)
+    request.append_instructions(
+        f"The limit `{limit.limit}` is reached: no tool can be called any more, whatever is said above. Answer now "
+        f"from what you have: sum up what is done, and say what is not."
+    )
 
 
 def _wrapped(wrapper: Any, call_next: Any, context: Context) -> Any:

@@ -19,11 +19,6 @@ _LONGEST_QUOTE = 500
 """How many characters of an answer an error repeats."""
 
 
-def has_form(agent: AnyLlmAgent) -> bool:
-    """Whether an agent's answer has to be of a certain form."""
-    return agent.output_schema is not None or agent.mode == "task"
-
-
 def keep_answer(ctx: InvocationContext, agent: AnyLlmAgent, event: Event) -> Event:
     """The event with the agent's final answer in the state, under `output_key`; marked if the answer does not fit.
 
