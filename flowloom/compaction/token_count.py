@@ -33,16 +33,16 @@ class _Sums:
     def __init__(self) -> None:
         self.by_location: dict[Location, int] = {}
         self._counted = 0
-        self._read = (0, 0)  # generation and revision of the log
+        self._changes = 0  # of the log
 
     def follow(self, events: Sequence[Event], log: EffectiveLog) -> None:
-        read = (log.generation, log.revision)
-        if self._read != read:
+        changed = self._changes != len(log.changes)
+        if changed:
             self.by_location.clear()
-        for event in events[self._counted :] if self._read == read else log.shown():
+        for event in log.shown() if changed else events[self._counted :]:
             location = location_of(event)
             self.by_location[location] = self.by_location.get(location, 0) + characters(event)
-        self._counted, self._read = len(events), read
+        self._counted, self._changes = len(events), len(log.changes)
 
 
 _sums: WeakKeyDictionary[EffectiveLog, _Sums] = WeakKeyDictionary()

@@ -75,18 +75,18 @@ def location_of(event: Event) -> Location:
 class EffectiveLog:
     """What counts of one session's log, extended by the new events only.
 
-    `revision` grows with whatever is no plain addition at the end: a rewind, a summary, a call that is shown again.
-    It is the same for the same log, however it grew.
+    `changes` are all that was no plain addition at the end, in order: each summary, and None for a rewind, for a call
+    that is shown again, and for a log that is read anew.
     """
 
     def __init__(self) -> None:
         self._cursor = LogCursor()
+        self.changes: list[Event | None] = []
         self.generation = 0
-        """How often all was read anew."""
+        """How often what was read has ceased to count: it was rewound, or all was read anew."""
         self._reset()
 
     def _reset(self) -> None:
-        self.revision = 0
         self.rewound: list[Event] = []
         """What was rewound, in the order in which it was."""
         self._plain = True  # nothing was rewound or summarised so far, and the log is what counts
@@ -101,7 +101,6 @@ class EffectiveLog:
         self._in_time = True  # whether they are in the order of their times, too
         self._hidden_calls: dict[str, Event] = {}  # summarised calls that may be answered again
         self._restored = False
-        self._changes: list[Event | None] = []  # for each revision, the summary it came from
 
     # -- reading ------------------------------------------------------------------------------------
 
@@ -111,6 +110,7 @@ class EffectiveLog:
         if new is None:
             self._reset()
             self.generation += 1
+            self.changes = [None] * (len(self.changes) + 1)  # it holds nothing of another log
             new = events
         if self._plain:
             self.kept = events
@@ -152,26 +152,24 @@ class EffectiveLog:
     def shown_since(self, position: int) -> list[Event] | None:
         """What counts from a position on, seen from there: summaries of nothing but what came since. None if no summary
         is one of those, so that all counts as it was."""
-        if not any(self._is_since(event, position) for event in self._changes):
-            return None
         log = EffectiveLog()
         log._gone = self._gone
-        for index in range(position, len(self._kept)):
-            event = self._kept[index]
-            if event.actions.compaction is None or self._is_since(event, position):
+        for event in self._kept[position:]:
+            if self._is_since(event, position):
                 log._take(event)
-        return [entry.event for entry in log._entries]
+        return [entry.event for entry in log._entries] if log.changes else None
 
-    def changed_since(self, revision: int, position: int) -> bool:
-        """Whether anything but additions since `revision` changes what is shown from a position on."""
-        return any(event is None or self._is_since(event, position) for event in self._changes[revision:])
+    def changed_since(self, seen: int, position: int) -> bool:
+        """Whether a change, but for those that were `seen`, is one to what is shown from a position on."""
+        new = self.changes[seen:]
+        return any(event is None or event.id in self._gone or self._is_since(event, position) for event in new)
 
-    def _is_since(self, summary: Event | None, position: int) -> bool:
-        """Whether a summary is of nothing that stands before a position."""
-        compaction = None if summary is None else summary.actions.compaction
-        if summary is None or compaction is None or summary.id in self._gone:
-            return False
-        span = span_of(summary)
+    def _is_since(self, event: Event, position: int) -> bool:
+        """Whether an event tells of nothing that stands before a position: it is no summary, or a later one."""
+        compaction = event.actions.compaction
+        if compaction is None:
+            return True
+        span = span_of(event)
         if span is None:
             return compaction.start_timestamp >= self._kept[position].timestamp
         return self._positions.get(span.first_id, -1) >= position
@@ -181,21 +179,17 @@ class EffectiveLog:
     def _take(self, event: Event) -> None:
         actions = event.actions
         if actions.rewind_before_invocation_id is not None:
-            self._change(None)
+            self.changes.append(None)
             self._rewind(actions.rewind_before_invocation_id)
             return
         at = len(self._kept)
         self._kept.append(event)
         self._positions[event.id] = at
         if actions.compaction is not None:
-            self._change(event)
+            self.changes.append(event)
             self._summarise(event, actions.compaction, at)
         elif self._add(event, at):
-            self._change(None)
-
-    def _change(self, summary: Event | None) -> None:
-        self.revision += 1
-        self._changes.append(summary)
+            self.changes.append(None)
 
     def _rewind(self, invocation_id: str) -> None:
         start = self.start_of(invocation_id)
@@ -205,6 +199,7 @@ class EffectiveLog:
         del self._kept[start:]
         self._indexed = start
         self.rewound += removed
+        self.generation += 1
         summarised = self._restored
         for event in removed:
             summarised = summarised or event.actions.compaction is not None

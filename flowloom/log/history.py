@@ -154,29 +154,27 @@ class _View:
     def _reset(self) -> None:
         self.projection = Projection()
         self._consumed = 0
-        self._generation = 0
         self._foreign_calls: set[str] = set()  # ids of other agents' calls
         self._open_calls: list[str] | None = None  # ids of the calls in the latest item, if it was a call
         self._held: HistoryItem | None = None  # the latest item, while calls in it are without an answer
         self._shown = 0  # how many contents there were before what is shown of the held item
         self._rebuild_next = False
-        self._revision = 0
+        self._changes = 0  # how many of the log's are taken into account
         self._turn = 0  # where the current turn starts in the log, what was rewound not counted
 
     def advance(self, events: Sequence[Event], log: EffectiveLog) -> None:
         """Bring the projection up to date with `events`, which `log` has read."""
-        count, done = len(events), self._consumed
-        if self._generation != log.generation:
+        new, changes = events[self._consumed :], len(log.changes)
+        if self._changes != changes and self._is_changed(log):
             return self.rebuild(events, log)
-        if done == count:
+        if not new:
             return None
-        if self._rebuild_next or (self._revision != log.revision and self._is_changed(log)):
+        if self._rebuild_next:
             return self.rebuild(events, log)
-        self._revision = log.revision
+        self._changes = changes
         if self._held is not None:
             self.projection = self.projection.before(self._shown)
-        rewound = count - len(log.kept)
-        for position, event in enumerate(events[done:], done - rewound):
+        for position, event in enumerate(new, len(log.kept) - len(new)):
             if not self._append_words(event) and not self._append(event, position):
                 return self.rebuild(events, log)
         if self._held is not None:
@@ -184,12 +182,12 @@ class _View:
             answered = self._held.without_calls(self._held.unanswered)
             if answered is not None:
                 self._emit(answered.content)
-        self._consumed = count
+        self._consumed = len(events)
         return None
 
     def _is_changed(self, log: EffectiveLog) -> bool:
         """Whether what was added to the log since is not all that is new to this view."""
-        return not self._viewer.current_turn_only or log.changed_since(self._revision, self._turn)
+        return not self._viewer.current_turn_only or log.changed_since(self._changes, self._turn)
 
     def _append_words(self, event: Event) -> bool:
         """Extend the view by words of the user or of the agent itself, which are shown as they are: most events are
@@ -199,7 +197,7 @@ class _View:
             return False
         if (event.author != "user" and event.author != viewer.agent) or viewer.current_turn_only:
             return False
-        if not is_words(content) or event.actions.compaction is not None or not self._rule(event, viewer):
+        if not is_words(content) or not self._rule(event, viewer):
             return False
         self._open_calls = None
         self.projection.contents.append(content)
@@ -251,7 +249,7 @@ class _View:
     def rebuild(self, events: Sequence[Event], log: EffectiveLog) -> None:
         """Build the view from the whole log, which `log` has read."""
         self._reset()
-        self._revision = log.revision
+        self._changes = len(log.changes)
         items = self._items_of_turn(log) if self._viewer.current_turn_only else self._items_of(log.shown())
         items = _merge_transcriptions(items)
         last = items[-1] if items else None
@@ -266,7 +264,7 @@ class _View:
             rest = last.without_calls(last.unanswered)
             emitted = rest is not None and for_model(rest.content, self._viewer.keeps_call_ids) is not None
             self._shown = len(self.projection.contents) - emitted
-        self._consumed, self._generation = len(events), log.generation
+        self._consumed = len(events)
 
     def _items_of(self, events: Sequence[Event]) -> list[HistoryItem]:
         return [item for item in map(self._item_of, events) if item is not None]

@@ -166,7 +166,7 @@ class CallLedger:
 
     def __init__(self, log: EffectiveLog | None = None) -> None:
         self._log = log or EffectiveLog()
-        self._version = 0, 0  # of the log: how often it was read anew, and how much of it was rewound
+        self._generation = 0  # of the log
         self._reset()
 
     def _reset(self) -> None:
@@ -190,13 +190,12 @@ class CallLedger:
         """Come up to date with the log `events`; work is proportional to what is new in it."""
         log = self._log
         log.read(events)
-        version = log.generation, len(log.rewound)
-        if version != self._version:
+        if log.generation != self._generation:
             self._reset()
             self._read(log.rewound)
             gone = self._gone | self._calls
             self._reset()
-            self._gone, self._version = gone, version
+            self._gone, self._generation = gone, log.generation
         new = log.kept[self._size :]
         self._size += len(new)
         self._read(new)
