@@ -71,9 +71,9 @@ TIME_AND_CHANCE = {
     "auth/assertion.py": ["flowloom.events.clock", "new_id"],
     "auth/exchange.py": ["flowloom.events.clock"],
     "auth/service.py": ["urandom"],
-    "context/effects.py": ["flowloom.events.clock", "new_id"],  # the effects themselves
     "context/ending.py": ["time"],  # for how long a cancelled run is waited for
     "context/invocation.py": ["new_id"],  # the session of a context that is made by hand
+    "context/protocols.py": ["flowloom.events.clock", "new_id"],  # the effects themselves
     "flow/observed.py": ["time"],
     "processors/code_process.py": ["secrets"],  # names of folders that the code cannot know
 }

@@ -1,16 +1,10 @@
-"""The keys of effects, and the effects that are what they are called (see `Effects`)."""
+"""The keys of effects, and the effects of a run to which none are given (see `Effects`)."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-from flowloom.context.protocols import RunnableTool
-from flowloom.events.clock import now, sleep
-from flowloom.events.ids import new_id
-from flowloom.events.response import LlmResponse
-from flowloom.models.base_llm import BaseLlm
-from flowloom.models.request import LlmRequest
+from flowloom.context.protocols import Effects
 
 
 class EffectKey(NamedTuple):
@@ -33,32 +27,8 @@ class EffectKey(NamedTuple):
         return f"{self.path}/{self.step}/{self.kind}/{self.n}{f'/{self.attempt}' if self.attempt else ''}"
 
 
-class DirectEffects:
+class DirectEffects(Effects):
     """The default: does the thing."""
-
-    def call_model(self, ctx: Any, model: BaseLlm, request: LlmRequest, stream: bool) -> AsyncIterator[LlmResponse]:
-        """Ask the `model`, for the agent of `ctx`; with `stream`, partial responses come before the complete one.
-        Raises what the model raises.
-        """
-        return model.generate_content_async(request, stream)
-
-    async def call_tool(self, ctx: Any, tool: RunnableTool, args: dict[str, Any], context: Any) -> Any:
-        """Run the `tool` with `args`, for the agent of `ctx`; `context` is that of the call. Raises what the tool
-        raises.
-        """
-        return await tool.run_async(args=args, tool_context=context)
-
-    def now(self, ctx: Any) -> float:
-        """The time, in seconds since the epoch, for the agent of `ctx`."""
-        return now()
-
-    def new_id(self, ctx: Any) -> str:
-        """An id that nothing else has, for the agent of `ctx`."""
-        return new_id()
-
-    async def sleep(self, ctx: Any, seconds: float) -> None:
-        """Wait for so many `seconds`, in a run of the agent of `ctx`."""
-        await sleep(seconds)
 
 
 DIRECT_EFFECTS = DirectEffects()

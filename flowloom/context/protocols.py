@@ -13,7 +13,9 @@ from google.genai import types
 
 from flowloom.context.hooks import FlowCallbacks
 from flowloom.context.run_config import Limits
+from flowloom.events.clock import now, sleep
 from flowloom.events.event import Event
+from flowloom.events.ids import new_id
 from flowloom.events.response import LlmResponse
 from flowloom.log.ledger import Place
 from flowloom.models.base_llm import BaseLlm
@@ -156,37 +158,39 @@ def as_llm_agent(agent: AnyAgent | None) -> AnyLlmAgent | None:
 class Effects(Protocol):
     """Everything that a run does to the world: its seam for journals, recordings and fault injection.
 
-    `ctx` is the `InvocationContext` of the agent, `context` the `Context` of the call. An implementation that needs the
-    effect's key takes `ctx.effect_key(kind)`, once per effect, before it awaits anything. The flow itself is
-    deterministic: record and replay, durable runs, fault injection and benchmarks without latency are implementations.
+    What stands here does the thing itself. `ctx` is the `InvocationContext` of the agent, `context` the `Context` of
+    the call. An implementation that needs the effect's key takes `ctx.effect_key(kind)`, once per effect, before it
+    awaits anything. The flow itself is deterministic: record and replay, durable runs, fault injection and benchmarks
+    without latency are implementations.
     """
 
     def call_model(self, ctx: Any, model: BaseLlm, request: LlmRequest, stream: bool) -> AsyncIterator[LlmResponse]:
-        """Ask a model; with `stream`, its partial responses come before the complete one. Raises what the model raises.
+        """Ask the `model`; with `stream`, its partial responses come before the complete one. Raises what the model
+        raises.
 
-        `ctx` is the `InvocationContext` of the agent that asks.
+        `ctx` is the `InvocationContext` of the agent that asks, `request` what the model is given.
         """
-        ...
+        return model.generate_content_async(request, stream)
 
     async def call_tool(self, ctx: Any, tool: RunnableTool, args: dict[str, Any], context: Any) -> Any:
-        """Run a tool with `args`, in its thread if it blocks. Raises what the tool raises.
+        """Run the `tool` with `args`, in its thread if it blocks. Raises what the tool raises.
 
         `ctx` is the `InvocationContext` of the agent that calls; `context` is that of the call, and
         `context.call_index` its position among the step's calls.
         """
-        ...
+        return await tool.run_async(args=args, tool_context=context)
 
     def now(self, ctx: Any) -> float:
         """The time, in seconds since the epoch. `ctx` is the `InvocationContext` of the agent that asks."""
-        ...
+        return now()
 
     def new_id(self, ctx: Any) -> str:
         """An id that nothing else has. `ctx` is the `InvocationContext` of the agent that asks."""
-        ...
+        return new_id()
 
     async def sleep(self, ctx: Any, seconds: float) -> None:
         """Wait for so many `seconds`. `ctx` is the `InvocationContext` of the agent that waits."""
-        ...
+        await sleep(seconds)
 
 
 class AnyContext(Protocol):
