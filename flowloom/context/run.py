@@ -24,13 +24,12 @@ from flowloom.context.streamed import Streamed
 from flowloom.context.threads import Threads
 from flowloom.context.totals import Totals
 from flowloom.errors import AlreadyAnsweredError, CallbackError, RunLostError, StorageError
-from flowloom.events.actions import no_actions
 from flowloom.events.event import Event
 from flowloom.events.ids import INPUT_ID_PREFIX
 from flowloom.events.json_data import keep_json
 from flowloom.events.parts import content_of, response_part
 from flowloom.events.requests import without_requests
-from flowloom.events.wire import make, replace
+from flowloom.events.wire import replace
 from flowloom.log.answers import says_nothing
 from flowloom.log.ledger import CallLedger, CallRecord, asks
 from flowloom.log.marks import AGENT_TOOL_CALL, tells_of_end
@@ -403,18 +402,9 @@ class Run:
     def _refusal(self, ctx: AnyContext, calls: Sequence[CallRecord], reason: str) -> Event:
         """The event that answers calls of one agent at one place with an error."""
         author, branch, scope, _ = calls[0].place
-        return make(
-            Event,
-            id=self.effects.new_id(ctx),
-            timestamp=self.effects.now(ctx),
-            invocation_id=self.invocation_id,
-            author=author,
-            branch=branch,
-            isolation_scope=scope,
-            custom_metadata=self.config.custom_metadata,
-            content=content_of("user", [response_part(made.id, made.name, {"error": reason}) for made in calls]),
-            actions=no_actions(),
-        )
+        place = {"author": author, "branch": branch, "isolation_scope": scope, "node_info": None}
+        content = content_of("user", [response_part(made.id, made.name, {"error": reason}) for made in calls])
+        return ctx.new_event({**place, "custom_metadata": self.config.custom_metadata, "content": content})
 
 
 async def _as_plugins_want(hooks: Callbacks, ctx: AnyContext, event: Event) -> Event:
