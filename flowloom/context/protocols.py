@@ -46,22 +46,6 @@ class RunnableTool(Protocol):
     async def process_llm_request(self, *, tool_context: Any, llm_request: LlmRequest) -> None: ...
 
 
-class RunnableToolset(Protocol):
-    """A toolset as the flow uses it; `tools.BaseToolset` is the class to derive from."""
-
-    async def get_tools_with_prefix(self, readonly_context: Any = None) -> Sequence[RunnableTool]: ...
-    async def process_llm_request(self, *, tool_context: Any, llm_request: LlmRequest) -> None: ...
-
-
-class Planner(Protocol):
-    """Lets a model plan before it acts; `planners.BasePlanner` is the class to derive from."""
-
-    def build_planning_instruction(self, readonly_context: Any, llm_request: LlmRequest) -> str | None: ...
-    def process_planning_response(
-        self, callback_context: Any, response_parts: list[types.Part]
-    ) -> list[types.Part] | None: ...
-
-
 class AnyAgent(Protocol):
     """An agent of any kind."""
 
@@ -134,8 +118,8 @@ class AnyLlmAgent(AnyAgent, Protocol):
     @property
     def tools(self) -> Sequence[Any]: ...
     @property
-    def own_tools(self) -> Sequence[RunnableTool | RunnableToolset]:
-        """`tools` with plain functions made tools, and the tools that delegation adds."""
+    def own_tools(self) -> Sequence[Any]:
+        """`tools` with plain functions made tools, and the tools that delegation adds; toolsets, too."""
         ...
 
     @property

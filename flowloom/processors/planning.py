@@ -5,13 +5,12 @@ from __future__ import annotations
 from google.genai import types
 
 from flowloom.context import Context, InvocationContext, ReadonlyContext
-from flowloom.context.protocols import Planner
 from flowloom.events.event import Event
 from flowloom.events.response import LlmResponse
 from flowloom.events.wire import fields_of, replace
 from flowloom.models.contents import copy_content, own_content, special_contents
 from flowloom.models.request import LlmRequest
-from flowloom.processors.planners import BuiltInPlanner
+from flowloom.processors.planners import BasePlanner, BuiltInPlanner
 
 
 def planning(ctx: InvocationContext, request: LlmRequest) -> None:
@@ -61,14 +60,14 @@ def planning_response(ctx: InvocationContext, request: LlmRequest, response: Llm
     return None
 
 
-def rewrites_responses(planner: Planner | None) -> bool:
+def rewrites_responses(planner: BasePlanner | None) -> bool:
     """Whether a planner marks plans in the text of responses, and does not leave that to the model."""
     if planner is None:
         return False
     return type(planner).process_planning_response is not BuiltInPlanner.process_planning_response
 
 
-def _planner_of(ctx: InvocationContext) -> Planner | None:
+def _planner_of(ctx: InvocationContext) -> BasePlanner | None:
     agent = ctx.llm_agent
     return None if agent is None else agent.planner
 

@@ -8,12 +8,13 @@ from functools import cached_property
 from typing import Any, TypeGuard
 
 from flowloom.context import InvocationContext, ReadonlyContext
-from flowloom.context.protocols import RunnableTool, RunnableToolset
+from flowloom.context.protocols import RunnableTool
 from flowloom.errors import ConfigurationError, DuplicateToolError, ToolsetError
 from flowloom.events.event import Event
 from flowloom.models.request import LlmRequest, ToolBlock
 from flowloom.processors.agent_transfer import those_late
 from flowloom.tools.base_tool import BaseTool
+from flowloom.tools.base_toolset import BaseToolset
 
 _log = logging.getLogger("flowloom.tools")
 UNAVAILABLE = "TOOLSET_UNAVAILABLE"
@@ -40,7 +41,7 @@ def tools(ctx: InvocationContext, request: LlmRequest) -> Awaitable[list[Event]]
 class OwnTools(list[Any]):
     """An agent's own tools and toolsets, or what they resolve to, looked at once."""
 
-    toolsets: Sequence[RunnableToolset] = ()
+    toolsets: Sequence[BaseToolset] = ()
     """The sets that its tools were listed by."""
 
     @cached_property
@@ -64,7 +65,7 @@ def is_plain(tool: object) -> TypeGuard[BaseTool]:
     return isinstance(tool, BaseTool) and type(tool).process_llm_request is BaseTool.process_llm_request
 
 
-def is_toolset(tool: Any) -> TypeGuard[RunnableToolset]:
+def is_toolset(tool: Any) -> TypeGuard[BaseToolset]:
     """Whether an entry of an agent's tools is a set that has to be listed."""
     return hasattr(tool, "get_tools_with_prefix")
 

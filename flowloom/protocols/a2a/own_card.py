@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from flowloom.agents import BaseAgent, LlmAgent
-from flowloom.context.protocols import RunnableTool, RunnableToolset
+from flowloom.context.protocols import RunnableTool
 from flowloom.errors import FlowloomError, error_text
 from flowloom.processors.tools import is_toolset
 from flowloom.protocols.a2a.asked import PENDING
@@ -24,6 +24,7 @@ from flowloom.protocols.a2a.sdk import (
 from flowloom.protocols.words import cleaned
 from flowloom.runner.routing import agents_of
 from flowloom.tools.base_tool import BaseTool
+from flowloom.tools.base_toolset import BaseToolset
 
 CALLS = "urn:flowloom:a2a:calls:v1"
 """The extension by which thoughts, calls and results are told."""
@@ -86,7 +87,7 @@ class ToolsetSkills:
     ) -> None:
         self._name, agents = agent.name, agents_of(agent) if whole_tree else [agent]
         own = [(each.name, tool) for each in agents if isinstance(each, LlmAgent) for tool in each.own_tools]
-        self._toolsets: list[tuple[str, RunnableToolset]] = [(name, each) for name, each in own if is_toolset(each)]
+        self._toolsets: list[tuple[str, BaseToolset]] = [(name, each) for name, each in own if is_toolset(each)]
         self._requirements = [_requirement(each) for each in security or ()]
         self._skills: dict[int, list[AgentSkill]] = {}
 
