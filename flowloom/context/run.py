@@ -7,6 +7,7 @@ import contextlib
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from google.genai import types
@@ -56,8 +57,8 @@ class Run:
     `invocation_id` is the id that its events have, `user_content` its message, None if it began without one. The
     services are `session_service`, `artifact_service`, `memory_service` and `credential_service`; None where there is
     none. `hooks` are those of the plugins, `effects` the way to models, tools, time and chance, `totals` the counters
-    (those of the caller, if it shares them), `own_threads` the threads of blocking tools, made when needed, `observers`
-    what looks at processors. `streaming` says whether models are asked for streams; None: as the config says.
+    (those of the caller, if it shares them), `observers` what looks at processors. `streaming` says whether models are
+    asked for streams; None: as the config says.
 
     Fields that every run begins with as they are (`init=False`) are the class's until they are set: they cost nothing.
     """
@@ -110,8 +111,6 @@ class Run:
     rehearsal: bool = field(default=False, init=False)
     """Whether this only finds out what a run would do: no telemetry, and no model is asked."""
     own_threads: Threads | None = field(default=None, init=False)
-    own_keyring: Keyring | None = field(default=None, init=False, repr=False)
-    """What the run knows of credentials, in memory only."""
     stop: Literal["paused", "cancelled", "limit"] | None = field(default=None, init=False)
     """Why no agent of the run is to take another step."""
     stopped: bool = field(default=False, init=False)
@@ -134,9 +133,8 @@ class Run:
         if outer is None:
             self.totals = Totals(self.config)
             self.streaming = self.config.streaming_mode is StreamingMode.SSE
-        else:  # an agent that runs as a tool counts, waits and knows with those who called it
+        else:  # an agent that runs as a tool counts with those who called it
             self.totals, self.rehearsal = outer.totals, outer.rehearsal
-            self.own_threads, self.own_keyring = outer.threads, outer.keyring
             self.streaming = outer.streaming and outer.config.forward_agent_tool_events
         self.stopped = self.unflushed = False
         self.stop = self.streamed = self.undelivered_events = self.in_doubt_event = None
@@ -158,17 +156,17 @@ class Run:
 
     @property
     def threads(self) -> Threads:
-        """The threads of blocking tools; made at the first use."""
+        """The threads of blocking tools, those of its caller if the run has one; made at the first use."""
+        if self.caller is not None:
+            return self.caller.threads
         if self.own_threads is None:
             self.own_threads = Threads(self.config.tool_thread_pool_config.max_workers)
         return self.own_threads
 
-    @property
+    @cached_property
     def keyring(self) -> Keyring:
-        """The credentials of the run; made at the first use."""
-        if self.own_keyring is None:
-            self.own_keyring = Keyring()
-        return self.own_keyring
+        """What the run knows of credentials, with its caller if it has one; in memory only."""
+        return Keyring() if self.caller is None else self.caller.keyring
 
     def claim_call_id(self, call_id: str) -> bool:
         """Whether a call may have the id `call_id`: no other one has it, in the session or in an agent that runs as a

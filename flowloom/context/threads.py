@@ -27,17 +27,14 @@ class Threads:
     HURRIED_SECONDS = 0.1
     """How long it still waits when it is cancelled."""
 
-    __slots__ = ("_busy", "_limit", "_slots")
+    __slots__ = ("_busy", "_slots")
 
     def __init__(self, limit: int) -> None:
-        self._limit = limit
-        self._slots: asyncio.Semaphore | None = None
+        self._slots = asyncio.Semaphore(limit)
         self._busy: dict[threading.Thread, asyncio.Event] = {}
 
     async def call(self, name: str, function: Callable[..., _T], /, *args: Any, **kwargs: Any) -> _T:
         """Run `function` in a thread named after `name`, and wait for its result."""
-        if self._slots is None:
-            self._slots = asyncio.Semaphore(self._limit)
         async with self._slots:
             return await self._run(name, function, args, kwargs)
 

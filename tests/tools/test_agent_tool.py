@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import threading
 from typing import Any
 
 import pytest
 from google.genai import types
-from kit import Chat, agent, call, context, declarations, model, named_call, requests_of, shown, story
+from kit import WHERE, Chat, agent, call, context, declarations, model, named_call, requests_of, shown, story
 from pydantic import BaseModel
 
 from flowloom import (
     AgentTool,
     BasePlugin,
     Context,
+    InMemoryRunner,
     InvocationContext,
     LimitExceededError,
     Limits,
@@ -23,6 +25,7 @@ from flowloom import (
     ToolContext,
 )
 from flowloom.context import DirectEffects, EffectKey
+from flowloom.context.threads import Threads
 
 
 class City(BaseModel):
@@ -264,3 +267,27 @@ async def test_effect_keys_of_the_child_stand_below_its_call() -> None:
     await Chat(root, effects=Recording()).say("go")
     assert len(set(keys)) == len(keys) == 4
     assert keys[0] == str(EffectKey("root", 0, "model", 0))
+
+
+async def test_an_agent_that_runs_as_a_tool_waits_for_no_blocking_call_beside_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Nor gives it up: the call beside it ends later, with its result."""
+    monkeypatch.setattr(Threads, "GRACE_SECONDS", 0.05)
+    over = threading.Event()
+
+    class Told(BasePlugin):
+        async def after_run_callback(self, *, invocation_context: InvocationContext) -> None:
+            over.set()
+
+    def wait() -> str:
+        return "let go" if over.wait(timeout=10) else "waited in vain"
+
+    helper = AgentTool(expert("helped"))
+    root = agent("root", [call("wait"), call("expert", request="?")], "done", tools=[wait, helper])
+    runner = InMemoryRunner(root, plugins=[Told("told")])
+    result = await runner.run_to_result(**WHERE, new_message="go")
+    assert [answer.response for each in result.events for answer in each.get_function_responses()] == [
+        {"result": "let go"},
+        {"result": "helped"},
+    ]
