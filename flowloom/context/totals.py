@@ -76,15 +76,9 @@ class Totals(Used):
     def __init__(self, config: RunConfig) -> None:
         super().__init__()
         self.config = config
-        if config.limits.seconds is None:
-            self.started = 0.0  # its time is not limited
         self._agents: defaultdict[str, Used] = defaultdict(Used)
         self.reached: LimitExceededError | None = None
         """The latest limit that was reached: an agent as a tool may meet one that ends the whole run."""
-
-    def start(self, ctx: AnyContext) -> None:
-        """The run begins; its time is that of its effects, as all that it decides by."""
-        self.started = ctx.effects.now(ctx)
 
     def count_model_call(self, ctx: AnyContext) -> None:
         """Count a model call that is about to be made. Raises `LimitExceededError` when a limit forbids it."""

@@ -259,8 +259,8 @@ class Rounds:
         if self._rounds:
             before = self._rounds[-1].run  # limits, what was used and the keys of effects are those of all rounds
             run.totals, run.steps, run.effect_counts = before.totals, before.steps, before.effect_counts
-        elif run.totals.started is None:
-            run.totals.start(ctx)
+        elif run.config.limits.seconds is not None:
+            run.totals.started = run.effects.now(ctx)
         if self._later:
             run.answered_later = frozenset(each.id or "" for left in self._later for each in readable_answers(left))
         current = Round(
