@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from google.genai import types
-from pydantic import ConfigDict, Field
+from pydantic import ConfigDict, Field, model_validator
 
 from flowloom.events.wire import WireModel, assemble, fields_of, make
 
@@ -71,6 +71,12 @@ class EventActions(WireModel):
     route: bool | int | str | list[bool | int | str] | None = None
     render_ui_widgets: list[Any] | None = None
     set_model_response: Any | None = None
+
+    @model_validator(mode="before")
+    @classmethod
+    def _read_nulls(cls, data: Any) -> Any:
+        """adk-go writes null for what is empty."""
+        return {name: v for name, v in data.items() if v is not None} if isinstance(data, dict) else data  # pyright: ignore[reportUnknownVariableType]
 
 
 _NOTHING = {name: field.default for name, field in EventActions.model_fields.items()}

@@ -100,7 +100,7 @@ def read_event(data: dict[str, Any]) -> tuple[Event, list[str]]:
         return cast(Event, _EVENT(data, False)), []
     except (ValueError, TypeError):
         try:
-            return _salvaged(_without_nulls(data))
+            return _salvaged(data)
         except (ValidationError, MisfitError) as error:
             raise _parse_error(error) from error
 
@@ -108,7 +108,7 @@ def read_event(data: dict[str, Any]) -> tuple[Event, list[str]]:
 def validated_event(data: dict[str, Any]) -> Event:
     """The event of a JSON object, validated; raises `EventParseError`, which names the place."""
     try:
-        return _validated(_without_nulls(_without_error(data)))
+        return _validated(_without_error(data))
     except (ValidationError, MisfitError) as error:
         raise _parse_error(error) from error
 
@@ -148,15 +148,6 @@ def _without_error(data: dict[str, Any]) -> dict[str, Any]:
         if not (kept.get("errorCode") or kept.get("error_code")):
             kept["errorCode"] = "ERROR"
     return kept
-
-
-def _without_nulls(data: dict[str, Any]) -> dict[str, Any]:
-    """adk-go writes null for what is empty, in actions too."""
-    for name in ("actions", "Actions"):
-        actions: Any = data.get(name)
-        if isinstance(actions, dict) and None in (entries := cast(dict[str, Any], actions)).values():
-            data = {**data, name: {key: value for key, value in entries.items() if value is not None}}
-    return data
 
 
 def _salvaged(data: dict[str, Any]) -> tuple[Event, list[str]]:

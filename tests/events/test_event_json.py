@@ -160,10 +160,11 @@ def test_a_name_is_read_in_any_case(name: str) -> None:
 
 
 def test_nulls_stand_for_what_is_empty() -> None:
-    """Empty nodeInfo -> none; null actions -> empty ones."""
-    empty = read(nodeInfo={}, actions=None, content=None)
-    assert empty.node_info is None
-    assert empty.actions == EventActions()
+    """Empty nodeInfo -> none; null actions, and nulls in them -> empty ones."""
+    for actions in (None, {"stateDelta": None, "transferToAgent": None}):
+        empty = read(nodeInfo={}, actions=actions, content=None)
+        assert empty.node_info is None
+        assert empty.actions == EventActions()
 
 
 def test_adk_1_writes_a_set_of_ids() -> None:
