@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from typing import Any
 
 from flowloom.events.event import Event
@@ -10,21 +11,18 @@ from flowloom.events.wire import fields_of, make, replace
 from flowloom.log.marks import AGENT_TOOL_CALL, AGENT_TOOL_PARTIAL
 
 _PLACE = ("invocation_id", "author", "branch", "isolation_scope", "node_info")
-_NONE: Any = None
 
 
+@dataclass(slots=True, eq=False)
 class _Answer:
     """One answer: its texts, and no events, which are many and would have to be kept."""
 
-    __slots__ = ("broken", "latest", "metered", "texts")
-
-    def __init__(self) -> None:
-        self.broken = False
-        """Whether its agent was stopped, while the run perhaps goes on."""
-        self.texts: list[str] = []
-        self.latest: Event = _NONE
-        self.metered: Event | None = None
-        """The latest event that says what was used."""
+    latest: Event
+    texts: list[str] = field(default_factory=list[str])
+    metered: Event | None = None
+    """The latest event that says what was used."""
+    broken: bool = False
+    """Whether its agent was stopped, while the run perhaps goes on."""
 
     def fields(self) -> dict[str, Any]:
         """What the event that keeps the answer has of it; empty if it has no text."""
@@ -53,7 +51,7 @@ class Streamed:
         fields = fields_of(event)  # half of what the attributes of a pydantic model cost, for every chunk
         answer = self._answers.get(fields["id"])
         if answer is None:
-            answer = self._answers[event.id] = _Answer()
+            answer = self._answers[event.id] = _Answer(event)
         answer.latest = event
         content = fields["content"]
         if content is not None:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from google.genai import types
 
@@ -49,19 +49,17 @@ class Usage:
         )
 
 
+@dataclass(slots=True, eq=False)
 class Used:
     """What was used of one set of limits: of a run's, or of those of one agent in it."""
 
-    __slots__ = ("model_calls", "started", "tool_calls", "tools", "usage")
-
-    def __init__(self) -> None:
-        self.model_calls: int = 0
-        self.tool_calls: int = 0
-        self.usage = Usage()
-        self.tools: dict[str, int] = {}
-        """How often each tool was called, where limits are held against that."""
-        self.started: float | None = None
-        """When it began, in epoch seconds, once that was asked for."""
+    model_calls: int = 0
+    tool_calls: int = 0
+    usage: Usage = field(default_factory=Usage)
+    tools: dict[str, int] = field(default_factory=dict[str, int])
+    """How often each tool was called, where limits are held against that."""
+    started: float | None = None
+    """When it began, in epoch seconds, once that was asked for."""
 
 
 Budget = tuple[Limits, Used, str | None]
@@ -118,12 +116,10 @@ class Totals(Used):
             return [None] * len(names)
         budgets = self._budgets(agent)
         refused: list[str | None] = []
-        wanted: dict[str, int] = {}
+        wanted = Counter[str]()
         for name in names:
-            refusal = _refusal(name, wanted.get(name, 0), budgets)
-            refused.append(refusal)
-            if refusal is None:
-                wanted[name] = wanted.get(name, 0) + 1
+            refused.append(_refusal(name, wanted[name], budgets))
+            wanted[name] += refused[-1] is None
         count = refused.count(None)
         for limits, used, whose in budgets:
             if limits.tool_calls is not None and used.tool_calls + count > limits.tool_calls:
@@ -131,7 +127,7 @@ class Totals(Used):
             self._check_time(limits, used, whose, ctx)
         for _, used, _ in budgets:
             used.tool_calls += count
-            used.tools |= {name: used.tools.get(name, 0) + calls for name, calls in wanted.items()}
+            used.tools |= {name: used.tools.get(name, 0) + calls for name, calls in wanted.items() if calls}
         return refused
 
     def _budgets(self, agent: AnyLlmAgent | None) -> list[Budget]:
