@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from google.genai import types
 
 from flowloom import auth
+from flowloom.artifacts import BaseArtifactService
 from flowloom.context.invocation import InvocationContext
 from flowloom.context.run_config import RunConfig
 from flowloom.errors import ContextError, InputRequiredError
@@ -22,6 +23,8 @@ from flowloom.sessions.state import State
 
 if TYPE_CHECKING:
     from flowloom.auth import AuthConfig, AuthCredential
+
+_T = TypeVar("_T")
 
 
 class ReadonlyContext:
@@ -202,11 +205,8 @@ class Context(ReadonlyContext):
         session = self.session
         return {"app_name": session.app_name, "user_id": session.user_id, "session_id": session.id}
 
-    def _artifacts(self, verb: str) -> Any:
-        service = self._invocation_context.artifact_service
-        if service is None:
-            raise ContextError(f"Cannot {verb} artifacts: the runner was given no artifact service.")
-        return service
+    def _artifacts(self, verb: str) -> BaseArtifactService:
+        return _given(self._invocation_context.artifact_service, "artifact", f"{verb} artifacts")
 
     # -- memory -----------------------------------------------------------------------------------
 
@@ -235,10 +235,7 @@ class Context(ReadonlyContext):
         )
 
     def _memory(self) -> BaseMemoryService:
-        service = self._invocation_context.memory_service
-        if service is None:
-            raise ContextError("Cannot use memory: the runner was given no memory service.")
-        return service
+        return _given(self._invocation_context.memory_service, "memory", "use memory")
 
     # -- while a call runs ------------------------------------------------------------------------
 
@@ -329,9 +326,7 @@ class Context(ReadonlyContext):
 
         Raises `ContextError` without a credential service.
         """
-        service = self._invocation_context.credential_service
-        if service is None:
-            raise ContextError("Cannot save a credential: the runner was given no credential service.")
+        service = _given(self._invocation_context.credential_service, "credential", "save a credential")
         await service.save_credential(auth_config, self)
 
     def get_auth_response(self, auth_config: AuthConfig) -> AuthCredential | None:
@@ -342,6 +337,13 @@ class Context(ReadonlyContext):
         """
         ctx = self._invocation_context
         return auth.Access(auth_config).response(ctx.run.keyring, ctx.credential_service, self.function_call_id)
+
+
+def _given(service: _T | None, kind: str, what: str) -> _T:
+    """A service of the run. Raises `ContextError` for what cannot be done without it."""
+    if service is None:
+        raise ContextError(f"Cannot {what}: the runner was given no {kind} service.")
+    return service
 
 
 CallbackContext = Context
