@@ -89,8 +89,6 @@ class CallRecord:
     """Its place in the order in which calls were made, and began to wait."""
     subject: str | None = None
     """The call that a request to a person is about."""
-    client_executed: bool = False
-    """Whether it waits only because the run stopped before it: any result ends that."""
     inner: bool = False
     """Whether an agent that runs as a tool has made it, which answers it in a run of its own."""
     attempts: int = 0
@@ -135,6 +133,11 @@ class CallRecord:
     def is_decided_once(self) -> bool:
         """Whether it has one answer of the user's at most, and no reports of how far something is."""
         return self.is_request or self.id in (self.event.custom_metadata or {}).get(CLIENT_EXECUTED, ())
+
+    @property
+    def client_executed(self) -> bool:
+        """Whether it waits only because the run stopped before it: any result ends that."""
+        return self.is_decided_once and not (self.is_request or self.answers)
 
     @property
     def decision(self) -> Answer | None:
@@ -243,7 +246,6 @@ class CallLedger:
         kind: Kind = "tool"
         state: State = "open"
         subject = None
-        marked: Sequence[str] = ()
         if event.long_running_tool_ids and call_id in event.long_running_tool_ids:
             kind, state = RESERVED_CALLS.get(call.name, "client"), "waiting"
             if kind != "client":
@@ -251,12 +253,11 @@ class CallLedger:
                     self._gone[call_id] = CallRecord(call, event, "tool", "answered", self._count)
                     return
                 subject = subject_call_id(call)
-            marked = (event.custom_metadata or {}).get(CLIENT_EXECUTED, ())
         self._count += 1
         before = self._calls.get(call_id)
         if before is not None:
             self._forget(before)
-        made = CallRecord(call, event, kind, state, self._count, subject, call_id in marked, inner, before=before)
+        made = CallRecord(call, event, kind, state, self._count, subject, inner, before=before)
         self._calls[call_id] = made
         self._live.setdefault(event.invocation_id, {})[call_id] = made
         if event.isolation_scope:
@@ -312,8 +313,9 @@ class CallLedger:
             if answer.failed:
                 self._end(made)
             return
+        is_report = made.kind == "client" and made.state == "waiting" and not (made.client_executed or answer.failed)
         made.answers += (answer,)
-        if made.kind == "client" and made.state == "waiting" and not made.client_executed and not answer.failed:
+        if is_report:
             return
         if answer.has_begun:
             self._count += 1
@@ -323,7 +325,6 @@ class CallLedger:
         else:
             self._end(made)
             return
-        made.client_executed = False
         self._live.setdefault(made.event.invocation_id, {})[made.id] = made
 
     def _decide(self, call_id: str, state: State) -> None:
