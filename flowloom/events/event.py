@@ -92,10 +92,11 @@ class Event(LlmResponse):
         return assemble(cls, fields, _NAMES, {})
 
     def __repr__(self) -> str:
-        return line_of(self)
+        return line_of(self, self.author)
 
     def _repr_html_(self) -> str:
-        return table_of(self)
+        place = [("id", self.id), ("invocation", self.invocation_id)]
+        return table_of(self, self.author, self.actions, [("branch", self.branch), *place] if self.branch else place)
 
     def is_final_response(self) -> bool:
         """Whether this event ends its agent's turn (spec §0.7). A multi-agent run may hold several."""

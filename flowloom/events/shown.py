@@ -5,11 +5,10 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
-from typing import Any, Protocol
-
-from google.genai import types
+from typing import Any
 
 from flowloom.events.actions import EventActions
+from flowloom.events.response import LlmResponse
 from flowloom.objects.notebook import clipped, line, quoted, table
 
 _MOST_EVENTS = 200
@@ -19,33 +18,17 @@ _MOST_PARTS = 100
 _MOST_NAMES = 60
 """How many characters of names a line shows."""
 
-
-class Shown(Protocol):
-    """An event, as far as it is shown."""
-
-    id: str
-    author: str
-    invocation_id: str
-    branch: str | None
-    partial: bool | None
-    content: types.Content | None
-    actions: EventActions
-    error_code: str | None
-    error_message: str | None
-
-    @property
-    def text(self) -> str: ...
-    def get_function_calls(self) -> list[types.FunctionCall]: ...
-    def get_function_responses(self) -> list[types.FunctionResponse]: ...
+Row = tuple[str, str]
+"""What a table has of an event, by its name."""
 
 
-def line_of(event: Shown) -> str:
-    """The event in one short line. Calls and results are named, without their values."""
+def line_of(event: LlmResponse, author: str) -> str:
+    """The event of an author in one short line. Calls and results are named, without their values."""
     partial = "(partial)" if event.partial else ""
-    return line([type(event).__name__, f"of {quoted(event.author)}", partial, *words_of(event)])
+    return line([type(event).__name__, f"of {quoted(author)}", partial, *words_of(event)])
 
 
-def words_of(event: Shown) -> Iterator[str]:
+def words_of(event: LlmResponse) -> Iterator[str]:
     """What the event says and does, in a few words."""
     calls, answers = event.get_function_calls(), event.get_function_responses()
     if event.text:
@@ -62,25 +45,26 @@ def _names(named: Iterable[Any]) -> str:
     return clipped(", ".join(str(each.name) for each in islice(named, _MOST_NAMES)), _MOST_NAMES)
 
 
-def table_of(event: Shown) -> str:
-    """The event as a table, for notebooks."""
-    return table(f"{type(event).__name__} of {event.author}", [*_contents(event), *_facts(event)])
+def table_of(event: LlmResponse, author: str, actions: EventActions, place: Iterable[Row]) -> str:
+    """The event of an author as a table, for notebooks: what it says and does, and its place."""
+    partial = [("partial", "yes")] if event.partial else []
+    return table(f"{type(event).__name__} of {author}", [*_contents(event), *partial, *_effects(actions), *place])
 
 
-def table_of_all(title: str, facts: Iterable[tuple[str, str]], events: Sequence[Shown]) -> str:
-    """Facts, and events by author, as a table; of very many events the last."""
+def table_of_all(title: str, facts: Iterable[Row], events: Sequence[tuple[str, LlmResponse]]) -> str:
+    """Facts, and events with their authors, as a table; of very many events the last."""
     left = len(events) - _MOST_EVENTS
     rows = [*facts]
     if left > 0:
         rows.append(("…", f"{left:,} earlier events"))
-    for event in events[max(left, 0) :]:
+    for author, event in events[max(left, 0) :]:
         told = "\n".join(f"{what}: {value}" if what != "text" else value for what, value in _contents(event))
-        rows.append((event.author, told))
+        rows.append((author, told))
     return table(title, rows)
 
 
-def _contents(event: Shown) -> Iterator[tuple[str, str]]:
-    """What an event says and does, in order."""
+def _contents(event: LlmResponse) -> Iterator[Row]:
+    """What an event says, in order."""
     parts = (event.content.parts if event.content is not None else None) or ()
     for part in islice(parts, _MOST_PARTS):
         call, answer = part.function_call, part.function_response
@@ -98,20 +82,13 @@ def _contents(event: Shown) -> Iterator[tuple[str, str]]:
         yield "error", f"{event.error_code}: {event.error_message or ''}"
 
 
-def _facts(event: Shown) -> Iterator[tuple[str, str]]:
-    actions = event.actions
-    if event.partial:
-        yield "partial", "yes"
+def _effects(actions: EventActions) -> Iterator[Row]:
     if actions.state_delta:
         yield "state", _json(actions.state_delta)
     if actions.artifact_delta:
         yield "artifacts", _json(actions.artifact_delta)
     if actions.transfer_to_agent:
         yield "hands over to", actions.transfer_to_agent
-    if event.branch:
-        yield "branch", event.branch
-    yield "id", event.id
-    yield "invocation", event.invocation_id
 
 
 def _json(value: Any) -> str:

@@ -59,7 +59,7 @@ class RunResult(Generic[OutputT]):
             facts.append(("output", repr(self.output)))
         facts += [("waits", f"{each.kind} of {each.name}") for each in self.pending]
         facts.append(("took", ", ".join([*_amounts(self), count(self.usage.total_tokens, "token")])))
-        return table_of_all(f"RunResult of {self.invocation_id}", facts, self.events)
+        return table_of_all(f"RunResult of {self.invocation_id}", facts, [(each.author, each) for each in self.events])
 
     def take(self, events: Iterable[Event], outputs: Mapping[str, Callable[[], Any]]) -> None:
         """Take in all `events` of the run, partial ones included: what they change, and the answer. `outputs` makes of
