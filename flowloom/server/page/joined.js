@@ -121,7 +121,8 @@ export class Joined {
     const inOrder = new Set(order);
     const locals = this.entries.filter((entry) => !done(entry) && !inOrder.has(entry));
     for (const entry of locals) {
-      const at = order.findLastIndex((each) => each.event.invocationId === entry.event.invocationId);
+      const error = isError(entry.event); // what broke off stands above the error that ended it
+      const at = order.findLastIndex(({ event }) => event.invocationId === entry.event.invocationId && (error || !isError(event)));
       order.splice(at < 0 ? order.length : at + 1, 0, entry);
     }
     this.lastStored = events.at(-1)?.id ?? this.lastStored;
@@ -180,7 +181,7 @@ export class Joined {
 
   /** Take away what an agent was saying when another worker went on with its run: it says it anew, under another id. */
   _broken(event) {
-    if (event.author === "user") return;
+    if (event.author === "user" || isError(event)) return;
     const same = (other) => ["invocationId", "author", "branch"].every((name) => other[name] === event[name]);
     this._remove((entry) => entry.state === "live" && entry.key !== event.id && same(entry.event));
   }
