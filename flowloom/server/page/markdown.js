@@ -5,7 +5,7 @@ import { html } from "./html.js";
 
 const SAFE = /^(https?:\/\/|mailto:)/i;
 const DEEP = 4; // how many kinds of emphasis may stand in one another
-const FENCE = /^ {0,3}(`{3,}|~{3,})\s*([\w+#.-]{0,40}).*$/;
+const FENCE = /^(\s{0,12})(`{3,}(?!.*`)|~{3,})\s*([\w+#.-]{0,40})/;
 const HEADING = /^ {0,3}(#{1,6})\s+(.*?)\s*#*$/;
 const ITEM = /^(\s{0,12})([-*+]|\d{1,9}[.)])\s+(.*)$/;
 const QUOTE = /^ {0,3}>\s?(.*)$/;
@@ -84,7 +84,7 @@ function list(items, at) {
   return ordered ? html`<ol start=${parseInt(items[0].mark, 10)}>${drawn}</ol>` : html`<ul>${drawn}</ul>`;
 }
 
-const cells = (line) => CELLS.exec(line)[1].split("|").map((cell) => cell.trim());
+const cells = (line) => CELLS.exec(line)[1].split(/(?<!\\)\|/).map((cell) => cell.trim());
 
 function table(rows, at) {
   const [head, , ...body] = rows;
@@ -112,8 +112,11 @@ function* blocks(text) {
     const heading = HEADING.exec(line);
     let to = at + 1;
     if (fence) {
-      to = taken(at + 1, (each) => !each.trimStart().startsWith(fence[1]));
-      yield { kind: "code", language: fence[2], text: all.slice(at + 1, to).join("\n") };
+      const [, before, mark, language] = fence;
+      const ends = (each) => each.trim().length >= mark.length && !each.trim().replaceAll(mark[0], "");
+      to = taken(at + 1, (each) => !ends(each));
+      const indent = new RegExp(`^\\s{0,${before.length}}`);
+      yield { kind: "code", language, text: all.slice(at + 1, to).map((each) => each.replace(indent, "")).join("\n") };
       to += 1;
     } else if (!line.trim()) {
       // between two blocks
@@ -126,7 +129,7 @@ function* blocks(text) {
       to = taken(at, (each) => CELLS.test(each));
       yield { kind: "table", rows: all.slice(at, to) };
     } else if (ITEM.test(line)) {
-      to = taken(at, (each, index) => ITEM.test(each) || (index > at && /^\s{2,}\S/.test(each)));
+      to = taken(at, (each, index) => !FENCE.test(each) && (ITEM.test(each) || (index > at && /^\s{2,}\S/.test(each))));
       const items = [];
       for (const each of all.slice(at, to)) {
         const item = ITEM.exec(each);
