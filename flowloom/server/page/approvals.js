@@ -4,6 +4,9 @@ import { classes, html, useState } from "./html.js";
 import { CONFIRMATION, CREDENTIAL, waitingRequests } from "./chat_rows.js";
 import { Icon, Json, LONG, Long, short } from "./parts.js";
 import { Link, markdown } from "./markdown.js";
+import { problemsOf } from "./model_check.js";
+import { SchemaForm, formOf, read } from "./model_form.js";
+import { fieldOf } from "./model_schema.js";
 import { prefs } from "./prefs.js";
 import { send } from "./runs.js";
 import { reveal, running } from "./store.js";
@@ -91,45 +94,45 @@ function Confirmation({ request, disabled }) {
   `;
 }
 
-/** A question of a tool or a model: answered by what its schema asks for. */
+const SIMPLE = ["text", "integer", "number", "boolean", "choice"];
+
+/** A question of a tool or a model: answered by what its schema asks for, in one field or in a form. */
 function Question({ request, disabled }) {
   const { call, event } = request;
-  const schema = call.args?.response_schema ?? call.args?.responseSchema ?? null;
-  const kind = schema?.enum ? "enum" : (schema?.type ?? "string").toLowerCase();
-  const simple = ["string", "enum", "number", "integer", "boolean"].includes(kind);
-  const [text, setText] = useState(kind === "boolean" ? "true" : "");
-  const [problem, setProblem] = useState("");
+  const field = fieldOf(call.args?.response_schema ?? call.args?.responseSchema ?? { type: "string" });
+  const simple = !field.nullable && SIMPLE.includes(field.kind);
+  const options = field.kind === "boolean" ? [["Yes", true], ["No", false]] : (field.values ?? []).map((each) => [typeof each === "string" ? each : JSON.stringify(each), each]);
+  const [text, setText] = useState(options.length ? "0" : "");
+  const [form, setForm] = useState(() => formOf(field));
+  const [problems, setProblems] = useState([]);
+  const typed = () => {
+    if (options.length) return { value: options[Number(text)][1], problems: [] };
+    if (field.kind === "text") return { value: text, problems: problemsOf(field, text) };
+    const value = Number(text);
+    if (text.trim() === "" || Number.isNaN(value)) return { value, problems: [{ path: "", message: "A number is expected." }] };
+    return { value, problems: problemsOf(field, value) };
+  };
   const reply = (submit) => {
     submit.preventDefault();
-    let value = text;
-    if (kind === "number" || kind === "integer") value = Number(text);
-    if (kind === "boolean") value = text === "true";
-    if (kind === "enum") value = schema.enum[text === "" ? 0 : Number(text)];
-    if ((kind === "number" || kind === "integer") && (text.trim() === "" || Number.isNaN(value))) return setProblem("A number is expected.");
-    if (!simple) {
-      try {
-        value = JSON.parse(text);
-      } catch (error) {
-        return setProblem(`Not JSON: ${error.message}`);
-      }
-    }
-    return answer(request, { result: value });
+    const given = simple ? typed() : read(field, form);
+    if (given.problems.length) return setProblems(given.problems);
+    return answer(request, { result: given.value });
   };
   const id = `input-${call.id}`;
-  const type = (change) => { setText(change.target.value); setProblem(""); };
+  const type = (change) => { setText(change.target.value); setProblems([]); };
+  const title = html`<bdi>${event.author}</bdi> asks: <span dir="auto">${short(call.args?.message || "What shall it be?", MOST)}</span>`;
   return html`
     <form onSubmit=${reply}>
-      <h3 class="card-title"><${Icon} name="user" /><label for=${id}><bdi>${event.author}</bdi> asks: <span dir="auto">${short(call.args?.message || "What shall it be?", MOST)}</span></label></h3>
+      <h3 class="card-title"><${Icon} name="user" />${simple ? html`<label for=${id}>${title}</label>` : html`<span>${title}</span>`}</h3>
       ${call.args?.payload && html`<${Json} value=${call.args.payload} />`}
-      <div class="fields">
-        ${kind === "enum"
-          ? html`<select id=${id} disabled=${disabled} onChange=${type}>${schema.enum.map((each, index) => html`<option value=${index}>${String(each)}</option>`)}</select>`
-          : kind === "boolean"
-            ? html`<select id=${id} disabled=${disabled} onChange=${type}><option value="true">Yes</option><option value="false">No</option></select>`
-            : html`<textarea id=${id} rows=${simple ? 1 : 4} dir="auto" disabled=${disabled} value=${text} aria-invalid=${String(Boolean(problem))} aria-describedby=${`${id}-why`} onInput=${type} />`}
-        <p class="field-problem" id=${`${id}-why`} role="alert">${problem}</p>
-        ${!simple && html`<details><summary>What it has to look like</summary><${Json} value=${schema} /></details>`}
-      </div>
+      <fieldset class="fields" disabled=${disabled}>
+        ${!simple
+          ? html`<${SchemaForm} field=${field} form=${form} problems=${problems} testid="input-form" onChange=${(changed) => { setForm(changed); setProblems([]); }} />`
+          : options.length
+            ? html`<select id=${id} value=${text} onChange=${type}>${options.map(([name], index) => html`<option value=${String(index)}>${name}</option>`)}</select>`
+            : html`<textarea id=${id} rows="1" dir="auto" value=${text} aria-invalid=${String(problems.length > 0)} aria-describedby=${`${id}-why`} onInput=${type} />`}
+        ${simple && html`<p class="field-problem" id=${`${id}-why`} role="alert">${problems.map(({ message }) => message).join(", ")}</p>`}
+      </fieldset>
       <div class="card-actions"><button type="submit" class="primary" data-testid="reply" disabled=${disabled}>Answer</button></div>
     </form>
   `;
