@@ -7,6 +7,7 @@ from collections.abc import Callable
 import pytest
 from browser.driving import Driven
 from playwright.sync_api import expect
+from server.serving import Running
 
 Open = Callable[..., Driven]
 
@@ -45,6 +46,30 @@ def test_a_call_that_fails_says_so(opened: Open) -> None:
     page.say("broken tool")
     expect(page.find("tool-call")).to_have_attribute("data-status", "failed")
     expect(page.find("tool-call")).to_contain_text("failed")
+
+
+@pytest.mark.soak
+def test_a_file_without_its_bytes_is_told_of(opened: Open, server: Running) -> None:
+    """As is all that stands beside it: an event that is odd takes nothing else with it."""
+    parts = [{"inlineData": {"mimeType": "image/png", "displayName": "plan.png"}}, {"text": "There you are."}]
+    event = {"id": "e", "invocationId": "i", "author": "desk", "content": {"role": "model", "parts": parts}}
+    session = server.new_session(events=[event])
+    page = opened(f"/ui/desk/ann/{session}")
+    expect(page.messages).to_contain_text("plan.png no data")
+    assert page.texts() == ["There you are."]
+
+
+@pytest.mark.soak
+def test_an_agent_has_one_colour(opened: Open) -> None:
+    """In every panel, and after a reload, whichever agent is drawn first."""
+    page = opened()
+    page.say("flights please", answered="You said")
+    session = page.opens_session()
+    for tab in ("timeline", "trace", "agents"):
+        page.goto(f"/ui/desk/ann/{session}?tab={tab}")
+        expect(page.find("agent-tree" if tab == "agents" else tab)).to_be_visible()
+        expect(page.page.locator('article[data-author="flights"]').last).to_have_attribute("data-hue", "2")
+    expect(page.page.locator('[data-agent="flights"]')).to_have_class("agent hue-2 active")
 
 
 @pytest.mark.soak

@@ -1,7 +1,8 @@
 // Where one writes: the draft, files, sending and stopping.
 
 import { classes, html, signal, useEffect, useLayoutEffect, useRef } from "./html.js";
-import { Icon, IconButton, Problem, size } from "./parts.js";
+import { size } from "./numbers.js";
+import { Icon, IconButton, Problem } from "./parts.js";
 import { prefs, setPref } from "./prefs.js";
 import { send, stop } from "./runs.js";
 import { app, run, sessionId, user } from "./store.js";

@@ -6,7 +6,9 @@ import { Approval } from "./approvals.js";
 import { isRequest } from "./chat_rows.js";
 import { sourcesOf, withCitations } from "./chat_sources.js";
 import { Link, markdown } from "./markdown.js";
-import { Blocks, Copy, duration, exact, hueOf, Icon, IconButton, Json, LONG, Long, short, size, time } from "./parts.js";
+import { hueOf } from "./hues.js";
+import { duration, exact, size, time } from "./numbers.js";
+import { Blocks, Copy, Held, Icon, IconButton, Json, LONG, Long, short } from "./parts.js";
 import { addressOf, openTab } from "./router.js";
 import { send } from "./runs.js";
 import { app, change, running, select, sessionId, user } from "./store.js";
@@ -86,6 +88,7 @@ const dataOf = ({ data, mimeType }) => `data:${mimeType};base64,${data.replaceAl
 function File({ blob, name }) {
   const kind = (blob.mimeType ?? "").split("/")[0];
   const title = name || blob.displayName || "file";
+  if (!blob.data) return html`<p class="file"><${Icon} name="file" />${title} <span class="muted">no data</span></p>`;
   const href = dataOf(blob);
   if (kind === "image" && blob.mimeType !== "image/svg+xml") return html`<img class="file-image" src=${href} alt=${title} />`;
   if (kind === "audio") return html`<audio controls src=${href} aria-label=${title} />`;
@@ -181,7 +184,7 @@ function Piece({ piece, row, at, cited, streaming, isLast }) {
   return null;
 }
 
-function Message({ row }) {
+function Message({ row, hue }) {
   const { entry, first, asked, last } = row;
   const { event, state } = entry;
   const own = event.author === "user";
@@ -202,7 +205,7 @@ function Message({ row }) {
       data-event=${event.id}
       data-state=${state}
       data-focus
-      data-hue=${own ? undefined : hueOf(event.author)}
+      data-hue=${hue}
       tabindex="-1"
       aria-label=${`${author}, ${time(event.timestamp)}`}
     >
@@ -239,17 +242,18 @@ function link(id) {
 /** A row of the chat, drawn anew only when it changed. */
 export function ChatRow({ row, chosen }) {
   const busy = row.last && running.value;
+  const [hue, hueTo] = row.kind === "transfer" ? [hueOf(row.from), hueOf(row.to)] : [hueOf(row.entry.event.author)];
   return useMemo(() => {
     if (row.kind === "transfer") {
       return html`
         <div class="transfer" data-testid="transfer" role="note">
-          <span class="author" data-hue=${hueOf(row.from)}>${row.from}</span> → <span class="author" data-hue=${hueOf(row.to)}>${row.to}</span>
+          <span class="author" data-hue=${hue}>${row.from}</span> → <span class="author" data-hue=${hueTo}>${row.to}</span>
         </div>
       `;
     }
     if (row.kind === "files") {
       return html`<div class="files">${row.files.map(([name, version]) => html`<${Artifact} key=${name} name=${name} version=${version} />`)}</div>`;
     }
-    return html`<div class=${classes("chosen-frame", chosen && "chosen")}><${Message} row=${row} /></div>`;
-  }, [row.key, row.stamp, row.last, chosen, busy]);
+    return html`<div class=${classes("chosen-frame", chosen && "chosen")}><${Held} what="This event"><${Message} row=${row} hue=${hue} /></${Held}></div>`;
+  }, [row.key, row.stamp, row.last, chosen, busy, hue, hueTo]);
 }

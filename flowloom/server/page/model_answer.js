@@ -1,6 +1,7 @@
 // The answer to a request: thoughts, a text (or a form of the response schema), calls in order; or an error.
 
 import { classes, html, useEffect, useRef, useState } from "./html.js";
+import { counted } from "./numbers.js";
 import { Icon, Json, Problem } from "./parts.js";
 import { SchemaForm, read } from "./model_form.js";
 import { fieldOf, isRequired, memberNames } from "./model_schema.js";
@@ -77,7 +78,7 @@ export function Answer({ request }) {
           ${wrong.map(({ message }) => html`<p class="form-error" role="alert" key=${message}>${message}</p>`)}
           ${failed && html`<${Problem} error=${failed} />`}
           <div class="answer-bar">
-            <button type="button" class="primary" data-testid="answer-send" disabled=${busy} onClick=${answer}><${Icon} name="send" />Send${amount ? ` with ${amount} ${amount === 1 ? "call" : "calls"}` : ""}</button>
+            <button type="button" class="primary" data-testid="answer-send" disabled=${busy} onClick=${answer}><${Icon} name="send" />Send${amount ? ` with ${counted(amount, "call")}` : ""}</button>
             <button type="button" class="quiet" aria-pressed=${String(preview)} onClick=${() => setPreview(!preview)}>Preview</button>
             <button type="button" class="quiet" data-testid="answer-error" onClick=${() => setError(ERRORS[0])}><${Icon} name="warn" />Error…</button>
             <span class="muted key-hints"><kbd>1</kbd>–<kbd>9</kbd> tools, <kbd>Ctrl</kbd>+<kbd>Enter</kbd> sends, <kbd>Alt</kbd>+<kbd>E</kbd> error</span>

@@ -2,6 +2,7 @@
 
 import { classes, html, useState } from "./html.js";
 import { Json } from "./parts.js";
+import { counted } from "./numbers.js";
 import { Legend, Pieces, Section, huesOf } from "./panel_pieces.js";
 import { groupsOf, speakerOf } from "./panel_sections.js";
 
@@ -30,7 +31,7 @@ export function RequestBlocks({ request }) {
         ${groups.system.map((section) => block(section))}
       </details>
       ${news > 0 && html`<details class="older" open=${older} onToggle=${(change) => setOlder(change.target.open)}>
-        <summary>${news} earlier ${news === 1 ? "content" : "contents"}</summary>
+        <summary>${counted(news, "earlier content")}</summary>
         ${older && groups.contents.slice(0, news).map((section) => block(section, { testid: "model-content" }))}
       </details>`}
       ${groups.contents.slice(news).map((section) => block(section, { testid: "model-content", lit: true }))}

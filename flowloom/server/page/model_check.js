@@ -1,6 +1,7 @@
 // What is wrong with a JSON value, said beside the field where it is: the same words for the form and the JSON view.
 
-import { counted, isRequired, itemOf, memberNames, memberOf, otherMembers, same, typeText } from "./model_schema.js";
+import { isRequired, itemOf, memberNames, memberOf, otherMembers, same, typeText } from "./model_schema.js";
+import { counted } from "./numbers.js";
 
 /**
  * What does not fit in `value`, as `{path, message}`; `path` is written as the server writes it, `stops[0].city`.

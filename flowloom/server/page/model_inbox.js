@@ -1,7 +1,8 @@
 // Be the model: the requests that wait for a person, the one that is being answered, and what was sent.
 
 import { classes, html, useEffect, useState } from "./html.js";
-import { Empty, Json, Problem, duration, exact, time } from "./parts.js";
+import { duration, exact, time } from "./numbers.js";
+import { Empty, Json, Problem } from "./parts.js";
 import { Answer } from "./model_answer.js";
 import { RequestBlocks } from "./model_blocks.js";
 import { choose, connected, current, failure, listen, sent, waiting } from "./model_store.js";

@@ -1,5 +1,7 @@
 // A JSON schema as a field of a form: which control it needs, and what may stand in it. No part of this knows a page.
 
+import { counted } from "./numbers.js";
+
 const MAX_REFERENCES = 20;
 
 /**
@@ -86,11 +88,6 @@ export function limitsText(field) {
   say("uniqueItems", (value) => (value ? "no item twice" : "items may be the same"));
   say("format", (value) => value);
   return said.join(", ");
-}
-
-/** `3 items`, `1 item`. */
-export function counted(amount, noun) {
-  return `${amount} ${noun}${amount === 1 ? "" : "s"}`;
 }
 
 /** Whether two JSON values are the same; the order of members does not matter. */

@@ -1,7 +1,9 @@
 // The agents of the app as a tree, the active one lit.
 
 import { classes, html, useState } from "./html.js";
-import { Empty, Problem, hueOf, short } from "./parts.js";
+import { hueOf } from "./hues.js";
+import { counted } from "./numbers.js";
+import { Empty, Problem, short } from "./parts.js";
 import { LongText } from "./panel_pieces.js";
 import { app, appError, appInfo, events, running, sessionId } from "./store.js";
 
@@ -47,7 +49,7 @@ function Agent({ agent, active }) {
       <summary aria-current=${active ? "true" : undefined}>
         <i class="dot" aria-hidden="true"></i><b>${agent.name}</b>
         ${active && html`<span class="now">${running.value ? "working" : "active"}</span>`}
-        ${tools.length > 0 && html`<span class="muted amount">${tools.length} ${tools.length === 1 ? "tool" : "tools"}</span>`}
+        ${tools.length > 0 && html`<span class="muted amount">${counted(tools.length, "tool")}</span>`}
         ${agent.description && html`<span class="muted about">${short(agent.description)}</span>`}
       </summary>
       ${open && html`

@@ -3,7 +3,8 @@
 import { useAnswer } from "./answer.js";
 import { api, sessionPath } from "./api.js";
 import { classes, html, useEffect, useRef, useState } from "./html.js";
-import { Empty, Icon, Problem, exact, short, size, time } from "./parts.js";
+import { counted, exact, size, time } from "./numbers.js";
+import { Empty, Icon, Problem, short } from "./parts.js";
 import { LongText } from "./panel_pieces.js";
 import { app, events, reload, select, sessionId, settled, user } from "./store.js";
 
@@ -80,7 +81,7 @@ function Artifact({ name, turn, onDelete }) {
   return html`
     <details class="artifact" data-testid="artifact" data-name=${name} open=${open} onToggle=${(change) => setOpen(change.target.open)}>
       <summary><${Icon} name="file" /><b class="mono">${short(name)}</b>
-        <span class="muted">${versions ? `${versions.length} ${versions.length === 1 ? "version" : "versions"}` : ""}${name.startsWith("user:") ? " · of the user" : ""}</span></summary>
+        <span class="muted">${versions ? counted(versions.length, "version") : ""}${name.startsWith("user:") ? " · of the user" : ""}</span></summary>
       ${error && html`<${Problem} error=${error} />`}
       ${open && versions?.length === 0 && html`<p class="muted">It is deleted.</p>`}
       ${open && shown && html`

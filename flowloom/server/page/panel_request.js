@@ -2,7 +2,8 @@
 
 import { api, devSessionPath } from "./api.js";
 import { classes, html, useEffect, useState } from "./html.js";
-import { Copy, Empty, Long, Problem, exact, time } from "./parts.js";
+import { exact, time } from "./numbers.js";
+import { Copy, Empty, Long, Problem } from "./parts.js";
 import { linesOf, textsOf } from "./panel_diff.js";
 import { Legend, Pieces, hueClass, huesOf, visible } from "./panel_pieces.js";
 import { curlOf, pretty, warningsOf } from "./panel_sections.js";

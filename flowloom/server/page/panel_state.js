@@ -2,7 +2,8 @@
 
 import { api, sessionPath } from "./api.js";
 import { classes, html, useState } from "./html.js";
-import { Empty, Icon, Problem, exact, short, time } from "./parts.js";
+import { exact, time } from "./numbers.js";
+import { Empty, Icon, Problem, short } from "./parts.js";
 import { LongText } from "./panel_pieces.js";
 import { keyProblem, readValue, scopesOf } from "./panel_scopes.js";
 import { app, events, reload, select, session, sessionId, totals, user } from "./store.js";

@@ -3,7 +3,9 @@
 import { useAnswer } from "./answer.js";
 import { devSessionPath } from "./api.js";
 import { classes, html, useEffect, useRef, useState } from "./html.js";
-import { Empty, Json, Problem, count, hueOf } from "./parts.js";
+import { hueOf } from "./hues.js";
+import { count, time } from "./numbers.js";
+import { Empty, Json, Problem } from "./parts.js";
 import { costOf, runsOf, totalOf, visibleRows } from "./panel_spans.js";
 import { prefs } from "./prefs.js";
 import { go, openTab, query } from "./router.js";
@@ -47,7 +49,7 @@ export function RunPanel() {
     <div class="trace" data-testid="trace">
       <div class="trace-bar">
         <label>Run <select value=${run.id} onChange=${(change) => setShown(change.target.value)}>
-          ${runs.map((each, index) => html`<option key=${each.id} value=${each.id}>${index + 1} of ${runs.length} · ${new Date(each.start).toLocaleTimeString()} · ${span(each.length)}</option>`)}
+          ${runs.map((each, index) => html`<option key=${each.id} value=${each.id}>${index + 1} of ${runs.length} · ${time(each.start / 1000)} · ${span(each.length)}</option>`)}
         </select></label>
         ${some && html`<label class="check"><input type="checkbox" checked=${processors} onChange=${(change) => setProcessors(change.target.checked)} /> processors</label>`}
         <span class="muted trace-key"><i class="critical-mark" aria-hidden="true"></i> critical path</span>

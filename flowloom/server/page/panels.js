@@ -15,7 +15,8 @@
 //   router.js  query                  the address's parameters   openTab(id, {span})  another tab
 //   api.js     api.get/post/patch/delete(path, …), sessionPath(app, user, session), devSessionPath(…), ApiError
 //   prefs.js   prefs                  what is remembered in this browser: {theme, streaming, …}, `setPref(name, value)`
-//   parts.js   Empty, Json, Copy, Problem, Icon, time(), size(), …: the pieces that all panels share
+//   parts.js   Empty, Json, Copy, Problem, Icon, …: the pieces that all panels share
+//   numbers.js time(), duration(), size(), counted(), …: numbers as people read them; hues.js  hueOf(agent)
 // What a panel changes on the server (state, artifacts) it says with `reload()` of store.js.
 // Styles: `panel_ID.css`, only the custom properties of tokens.css, found by themselves.
 

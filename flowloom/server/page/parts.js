@@ -1,6 +1,7 @@
 // The pieces that all panels share.
 
-import { classes, html, useState } from "./html.js";
+import { classes, html, useErrorBoundary, useState } from "./html.js";
+import { size } from "./numbers.js";
 
 const PATHS = {
   add: "M8 3v10M3 8h10",
@@ -65,6 +66,13 @@ export const Problem = ({ error, children }) => html`
   </div>
 `;
 
+/** What is drawn inside it; if that breaks it says so (`what` broke), and takes nothing else with it. */
+export function Held({ what, children }) {
+  const [error, reset] = useErrorBoundary((problem) => console.error(problem));
+  if (error) return html`<div class="held"><${Problem} error=${{ detail: `${what} broke: ${error.message}` }}><button type="button" onClick=${reset}>Try again</button></${Problem}></div>`;
+  return children;
+}
+
 /** A button that copies `text` (or what the function `text` gives), and says that it did. */
 export function Copy({ text, label = "Copy" }) {
   const [done, setDone] = useState("");
@@ -125,43 +133,3 @@ export function Long({ text, most = LONG, lines = Infinity }) {
 /** JSON as text, in full width of its place; long ones are shown on demand. */
 export const Json = ({ value, testid }) =>
   html`<pre class="json" data-testid=${testid} tabindex="0" dir="ltr"><${Long} text=${JSON.stringify(value, null, 2) ?? ""} /></pre>`;
-
-const clock = new Intl.DateTimeFormat(undefined, { hour: "2-digit", minute: "2-digit", second: "2-digit" });
-const day = new Intl.DateTimeFormat(undefined, { day: "numeric", month: "short" });
-const whole = new Intl.DateTimeFormat(undefined, { dateStyle: "medium", timeStyle: "medium" });
-
-/** A time (epoch seconds) of today as a clock's, another as a day's; `exact` for the tooltip. */
-export const time = (seconds) => (seconds ? clock.format(seconds * 1000) : "");
-export const exact = (seconds) => (seconds ? whole.format(seconds * 1000) : "");
-export function ago(seconds) {
-  if (!seconds) return "";
-  const passed = Date.now() / 1000 - seconds;
-  if (passed < 60) return "now";
-  if (passed < 3600) return `${Math.floor(passed / 60)} min`;
-  if (passed < 86400) return `${Math.floor(passed / 3600)} h`;
-  return day.format(seconds * 1000);
-}
-
-/** Seconds for people: `420 ms`, `1.2 s`, `2 min 5 s`. */
-export function duration(seconds) {
-  if (seconds === undefined || seconds === null || Number.isNaN(seconds)) return "";
-  if (seconds < 0.9995) return `${Math.round(seconds * 1000)} ms`;
-  if (seconds < 60) return `${seconds < 9.95 ? seconds.toFixed(1) : Math.round(seconds)} s`;
-  return `${Math.floor(seconds / 60)} min ${Math.round(seconds % 60)} s`;
-}
-
-/** A number of bytes or characters for people. */
-export function size(bytes) {
-  if (bytes < 1000) return `${bytes} B`;
-  return bytes < 1e6 ? `${(bytes / 1000).toFixed(1)} kB` : `${(bytes / 1e6).toFixed(1)} MB`;
-}
-
-/** A count with thin separators. */
-export const count = (number) => new Intl.NumberFormat().format(number);
-
-/** Which of the eight hues (1 to 8) a name has: `var(--hue-N)`. Names are given hues in the order they are first seen. */
-const hues = new Map();
-export function hueOf(name) {
-  if (!hues.has(name)) hues.set(name, (hues.size % 8) + 1);
-  return hues.get(name);
-}

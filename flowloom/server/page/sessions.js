@@ -4,7 +4,8 @@ import { classes, computed, effect, html, signal, useRef, useState } from "./htm
 import { api, ApiError, call, sessionPath, sessionsPath } from "./api.js";
 import { waitingRequests } from "./chat_rows.js";
 import { textOf } from "./joined.js";
-import { ago, Empty, exact, Icon, IconButton, Problem, short } from "./parts.js";
+import { ago, exact } from "./numbers.js";
+import { Empty, Icon, IconButton, Problem, short } from "./parts.js";
 import { go } from "./router.js";
 import { app, createSession, events, hidden, loadSessions, moreSessions, reload, running, selected, session, sessionId, sessions, user } from "./store.js";
 

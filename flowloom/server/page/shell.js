@@ -1,13 +1,13 @@
 // The frame of the page: the bar, the sessions, the chat, and the panels.
 
-import { classes, effect, html, useEffect, useErrorBoundary, useRef } from "./html.js";
+import { classes, effect, html, useEffect, useRef } from "./html.js";
 import { giveToken, online, tokenWanted } from "./api.js";
 import { Chat } from "./chat.js";
 import { Help, helpOpen } from "./keys.js";
 import { Live } from "./live.js";
 import { badge } from "./model_store.js";
 import { panelOf, panels } from "./panels.js";
-import { Icon, IconButton, Problem } from "./parts.js";
+import { Held, Icon, IconButton } from "./parts.js";
 import { prefs, setPref } from "./prefs.js";
 import { go, openTab, route, tab } from "./router.js";
 import { drawer, nameOf, Sessions } from "./sessions.js";
@@ -57,13 +57,6 @@ function Bar() {
   `;
 }
 
-/** A panel; one that breaks says so, and takes nothing else with it. */
-function Held({ panel }) {
-  const [error, reset] = useErrorBoundary((problem) => console.error(problem));
-  if (error) return html`<div class="held"><${Problem} error=${{ detail: `This panel broke: ${error.message}` }}><button type="button" onClick=${reset}>Try again</button></${Problem}></div>`;
-  return html`<${panel.component} />`;
-}
-
 function Panels() {
   const open = panelOf(tab.value);
   const move = (event) => {
@@ -94,7 +87,7 @@ function Panels() {
   return html`
     <aside class="panels" aria-label="Panels" data-testid="panels">
       <div class="tabs" role="tablist" aria-label="Panels" onKeyDown=${move}>${panels.map(draw)}</div>
-      <section class="panel" role="tabpanel" id="panel" aria-labelledby=${`tab-${open.id}`}><${Held} key=${open.id} panel=${open} /></section>
+      <section class="panel" role="tabpanel" id="panel" aria-labelledby=${`tab-${open.id}`}><${Held} key=${open.id} what="This panel"><${open.component} /></${Held}></section>
     </aside>
   `;
 }

@@ -3,7 +3,9 @@
 import { classes, computed, html, signal, useMemo } from "./html.js";
 import { hasFailed } from "./chat_rows.js";
 import { textOf } from "./joined.js";
-import { Copy, count, duration, Empty, exact, hueOf, Icon, IconButton, Json, short, size, time } from "./parts.js";
+import { hueOf } from "./hues.js";
+import { count, counted, duration, exact, size, time } from "./numbers.js";
+import { Copy, Empty, Icon, IconButton, Json, short } from "./parts.js";
 import { addressOf } from "./router.js";
 import { entries, hidden, loadOlder, reveal, select, selected, totals } from "./store.js";
 import { Windowed } from "./windowed.js";
@@ -97,6 +99,7 @@ function Row({ row, open, chosen }) {
     select(event.id);
     toggle(key);
   };
+  const hue = hueOf(event.author);
   return useMemo(() => {
     const usage = event.usageMetadata;
     const tokens = usage?.totalTokenCount ?? (usage ? (usage.promptTokenCount ?? 0) + (usage.candidatesTokenCount ?? 0) : 0);
@@ -104,7 +107,7 @@ function Row({ row, open, chosen }) {
       <div class=${classes("event", chosen && "chosen", open && "open")} data-testid="event-row" data-event=${event.id} data-kind=${row.kind}>
         <button type="button" class="event-line" data-focus aria-expanded=${String(open)} aria-current=${chosen ? "true" : undefined} onClick=${press}>
           <time title=${exact(event.timestamp)}>${time(event.timestamp)}</time>
-          <span class="event-author author" data-hue=${event.author === "user" || !event.author ? undefined : hueOf(event.author)}><bdi>${event.author || "server"}</bdi></span>
+          <span class="event-author author" data-hue=${hue}><bdi>${event.author || "server"}</bdi></span>
           <span class=${`kind ${row.kind}`}>${row.kind}</span>
           <span class="event-words" dir="auto">${wordsOf(event)}</span>
           <span class="event-numbers">
@@ -126,7 +129,7 @@ function Row({ row, open, chosen }) {
         `}
       </div>
     `;
-  }, [row.entry, row.entry.version, row.took, open, chosen]);
+  }, [row.entry, row.entry.version, row.took, open, chosen, hue]);
 }
 
 let asking = false;
@@ -161,7 +164,7 @@ export function Timeline() {
         ${filtered && html`<${IconButton} name="close" label="Show all events" onClick=${clear} />`}
       </div>
       <p class="sums" data-testid="totals">
-        ${count(sums.events)} events${sums.tokens > 0 && ` · ${count(sums.tokens)} tokens`}${sums.calls > 0 && ` · ${count(sums.calls)} calls`}${sums.errors > 0 && html` · <span class="bad">${count(sums.errors)} errors</span>`}
+        ${counted(sums.events, "event")}${sums.tokens > 0 && ` · ${counted(sums.tokens, "token")}`}${sums.calls > 0 && ` · ${counted(sums.calls, "call")}`}${sums.errors > 0 && html` · <span class="bad">${counted(sums.errors, "error")}</span>`}
         ${filtered && ` · ${count(list.length)} shown`}${hidden.value.before > 0 && ` · the last ${count(all.value.length)} in memory`}
       </p>
       ${list.length === 0
