@@ -40,12 +40,14 @@ def test_every_event_has_a_row_that_opens_to_its_json(opened: Open) -> None:
 
 
 @pytest.mark.soak
-def test_a_call_that_waits_has_not_failed(opened: Open) -> None:
-    """Its result in the timeline is that it asks for approval."""
+@pytest.mark.parametrize(
+    ("said", "told"), [("pay the bill", "pay → asks for approval"), ("book a table", "book → asks a question")]
+)
+def test_a_call_that_waits_has_not_failed(opened: Open, said: str, told: str) -> None:
+    """Its result in the timeline is what it asks for."""
     page = opened()
-    page.say("pay the bill")
-    row = page.find("event-row").filter(has_text="pay →")
-    expect(row).to_contain_text("pay → asks for approval")
+    page.say(said)
+    expect(page.find("event-row").filter(has_text="→")).to_contain_text(told)
     expect(page.find("timeline")).not_to_contain_text("failed")
 
 

@@ -10,7 +10,7 @@ const REQUESTS = new Set([CONFIRMATION, INPUT, CREDENTIAL]);
 export const isRequest = (call) => REQUESTS.has(call.name);
 
 const callsOf = (event) => (event.content?.parts ?? []).map((part) => part.functionCall).filter(Boolean);
-const responsesOf = (event) => (event.content?.parts ?? []).map((part) => part.functionResponse).filter(Boolean);
+export const responsesOf = (event) => (event.content?.parts ?? []).map((part) => part.functionResponse).filter(Boolean);
 
 /** The last result of each call in memory, by the call's id: `{response, event, final}`. */
 function resultsOf(list) {

@@ -21,13 +21,16 @@ export function ago(seconds) {
   return day.format(seconds * 1000);
 }
 
-/** Seconds for people: `420 ms`, `1.2 s`, `2 min 5 s`. */
+/** Seconds for people: `420 ms`, `1.2 s`, `2 min 5 s`, `3 h 20 min`. */
 export function duration(seconds) {
   if (seconds === undefined || seconds === null || Number.isNaN(seconds)) return "";
   if (seconds < 0.9995) return `${Math.round(seconds * 1000)} ms`;
   if (seconds < 9.95) return `${seconds.toFixed(1)} s`;
   const whole = Math.round(seconds);
-  return whole < 60 ? `${whole} s` : `${Math.floor(whole / 60)} min ${whole % 60} s`;
+  if (whole < 60) return `${whole} s`;
+  if (whole < 3600) return `${Math.floor(whole / 60)} min ${whole % 60} s`;
+  const minutes = Math.round(seconds / 60);
+  return `${Math.floor(minutes / 60)} h ${minutes % 60} min`;
 }
 
 /** A number of bytes or characters for people. */

@@ -1,7 +1,7 @@
 // The timeline: one row for each event in memory, whatever it is.
 
 import { classes, computed, html, signal, useMemo } from "./html.js";
-import { hasFailed } from "./chat_rows.js";
+import { CONFIRMATION, CREDENTIAL, hasFailed, INPUT, requestsIn, responsesOf } from "./chat_rows.js";
 import { textOf } from "./joined.js";
 import { hueOf } from "./hues.js";
 import { count, counted, duration, exact, size, time } from "./numbers.js";
@@ -32,14 +32,16 @@ export function kindOf(event) {
   return "other";
 }
 
-/** An event in one line. */
-function wordsOf(event) {
+const ASKS = { [CONFIRMATION]: "asks for approval", [INPUT]: "asks a question", [CREDENTIAL]: "asks for a credential" };
+
+/** An event in one line; `asks` is the request to a person that its result stands for. */
+function wordsOf(event, asks) {
   const parts = event.content?.parts ?? [];
   const call = parts.find((part) => part.functionCall)?.functionCall;
   const response = parts.find((part) => part.functionResponse)?.functionResponse;
   if (event.errorCode || event.errorMessage) return `${event.errorCode ?? ""} ${event.errorMessage ?? ""}`.trim().slice(0, 200);
   if (call) return `${short(call.name, 80)}(${JSON.stringify(call.args ?? {}).slice(1, 120).replace(/}$/, "")})`;
-  if (response && event.actions?.requestedToolConfirmations?.[response.id]) return `${short(response.name, 80)} → asks for approval`;
+  if (response && asks) return `${short(response.name, 80)} → ${ASKS[asks]}`;
   if (response) return `${short(response.name, 80)} → ${hasFailed(response) ? "failed: " : ""}${JSON.stringify(response.response ?? null)}`.slice(0, 160);
   const words = textOf(event) || parts.map((part) => part.text ?? "").join("");
   if (words) return words.slice(0, 200);
@@ -56,11 +58,15 @@ function sizeOf(event) {
 
 const all = computed(() => {
   let before = null;
+  const open = new Map([...requestsIn(entries.value).values()].map(({ call, subject }) => [subject.id, call]));
   return entries.value.map((entry) => {
     const { event } = entry;
+    const responses = responsesOf(event);
+    for (const [subject, { id }] of open) if (responses.some((each) => each.id === id)) open.delete(subject);
+    const asks = responses.map((each) => open.get(each.id)?.name).find(Boolean);
     const took = before && before.invocationId === event.invocationId ? event.timestamp - before.timestamp : undefined;
     before = event;
-    return { key: entry.key, entry, event, kind: kindOf(event), took };
+    return { key: entry.key, entry, event, kind: kindOf(event), took, asks };
   });
 });
 
@@ -109,7 +115,7 @@ function Row({ row, open, chosen }) {
           <time title=${exact(event.timestamp)}>${time(event.timestamp)}</time>
           <span class="event-author author" data-hue=${hue}><bdi>${event.author || "server"}</bdi></span>
           <span class=${`kind ${row.kind}`}>${row.kind}</span>
-          <span class="event-words" dir="auto">${wordsOf(event)}</span>
+          <span class="event-words" dir="auto">${wordsOf(event, row.asks)}</span>
           <span class="event-numbers">
             ${tokens > 0 && html`<span title="tokens">${count(tokens)} tok</span>`}
             ${row.took > 0 && html`<span title="since the event before">${duration(row.took)}</span>`}
@@ -129,7 +135,7 @@ function Row({ row, open, chosen }) {
         `}
       </div>
     `;
-  }, [row.entry, row.entry.version, row.took, open, chosen, hue]);
+  }, [row.entry, row.entry.version, row.took, row.asks, open, chosen, hue]);
 }
 
 let asking = false;
