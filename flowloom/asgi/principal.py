@@ -57,9 +57,14 @@ raise `RefusedError`."""
 
 def token_auth(token: str) -> Auth:
     """One bearer `token`, compared in constant time, for which all is open. Raises `ConfigurationError` for an empty
-    one."""
+    one, and for one that no header carries as it is."""
     if not token:
         raise ConfigurationError("The token is empty. Give one that cannot be guessed, or none.")
+    if not token.isascii() or not token.isprintable() or token != token.strip():
+        raise ConfigurationError(
+            "The token has characters that no header carries as they are. Take letters, digits and signs of ASCII, "
+            "without a space or a line's end at either end."
+        )
     wanted = token.encode()
 
     async def auth(scope: Mapping[str, Any]) -> Principal | None:

@@ -269,6 +269,12 @@ class TestWhoAsks:
             for wrong in ("Bearer s3cre", "Basic s3cret", "s3cret", "Bearer", "Bearer s3crét"):
                 assert ask(running, "/p/version", ("Authorization", wrong))[0] == 401
 
+    @pytest.mark.parametrize("token", ["", "schlüssel", "€", "s3cret\n", " s3cret", "s3\x00"])
+    def test_a_token_that_no_header_carries_is_refused(self, token: str) -> None:
+        """Else no request would ever be answered, and it would not be told why."""
+        with pytest.raises(ConfigurationError, match="token"):
+            token_auth(token)
+
     def test_a_public_address_needs_it(self) -> None:
         """A server that everybody could use does not start, unless that is said."""
         for host in ("0.0.0.0", "192.168.1.4", "::", "example.com", ""):

@@ -15,9 +15,14 @@ export const online = signal(true);
 
 let waiting = [];
 
-/** Keep a token for this tab, and make the calls that waited for it. */
-export function giveToken(token) {
-  sessionStorage.setItem(TOKEN, token.trim());
+/** Keep a token for this tab, and make the calls that waited for it; one that no header carries is wrong. */
+export function giveToken(typed) {
+  const token = typed.trim();
+  if (!/^[ -~]+$/.test(token)) {
+    tokenWanted.value = { wrong: true };
+    return;
+  }
+  sessionStorage.setItem(TOKEN, token);
   tokenWanted.value = null;
   const calls = waiting;
   waiting = [];

@@ -114,7 +114,7 @@ function Token() {
   const dialog = useRef();
   const wanted = tokenWanted.value;
   useEffect(() => {
-    if (wanted) dialog.current.showModal();
+    if (wanted && !dialog.current.open) dialog.current.showModal();
   }, [wanted]);
   if (!wanted) return null;
   const submit = (event) => {
