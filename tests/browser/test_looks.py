@@ -43,6 +43,17 @@ def test_axe_finds_nothing_serious(opened: Open, scheme: str) -> None:
     assert findings(page) == []
 
 
+def test_axe_finds_nothing_serious_on_a_phone(opened: Open) -> None:
+    """What is left out of a narrow bar is still the name of what stands there, in each of the places."""
+    page = opened(viewport={"width": 360, "height": 740}, reduced_motion="reduce")
+    page.say("pay the bill")
+    found = {"chat": findings(page)}
+    for place in ("Sessions", "Panels"):
+        page.page.get_by_role("navigation", name="Places").get_by_role("button", name=place).click()
+        found[place] = findings(page)
+    assert found == {"chat": [], "Sessions": [], "Panels": []}
+
+
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_axe_finds_nothing_serious_in_the_panels(opened: Open, scheme: str) -> None:
     """Each panel with something in it, and what is folded in it open."""

@@ -77,7 +77,7 @@ function Confirmation({ request, disabled }) {
     setProblems((now) => ({ ...now, [name]: problem }));
   };
   return html`
-    <h3 class="card-title"><${Icon} name="warn" /><span><bdi>${event.author}</bdi> wants to run <code>${short(subject.name, 80)}</code></span></h3>
+    <h2 class="card-title"><${Icon} name="warn" /><span><bdi>${event.author}</bdi> wants to run <code>${short(subject.name, 80)}</code></span></h2>
     ${hint && html`<div class="card-hint" dir="auto">${markdown(short(hint, LONG))}</div>`}
     <div class="fields">
       ${Object.entries(subject.args ?? {}).map(([name, value]) => html`<${Field} key=${name} id=${`arg-${call.id}-${name}`} ...${{ name, value, disabled }} edit=${edit(name)} />`)}
@@ -123,7 +123,7 @@ function Question({ request, disabled }) {
   const title = html`<bdi>${event.author}</bdi> asks: <span dir="auto">${short(call.args?.message || "What shall it be?", MOST)}</span>`;
   return html`
     <form onSubmit=${reply}>
-      <h3 class="card-title"><${Icon} name="user" />${simple ? html`<label for=${id}>${title}</label>` : html`<span>${title}</span>`}</h3>
+      <h2 class="card-title"><${Icon} name="user" />${simple ? html`<label for=${id}>${title}</label>` : html`<span>${title}</span>`}</h2>
       ${call.args?.payload && html`<${Json} value=${call.args.payload} />`}
       <fieldset class="fields" disabled=${disabled}>
         ${!simple
@@ -170,7 +170,7 @@ function Credential({ request, disabled }) {
   };
   return html`
     <form onSubmit=${reply}>
-      <h3 class="card-title"><${Icon} name="user" /><span><bdi>${event.author}</bdi> needs you to sign in</span></h3>
+      <h2 class="card-title"><${Icon} name="user" /><span><bdi>${event.author}</bdi> needs you to sign in</span></h2>
       ${address && html`<p><${Link} href=${address}>Sign in (opens beside this page)</${Link}></p>`}
       ${fields.map(({ label, name, type }) => html`
         <div class="field" key=${name}>
@@ -197,7 +197,7 @@ export function Approval({ request }) {
     return html`<p class="answered" data-testid=${`${testid}-answered`}><${Icon} name="check" /><span>${subject.name && html`<code>${short(subject.name, 80)}</code> `}<span dir="auto">${short(said(given), MOST)}</span></span></p>`;
   }
   const readOnly = prefs.value.events === "legacy" && !call.id;
-  return html`<section class=${classes("card", testid)} data-testid=${testid} data-request=${call.id} tabindex="-1" aria-label="Waits for you"><${Card} request=${request} disabled=${running.value || readOnly} /></section>`;
+  return html`<div role="group" class=${classes("card", testid)} data-testid=${testid} data-request=${call.id} tabindex="-1" aria-label="Waits for you"><${Card} request=${request} disabled=${running.value || readOnly} /></div>`;
 }
 
 /** How many requests wait, above the composer: each leads to its card. */
