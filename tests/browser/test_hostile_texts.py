@@ -45,6 +45,14 @@ def hostile(opened: Open, server: Running) -> Driven:
     return opened(f"/ui/desk/ann/{session}")
 
 
+def test_no_link_leads_to_a_script(opened: Open, server: Running) -> None:
+    """Neither a source nor its number in the text is a link, where the address is none of the web."""
+    page = opened(f"/ui/desk/ann/{server.new_session(events=hostile_events()[1:2])}")
+    expect(page.page.locator("sup", has_text="1")).to_be_visible()
+    links: list[str] = page.page.evaluate("[...document.links].map((link) => link.protocol)")
+    assert set(links) <= {"http:", "https:", "mailto:"}
+
+
 def test_the_whole_of_a_long_text_does_not_stall(hostile: Driven) -> None:
     """A million characters are laid out as far as they are seen."""
     page = hostile.page

@@ -23,9 +23,9 @@ const INLINE =
   /(`{1,3})([^`\n]{1,2000})\1|(!?)\[([^[\]\n]{0,500})\]\(\s*<?([^()\s<>]{1,2000}(?:\([^()\s]{0,200}\)[^()\s<>]{0,500})?)>?(?:\s+"[^"\n]{0,200}")?\s*\)|\*\*([^\s*](?:[^\n]{0,400}?[^\s])??)\*\*|__([^\s_](?:[^\n]{0,400}?[^\s])??)__(?!\w)|\*([^\s*](?:[^*\n]{0,500}?[^\s*])??)\*|(?<!\w)_([^\s_](?:[^_\n]{0,500}?[^\s_])??)_(?!\w)|~~([^~\n]{1,500})~~|(https?:\/\/[^\s<>()[\]"'`]{1,2000}[^\s<>()[\]"'`.,;:!?])|\\([\\`*_{}[\]()#+.!~>|-])|\uE000|\uE001(?:\uE002[\d,]{1,40}\uE002)?/g;
 
 /** A link that opens beside the page and tells its address nothing; the text alone if it leads to no safe place. */
-export const Link = ({ href, children }) =>
+export const Link = ({ href, children, ...rest }) =>
   SAFE.test(href)
-    ? html`<a href=${href} target="_blank" rel="noopener noreferrer nofollow">${children}</a>`
+    ? html`<a href=${href} target="_blank" rel="noopener noreferrer nofollow" ...${rest}>${children}</a>`
     : html`<span>${children}</span>`;
 
 const hostOf = (href) => {

@@ -192,7 +192,10 @@ function Message({ row, hue }) {
   const { sources, cited } = sourcesOf(event);
   const texts = list.filter((each) => each.kind === "text");
   const at = {
-    note: (number) => html`<sup><a class="note" href=${sources[number - 1]?.url} target="_blank" rel="noopener noreferrer nofollow" title=${short(sources[number - 1]?.title)} aria-label=${`Source ${number}: ${short(sources[number - 1]?.title)}`}>${number}</a></sup>`,
+    note: (number) => {
+      const { url, title } = sources[number - 1] ?? {};
+      return html`<sup><${Link} href=${url} class="note" title=${short(title)} aria-label=${`Source ${number}: ${short(title)}`}>${number}</${Link}></sup>`;
+    },
   };
   const author = own ? "You" : event.author || "Server";
   const failed = Boolean(event.errorCode || event.errorMessage);
