@@ -285,6 +285,36 @@ def test_a_session_is_renamed_forked_and_deleted_with_undo(opened: Open) -> None
 
 
 @pytest.mark.soak
+def test_a_deletion_is_taken_back_where_one_is(opened: Open, imported: Callable[..., str]) -> None:
+    """It leads back to the session that was open, and nowhere if another one was."""
+    first, second = imported(2, user="uma"), imported(2, user="uma")
+    page = opened(f"/ui/desk/uma/{first}")
+    for session in (second, first):
+        page.page.locator(f'[data-session="{session}"]').hover()
+        page.page.locator(f'[data-session="{session}"]').get_by_test_id("session-delete").click()
+        page.find("undo").get_by_role("button").click()
+        expect(page.find("session-item")).to_have_count(2)
+        assert page.opens_session() == first
+
+
+@pytest.mark.soak
+def test_a_session_whose_last_message_was_refused_is_forked(opened: Open) -> None:
+    """A fork has what the server has, whatever else the page shows."""
+    page = opened("/ui/desk/vic")
+    page.say("hello", answered="You said")
+    session = page.opens_session()
+    page.forgiven = "409"
+    page.page.route("**/run_sse*", lambda route: route.fulfill(status=409, json={"detail": "Busy.", "code": "busy"}))
+    page.find("composer").fill("again")
+    page.find("composer").press("Enter")
+    expect(page.find("error")).to_contain_text("Busy.")
+    page.find("session-item").hover()
+    page.find("session-fork").click()
+    page.page.wait_for_url(lambda url: session not in url)
+    expect(page.messages).to_have_count(2)
+
+
+@pytest.mark.soak
 def test_a_session_is_exported_and_imported(opened: Open) -> None:
     """What was exported comes in again with its messages; what is no session is refused in words."""
     page = opened("/ui/desk/cat")

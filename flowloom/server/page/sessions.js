@@ -15,7 +15,7 @@ const UNDO = 6000; // milliseconds in which a deletion can be taken back
 const wanted = signal(""); // what is searched for
 const found = signal([]); // the sessions that the server found
 const problem = signal(null);
-const leaving = signal(null); // the session that is about to be deleted: {id, name, path, timer}
+const leaving = signal(null); // the session that is about to be deleted: {id, name, path, was, timer}
 const notes = signal({}); // what was seen of sessions while they were open: {id: {words, status}}
 
 /** Words without the marks of Markdown, which mean nothing in a line. */
@@ -103,10 +103,7 @@ const rename = guarded(async (each, displayName) => {
 });
 
 const fork = guarded(async (each) => {
-  const isOpen = each.id === sessionId.value;
-  const last = isOpen ? events.value.findLast((event) => !String(event.id).startsWith("sent-")) : null;
-  const whole = isOpen ? null : await api.get(sessionPath(app.value, user.value, each.id));
-  const throughEventId = (isOpen && selected.value) || last?.id || whole?.events.at(-1)?.id;
+  const throughEventId = (each.id === sessionId.value && selected.value) || undefined; // without one, all that is stored
   const made = await api.post(`${sessionPath(app.value, user.value, each.id)}/fork`, { throughEventId });
   await loadSessions();
   go({ session: made.id });
@@ -134,15 +131,16 @@ const load = guarded(async (file) => {
 function remove(each) {
   finish();
   const path = sessionPath(app.value, user.value, each.id);
-  leaving.value = { id: each.id, name: nameOf(each), path, timer: setTimeout(finish, UNDO) };
-  if (each.id === sessionId.value) go({ session: "" });
+  const was = each.id === sessionId.value ? { app: app.value, user: user.value, session: each.id } : null; // where one was
+  leaving.value = { id: each.id, name: nameOf(each), path, was, timer: setTimeout(finish, UNDO) };
+  if (was) go({ session: "" });
 }
 
 function undo() {
-  const { id, timer } = leaving.value;
+  const { was, timer } = leaving.value;
   clearTimeout(timer);
   leaving.value = null;
-  go({ session: id });
+  if (was) go(was);
 }
 
 /** Delete what is about to be deleted, now: its time is over, or the page is left. */
