@@ -288,6 +288,28 @@ def test_a_line_without_end_does_not_stall(opened: Open) -> None:
     assert page.page.evaluate(NEXT_FRAME) < 500
 
 
+@pytest.mark.soak
+def test_what_is_written_while_a_session_is_made_stays(opened: Open) -> None:
+    """It waits in the composer of the new session, and begins no other one."""
+    page = opened("/ui/desk/wim")
+    held: list[Route] = []
+    page.page.route("**/users/wim/sessions", lambda route: held.append(route))
+    page.find("composer").fill("first")
+    with page.page.expect_request("**/users/wim/sessions"):
+        page.find("composer").press("Enter")
+    page.find("composer").fill("second")
+    page.find("composer").press("Enter")
+    assert len(held) == 1
+    held[0].continue_()
+    expect(page.messages.last).to_contain_text("You said: first")
+    page.rest()
+    expect(page.find("composer")).to_have_value("second")
+    page.page.reload()
+    expect(page.find("composer")).to_have_value("second")
+    page.find("session-new").click()
+    expect(page.find("composer")).to_have_value("")
+
+
 # -- 14. prefix and token ----------------------------------------------------------------------------
 
 

@@ -12,14 +12,16 @@ const files = signal([]);
 const refused = signal(null);
 const MOST = 20 * 1024 * 1024; // bytes of one file: more than a body may have when it is base64
 
+let beginning = false; // whether a message is on its way for which a session is made
+
 const keyOf = () => `flowloom.draft:${app.value}/${user.value}/${sessionId.value}`;
 
 /** Write down the draft, so that it is there after a reload. */
-function write(text) {
+function write(text, key = keyOf()) {
   draft.value = text;
   try {
-    if (text) localStorage.setItem(keyOf(), text);
-    else localStorage.removeItem(keyOf());
+    if (text) localStorage.setItem(key, text);
+    else localStorage.removeItem(key);
   } catch {
     // no room: it stands in the field at least
   }
@@ -55,6 +57,7 @@ async function submit() {
   write("");
   files.value = [];
   refused.value = null;
+  beginning = !sessionId.value;
   try {
     await send(parts);
   } catch (error) {
@@ -71,12 +74,22 @@ export function Composer() {
   const field = useRef();
   const picker = useRef();
   const where = keyOf();
+  const before = useRef(where);
   useEffect(() => {
+    const left = before.current;
+    before.current = where;
+    if (beginning && sessionId.value) {
+      beginning = false;
+      const meanwhile = draft.value;
+      write("", left);
+      return write(meanwhile);
+    }
     try {
       draft.value = localStorage.getItem(where) ?? "";
     } catch {
       draft.value = "";
     }
+    return undefined;
   }, [where]);
   useLayoutEffect(() => {
     const { current } = field;

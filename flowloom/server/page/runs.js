@@ -168,7 +168,13 @@ export async function send(parts, more = {}) {
   if (!sessionId.value) {
     const said = parts?.map((part) => part.text ?? "").join(" ").trim() ?? "";
     const named = said ? { state: { __session_metadata__: { displayName: said.slice(0, NAMED) } } } : {};
-    go({ session: await createSession(named) }, { replace: true });
+    run.value = { invocationId: "", state: "sending", following: null }; // no second message begins another session
+    try {
+      go({ session: await createSession(named) }, { replace: true });
+    } catch (error) {
+      run.value = null;
+      throw error;
+    }
   }
   await opened;
   const where = [app.value, user.value, sessionId.value];
