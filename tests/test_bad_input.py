@@ -50,6 +50,7 @@ from flowloom.errors import (
     ToolSignatureError,
 )
 from flowloom.plugins import PluginManager
+from flowloom.sessions import DatabaseSessionService
 from flowloom.testing import ScriptedModel, assert_symmetric
 
 
@@ -252,6 +253,14 @@ async def test_a_sqlite_file_may_be_named_by_its_url(url: str, tmp_path: Path) -
     async with SqliteSessionService(url.format(file)) as by_url, SqliteSessionService(file) as by_path:
         made = await by_url.create_session(app_name="app", user_id="ann")
         assert await by_path.get_session(app_name="app", user_id="ann", session_id=made.id)
+
+
+@pytest.mark.parametrize("service", [SqliteSessionService, DatabaseSessionService])
+@pytest.mark.parametrize("url", ["sqlite://sessions.db", "sqlite+aiosqlite://sessions.db?mode=rwc", "mysql://host/db"])
+def test_a_url_that_names_no_sqlite_file_is_refused(service: Any, url: str) -> None:
+    """With two slashes, a file would be a host: nothing would be kept."""
+    with pytest.raises(ConfigurationError, match="sqlite:///"):
+        service(url)
 
 
 def test_answers_without_their_star_are_refused() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from typing import Any
 
 from flowloom.errors import ConfigurationError, quoted_list
@@ -10,8 +9,7 @@ from flowloom.sessions.sql_service import CACHED_EVENTS, SqlSessionService
 from flowloom.sql import Database
 from flowloom.sql.postgres import PostgresDatabase
 from flowloom.sql.sqlite import SqliteDatabase
-
-_URL = re.compile(r"(?P<kind>[a-z]+)(\+\w+)?://(?P<rest>.*)", re.DOTALL)
+from flowloom.sql.urls import kind_and_rest
 
 
 class DatabaseSessionService(SqlSessionService):
@@ -37,9 +35,8 @@ class DatabaseSessionService(SqlSessionService):
 
 
 def _database_at(url: str) -> Database:
-    read = _URL.fullmatch(url)
-    kind, rest = (read["kind"], read["rest"]) if read is not None else ("", "")
-    if kind == "sqlite" and (not rest or rest.startswith("/")):
+    kind, rest = kind_and_rest(url) or ("", "")
+    if kind == "sqlite":
         return SqliteDatabase(url)
     if kind in ("postgres", "postgresql"):
         return PostgresDatabase(f"postgresql://{rest}")

@@ -10,7 +10,6 @@ import atexit
 import os
 import queue
 import random
-import re
 import sqlite3
 import threading
 import time
@@ -31,6 +30,7 @@ from flowloom.sql.database import (
     earlier_failure,
     reply,
 )
+from flowloom.sql.urls import sqlite_path
 
 T = TypeVar("T")
 AnyJob = Job[Any]
@@ -52,17 +52,6 @@ OLDEST = (3, 35)
 """The oldest SQLite that is used, which knows `RETURNING`."""
 
 
-_URL = re.compile(r"(?P<kind>\w{2,})(\+\w+)?://(/(?P<path>[^?]*))?.*", re.DOTALL)
-
-
-def _path_of(text: str) -> str:
-    """The path of a database that is given by it or, as in google-adk, by SQLAlchemy's URL."""
-    url = _URL.fullmatch(text)
-    if url is not None and url["kind"] != "sqlite":
-        raise ConfigurationError(f"A SQLite database has a path, or `sqlite:///FILE`, and no `{url['kind']}://` URL.")
-    return text if url is None else url["path"] or ":memory:"
-
-
 class SqliteDatabase(Database):
     """A SQLite file in WAL mode; `:memory:` for one that lives as long as this object.
 
@@ -79,7 +68,7 @@ class SqliteDatabase(Database):
                 f"This Python has SQLite {sqlite3.sqlite_version}, which is too old: flowloom needs "
                 f"{'.'.join(map(str, OLDEST))} or newer. Use another build of Python, or a store in PostgreSQL."
             )
-        text = _path_of(os.fspath(path))
+        text = sqlite_path(os.fspath(path))
         super().__init__("the SQLite database in memory" if text == ":memory:" else f"the SQLite database `{text}`")
         self.path = text
         self._core = _Core(text if text == ":memory:" else os.path.abspath(text), self.name)

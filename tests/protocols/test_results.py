@@ -71,7 +71,7 @@ def test_an_origin_is_scheme_host_and_port() -> None:
 
 def test_a_missing_library_names_its_extra() -> None:
     """Nothing is imported to find that out."""
-    with pytest.raises(MissingExtraError, match=r"pip install flowloom\[mcp\]"):
+    with pytest.raises(MissingExtraError, match=r'pip install "flowloom\[mcp\]"'):
         check_installed("Servers need a library", "mcp", "json", "no_such_library_at_all")
 
 
