@@ -28,7 +28,7 @@ def key_of_new(app_name: str, user_id: str, session_id: str | None) -> tuple[str
 
 
 def check_owner(app_name: str, user_id: str) -> None:
-    """Raise `InputValidationError` for a session that would be nobody's."""
+    """Raise `InputValidationError` for a session without an app or a user."""
     if not app_name or not user_id:
         raise InputValidationError("A session needs an app name and a user id; one of them is empty.")
 

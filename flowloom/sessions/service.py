@@ -312,7 +312,7 @@ def missing_events(session: Session, stored: Sequence[str]) -> list[Event]:
     """The events of `session` that come after those of the ids `stored`, each once, as they may be taken over.
 
     Raises `AlreadyExistsError` if one of the two logs is not the beginning of the other, `InputValidationError` for a
-    session that is nobody's.
+    session without an app or a user.
     """
     check_owner(session.app_name, session.user_id)
     named = [each if each.id else replace(each, id=f"{session.id}-{at}") for at, each in enumerate(session.events)]
