@@ -84,7 +84,7 @@ class Questions:
 
 
 def _value(answer: str, schema: dict[str, Any] | None) -> Any:
-    if schema is not None:
+    if schema:
         return value_of_words(answer, schema)
     try:
         return from_json(answer)
