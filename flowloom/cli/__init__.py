@@ -22,6 +22,8 @@ def main() -> None:
     sys.modules.setdefault("httpx._main", None)  # type: ignore[arg-type]
     try:
         from flowloom.cli.commands import app
+
+        app(prog_name="flowloom")
     except ModuleNotFoundError as error:
         if (error.name or "").split(".")[0] not in _EXTRA:
             raise
@@ -30,4 +32,3 @@ def main() -> None:
             file=sys.stderr,
         )
         raise SystemExit(2) from None
-    app(prog_name="flowloom")

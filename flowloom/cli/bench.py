@@ -11,7 +11,8 @@ from typing import Any
 
 from flowloom.cli.explain import agent_named, state_of
 from flowloom.cli.loading import Loaded
-from flowloom.cli.stores import USER_ID, session_of
+from flowloom.cli.options import USER_ID
+from flowloom.cli.stores import session_of
 from flowloom.cli.usage_error import UsageError
 from flowloom.errors import InputValidationError, closest_first, quoted_list
 from flowloom.inspection.explanation import Said

@@ -16,10 +16,11 @@ from flowloom.cli.human import Desk
 from flowloom.cli.last_turn import cut_off, standing
 from flowloom.cli.loading import Loaded
 from flowloom.cli.model_choice import ModelChoice
+from flowloom.cli.options import USER_ID
 from flowloom.cli.questions import Questions
 from flowloom.cli.reading import Reader
 from flowloom.cli.slash import Commands, command_in, message_in
-from flowloom.cli.stores import MEMORY, USER_ID, opened
+from flowloom.cli.stores import MEMORY, opened
 from flowloom.cli.transcript import are_words, show_events
 from flowloom.cli.usage_error import UsageError, told
 from flowloom.context import RunConfig, StreamingMode

@@ -12,7 +12,8 @@ from typing import Any
 from flowloom.agents import BaseAgent
 from flowloom.cli.loading import Loaded
 from flowloom.cli.model_choice import model_named
-from flowloom.cli.stores import USER_ID, session_of
+from flowloom.cli.options import USER_ID
+from flowloom.cli.stores import session_of
 from flowloom.cli.usage_error import UsageError
 from flowloom.errors import closest_first, quoted_list
 from flowloom.inspection.assembly import Assembly

@@ -5,8 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from flowloom.cli.options import USER_ID
 from flowloom.cli.session_file import read_session
-from flowloom.cli.stores import USER_ID, is_own_database
+from flowloom.cli.stores import is_own_database
 from flowloom.cli.usage_error import UsageError
 from flowloom.errors import quoted_list
 from flowloom.interop.adk_sqlite import AdkSqliteDatabase

@@ -7,20 +7,8 @@ from typing import Annotated
 
 import typer
 
-from flowloom.cli.stores import USER_ID
-
-__all__ = [
-    "AGENT_HELP",
-    "USER_ID",
-    "AgentPath",
-    "AllowImports",
-    "AllowStdio",
-    "AsJson",
-    "ModelName",
-    "StoreName",
-    "User",
-]
-
+USER_ID = "user"
+"""Whose session it is, where no option says so."""
 AGENT_HELP = "A .py file or a package folder with `root_agent` or `app`, or a root_agent.yaml."
 AgentPath = Annotated[Path, typer.Argument(metavar="PATH", help=AGENT_HELP, show_default=False)]
 ModelName = Annotated[
@@ -50,3 +38,8 @@ AllowImports = Annotated[
 AllowStdio = Annotated[
     bool, typer.Option("--allow_stdio", help="A root_agent.yaml may start the MCP servers that it names.")
 ]
+
+
+def plain_flag(name: str) -> str:
+    """The name of a flag or command, whichever of `_` and `-` it was written with."""
+    return name.replace("-", "_")

@@ -20,7 +20,6 @@ from flowloom.sessions import BaseSessionService, InMemorySessionService, Sessio
 
 VARIABLE = "FLOWLOOM_STORE"
 FOLDER = Path(".flowloom")
-USER_ID = "user"
 MEMORY = "memory"
 
 _POSTGRES = re.compile(r"postgres(ql)?://|(.*\s)?(host|hostaddr|dbname|service)\s*=")

@@ -16,7 +16,7 @@ from typer.core import TyperCommand
 
 from flowloom.asgi import token_auth
 from flowloom.cli.display import Display
-from flowloom.cli.options import AllowImports, AllowStdio
+from flowloom.cli.options import AllowImports, AllowStdio, plain_flag
 from flowloom.cli.usage_error import UsageError
 from flowloom.errors import FlowloomError
 from flowloom.server.later import LATER, refusal
@@ -122,11 +122,6 @@ class ServeOptions:
     verbose: Annotated[bool, typer.Option("--verbose", "-v", help="The same as `--log_level DEBUG`.")] = False
 
 
-def plain_flag(name: str) -> str:
-    """The name of a flag or command, whichever of `_` and `-` it was written with."""
-    return name.replace("-", "_")
-
-
 class ServerCommand(TyperCommand):
     """A command that knows the flags of google-adk's which it does not have yet."""
 
@@ -137,6 +132,10 @@ class ServerCommand(TyperCommand):
             if flag.startswith("--") and name in LATER:
                 raise typer.BadParameter(refusal(name, flag), ctx)
         return super().parse_args(ctx, args)
+
+
+COMMAND = ServerCommand
+"""What the commands of this module are made of."""
 
 
 def _with_options(command: Callable[..., None]) -> Callable[..., None]:

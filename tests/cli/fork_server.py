@@ -26,7 +26,14 @@ from types import ModuleType, TracebackType
 from typing import Any
 
 IMPORTED = (
+    "flowloom.cli.asking",
     "flowloom.cli.commands",
+    "flowloom.cli.mcp",
+    "flowloom.cli.runs",
+    "flowloom.cli.schedules",
+    "flowloom.cli.sessions",
+    "flowloom.cli.web",
+    "flowloom.cli.worker",
     "flowloom.memory.postgres",
     "flowloom.memory.sqlite",
     "flowloom.models.gemini",

@@ -144,6 +144,29 @@ def test_the_help_loads_no_store() -> None:
     names = (
         "{'sqlite3', 'psycopg', 'flowloom.sessions.sqlite', 'flowloom.interop.adk_sqlite', 'flowloom.cli.compacting'}"
     )
-    program = f"import sys, flowloom.cli.commands; print({names} & set(sys.modules))"
+    program = (
+        "import sys; from flowloom.cli.commands import app; from typer.main import get_command\n"
+        f"list(get_command(app).commands.values()); print({names} & set(sys.modules))"
+    )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, env=environment())
     assert done.stdout == "set()\n"
+
+
+def test_a_command_loads_nothing_of_the_others() -> None:
+    """A server keeps what its command has loaded for as long as it runs."""
+    program = (
+        "import sys; from flowloom.cli.commands import app; from typer.testing import CliRunner\n"
+        "assert CliRunner().invoke(app, ['api_server', '--port', 'none', '.']).exit_code == 2\n"
+        "rooms = ('flowloom.cli.', 'flowloom.offline')\n"
+        "print(*sorted(name for name in sys.modules if name.startswith(rooms)))"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, env=environment())
+    loaded = ("commands", "display", "options", "usage_error", "web")
+    assert done.stdout.split() == [f"flowloom.cli.{name}" for name in loaded]
+
+
+def test_a_command_that_is_written_wrongly_is_told_the_right_one() -> None:
+    """Whether the command meant was loaded or not."""
+    done = flowloom("sesions")
+    assert done.returncode == 2
+    assert "Did you mean 'sessions'" in done.stderr
