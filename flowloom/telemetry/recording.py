@@ -20,7 +20,7 @@ _PROVIDERS = ("OTEL_PYTHON_TRACER_PROVIDER", "OTEL_PYTHON_METER_PROVIDER", "OTEL
 """The variables of the environment by which OpenTelemetry loads providers of itself."""
 
 _beside: ContextVar[Callable[[Recorder | None], Recorder] | None] = ContextVar("flowloom_recorder", default=None)
-_recorders: Any = None
+_providers: Any = None
 _named: bool | None = None
 """Whether the environment names a provider; looked at once, because runs and tool calls ask for the recorder."""
 
@@ -44,11 +44,11 @@ def recording_with(beside: Callable[[Recorder | None], Recorder]) -> Generator[N
 
 
 def _of_providers() -> Recorder | None:
-    global _recorders, _named
-    if _recorders is None:
+    global _providers, _named
+    if _providers is None:
         if _named is None:
             _named = any(name in os.environ for name in _PROVIDERS)
         if not _named and "opentelemetry" not in sys.modules:
             return None
-        _recorders = import_module("flowloom.telemetry.recorders")
-    return _recorders.recorder_in_use()
+        _providers = import_module("flowloom.telemetry.providers")
+    return _providers.recorder_in_use()

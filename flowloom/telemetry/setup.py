@@ -12,7 +12,7 @@ from flowloom.context import observing
 from flowloom.errors import ConfigurationError
 from flowloom.extras import missing_extra
 from flowloom.telemetry.metrics import ProcessorTimes
-from flowloom.telemetry.recorders import is_proxy
+from flowloom.telemetry.providers import is_proxy
 
 try:
     from opentelemetry.exporter.otlp.proto.http._log_exporter import OTLPLogExporter

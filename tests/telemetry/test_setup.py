@@ -174,6 +174,17 @@ assert not [name for name in sys.modules if name.startswith("opentelemetry.sdk")
     run(code)
 
 
+def test_where_opentelemetry_is_loaded_without_providers_nothing_that_records_is() -> None:
+    """As in a server: FastAPI loads OpenTelemetry, and few programs set a provider."""
+    code = f"""
+import sys
+import opentelemetry.trace
+{RUN}
+assert not {{"flowloom.telemetry.recorders", "flowloom.telemetry.model_span"}} & set(sys.modules)
+"""
+    run(code)
+
+
 def test_asking_whether_anybody_records_costs_next_to_nothing() -> None:
     """Well under a microsecond; the best of several tries, with room for a slow machine."""
     assert telemetry.recorder() is None
