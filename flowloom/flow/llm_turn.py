@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import aclosing
 from typing import TYPE_CHECKING
@@ -57,7 +56,7 @@ class LlmTurn(Turn):
         self.llm: AnyLlmAgent = ctx.llm_agent
         self.flow = flow
         self.single_step = single_step
-        self.delegated: deque[types.FunctionCall] = deque()
+        self.delegated: list[types.FunctionCall] = []
         """Calls of `task` agents, which are to run one after the other before the next step."""
         self.delegates: Mapping[str, AnyAgent] = {}
         """The sub-agents that are called like functions, by name."""
@@ -264,7 +263,7 @@ class LlmTurn(Turn):
         """Of the calls of sub-agents that have no result, those of `task` agents come next; those of `single_turn`
         agents, which wait, or in which the run was stopped, are answered by a later run."""
         singles, tasks = unresolved_tasks(self.ctx, self.delegates)
-        self.delegated = deque(tasks)
+        self.delegated = tasks
         result.cut_short = bool(singles) and self.ctx.run.stopped
         if singles and not result.cut_short:
             self.ctx.run.leave_open(*(call.id for call in (*singles, *tasks)))
@@ -393,7 +392,7 @@ class LlmTurn(Turn):
 
     def _delegate(self) -> Enter:
         """The turn of the sub-agent that the next delegated call is for."""
-        task = self.delegated.popleft()
+        task = self.delegated.pop(0)
         return Enter(delegated_context(self.ctx, task), task)
 
     def returned(self, below: Turn) -> Iterable[Event]:

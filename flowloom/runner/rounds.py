@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections import deque
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from typing import Any, Literal
 
@@ -79,7 +78,7 @@ class Rounds:
         self._yield_user_message = yield_user_message
         self._abort_signal = abort_signal
         self._rounds: list[Round] = []
-        self._later: deque[types.Content] = deque()
+        self._later: list[types.Content] = []
         """Answers for other agents, which are resumed when the agents before them are done."""
         self._decided: set[str] = set()
         """The requests that `confirm` was asked about: what it has left open is a person's."""
@@ -178,7 +177,7 @@ class Rounds:
             return None
         self._message = self._invocation_id = self._state_delta = None
         if self._later:
-            self._message = self._later.popleft()
+            self._message = self._later.pop(0)
         elif self._host.confirm is not None:
             try:
                 self._message = await decisions_of(self._host.confirm, self._pending(), self._decided)
@@ -194,7 +193,7 @@ class Rounds:
         while not self._takes(message, alone=alone):
             if not self._later:
                 return False
-            message = self._later.popleft()
+            message = self._later.pop(0)
         if not alone:
             self.session = without_others(self.session, {each.message_id for each in self._rounds})
         return True
@@ -212,7 +211,7 @@ class Rounds:
         news, repeated = without_repeated(ledger, message)
         if news is not None:
             self._message, *others = messages_of(self._host.agent, session, news)
-            self._later.extendleft(reversed(others))
+            self._later[:0] = others
             return True
         invocation_id = max(repeated, key=lambda each: each.made.since).made.event.invocation_id
         if alone and any(is_left_behind(ledger, decision) for decision in repeated):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from typing import Annotated, Any
 
@@ -101,18 +102,22 @@ class PlainRuns:
         data = await body_of(receive)
         if data is None:
             return
+        respond = await self._begun(operation, data, scope, receive)
+        await respond(scope, receive, send)
+
+    async def _begun(
+        self, operation: Callable[..., Awaitable[ASGIApp]], data: bytes, scope: Scope, receive: Receive
+    ) -> ASGIApp:
+        """What answers a request."""
         try:
             body = RunRequest.model_validate(from_json(data))
         except ValueError:
-            await self._app(scope, with_body(data, receive), send)
-            return
+            return lambda scope, receive, send: self._app(scope, with_body(data, receive), send)
         try:
-            response: ASGIApp = await operation(Request(scope, receive), body)
+            return await operation(Request(scope, receive), body)
         except Exception as error:
             scope[_FAILED] = error
-            await self._app(scope, receive, send)
-            return
-        await response(scope, receive, send)
+            return self._app
 
 
 router = APIRouter(tags=["runs"])

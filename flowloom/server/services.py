@@ -8,7 +8,6 @@ from typing import TypeVar
 from urllib.parse import unquote, urlsplit
 
 from flowloom.artifacts import BaseArtifactService, InMemoryArtifactService
-from flowloom.artifacts.files import FileArtifactService
 from flowloom.errors import ConfigurationError
 from flowloom.memory import BaseMemoryService, InMemoryMemoryService
 from flowloom.sessions import BaseSessionService, InMemorySessionService
@@ -61,6 +60,8 @@ def artifact_service(uri: str) -> BaseArtifactService:
     if scheme == "memory":
         return InMemoryArtifactService()
     if scheme == "file":
+        from flowloom.artifacts.files import FileArtifactService
+
         return FileArtifactService(_folder(uri))
     raise _unknown("artifacts", uri, "memory:// or file://FOLDER")
 
@@ -69,6 +70,8 @@ def services_beside(uri: str) -> tuple[BaseArtifactService, BaseMemoryService]:
     """The artifacts and memories that workers (`flowloom worker`) keep whose sessions are at the address `uri`:
     beside the file, or of a server of PostgreSQL in `.flowloom/artifacts`, which workers of other machines have their
     own of. Raises `ConfigurationError`."""
+    from flowloom.artifacts.files import FileArtifactService
+
     if _scheme_of(uri) == "sqlite":
         file = _sqlite_file(uri, "sessions")
         if file == ":memory:":
