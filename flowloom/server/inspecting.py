@@ -11,7 +11,8 @@ D = `/dev/apps/{a}/users/{u}/sessions/{s}`, S = `/apps/{a}/users/{u}/sessions`. 
   `event_id`, `invocation_id`, `previous_event_id` (str or null: that of the agent's call before), `difference` from it
   (or null):
   `{differences: [{path, by, kind: added|removed|changed, before, after}], prefix_broken_by: path or null,
-  contents_kept, older_contents}`. 404 `request_not_found`: no model call of this server process led to the event |
+  contents_kept, older_contents}`. `null`: this process keeps no model call that led to
+  the event |
 | POST `D/explain` `{newMessage?, agent?}` | the same keys, `event_id` null, the difference from the last call. Nothing
   is sent or stored. 400 `invalid_message`, 400 `cannot_explain` (what a run would raise before it asks the model) |
 | GET `D/trace` | `[{traceId, spanId, parentSpanId (hex; null), name, kind: agent|model|tool|processor|other, startTime,
@@ -71,10 +72,8 @@ async def event_request(request: Request, app_name: str, user_id: str, session_i
     session = await session_of(request, app_name, user_id, session_id)
     calls = _calls(request, app_name, user_id, session_id)
     at = _index_of(calls, event_id, next((each for each in session.events if each.id == event_id), None))
-    if at is None:
-        raise ProblemError(
-            404, "request_not_found", "No model call led to this event, or it was made before this server was started."
-        )
+    if at is None:  # it was made before this server was started, or it is not kept any more
+        return answer(b"null")
     call = calls[at]
     before = next((each for each in reversed(calls[:at]) if _agent(each) == _agent(call)), None)
     return _answer(cast(Assembly, call.assembly), before, _event_id(call), call.run[3])

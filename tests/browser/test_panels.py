@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from browser.driving import Driven
+from browser.driving import Driven, events_of
 from playwright.sync_api import Locator, expect
 from server.serving import Running
 
@@ -56,6 +56,15 @@ def test_the_inspector_names_who_wrote_each_piece(desk: Driven) -> None:
     expect(tool.get_by_test_id("section-author")).to_have_text("tool_declarations")
     edges = [each.evaluate("node => getComputedStyle(node).borderInlineStartColor") for each in (instruction, tool)]
     assert edges[0] != edges[1]
+
+
+def test_a_request_that_is_not_kept_is_none(opened: Open, server: Running) -> None:
+    """The inspector says so, and no error stands in the console: of a session of another server nothing is kept."""
+    page = opened(f"/ui/desk/ann/{server.new_session(events=events_of(4))}?tab=request")
+    expect(panel(page)).to_contain_text("keeps no request for this event")
+    panel(page).get_by_role("button", name="Previous model call").click()
+    expect(panel(page)).to_contain_text("1 of 2")
+    expect(panel(page)).to_contain_text("keeps no request for this event")
 
 
 @pytest.mark.soak
@@ -225,6 +234,24 @@ def test_state_is_edited_and_added(desk: Driven) -> None:
     stored = desk.server.client.get(f"{desk.server.sessions()}/{desk.session}").json()["state"]
     assert stored["notes"] == {"a": [1]}
     assert stored["user:city"] == "Oslo"
+
+
+def test_whole_numbers_of_any_length_keep_their_digits(opened: Open, server: Running) -> None:
+    """Shown, edited and written beside others, where numbers of JavaScript would be rounded."""
+    session = server.new_session(state={"account": 9007199254740993, "limits": {"most": 18446744073709551615}})
+    page = opened(f"/ui/desk/ann/{session}?tab=state")
+    expect(page.find("state-key").filter(has_text="account")).to_contain_text("9007199254740993")
+    page.page.get_by_role("button", name="Edit limits").click()
+    value = page.page.get_by_label("Value, as JSON")
+    expect(value).to_have_value('{\n  "most": 18446744073709551615\n}')
+    value.fill('{"most": 18446744073709551615, "least": -9007199254740993}')
+    value.press("Control+Enter")
+    expect(page.find("state-key").filter(has_text="limits")).to_contain_text("written by user")
+    stored = server.client.get(f"{server.sessions()}/{session}").json()["state"]
+    assert stored == {
+        "account": 9007199254740993,
+        "limits": {"most": 18446744073709551615, "least": -9007199254740993},
+    }
 
 
 @pytest.mark.soak

@@ -69,7 +69,7 @@ test("typed text becomes the value of its kind, or a problem beside its field", 
   assert.deepEqual(value({ type: "number" }, "-1.5e3"), { value: -1500, problems: [] });
   assert.deepEqual(value({ type: "integer" }, "two").problems, [{ path: "", message: "must be a whole number" }]);
   assert.deepEqual(value({ type: "integer" }, "1.5").problems, [{ path: "", message: "must be a whole number" }]);
-  assert.deepEqual(value({ type: "integer" }, "9007199254740993").problems.length, 1);
+  assert.deepEqual(value({ type: "integer" }, "9007199254740993"), { value: 9007199254740993n, problems: [] });
   assert.deepEqual(value({ type: "number" }, "1e999").problems, [{ path: "", message: "is too large" }]);
   assert.deepEqual(value({}, "[1, {}]").value, [1, {}]);
   assert.equal(value({}, "hello").problems.length, 1);

@@ -1,5 +1,6 @@
 // Calls of the server: below the prefix that the page itself was loaded from, with the token if there is one.
 
+import { readJson, writeJson } from "./json.js";
 import { signal } from "./vendor/signals.js";
 
 /** The path of the page, `/ui/` or `/prefix/ui/`, and what stands before it. */
@@ -71,7 +72,7 @@ export async function call(method, path, { body, params, headers, signal: aborte
     response = await fetch(PREFIX + path + query(params), {
       method,
       headers: sent,
-      body: body === undefined ? undefined : JSON.stringify(body),
+      body: body === undefined ? undefined : writeJson(body),
       signal: aborted,
       keepalive,
       cache: "no-store",
@@ -95,7 +96,7 @@ export async function call(method, path, { body, params, headers, signal: aborte
   return response;
 }
 
-const json = async (method, path, options) => (await call(method, path, options)).json();
+const json = async (method, path, options) => readJson(await (await call(method, path, options)).text());
 
 /** The calls by method; each answers the JSON. `options`: `params`, `headers`, `signal`. */
 export const api = {

@@ -2,6 +2,7 @@
 
 import { classes, html, useState } from "./html.js";
 import { CONFIRMATION, CREDENTIAL, waitingRequests } from "./chat_rows.js";
+import { isNumber, readJson, readNumber, writeJson } from "./json.js";
 import { Icon, Json, LONG, Long, short } from "./parts.js";
 import { Link, markdown } from "./markdown.js";
 import { problemsOf } from "./model_check.js";
@@ -20,21 +21,23 @@ function answer({ call, event }, response) {
 const MOST = 2000; // characters of a question, and of what was answered
 const FOR_PROGRAMS = "Answer with `confirmed`"; // how the part of a hint begins that the buttons stand for
 
-const isPlain = (value) => ["string", "number", "boolean"].includes(typeof value);
+const isPlain = (value) => ["string", "number", "bigint", "boolean"].includes(typeof value);
 
 /** One argument as a field: text, a number, yes or no; anything else as JSON. `edit(value, problem)`. */
 function Field({ id, name, value, edit, disabled }) {
-  const [text, setText] = useState(isPlain(value) ? String(value) : JSON.stringify(value, null, 2));
+  const [text, setText] = useState(isPlain(value) ? String(value) : writeJson(value, 2));
   const [problem, setProblem] = useState("");
   const change = (typed) => {
     setText(typed);
     let said = "";
     let read = typed;
-    if (typeof value === "number" && (typed.trim() === "" || Number.isNaN(Number(typed)))) said = "A number is expected.";
-    else if (typeof value === "number") read = Number(typed);
+    if (isNumber(value)) {
+      read = readNumber(typed);
+      if (Number.isNaN(read)) said = "A number is expected.";
+    }
     else if (!isPlain(value)) {
       try {
-        read = JSON.parse(typed);
+        read = readJson(typed);
       } catch (error) {
         said = `Not JSON: ${error.message}`;
       }
@@ -64,7 +67,7 @@ function Confirmation({ request, disabled }) {
   const [payload, setPayload] = useState(asked.payload);
   const [problems, setProblems] = useState({});
   const [reason, setReason] = useState("");
-  const edited = JSON.stringify(args) !== JSON.stringify(subject.args ?? {});
+  const edited = writeJson(args) !== writeJson(subject.args ?? {});
   const wrong = Object.values(problems).some(Boolean);
   const hint = asked.hint?.split(FOR_PROGRAMS)[0].trim();
   const approve = () => {
@@ -101,15 +104,15 @@ function Question({ request, disabled }) {
   const { call, event } = request;
   const field = fieldOf(call.args?.response_schema ?? call.args?.responseSchema ?? { type: "string" });
   const simple = !field.nullable && SIMPLE.includes(field.kind);
-  const options = field.kind === "boolean" ? [["Yes", true], ["No", false]] : (field.values ?? []).map((each) => [typeof each === "string" ? each : JSON.stringify(each), each]);
+  const options = field.kind === "boolean" ? [["Yes", true], ["No", false]] : (field.values ?? []).map((each) => [typeof each === "string" ? each : writeJson(each), each]);
   const [text, setText] = useState(options.length ? "0" : "");
   const [form, setForm] = useState(() => formOf(field));
   const [problems, setProblems] = useState([]);
   const typed = () => {
     if (options.length) return { value: options[Number(text)][1], problems: [] };
     if (field.kind === "text") return { value: text, problems: problemsOf(field, text) };
-    const value = Number(text);
-    if (text.trim() === "" || Number.isNaN(value)) return { value, problems: [{ path: "", message: "A number is expected." }] };
+    const value = readNumber(text);
+    if (Number.isNaN(value)) return { value, problems: [{ path: "", message: "A number is expected." }] };
     return { value, problems: problemsOf(field, value) };
   };
   const reply = (submit) => {
@@ -185,7 +188,7 @@ function Credential({ request, disabled }) {
 const said = (answer) => {
   const response = answer.response ?? {};
   if ("confirmed" in response) return response.confirmed ? (response.editedArgs ? "Approved with changes." : "Approved.") : `Rejected${response.reason ? `: ${response.reason}` : "."}`;
-  if ("result" in response) return `Answered: ${typeof response.result === "string" ? response.result : JSON.stringify(response.result)}`;
+  if ("result" in response) return `Answered: ${typeof response.result === "string" ? response.result : writeJson(response.result)}`;
   return "Answered.";
 };
 

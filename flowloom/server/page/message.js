@@ -5,6 +5,7 @@ import { api, sessionPath } from "./api.js";
 import { Approval } from "./approvals.js";
 import { isRequest } from "./chat_rows.js";
 import { sourcesOf, withCitations } from "./chat_sources.js";
+import { writeJson } from "./json.js";
 import { Link, markdown } from "./markdown.js";
 import { hueOf } from "./hues.js";
 import { duration, exact, size, time } from "./numbers.js";
@@ -58,7 +59,7 @@ function ToolCall({ call, status, result, event }) {
   const [icon, word] = STATUS[status];
   const took = result && status !== "waiting" ? duration(Math.max(0, result.event.timestamp - event.timestamp)) : "";
   const args = Object.entries(call.args ?? {})
-    .map(([name, value]) => `${short(name)}: ${short(typeof value === "string" ? value : JSON.stringify(value))}`)
+    .map(([name, value]) => `${short(name)}: ${short(typeof value === "string" ? value : writeJson(value))}`)
     .join(", ");
   return html`
     <div class=${classes("tool", status, open && "open")} data-testid="tool-call" data-status=${status}>
@@ -109,7 +110,7 @@ function Artifact({ name, version }) {
     }
   };
   if (part?.inlineData) return html`<${File} blob=${part.inlineData} name=${name} />`;
-  if (part) return html`<div class="file-text"><p class="label">${name}</p><${Text} text=${part.text ?? JSON.stringify(part)} plain /></div>`;
+  if (part) return html`<div class="file-text"><p class="label">${name}</p><${Text} text=${part.text ?? writeJson(part)} plain /></div>`;
   return html`
     <button type="button" class="file" data-testid="artifact" onClick=${load}>
       <${Icon} name="file" />${name} <span class="muted">version ${version}${error && ` · ${error.detail}`}</span>

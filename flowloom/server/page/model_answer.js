@@ -1,6 +1,7 @@
 // The answer to a request: thoughts, a text (or a form of the response schema), calls in order; or an error.
 
 import { classes, html, useEffect, useRef, useState } from "./html.js";
+import { writeJson } from "./json.js";
 import { counted } from "./numbers.js";
 import { Icon, Json, Problem } from "./parts.js";
 import { SchemaForm, read } from "./model_form.js";
@@ -166,7 +167,7 @@ function Calls({ request, draft, change, onEdit }) {
   return html`
     <ol class="answer-calls" aria-label="Calls of the answer">${calls.map(({ name, args }, index) => html`
       <li key=${index} data-testid="answer-call">
-        <span class="call-text mono"><b>${name}</b>(${JSON.stringify(args).slice(1, -1)})</span>
+        <span class="call-text mono"><b>${name}</b>(${writeJson(args).slice(1, -1)})</span>
         <span class="call-tools">
           <button type="button" class="quiet" aria-label=${`Call ${name} earlier`} disabled=${index === 0} onClick=${() => move(index, index - 1)}>↑</button>
           <button type="button" class="quiet" aria-label=${`Call ${name} later`} disabled=${index === calls.length - 1} onClick=${() => move(index, index + 1)}>↓</button>
@@ -229,7 +230,7 @@ function Catalogue({ request, draft, onOpen }) {
 const Preview = ({ parts }) => html`
   <section class="answer-preview" data-testid="answer-preview" aria-label="Preview">
     ${parts.map((part, index) => part.functionCall
-      ? html`<p key=${index} class="says says-call"><span class="tag">calls <b>${part.functionCall.name}</b></span><span class="mono">${JSON.stringify(part.functionCall.args)}</span></p>`
+      ? html`<p key=${index} class="says says-call"><span class="tag">calls <b>${part.functionCall.name}</b></span><span class="mono">${writeJson(part.functionCall.args)}</span></p>`
       : html`<p key=${index} class=${classes("says", part.thought ? "says-thought" : "says-words")}>${part.thought && html`<span class="tag">thinks</span>`}${part.text}</p>`)}
     ${!parts.length && html`<p class="muted">Nothing is written yet.</p>`}
     <details class="raw"><summary>As JSON</summary><${Json} value=${{ parts }} /></details>

@@ -1,5 +1,6 @@
 // What is wrong with a JSON value, said beside the field where it is: the same words for the form and the JSON view.
 
+import { isNumber, isWhole, writeJson } from "./json.js";
 import { isRequired, itemOf, memberNames, memberOf, otherMembers, same, typeText } from "./model_schema.js";
 import { counted } from "./numbers.js";
 
@@ -34,8 +35,8 @@ export function stepped(path, step) {
 
 const EXPECTED = {
   text: ["a text", (value) => typeof value === "string"],
-  integer: ["a whole number", (value) => Number.isInteger(value)],
-  number: ["a number", (value) => typeof value === "number"],
+  integer: ["a whole number", isWhole],
+  number: ["a number", isNumber],
   boolean: ["yes or no", (value) => typeof value === "boolean"],
   list: ["a list", (value) => Array.isArray(value)],
   object: ["an object", (value) => typeof value === "object" && value !== null && !Array.isArray(value)],
@@ -45,7 +46,7 @@ const EXPECTED = {
 function kindProblem(field, value) {
   if (field.kind === "choice") {
     const known = field.values.some((each) => same(each, value));
-    return known ? null : `must be one of ${field.values.map((each) => JSON.stringify(each)).join(", ")}`;
+    return known ? null : `must be one of ${field.values.map((each) => writeJson(each)).join(", ")}`;
   }
   const [name, holds] = EXPECTED[field.kind] ?? ["", () => true];
   return holds(value) ? null : `must be ${name}`;
@@ -95,7 +96,7 @@ function limitProblems(field, value) {
   const hold = (name, holds, write) => {
     if (schema[name] !== undefined && !holds(schema[name])) found.push(`must ${write(schema[name])}`);
   };
-  if (typeof value === "number") {
+  if (isNumber(value)) {
     hold("minimum", (limit) => value >= limit, (limit) => `be ${limit} or more`);
     hold("maximum", (limit) => value <= limit, (limit) => `be ${limit} or less`);
     hold("exclusiveMinimum", (limit) => value > limit, (limit) => `be more than ${limit}`);
@@ -111,7 +112,8 @@ function limitProblems(field, value) {
 }
 
 function isMultiple(value, step) {
-  const times = value / step;
+  if (typeof value === "bigint" && isWhole(step)) return value % BigInt(step) === 0n;
+  const times = Number(value) / Number(step);
   return Math.abs(times - Math.round(times)) < 1e-9 * Math.max(1, Math.abs(times));
 }
 

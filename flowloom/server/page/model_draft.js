@@ -4,6 +4,7 @@
 // null; the rest goes by the kind of its field: `text`, `choice` (an index), `items`, `members` and `others`, `which`
 // with `inner`.
 
+import { readJson, readNumber, writeJson } from "./json.js";
 import { optionFor, problemsOf, stepped } from "./model_check.js";
 import { fieldOf, isRequired, itemOf, memberNames, memberOf, otherMembers, same } from "./model_schema.js";
 
@@ -58,7 +59,7 @@ export function draftOf(field, value) {
   if (field.kind === "boolean") return { ...given, choice: [true, false].indexOf(value) };
   if (field.kind === "object" || field.kind === "list") return { ...blank(bare(field), true) };
   const raw = field.kind === "text" && typeof value === "string";
-  return { ...given, text: raw ? value : field.kind === "any" ? JSON.stringify(value, null, 2) : String(value) };
+  return { ...given, text: raw ? value : field.kind === "any" ? writeJson(value, 2) : String(value) };
 }
 
 /** The value of a draft (undefined if nothing is given), and which typed text is no value: `{value, problems}`. */
@@ -156,7 +157,7 @@ function typedValue(field, text, path) {
   const refuse = (message) => ({ value: undefined, problems: [{ path, message }] });
   if (field.kind === "any") {
     try {
-      return { value: JSON.parse(text), problems: [] };
+      return { value: readJson(text), problems: [] };
     } catch {
       return refuse("is no JSON; a text stands in double quotes");
     }
@@ -164,9 +165,10 @@ function typedValue(field, text, path) {
   const written = text.trim();
   const whole = field.kind === "integer";
   if (!NUMBER.test(written)) return refuse(whole ? "must be a whole number" : "must be a number");
-  const value = Number(written);
+  const value = readNumber(written.replace(/^\+/, ""));
+  if (typeof value === "bigint") return { value, problems: [] };
   if (!Number.isFinite(value)) return refuse("is too large");
-  if (Number.isInteger(value) && !Number.isSafeInteger(value)) return refuse("is too large to be exact in a browser");
+  if (Number.isInteger(value) && !Number.isSafeInteger(value)) return refuse("is too large to be exact: write all its digits");
   return { value, problems: [] };
 }
 

@@ -1,6 +1,7 @@
 // A form made from a JSON schema: one control for each kind of field, with what is wrong beside it.
 
 import { classes, html, useId, useState } from "./html.js";
+import { readJson, writeJson } from "./json.js";
 import { blank, checked, draftOf, opened, shows, typed } from "./model_draft.js";
 import { problemsOf, stepped } from "./model_check.js";
 import { fieldOf, isRequired, itemOf, limitsText, memberNames, memberOf, otherMembers, typeText } from "./model_schema.js";
@@ -12,7 +13,7 @@ export const formOf = (field, value) => ({ draft: value === undefined ? blank(fi
 export function read(field, form) {
   if (form.json === null) return checked(field, form.draft);
   try {
-    const value = JSON.parse(form.json);
+    const value = readJson(form.json);
     return { value, problems: problemsOf(field, value) };
   } catch (error) {
     return { value: undefined, problems: [{ path: "", message: `is no JSON: ${error.message}` }] };
@@ -27,12 +28,12 @@ export function SchemaForm({ field, form, onChange, problems, testid }) {
   const [refused, setRefused] = useState("");
   const toJson = () => {
     const { value } = checked(field, form.draft);
-    onChange({ ...form, json: JSON.stringify(value ?? {}, null, 2) });
+    onChange({ ...form, json: writeJson(value ?? {}, 2) });
   };
   const toForm = () => {
     let value;
     try {
-      value = JSON.parse(form.json);
+      value = readJson(form.json);
     } catch (error) {
       return setRefused(`That is no JSON: ${error.message}.`);
     }
@@ -112,7 +113,7 @@ const Choice = ({ field, draft, id, wrong, required, onChange }) => html`
     value=${String(draft.given ? draft.choice : -1)}
     onChange=${(change) => onChange({ given: change.target.value !== "-1", isNull: false, choice: Number(change.target.value) })}>
     <option value="-1">${required ? "choose…" : "leave out"}</option>
-    ${field.values.map((value, index) => html`<option key=${index} value=${String(index)}>${typeof value === "string" ? value : JSON.stringify(value)}</option>`)}
+    ${field.values.map((value, index) => html`<option key=${index} value=${String(index)}>${typeof value === "string" ? value : writeJson(value)}</option>`)}
   </select>`;
 
 const Truth = ({ draft, id, required, onChange }) => html`

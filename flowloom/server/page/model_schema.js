@@ -1,5 +1,6 @@
 // A JSON schema as a field of a form: which control it needs, and what may stand in it. No part of this knows a page.
 
+import { writeJson } from "./json.js";
 import { counted } from "./numbers.js";
 
 const MAX_REFERENCES = 20;
@@ -60,7 +61,7 @@ export function itemOf(field, index) {
 /** A field as a reader names its type: `text`, `list of number`, `"red" | "blue"`. */
 export function typeText(field, depth = 0) {
   const named = {
-    choice: () => field.values.map((value) => JSON.stringify(value)).join(" | "),
+    choice: () => field.values.map((value) => writeJson(value)).join(" | "),
     union: () => [...new Set(field.options.map((option) => typeText(option, depth + 1)))].join(" | "),
     list: () => (field.schema.items && depth < 3 ? `list of ${typeText(itemOf(field, 0), depth + 1)}` : "list"),
     boolean: () => "yes or no",

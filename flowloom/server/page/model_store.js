@@ -1,6 +1,7 @@
 // The requests that wait for a person, what was answered, and the answers that are being written.
 
 import { ApiError, api } from "./api.js";
+import { readJson, writeJson } from "./json.js";
 import { backoff, frames, pause } from "./stream.js";
 import { prefs } from "./prefs.js";
 import { computed, signal } from "./html.js";
@@ -43,7 +44,7 @@ async function follow() {
       const response = await api.raw("GET", `${REQUESTS}/stream`);
       waiting.value = await api.get(REQUESTS);
       [failure.value, connected.value, attempt] = [null, true, 0];
-      for await (const { data } of frames(response)) took(JSON.parse(data));
+      for await (const { data } of frames(response)) took(readJson(data));
     } catch (error) {
       if (error instanceof ApiError) failure.value = error;
       if (error.status === 404 || error.status === 403) {
@@ -123,7 +124,7 @@ export function partsOf(request, draft) {
   if (draft.form && !calls.length) {
     const { value, problems: found } = read(fieldOf(request.response_schema), draft.form);
     told("text", found);
-    parts.push({ text: JSON.stringify(value ?? null) });
+    parts.push({ text: writeJson(value ?? null) });
   } else if (draft.text.trim() && !draft.form) parts.push({ text: draft.text });
   parts.push(...calls.map(({ name, args }) => ({ functionCall: { name, args } })));
   if (!parts.some((part) => !part.thought) && !draft.said) told("answer", [{ path: "", message: "Write a text, or call a tool." }]);

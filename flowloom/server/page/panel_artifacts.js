@@ -3,6 +3,7 @@
 import { useAnswer } from "./answer.js";
 import { api, sessionPath } from "./api.js";
 import { classes, html, useEffect, useRef, useState } from "./html.js";
+import { readJson, writeJson } from "./json.js";
 import { counted, exact, size, time } from "./numbers.js";
 import { Empty, Icon, Problem, short } from "./parts.js";
 import { LongText } from "./panel_pieces.js";
@@ -124,7 +125,7 @@ function shownAs({ type, url, bytes }, name) {
   let text = new TextDecoder().decode(bytes);
   if (/[/+]json/.test(type)) {
     try {
-      text = JSON.stringify(JSON.parse(text), null, 2);
+      text = writeJson(readJson(text), 2);
     } catch {
       // as it is, then
     }

@@ -25,7 +25,7 @@ function inspected(answers) {
 
 const known = new Map();
 
-/** The assembly that led to an event: `{assembly}`, `{error}`, or `{}` while it is asked for. */
+/** The assembly that led to an event: `{assembly}` (null if the server keeps none), `{error}`, or `{}` while it is asked for. */
 function useRequest(id) {
   const [held, setHeld] = useState({});
   const path = id && sessionId.value && `${devSessionPath(app.value, user.value, sessionId.value)}/events/${encodeURIComponent(id)}/request`;
@@ -36,7 +36,7 @@ function useRequest(id) {
     setHeld({});
     api.get(path).then(
       (assembly) => {
-        known.set(path, assembly);
+        if (assembly) known.set(path, assembly);
         if (known.size > 50) known.delete(known.keys().next().value);
         if (!left) setHeld({ assembly });
       },
@@ -65,11 +65,10 @@ export function RequestInspector() {
       <${DryRun} onShow=${setDry} />
       ${dry && html`<p class="banner" role="status">What the next message would send. Nothing was sent or stored.
         ${event && html`<button type="button" class="link" onClick=${() => setDry(null)}>Back to the call</button>`}</p>`}
-      ${!dry && error && html`<${Problem} error=${error}>${error.status === 404
-        ? "The server keeps no request for this event: it is from before the server was started, or it keeps none."
-        : ""}</${Problem}>`}
+      ${!dry && (assembly === null || error?.status === 404) && html`<${Empty} title="The server keeps no request for this event">It was made before the server was started, or longer ago than the server keeps.</${Empty}>`}
+      ${!dry && error && error.status !== 404 && html`<${Problem} error=${error} />`}
       ${!event && !dry && html`<${Empty} title="No model was asked yet">Send a message, or see with a dry run what it would send.</${Empty}>`}
-      ${event && !shown && !error && html`<p class="muted pad" role="status">Loading the request…</p>`}
+      ${event && !dry && assembly === undefined && !error && html`<p class="muted pad" role="status">Loading the request…</p>`}
       ${shown && html`<${Request} assembly=${shown} chosen=${chosen} onChoose=${setChosen} />`}
     </div>`;
 }

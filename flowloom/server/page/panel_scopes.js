@@ -1,5 +1,7 @@
 // The state of a session by scope, with the event that wrote each key last.
 
+import { readJson } from "./json.js";
+
 /** The scopes, in the order in which they are shown; `prefix` is what a key of that scope begins with. */
 export const SCOPES = [
   { id: "session", prefix: "", title: "Session", hint: "this conversation" },
@@ -41,7 +43,7 @@ export function scopesOf(state, events) {
 /** The value of a typed text: JSON if it is JSON, else `{error}`. */
 export function readValue(text) {
   try {
-    return { value: JSON.parse(text) };
+    return { value: readJson(text) };
   } catch (error) {
     return { error: `That is no JSON (${error.message}). A text stands in double quotes.` };
   }

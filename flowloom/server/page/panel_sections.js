@@ -1,5 +1,7 @@
 // A request by its pieces (the JSON of `Assembly.to_dict`): in groups, with authors, as text, as JSON and as curl.
 
+import { writeJson } from "./json.js";
+
 const GROUPS = [
   { id: "system", title: "System instruction", holds: (path) => path.startsWith("config.system_instruction") },
   { id: "tools", title: "Tools", holds: (path) => /^(config\.tools|server_tools)\b/.test(path) },
@@ -104,7 +106,7 @@ export function sectionText({ value }) {
   return typeof value === "string" ? value : pretty(value);
 }
 
-export const pretty = (value) => JSON.stringify(value, null, 2);
+export const pretty = (value) => writeJson(value, 2);
 
 function resultOf(answer) {
   const given = answer.response;
@@ -137,7 +139,7 @@ export function wireBody(request) {
 export function curlOf(request) {
   const model = request.model ?? "MODEL";
   const base = "${GEMINI_API_BASE:-https://generativelanguage.googleapis.com/v1beta}";
-  const body = JSON.stringify(wireBody(request), null, 1).replaceAll("'", String.raw`'\''`);
+  const body = writeJson(wireBody(request), 1).replaceAll("'", String.raw`'\''`);
   return [
     `curl "${base}/models/${encodeURIComponent(model).replaceAll("%2F", "/")}:generateContent" \\`,
     `  -H "x-goog-api-key: $GEMINI_API_KEY" \\`,

@@ -2,13 +2,14 @@
 
 import { api, sessionPath } from "./api.js";
 import { classes, html, useState } from "./html.js";
+import { isNumber, writeJson } from "./json.js";
 import { exact, time } from "./numbers.js";
 import { Empty, Icon, Problem, short } from "./parts.js";
 import { LongText } from "./panel_pieces.js";
 import { keyProblem, readValue, scopesOf } from "./panel_scopes.js";
 import { app, events, reload, select, session, sessionId, totals, user } from "./store.js";
 
-const pretty = (value) => JSON.stringify(value, null, 2);
+const pretty = (value) => writeJson(value, 2);
 
 async function write(key, value) {
   await api.patch(sessionPath(app.value, user.value, sessionId.value), { stateDelta: { [key]: value } });
@@ -21,7 +22,7 @@ export function StatePanel() {
   if (!session.value) return html`<${Empty} title="No session is open">Open a session: here stands its state, and which event wrote each key.</${Empty}>`;
   const state = session.value.state ?? {};
   const wanted = search.trim().toLowerCase();
-  const holds = (key) => !wanted || key.toLowerCase().includes(wanted) || (JSON.stringify(state[key]) ?? "").toLowerCase().includes(wanted);
+  const holds = (key) => !wanted || key.toLowerCase().includes(wanted) || (writeJson(state[key]) ?? "").toLowerCase().includes(wanted);
   const scopes = scopesOf(Object.fromEntries(Object.entries(state).filter(([key]) => holds(key))), events.value);
   const complete = events.value.length >= totals.value.events;
   return html`
@@ -51,7 +52,7 @@ function Key({ entry, complete }) {
     <article class="key" data-testid="state-key" data-key=${key}>
       <header>
         <h4 class="mono">${short(name)}</h4>
-        ${inLine && !editing && html`<code class=${`value value-${value === null ? "null" : typeof value}`}>${text}</code>`}
+        ${inLine && !editing && html`<code class=${`value value-${value === null ? "null" : isNumber(value) ? "number" : typeof value}`}>${text}</code>`}
         <button type="button" class="icon-button" aria-label=${`Edit ${key}`} title="Edit" onClick=${() => setEditing(!editing)}><${Icon} name="edit" /></button>
       </header>
       ${!inLine && !editing && html`<details open=${text.length < 400}><summary class="muted">${Array.isArray(value) ? `list of ${value.length}` : typeof value}</summary><div class="says says-data"><${LongText} text=${text} mono /></div></details>`}

@@ -1,6 +1,7 @@
 // The pieces that all panels share.
 
 import { classes, html, useErrorBoundary, useState } from "./html.js";
+import { writeJson } from "./json.js";
 import { size } from "./numbers.js";
 
 const PATHS = {
@@ -132,4 +133,4 @@ export function Long({ text, most = LONG, lines = Infinity }) {
 
 /** JSON as text, in full width of its place; long ones are shown on demand. */
 export const Json = ({ value, testid }) =>
-  html`<pre class="json" data-testid=${testid} tabindex="0" dir="ltr"><${Long} text=${JSON.stringify(value, null, 2) ?? ""} /></pre>`;
+  html`<pre class="json" data-testid=${testid} tabindex="0" dir="ltr"><${Long} text=${writeJson(value, 2) ?? ""} /></pre>`;

@@ -1,5 +1,6 @@
 // Runs: what is sent, the stream that answers, and how it is found again when the connection was lost.
 
+import { readJson } from "./json.js";
 import { effect, untracked } from "./vendor/signals.js";
 import { api, appPath, sessionPath } from "./api.js";
 import { announce } from "./live.js";
@@ -45,7 +46,7 @@ class Following {
       this.last = id || this.last;
       let given;
       try {
-        given = JSON.parse(data);
+        given = readJson(data);
       } catch {
         given = { author: "", customMetadata: { unreadable: data.slice(0, 10000) } };
       }

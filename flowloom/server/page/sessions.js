@@ -4,6 +4,7 @@ import { classes, computed, effect, html, signal, useRef, useState } from "./htm
 import { api, ApiError, call, sessionPath, sessionsPath } from "./api.js";
 import { waitingRequests } from "./chat_rows.js";
 import { textOf } from "./joined.js";
+import { readJson, writeJson } from "./json.js";
 import { ago, exact } from "./numbers.js";
 import { Empty, Icon, IconButton, Problem, short } from "./parts.js";
 import { go } from "./router.js";
@@ -111,7 +112,7 @@ const fork = guarded(async (each) => {
 
 const save = guarded(async (each) => {
   const whole = await api.get(sessionPath(app.value, user.value, each.id));
-  const address = URL.createObjectURL(new Blob([JSON.stringify(whole, null, 2)], { type: "application/json" }));
+  const address = URL.createObjectURL(new Blob([writeJson(whole, 2)], { type: "application/json" }));
   const link = Object.assign(document.createElement("a"), { href: address, download: `${each.id}.json` });
   link.click();
   setTimeout(() => URL.revokeObjectURL(address), 10000);
@@ -120,7 +121,7 @@ const save = guarded(async (each) => {
 const load = guarded(async (file) => {
   let given;
   try {
-    given = JSON.parse(await file.text());
+    given = readJson(await file.text());
   } catch {
     throw new ApiError(0, "not_json", `${file.name} is no session: it is not JSON.`);
   }

@@ -4,6 +4,7 @@ import { classes, computed, html, signal, useMemo } from "./html.js";
 import { CONFIRMATION, CREDENTIAL, hasFailed, INPUT, requestsIn, responsesOf } from "./chat_rows.js";
 import { textOf } from "./joined.js";
 import { hueOf } from "./hues.js";
+import { writeJson } from "./json.js";
 import { count, counted, duration, exact, size, time } from "./numbers.js";
 import { Copy, Empty, Icon, IconButton, Json, short } from "./parts.js";
 import { addressOf } from "./router.js";
@@ -40,9 +41,9 @@ function wordsOf(event, asks) {
   const call = parts.find((part) => part.functionCall)?.functionCall;
   const response = parts.find((part) => part.functionResponse)?.functionResponse;
   if (event.errorCode || event.errorMessage) return `${event.errorCode ?? ""} ${event.errorMessage ?? ""}`.trim().slice(0, 200);
-  if (call) return `${short(call.name, 80)}(${JSON.stringify(call.args ?? {}).slice(1, 120).replace(/}$/, "")})`;
+  if (call) return `${short(call.name, 80)}(${writeJson(call.args ?? {}).slice(1, 120).replace(/}$/, "")})`;
   if (response && asks) return `${short(response.name, 80)} → ${ASKS[asks]}`;
-  if (response) return `${short(response.name, 80)} → ${hasFailed(response) ? "failed: " : ""}${JSON.stringify(response.response ?? null)}`.slice(0, 160);
+  if (response) return `${short(response.name, 80)} → ${hasFailed(response) ? "failed: " : ""}${writeJson(response.response ?? null)}`.slice(0, 160);
   const words = textOf(event) || parts.map((part) => part.text ?? "").join("");
   if (words) return words.slice(0, 200);
   if (event.actions?.transferToAgent) return `to ${event.actions.transferToAgent}`;
@@ -52,7 +53,7 @@ function wordsOf(event, asks) {
 
 const sizes = new WeakMap();
 function sizeOf(event) {
-  if (!sizes.has(event)) sizes.set(event, JSON.stringify(event).length);
+  if (!sizes.has(event)) sizes.set(event, writeJson(event).length);
   return sizes.get(event);
 }
 
@@ -80,7 +81,7 @@ const rows = computed(() => {
     (row) =>
       (!wantedKind || row.kind === wantedKind) &&
       (!wantedAuthor || row.event.author === wantedAuthor) &&
-      (!words || JSON.stringify(row.event).toLowerCase().includes(words)),
+      (!words || writeJson(row.event).toLowerCase().includes(words)),
   );
 });
 
@@ -127,7 +128,7 @@ function Row({ row, open, chosen }) {
           <div class="event-body">
             <div class="event-actions">
               <button type="button" class="quiet" onClick=${() => reveal(event.id)}><${Icon} name="link" />Show in chat</button>
-              <${Copy} text=${() => JSON.stringify(event, null, 2)} label="Copy JSON" />
+              <${Copy} text=${() => writeJson(event, 2)} label="Copy JSON" />
               <${Copy} text=${() => location.origin + addressOf({ event: event.id })} label="Copy link" />
             </div>
             <${Json} value=${event} testid="event-json" />
