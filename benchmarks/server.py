@@ -41,8 +41,9 @@ OPEN = 200
 """Streams that are open while memory is looked at."""
 MANY, RATE = 500, 20
 """Streams, and events a second of each."""
-BEFORE = 120
-"""Events that each of these has had before memory is looked at: what is kept for those who come back is full then."""
+BEFORE = 340
+"""Events that each of these has had before memory is looked at: what is kept for those who come back is full then, and
+all of it has numbers past 256, up to which Python has them ready: later ones take 32 bytes each."""
 
 TURN = "a turn by `POST /run`, of processor time"
 CLOCK = "a turn by `POST /run`, by the clock"
