@@ -73,6 +73,31 @@ def test_a_session_that_is_gone_says_so(opened: Open) -> None:
     expect(page.find("chat")).to_contain_text("Talk to desk")
 
 
+def test_an_app_that_is_not_there_says_so(opened: Open) -> None:
+    """Whatever session of it the address names, nothing can be sent: another app can be chosen."""
+    page = opened("/ui/nothing/ann/nowhere")
+    page.forgiven = "404"
+    chat = page.find("chat")
+    expect(chat).to_contain_text("There is no app `nothing`.")
+    expect(chat).to_contain_text("Choose another one")
+    page.find("app-select").select_option("desk")
+    expect(chat).to_contain_text("Talk to desk")
+
+
+@pytest.mark.parametrize("name", [".", "..", "a/b"])
+def test_a_user_that_no_address_has_is_refused(opened: Open, name: str) -> None:
+    """Browsers take such a name for a folder, and would show the sessions of another user."""
+    page = opened()
+    user = page.find("user-id")
+    user.fill(name)
+    user.press("Enter")
+    assert "No address has a user" in user.evaluate("field => field.validationMessage")
+    assert page.page.url.endswith("/ui/desk/ann")
+    user.fill("...")
+    user.press("Enter")
+    page.page.wait_for_url("**/ui/desk/...")
+
+
 # -- 2. keys -----------------------------------------------------------------------------------------
 
 

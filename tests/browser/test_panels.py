@@ -67,6 +67,16 @@ def test_a_request_that_is_not_kept_is_none(opened: Open, server: Running) -> No
     expect(panel(page)).to_contain_text("keeps no request for this event")
 
 
+@pytest.mark.parametrize("name", ["trace", "request", "state", "artifacts"])
+def test_a_session_that_is_not_there_is_asked_for_nothing(opened: Open, name: str) -> None:
+    """Nor is a file saved for it: a panel waits until the session of the address is open."""
+    page = opened(f"/ui/desk/ann/nowhere?tab={name}")
+    page.forgiven = "/nowhere\\)"  # the session itself
+    expect(panel(page)).to_contain_text("No session is open")
+    expect(page.find("chat")).to_contain_text("There is no such session")
+    assert [url for url in page.requests if "/nowhere/" in url] == []
+
+
 @pytest.mark.soak
 def test_a_click_on_a_processor_shows_only_its_pieces(desk: Driven) -> None:
     """A second click shows all of them again."""

@@ -30,6 +30,15 @@ test("what is no JSON is refused as ever", () => {
   assert.throws(() => { const round = { big: 1n }; round.self = round; writeJson(round); }, TypeError);
 });
 
+test("a number that would be infinite is refused, and not written as null", () => {
+  for (const text of ["1e400", "[-1E+999]", `{"a":${"9".repeat(400)}.5}`]) {
+    assert.match(readValue(text).error, /A number is too large/);
+  }
+  const digits = "9".repeat(400);
+  assert.equal(writeJson(readJson(digits)), digits);
+  assert.deepEqual(readJson('["1e400", 1e300, 1e-400]'), ["1e400", 1e300, 0]);
+});
+
 test("a long text is read in no time", () => {
   const text = JSON.stringify({ a: `${"\\\"x".repeat(1_000_000)}`, b: 1 }).replace(/1}$/, `${LONG}}`);
   assert.equal(readJson(text).b, BigInt(LONG));

@@ -31,6 +31,9 @@ function Nothing() {
   if (appsError.value) return html`<${Problem} error=${appsError.value}>Is the server running? Start it with <code>flowloom web</code>, then reload this page.</${Problem}>`;
   if (apps.value?.length === 0) return html`<${Empty} title="No apps here">Make a folder with an <code>agent.py</code> that has a <code>root_agent</code>, and start <code>flowloom web</code> above it.</${Empty}>`;
   if (!app.value) return html`<${Empty} title="Choose an app">Every folder with an agent is one: choose it in the bar above.</${Empty}>`;
+  if (["app_not_found", "forbidden"].includes(appError.value?.code)) {
+    return html`<div class="broken"><${Problem} error=${appError.value}>Choose another one in the bar above.</${Problem}></div>`;
+  }
   if (sessionError.value) {
     const gone = sessionError.value.status === 404;
     return html`
@@ -42,7 +45,7 @@ function Nothing() {
   }
   if (loading.value) return html`<${Empty} title="Opening…" />`;
   if (appError.value) {
-    return html`<div class="broken"><${Problem} error=${appError.value}>Mend the agent and send a message: it is loaded anew.</${Problem}>${appError.value.body?.traceback && html`<pre class="json" tabindex="0" data-testid="traceback">${appError.value.body.traceback}</pre>`}</div>`;
+    return html`<div class="broken"><${Problem} error=${appError.value}>${appError.value.code === "agent_broken" ? "Mend the agent and send a message: it is loaded anew." : ""}</${Problem}>${appError.value.body?.traceback && html`<pre class="json" tabindex="0" data-testid="traceback">${appError.value.body.traceback}</pre>`}</div>`;
   }
   return html`<${Empty} title=${`Talk to ${app.value}`}>Write a message below. What the agent thinks, calls and answers appears here.</${Empty}>`;
 }

@@ -8,12 +8,15 @@ const WRITTEN = /"\\ud800(-?\d+)"/g;
 
 const isRounded = (token) => WHOLE.test(token) && !Number.isSafeInteger(Number(token));
 
-/** The value of a JSON text. Raises what `JSON.parse` raises. */
+/** The value of a JSON text. Raises what `JSON.parse` raises, also for a number that would be infinite. */
 export function readJson(text) {
   const value = JSON.parse(text);
-  if (!/\d{16}/.test(text)) return value;
+  if (!/\d{16}|[eE]\+?\d{3}/.test(text)) return value;
   const marked = text.replace(TOKENS, (token) => (isRounded(token) ? JSON.stringify(MARK + token) : token));
-  return JSON.parse(marked, (_, each) => (typeof each === "string" && MARKED.test(each) ? BigInt(each.slice(1)) : each));
+  return JSON.parse(marked, (_, each) => {
+    if (each === Infinity || each === -Infinity) throw new SyntaxError("A number is too large");
+    return typeof each === "string" && MARKED.test(each) ? BigInt(each.slice(1)) : each;
+  });
 }
 
 /** The JSON of a value; undefined for what has none. */

@@ -7,10 +7,10 @@ import { readJson, writeJson } from "./json.js";
 import { counted, exact, size, time } from "./numbers.js";
 import { Empty, Icon, Problem, short } from "./parts.js";
 import { LongText } from "./panel_pieces.js";
-import { app, events, reload, select, sessionId, settled, user } from "./store.js";
+import { app, events, openedId, reload, select, settled, user } from "./store.js";
 
 const e = encodeURIComponent;
-const root = () => `${sessionPath(app.value, user.value, sessionId.value)}/artifacts`;
+const root = () => `${sessionPath(app.value, user.value, openedId.value)}/artifacts`;
 /** The address of a version of an artifact; null for a version that there is not. */
 export const versionPath = (path, version) => (Number.isInteger(version) ? `${path}/${version}` : null);
 const SHOWN_AS_TEXT = /^text\/|[/+](json|xml|yaml|toml|csv|javascript)\b/;
@@ -34,8 +34,8 @@ export function ArtifactsPanel() {
   const [failure, setFailure] = useState(null);
   const picker = useRef();
   const again = () => setTurn((before) => before + 1);
-  const { value: names, error } = useAnswer(sessionId.value && root(), [settled.value, turn]);
-  if (!sessionId.value) return html`<${Empty} title="No session is open">Open a session: here stand the files that it made, in all their versions.</${Empty}>`;
+  const { value: names, error } = useAnswer(openedId.value && root(), [settled.value, turn]);
+  if (!openedId.value) return html`<${Empty} title="No session is open">Open a session: here stand the files that it made, in all their versions.</${Empty}>`;
   const act = async (what) => {
     setFailure(null);
     try {

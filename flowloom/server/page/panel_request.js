@@ -7,7 +7,7 @@ import { Copy, Empty, Long, Problem } from "./parts.js";
 import { linesOf, textsOf } from "./panel_diff.js";
 import { Legend, Pieces, hueClass, huesOf, visible } from "./panel_pieces.js";
 import { curlOf, pretty, warningsOf } from "./panel_sections.js";
-import { app, events, select, selected, sessionId, user } from "./store.js";
+import { app, events, openedId, select, selected, user } from "./store.js";
 
 /** Whether an event is what a model said: then there is a request that led to it. */
 const isAnswer = (event) => event.author !== "user" && !event.partial && event.content?.role !== "user" &&
@@ -28,7 +28,7 @@ const known = new Map();
 /** The assembly that led to an event: `{assembly}` (null if the server keeps none), `{error}`, or `{}` while it is asked for. */
 function useRequest(id) {
   const [held, setHeld] = useState({});
-  const path = id && sessionId.value && `${devSessionPath(app.value, user.value, sessionId.value)}/events/${encodeURIComponent(id)}/request`;
+  const path = id && openedId.value && `${devSessionPath(app.value, user.value, openedId.value)}/events/${encodeURIComponent(id)}/request`;
   useEffect(() => {
     if (!path) return setHeld({});
     if (known.has(path)) return setHeld({ assembly: known.get(path) });
@@ -54,8 +54,8 @@ export function RequestInspector() {
   const at = inspected(answers);
   const event = answers[at];
   const { assembly, error } = useRequest(event?.id);
-  useEffect(() => setDry(null), [event?.id, sessionId.value]);
-  if (!sessionId.value) {
+  useEffect(() => setDry(null), [event?.id, openedId.value]);
+  if (!openedId.value) {
     return html`<${Empty} title="No session is open">Open a session, or send a message: here stands what the model was asked then, and who wrote which piece of it.</${Empty}>`;
   }
   const shown = dry ?? assembly;
@@ -152,7 +152,7 @@ function DryRun({ onShow }) {
     setError(null);
     const newMessage = text.trim() ? { role: "user", parts: [{ text }] } : null;
     try {
-      onShow(await api.post(`${devSessionPath(app.value, user.value, sessionId.value)}/explain`, { newMessage }));
+      onShow(await api.post(`${devSessionPath(app.value, user.value, openedId.value)}/explain`, { newMessage }));
     } catch (failure) {
       setError(failure);
     }

@@ -9,7 +9,7 @@ import { Empty, Json, Problem } from "./parts.js";
 import { costOf, runsOf, totalOf, visibleRows } from "./panel_spans.js";
 import { prefs } from "./prefs.js";
 import { go, openTab, query } from "./router.js";
-import { app, eventOf, running, select, sessionId, settled, user } from "./store.js";
+import { app, eventOf, openedId, running, select, settled, user } from "./store.js";
 
 const KIND_NAMES = { agent: "agent", model: "model", tool: "tool", processor: "processor", other: "span" };
 const FIRST_ROWS = 400;
@@ -24,7 +24,7 @@ export function span(milliseconds) {
 }
 
 function useTrace() {
-  const path = sessionId.value && `${devSessionPath(app.value, user.value, sessionId.value)}/trace`;
+  const path = openedId.value && `${devSessionPath(app.value, user.value, openedId.value)}/trace`;
   const { value: runs, error } = useAnswer(path, [settled.value, running.value], runsOf);
   return { runs, error };
 }
@@ -33,7 +33,7 @@ export function RunPanel() {
   const { runs, error } = useTrace();
   const [shown, setShown] = useState("");
   const [processors, setProcessors] = useState(true);
-  if (!sessionId.value) {
+  if (!openedId.value) {
     return html`<${Empty} title="No session is open">Open a session, or send a message: here stands what ran, for how long, and what it used.</${Empty}>`;
   }
   if (error) {

@@ -26,13 +26,19 @@ effect(() => {
   if (apps.value?.length === 1 && !route.value.app) go({ app: apps.value[0].name }, { replace: true });
 });
 
+const NO_USER = "No address has a user named . or .., or with a slash in the name."; // browsers and proxies take these for folders
+
 const THEMES = { system: ["system", "dark", "Theme: the system's"], dark: ["moon", "light", "Theme: dark"], light: ["sun", "system", "Theme: light"] };
 
 function Bar() {
   const [icon, next, label] = THEMES[prefs.value.theme];
   const known = apps.value ?? [];
   const listed = known.some((each) => each.name === app.value) || !app.value ? known : [{ name: app.value }, ...known];
-  const changeUser = (event) => go({ user: event.target.value.trim() || "user", session: "" });
+  const changeUser = ({ target }) => {
+    const id = target.value.trim() || "user";
+    target.setCustomValidity(["", "."].includes(id.replace(".", "")) || id.includes("/") ? NO_USER : "");
+    if (target.reportValidity()) go({ user: id, session: "" });
+  };
   return html`
     <header class="bar">
       <${IconButton} name="menu" label="Sessions" class="to-sessions" aria-expanded=${String(drawer.value)} onClick=${() => (drawer.value = !drawer.value)} />
@@ -47,7 +53,7 @@ function Bar() {
         </select>
       </label>
       <label class="bar-field"><span>User</span>
-        <input type="text" data-testid="user-id" value=${user.value} spellcheck="false" autocomplete="off" onChange=${changeUser} />
+        <input type="text" data-testid="user-id" value=${user.value} spellcheck="false" autocomplete="off" onInput=${({ target }) => target.setCustomValidity("")} onChange=${changeUser} />
       </label>
       <p class="bar-session" title=${sessionId.value}><bdi>${session.value ? nameOf(session.value) : ""}</bdi></p>
       ${!online.value && html`<p class="offline" role="status">Offline</p>`}

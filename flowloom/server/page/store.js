@@ -22,6 +22,8 @@ export const sessions = signal(null);
 /** The session that is open, without its events; null for none. `sessionError` says why it does not open. */
 export const session = signal(null);
 export const sessionError = signal(null);
+/** The id of the session that is open: nothing is asked of one that is only named by the address. */
+export const openedId = computed(() => (session.value ? sessionId.value : ""));
 export const loading = signal(false);
 
 let log = new Joined(prefs.value.retained);
