@@ -354,10 +354,11 @@ def test_a_session_is_exported_and_imported(opened: Open) -> None:
     )
     expect(page.find("session-item")).to_have_count(2)
     expect(page.messages).to_have_count(2)
-    page.find("session-import-file").set_input_files(
-        [{"name": "t.json", "mimeType": "application/json", "buffer": b"[1]"}]
-    )
-    expect(page.page.get_by_role("navigation").get_by_role("alert")).to_contain_text("t.json is no session")
+    for name, wrong in (("t.json", b"[1]"), ("u.json", b"null"), ("v.json", b"")):
+        page.find("session-import-file").set_input_files(
+            [{"name": name, "mimeType": "application/json", "buffer": wrong}]
+        )
+        expect(page.page.get_by_role("navigation").get_by_role("alert")).to_contain_text(f"{name} is no session")
 
 
 @pytest.mark.soak

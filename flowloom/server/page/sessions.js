@@ -125,7 +125,7 @@ const load = guarded(async (file) => {
   } catch {
     throw new ApiError(0, "not_json", `${file.name} is no session: it is not JSON.`);
   }
-  if (!Array.isArray(given.events)) throw new ApiError(0, "no_session", `${file.name} is no session: it has no list \`events\`. Export one to see what it looks like.`);
+  if (!Array.isArray(given?.events)) throw new ApiError(0, "no_session", `${file.name} is no session: it has no list \`events\`. Export one to see what it looks like.`);
   go({ session: await createSession({ state: given.state ?? {}, events: given.events }) });
 });
 
