@@ -41,6 +41,19 @@ def test_the_link_of_an_event_scrolls_to_it_and_focuses_it(opened: Open, importe
     expect(message).to_be_focused()
 
 
+def test_the_link_of_an_event_before_those_in_memory_loads_it(opened: Open, imported: Callable[..., str]) -> None:
+    """When the session is opened, and later; the newest events are one step away."""
+    page = opened("/ui/desk/ann")
+    page.page.evaluate("() => localStorage.setItem('flowloom.prefs', JSON.stringify({ retained: 200 }))")
+    page.goto(f"/ui/desk/ann/{imported(1500)}#e=e000800")
+    message = page.page.locator('[data-testid="message"]')
+    expect(message.and_(page.page.locator('[data-event="e000800"]'))).to_be_focused()
+    page.page.evaluate("() => { location.hash = 'e=e000005' }")
+    expect(message.and_(page.page.locator('[data-event="e000005"]'))).to_be_focused()
+    page.page.get_by_role("button", name="Back to the newest events").click()
+    expect(page.find("chat")).to_contain_text("Event 1499")
+
+
 @pytest.mark.soak
 def test_back_and_forward_work(opened: Open, imported: Callable[..., str]) -> None:
     """Each session and each tab is a step."""

@@ -344,6 +344,20 @@ def test_the_active_agent_is_lit_in_the_tree(desk: Driven) -> None:
     expect(tree).to_contain_text("get_weather")
 
 
+@pytest.mark.parametrize(
+    "kept",
+    ["[]", '{"theme": null, "prices": null}', '{"theme": "sepia", "events": 5, "retained": -5, "streaming": "no"}'],
+)
+def test_settings_of_another_release_are_let_go(opened: Open, server: Running, kept: str) -> None:
+    """What is no value of a setting here leaves it as it is at first, and the page whole."""
+    page = opened()
+    page.page.evaluate("kept => localStorage.setItem('flowloom.prefs', kept)", kept)
+    page.goto(f"/ui/desk/ann/{server.new_session(events=events_of(4))}?tab=settings")
+    expect(page.messages).to_have_count(4)
+    expect(panel(page).get_by_label("System")).to_be_checked()
+    assert json.loads(page.page.evaluate("localStorage['flowloom.prefs']"))["retained"] == 1000
+
+
 @pytest.mark.soak
 def test_settings_hold_in_this_browser(desk: Driven) -> None:
     """The theme changes at once, and is there after a reload; a number out of range is refused beside its field."""

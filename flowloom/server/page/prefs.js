@@ -15,9 +15,19 @@ export const DEFAULTS = {
   width: 0, // of the panel at the side, in px; 0 for the default
 };
 
+const CHOICES = { theme: ["light", "dark", "system"], events: ["canonical", "legacy"] };
+
+/** Whether a setting can have a value: another release may have kept one that it cannot have here. */
+function fits(name, value) {
+  if (name in CHOICES) return CHOICES[name].includes(value);
+  if (typeof value === "number" && !(Number.isFinite(value) && value >= 0)) return false;
+  return value !== null && typeof value === typeof DEFAULTS[name];
+}
+
 function stored() {
   try {
-    return JSON.parse(localStorage.getItem(KEY)) ?? {};
+    const kept = JSON.parse(localStorage.getItem(KEY)) ?? {};
+    return Object.fromEntries(Object.entries(kept).filter(([name, value]) => fits(name, value)));
   } catch {
     return {};
   }

@@ -197,12 +197,12 @@ async function open(appName, userId, id) {
 
 const PAGE_OF_EVENTS = 500;
 
-/** Load the events before those in memory; true if there were any. */
-export async function loadOlder() {
+/** Load the events before those in memory, from the `first` one (its number) on; true if there were any. */
+export async function loadOlder(first = log.before - PAGE_OF_EVENTS) {
   const of = log;
   const end = of.before;
   if (end === 0) return false;
-  const start = Math.max(0, end - PAGE_OF_EVENTS);
+  const start = Math.max(0, first);
   const params = start > 0 ? { afterEventId: of.ids[start - 1], limit: end - start } : { limit: end };
   let { events: found = [] } = await api.get(sessionPath(app.value, user.value, sessionId.value), { params });
   if (of !== log) return false;
@@ -237,6 +237,17 @@ effect(() => {
   untracked(() => {
     opened = open(...where);
     if (sessions.value) loadSessions(); // what the one that was left is doing
+  });
+});
+
+const BEFORE_A_LINK = 50;
+
+effect(() => {
+  const id = selected.value;
+  if (!openedId.value) return;
+  untracked(() => {
+    const at = log.ids.indexOf(id);
+    if (at >= 0 && at < log.before) loadOlder(at - BEFORE_A_LINK).catch(() => {}); // what is shown stays, then
   });
 });
 
