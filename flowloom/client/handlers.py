@@ -146,9 +146,8 @@ def create_event_handler(mode: EventMode = "auto", *, validate: bool = False, st
     """A handler for the events of one stream.
 
     `mode` is `canonical` for what ADK servers write, `legacy` for `{"type", "data"}` objects, `auto` for both: each
-    payload shows which it is. With `validate`, pydantic validates each event, and one that does not fit is left out;
-    with `strict`, what is no event raises `EventParseError` instead of being warned of. Raises `ConfigurationError` for
-    another mode.
+    payload shows which it is. With `validate`, an event with a value of a wrong type is left out; with `strict`, what
+    is no event raises `EventParseError` instead of being warned of. Raises `ConfigurationError` for another mode.
     """
     kind = _HANDLERS.get(mode)
     if kind is None:

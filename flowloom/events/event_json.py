@@ -1,24 +1,18 @@
-"""Events from the JSON of any ADK server: by readers, by validation, or as much of them as can be read."""
+"""Events from the JSON of any ADK server: as much of them as can be read."""
 
 from __future__ import annotations
 
-import copy
 import json
 import re
-import warnings
-from collections.abc import Sequence
 from typing import Any, cast
 
 import pydantic_core
-from pydantic import ValidationError
 
 from flowloom.errors import EventParseError
 from flowloom.events.event import Event, NodeInfo, read_time
-from flowloom.events.json_reader import MisfitError, model_reader, reader_of
-from flowloom.events.wire import way_to
+from flowloom.events.json_reader import API_NAMES, REFUSED, Rest, entries_of, model_reader, problem_of, reader_of
+from flowloom.events.wire import keep_below
 
-_ROUNDS = 16
-"""How often single values are left out of an event; one that is still wrong then loses whole fields."""
 _PLACE = re.compile(r"line \d+ column \d+")
 _NESTING = re.compile(r'"(?:[^"\\]|\\.)*+"?|[\[\]{}]', re.DOTALL)
 _DEPTH = 160  # more than is kept of what a model says, so that it is seen to be too deep; readers end at 200
@@ -79,61 +73,67 @@ def _without_depths(text: str) -> str:
 # -- events ----------------------------------------------------------------------------------------
 
 
-def _read_node_info(value: Any, lossy: bool) -> NodeInfo | None:
+def _read_node_info(value: Any, rest: Rest) -> NodeInfo | None:
     """None for an object without information (spec §0.6)."""
     if value is None or (isinstance(value, dict) and not any(cast(dict[str, Any], value).values())):
         return None
-    return cast(NodeInfo, _NODE_INFO(value, lossy))
+    return cast(NodeInfo, model_reader(NodeInfo)(value, rest))
 
 
-_NODE_INFO = model_reader(NodeInfo)
-_EVENT = reader_of(Event, {"timestamp": lambda value, lossy: read_time(value), "node_info": _read_node_info})
+_EVENT = reader_of(Event, {"timestamp": lambda value, rest: read_time(value), "node_info": _read_node_info})
 
 
-def read_event(data: dict[str, Any]) -> tuple[Event, list[str]]:
-    """The event of a JSON object, and the places of what had to be left out of it for being of a wrong type.
+class _Noted(Rest):
+    """What cannot be taken is noted, and left out."""
 
-    Raises `EventParseError` if nothing helps.
-    """
+    def __init__(self, data: dict[str, Any]) -> None:
+        self._ways = _ways_in(data)
+        self.unknown_below: dict[tuple[str | int, ...], Any] = {}
+        self.misfits: dict[str, str] = {}
+
+    def unknown(self, data: dict[str, Any], key: str) -> None:
+        self.unknown_below[*self._ways[id(data)], key] = data[key]
+
+    def unfit(self, data: Any, key: str | int, error: Exception) -> None:
+        self.misfits[_place_of(*self._ways[id(data)], key)] = problem_of(error)
+
+
+def read_event(data: dict[str, Any]) -> tuple[Event, dict[str, str]]:
+    """The event of a JSON object; and of each value that had to be left out of it, what was wrong with it, by its
+    place. What types of google-genai do not know is kept (decision 25)."""
     data = _without_error(data)
     try:
-        return cast(Event, _EVENT(data, False)), []
+        return _EVENT(data, REFUSED), {}
     except (ValueError, TypeError):
-        try:
-            return _salvaged(data)
-        except (ValidationError, MisfitError) as error:
-            raise _parse_error(error) from error
+        rest = _Noted(data)
+        return keep_below(_EVENT(data, rest), rest.unknown_below), rest.misfits
 
 
 def validated_event(data: dict[str, Any]) -> Event:
-    """The event of a JSON object, validated; raises `EventParseError`, which names the place."""
-    try:
-        return _validated(_without_error(data))
-    except (ValidationError, MisfitError) as error:
-        raise _parse_error(error) from error
+    """The event of a JSON object; raises `EventParseError`, which names the places, if a value is of a wrong type."""
+    event, wrong = read_event(data)
+    if wrong:
+        told = "; ".join(f"`{place}`: {problem}" for place, problem in wrong.items())
+        raise EventParseError(f"The data is not an event: {told}.", place=next(iter(wrong)))
+    return event
 
 
-def _parse_error(error: ValidationError | MisfitError) -> EventParseError:
-    """The error that names the places of what does not fit."""
-    if isinstance(error, MisfitError):
-        found = [(_place_of(error.location), str(error))]
-    else:
-        problems = error.errors(include_url=False, include_context=False, include_input=False)
-        found = [(_place_of(problem["loc"]), problem["msg"]) for problem in problems]
-    wrong = "; ".join(f"`{place}`: {problem}" for place, problem in found)
-    return EventParseError(f"The data is not an event: {wrong}.", place=found[0][0])
+def _ways_in(data: Any) -> dict[int, tuple[str | int, ...]]:
+    """The way to each list and object in JSON data, by its identity."""
+    ways: dict[int, tuple[str | int, ...]] = {id(data): ()}
+    holders: list[Any] = [data]
+    for held in holders:  # grows meanwhile
+        for key, value in entries_of(held):
+            ways[id(value)] = (*ways[id(held)], API_NAMES.get(key, key))
+            holders += [value] if isinstance(value, dict | list) else []
+    return ways
 
 
-def _validated(data: dict[str, Any]) -> Event:
-    """Raises `ValidationError` or `MisfitError`."""
-    try:
-        with warnings.catch_warnings():
-            # google-genai warns of values of enums that it does not know
-            warnings.simplefilter("ignore", UserWarning)
-            return Event.model_validate(data)
-    except AttributeError:
-        _EVENT(data, True)  # google-genai fails on an enum that is no text without saying where it is: a reader does
-        raise
+def _place_of(*way: str | int) -> str:
+    place = ""
+    for step in way:
+        place += f"[{step}]" if isinstance(step, int) else f".{step}" if place else step
+    return place
 
 
 def _without_error(data: dict[str, Any]) -> dict[str, Any]:
@@ -148,46 +148,3 @@ def _without_error(data: dict[str, Any]) -> dict[str, Any]:
         if not (kept.get("errorCode") or kept.get("error_code")):
             kept["errorCode"] = "ERROR"
     return kept
-
-
-def _salvaged(data: dict[str, Any]) -> tuple[Event, list[str]]:
-    """The event without the values that validation refuses; of many, without the whole fields that they are in."""
-    left_out: list[str] = []
-    kept, rounds = data, 0
-    while True:
-        try:
-            return _validated(kept), left_out
-        except (ValidationError, MisfitError) as error:
-            if kept is data:
-                kept = copy.deepcopy(data)
-            depth = None if rounds < _ROUNDS else 1
-            dropped = [_drop(kept, location[:depth]) for location in _locations(error)]
-            if not any(dropped):
-                raise
-            left_out += [place for place in dropped if place]
-            rounds += 1
-
-
-def _locations(error: ValidationError | MisfitError) -> list[Sequence[str | int]]:
-    """Where the wrong values are, the last one first, so that taking one out of a list moves no other."""
-    if isinstance(error, MisfitError):
-        return [error.location]
-    problems = error.errors(include_url=False, include_context=False, include_input=False)
-    return [problem["loc"] for problem in reversed(problems) if problem["type"] != "extra_forbidden"]
-
-
-def _drop(data: dict[str, Any], location: Sequence[str | int]) -> str | None:
-    """Take what is at `location`, or the nearest thing around it, out of `data`; its place, or None."""
-    way = way_to(data, location)
-    if not way:
-        return None
-    parent, key = way[-1]
-    del parent[key]
-    return _place_of([step for _, step in way])
-
-
-def _place_of(location: Sequence[str | int]) -> str:
-    place = ""
-    for step in location:
-        place += f"[{step}]" if isinstance(step, int) else f".{step}" if place else step
-    return place

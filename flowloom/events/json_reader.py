@@ -1,7 +1,7 @@
 """Pydantic types from JSON data without pydantic's validation, by readers that are made once for each type.
 
-A reader checks the type of every value that it takes, so that what it makes is as good as what validation makes. It
-raises `MisfitError` for a value in it that does not fit.
+A reader checks the type of every value that it takes, so that what it makes is as good as what validation makes. What
+becomes of what it cannot take is said by the `Rest` that it is given.
 """
 
 from __future__ import annotations
@@ -11,35 +11,48 @@ import functools
 import types as python_types
 import typing
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from enum import Enum
 from typing import Any, cast
 
-from google.genai import types
 from pydantic import BaseModel, TypeAdapter, ValidationError
 
+from flowloom.errors import quoted_list
 from flowloom.events.wire import WireModel, folded_name, make, set_extra, set_given
 
-Read = Callable[[Any, bool], Any]
-"""Makes a value from JSON data. The second argument says whether fields that it does not know may be left out."""
+
+class Rest:
+    """What becomes of what readers cannot take: it is refused."""
+
+    def unknown(self, data: dict[str, Any], key: str) -> None:
+        """An object of a type of google-genai has a field that the type does not have."""
+        raise ValueError(f"`{key}` is not known")
+
+    def unfit(self, data: Any, key: str | int, error: Exception) -> None:
+        """In an object or a list, the value at `key` is of a wrong type: reading it has raised `error`."""
+        raise ValueError(problem_of(error)) from error
 
 
-class MisfitError(ValueError):
-    """A value is not of the type that its place asks for.
+class LeftOut(Rest):
+    """Fields that are not known are left out."""
 
-    Attribute: `location` (the keys that lead to it, of the innermost reader that could say one).
-    """
-
-    def __init__(self, problem: str, location: list[str | int]) -> None:
-        super().__init__(problem)
-        self.location = location
+    def unknown(self, data: dict[str, Any], key: str) -> None:
+        pass
 
 
-def _misfit(error: Exception, key: str | int) -> MisfitError:
-    """What a value below `key` raised, with the way to it."""
-    if isinstance(error, MisfitError):
-        return MisfitError(str(error), [key, *error.location])
-    return MisfitError(error.errors()[0]["msg"] if isinstance(error, ValidationError) else str(error), [key])
+REFUSED, LEFT_OUT = Rest(), LeftOut()
+Read = Callable[[Any, Rest], Any]
+"""Makes a value from JSON data. Raises `ValueError` or `TypeError` for what it cannot take."""
+
+API_NAMES: dict[Any, str] = {"citationSources": "citations"}
+"""Names that the Gemini API has for fields, and google-genai's."""
+
+
+def problem_of(error: Exception) -> str:
+    """What is wrong with a value, as the error says that reading it has raised."""
+    if isinstance(error, ValidationError):
+        return "; ".join(dict.fromkeys(problem["msg"] for problem in error.errors()))
+    return str(error)
 
 
 @functools.cache
@@ -58,25 +71,30 @@ def reader_of(model: type[BaseModel], special: Mapping[str, Read]) -> Read:
     """
     fields = _fields_of(model, special)
     own = issubclass(model, WireModel)
-    folded = {folded_name(name): entry for name, entry in fields.items()} if own else {}
+    folded = {folded_name(name): entry for name, entry in fields.items() if own}
+    required = {name for name, field in model.model_fields.items() if field.is_required()}
 
-    def read(data: Any, lossy: bool) -> Any:
+    def read(data: Any, rest: Rest) -> Any:
         if not isinstance(data, dict):
             return model.model_validate(data)
+        given = cast(dict[str, Any], data)
         values: dict[str, Any] = {}
         unknown: dict[str, Any] = {}
-        for key, value in cast(dict[str, Any], data).items():
+        for key, value in given.items():
             known = fields.get(key) or folded.get(folded_name(key))
             if known is None:
-                if not (own or lossy):
-                    raise ValueError(f"`{key}` is not known")
-                unknown[key] = value
+                if own:
+                    unknown[key] = value
+                else:
+                    rest.unknown(given, key)
             elif value is not None or known[0] in special:
                 name, read_value = known
                 try:
-                    values[name] = value if read_value is None else read_value(value, lossy)
+                    values[name] = value if read_value is None else read_value(value, rest)
                 except (ValueError, TypeError) as error:
-                    raise _misfit(error, key) from error
+                    rest.unfit(given, key, error)
+        if required and not required <= values.keys():
+            raise ValueError(f"it lacks {quoted_list(sorted(required - values.keys()))}")
         new = make(model, values)
         if own:
             set_extra(new, unknown)
@@ -92,8 +110,7 @@ def _fields_of(model: type[BaseModel], special: Mapping[str, Read]) -> dict[str,
     for name, field in model.model_fields.items():
         entry = (name, special[name] if name in special else _reader(field.annotation))
         fields[name] = fields[field.alias or name] = entry
-    if model is types.CitationMetadata:
-        fields["citationSources"] = fields["citations"]  # the Gemini API's name for it
+    fields |= {alias: fields[name] for alias, name in API_NAMES.items() if name in fields}
     return fields
 
 
@@ -104,24 +121,24 @@ def _reader(annotation: Any) -> Read | None:
     kind: Any = options[0] if len(options) == 1 else None
     origin = typing.get_origin(kind)
     if origin is list:
-        return _list_reader(kind)
+        return _reader_of_each(kind, list)
     if kind is dict or origin is dict:
-        return _dict_reader(kind)
+        return _reader_of_each(kind, dict)
     if kind is Any:
         return None
     if isinstance(kind, type):
         if issubclass(kind, BaseModel):
             # made when needed: types refer to each other in circles
-            return lambda value, lossy: model_reader(kind)(value, lossy)
+            return lambda value, rest: model_reader(kind)(value, rest)
         if issubclass(kind, Enum):
             members: dict[Any, Any] = dict(kind._value2member_map_)
-            return lambda value, lossy: _member(kind, members, value)
+            return lambda value, rest: _member(kind, members, value)
         if kind is bytes:
             return _read_bytes
         if kind in (str, int, float, bool):
             # 64-bit numbers may come as text, whole floats as integers.
-            return lambda value, lossy: value if type(value) is kind else _adapter(kind).validate_python(value)
-    return lambda value, lossy: _adapter(annotation).validate_python(value)
+            return lambda value, rest: value if type(value) is kind else _adapter(kind).validate_python(value)
+    return lambda value, rest: _adapter(annotation).validate_python(value)
 
 
 def _member(kind: type[Enum], members: Mapping[Any, Any], value: Any) -> Any:
@@ -141,48 +158,33 @@ def _adapter(annotation: Any) -> TypeAdapter[Any]:
     return TypeAdapter(annotation)
 
 
-def _list_reader(kind: Any) -> Read:
-    read_item = _reader(typing.get_args(kind)[0])
-
-    def read(value: Any, lossy: bool) -> Any:
-        if not isinstance(value, list):
-            return _adapter(kind).validate_python(value)
-        items = cast(list[Any], value)
-        if read_item is None:
-            return items
-        made: list[Any] = []
-        try:
-            for item in items:
-                made.append(read_item(item, lossy))  # noqa: PERF401 - how many there are says which one is wrong
-        except (ValueError, TypeError) as error:
-            raise _misfit(error, len(made)) from error
-        return made
-
-    return read
+def entries_of(data: Any) -> Iterable[tuple[Any, Any]]:
+    """The values of a JSON object or list, each with its key or index."""
+    return cast(dict[str, Any], data).items() if isinstance(data, dict) else enumerate(cast(list[Any], data))
 
 
-def _dict_reader(kind: Any) -> Read:
+def _reader_of_each(kind: Any, container: type[list[Any]] | type[dict[str, Any]]) -> Read:
+    """The reader of a list or of an object of values of one type."""
     arguments = typing.get_args(kind)
-    read_value = _reader(arguments[1]) if arguments else None
+    read_each = _reader(arguments[-1]) if arguments else None
 
-    def read(value: Any, lossy: bool) -> Any:
-        if not isinstance(value, dict):
-            raise TypeError("it is not a JSON object")
-        entries = cast(dict[str, Any], value)
-        if read_value is None or not entries:
+    def read(entries: Any, rest: Rest) -> Any:
+        if type(entries) is not container:
+            return _adapter(kind).validate_python(entries)
+        if read_each is None or not entries:
             return entries
-        made: dict[str, Any] = {}
-        for key, entry in entries.items():
+        made: dict[str | int, Any] = {}
+        for key, each in entries_of(entries):
             try:
-                made[key] = read_value(entry, lossy)
+                made[key] = read_each(each, rest)
             except (ValueError, TypeError) as error:
-                raise _misfit(error, key) from error
-        return made
+                rest.unfit(entries, key, error)
+        return made if container is dict else [*made.values()]
 
     return read
 
 
-def _read_bytes(value: Any, lossy: bool) -> bytes:
+def _read_bytes(value: Any, rest: Rest) -> bytes:
     """Base64 of either alphabet, padded or not."""
     if not isinstance(value, str):
         raise ValueError("bytes must come as base64 text")

@@ -201,25 +201,22 @@ class WireModel(BaseModel):
             if not isinstance(data, Mapping) or any(p["type"] != "extra_forbidden" for p in problems):
                 raise
             known = copy.deepcopy(dict(cast(Mapping[str, Any], data)))
-            stash: list[tuple[list[Any], Any]] = []
+            below: dict[tuple[str | int, ...], Any] = {}
             for problem in problems:
-                way = way_to(known, problem["loc"])
+                way = _way_to(known, problem["loc"])
                 if len(way) < len(problem["loc"]):
                     raise
                 parent, key = way[-1]
-                stash.append(([step for _, step in way], parent.pop(key)))
-        model = handler(known)
-        if model.__pydantic_extra__ is not None:
-            model.__pydantic_extra__[_STASH] = stash
-        return model
+                below[tuple(step for _, step in way)] = parent.pop(key)
+        return keep_below(handler(known), below)
 
     @model_serializer(mode="wrap")
     def _restore_unknown(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
         data = cast(dict[str, Any], handler(self))
         data.pop(_STASH, None)
-        stash = (self.__pydantic_extra__ or {}).get(_STASH)
-        for (*above, name), value in stash or ():
-            way = way_to(data, above)
+        below: dict[tuple[str | int, ...], Any] = (self.__pydantic_extra__ or {}).get(_STASH, {})
+        for (*above, name), value in below.items():
+            way = _way_to(data, above)
             if len(way) == len(above):
                 parent, key = way[-1]
                 if isinstance(parent[key], dict):  # a copy of the model may hold something else
@@ -227,7 +224,14 @@ class WireModel(BaseModel):
         return data
 
 
-def way_to(data: Any, location: Sequence[str | int]) -> list[tuple[Any, str | int]]:
+def keep_below(model: ModelT, below: dict[tuple[str | int, ...], Any]) -> ModelT:
+    """The model, which keeps what the types below it do not know: by where that was in its JSON."""
+    if below and model.__pydantic_extra__ is not None:
+        model.__pydantic_extra__[_STASH] = below
+    return model
+
+
+def _way_to(data: Any, location: Sequence[str | int]) -> list[tuple[Any, str | int]]:
     """The lists and objects that lead to `location`, each with the index or key in it, as far as it is there.
 
     Validation locations are in camelCase; the data may be in either case.

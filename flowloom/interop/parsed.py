@@ -138,8 +138,8 @@ def parse_event_sse(data: str | bytes, *, validate: bool = False, strict: bool =
 
     `data` is its payload, or the whole of it with its `data:` lines. Returns None for an empty payload and for
     comments, and, after a logged warning, for what is not JSON or not an object. Values of a wrong type are left out
-    of the event, with a warning that names them; with `validate`, which has pydantic validate the event, such an event
-    is None. Never raises, unless `strict`: then `EventParseError` says what is wrong, and where.
+    of the event, with a warning that names them; with `validate`, such an event is None. Never raises, unless `strict`:
+    then `EventParseError` says what is wrong, and where.
     """
     if not strict:
         return _guarded(data, validate)
@@ -172,12 +172,10 @@ def parse_object(data: dict[str, Any], *, validate: bool = False, strict: bool =
     """The event of a JSON object. Raises `EventParseError`, strict or not, if nothing can be read of it."""
     if data.get("error") is not None and not is_canonical(data):
         return error_event(data)
-    if validate:
+    if validate or strict:
         return ParsedEvent(validated_event(data), raw=data)
     event, left_out = read_event(data)
     if left_out:
-        if strict:
-            validated_event(data)
         _log.warning("Values of a wrong type were left out of an event: %s.", ", ".join(left_out))
     return ParsedEvent(event, raw=data)
 

@@ -21,7 +21,7 @@ from flowloom.errors import JsonDataError, StorageError
 from flowloom.events.actions import EventActions
 from flowloom.events.event import Event
 from flowloom.events.event_json import read_event, read_json, without_halves
-from flowloom.events.json_reader import model_reader
+from flowloom.events.json_reader import REFUSED, model_reader
 from flowloom.events.requests import ForeignRequestIds, RequestIds
 from flowloom.events.wire import (
     assemble,
@@ -120,16 +120,16 @@ def decode_events(
 _MANY = 500
 _READ_PART = model_reader(types.Part)
 _READ_USAGE = model_reader(types.GenerateContentResponseUsageMetadata)
-_CONTENT: dict[str, Any] = stored_fields(model_reader(types.Content)({}, False))
-_PART = key_sharing_fields(_READ_PART({}, False))
-_CALL: BaseModel = model_reader(types.FunctionCall)({}, False)
-_RESPONSE: BaseModel = model_reader(types.FunctionResponse)({}, False)
+_CONTENT: dict[str, Any] = stored_fields(model_reader(types.Content)({}, REFUSED))
+_PART = key_sharing_fields(_READ_PART({}, REFUSED))
+_CALL: BaseModel = model_reader(types.FunctionCall)({}, REFUSED)
+_RESPONSE: BaseModel = model_reader(types.FunctionResponse)({}, REFUSED)
 _CALLS: dict[str, tuple[str, type[BaseModel], dict[str, Any], str]] = {
     "functionCall": ("function_call", types.FunctionCall, stored_fields(_CALL), "args"),
     "functionResponse": ("function_response", types.FunctionResponse, stored_fields(_RESPONSE), "response"),
 }
-_USAGE = key_sharing_fields(_READ_USAGE({}, False))
-_USAGE_PRIVATE: dict[str, Any] | None = _READ_USAGE({}, False).__pydantic_private__
+_USAGE = key_sharing_fields(_READ_USAGE({}, REFUSED))
+_USAGE_PRIVATE: dict[str, Any] | None = _READ_USAGE({}, REFUSED).__pydantic_private__
 _COUNTS = {
     "promptTokenCount": "prompt_token_count",
     "candidatesTokenCount": "candidates_token_count",
@@ -202,7 +202,7 @@ def _usage(data: Any) -> Any:
     for key, count in data.items():
         name = _COUNTS.get(key)
         if name is None or type(count) is not int:
-            return _READ_USAGE(data, False)
+            return _READ_USAGE(data, REFUSED)
         values[name] = count
         given.add(name)
     return assemble(
@@ -238,7 +238,7 @@ def _content(value: Any) -> types.Content | None:
     for item in items:
         if type(item) is not dict:
             return None
-        parts.append((_part(item) if len(item) == 1 else None) or _READ_PART(item, False))
+        parts.append((_part(item) if len(item) == 1 else None) or _READ_PART(item, REFUSED))
     values = _CONTENT.copy()
     values["parts"] = parts
     values["role"] = role

@@ -159,6 +159,21 @@ def test_a_name_is_read_in_any_case(name: str) -> None:
     assert Event.model_validate(data).invocation_id == read_event(data)[0].invocation_id == "inv"
 
 
+def test_names_in_another_case_are_read_beside_what_is_not_known() -> None:
+    """An unknown field makes no difference to the others."""
+    data = {"author": "root", "content": {"parts": [{"text": "a", "brandNew": 1}]}, "actions": {"StateDelta": {"k": 1}}}
+    event, left_out = read_event(data)
+    assert (event.actions.state_delta, left_out) == ({"k": 1}, {})
+    assert event.to_wire()["content"] == data["content"]
+
+
+def test_what_is_unknown_in_citations_survives_under_the_name_that_they_are_written_with() -> None:
+    """The Gemini API calls `citationSources` what google-genai writes as `citations`."""
+    data = {"author": "root", "citationMetadata": {"citationSources": [{"uri": "u", "brandNew": 1}]}}
+    for made in (read_event(data)[0], Event.model_validate(data)):
+        assert made.to_wire()["citationMetadata"] == {"citations": [{"uri": "u", "brandNew": 1}]}
+
+
 def test_nulls_stand_for_what_is_empty() -> None:
     """Empty nodeInfo -> none; null actions, and nulls in them -> empty ones."""
     for actions in (None, {"stateDelta": None, "transferToAgent": None}):
