@@ -124,7 +124,7 @@ def _ways_in(data: Any) -> dict[int, tuple[str | int, ...]]:
     holders: list[Any] = [data]
     for held in holders:  # grows meanwhile
         for key, value in entries_of(held):
-            ways[id(value)] = (*ways[id(held)], API_NAMES.get(key, key))
+            ways[id(value)] = (*ways[id(held)], API_NAMES[key] if key in API_NAMES else key)
             holders += [value] if isinstance(value, dict | list) else []
     return ways
 

@@ -44,7 +44,7 @@ REFUSED, LEFT_OUT = Rest(), LeftOut()
 Read = Callable[[Any, Rest], Any]
 """Makes a value from JSON data. Raises `ValueError` or `TypeError` for what it cannot take."""
 
-API_NAMES: dict[Any, str] = {"citationSources": "citations"}
+API_NAMES = {"citationSources": "citations"}
 """Names that the Gemini API has for fields, and google-genai's."""
 
 
