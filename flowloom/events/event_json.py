@@ -118,13 +118,13 @@ def validated_event(data: dict[str, Any]) -> Event:
     return event
 
 
-def _ways_in(data: Any) -> dict[int, tuple[str | int, ...]]:
+def _ways_in(data: Any) -> dict[int, tuple[Any, ...]]:
     """The way to each list and object in JSON data, by its identity."""
-    ways: dict[int, tuple[str | int, ...]] = {id(data): ()}
+    ways: dict[int, tuple[Any, ...]] = {id(data): ()}
     holders: list[Any] = [data]
     for held in holders:  # grows meanwhile
         for key, value in entries_of(held):
-            ways[id(value)] = (*ways[id(held)], API_NAMES[key] if key in API_NAMES else key)
+            ways[id(value)] = (*ways[id(held)], API_NAMES.get(key, key))
             holders += [value] if isinstance(value, dict | list) else []
     return ways
 

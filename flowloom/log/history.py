@@ -130,10 +130,6 @@ class Projection:
     orphans: list[str] = field(default_factory=list[str])
     """Ids of function responses that answer no call."""
 
-    def before(self, index: int) -> Projection:
-        """The same without what stands at `index` and behind: new lists, for requests go on with those that are."""
-        return Projection(self.contents[:index], [at for at in self.special if at < index], self.orphans)
-
 
 def project(events: Sequence[Event], viewer: Viewer, rule: Visible = visible) -> Projection:
     """The contents of a whole log, `events`, for `viewer`, from scratch: of what `rule` lets it see."""
@@ -156,8 +152,7 @@ class _View:
         self._consumed = 0
         self._foreign_calls: set[str] = set()  # ids of other agents' calls
         self._open_calls: list[str] | None = None  # ids of the calls in the latest item, if it was a call
-        self._held: HistoryItem | None = None  # the latest item, while calls in it are without an answer
-        self._shown = 0  # how many contents there were before what is shown of the held item
+        self._held: HistoryItem | None = None  # the latest item, while it waits for the answers that come next
         self._rebuild_next = False
         self._changes = 0  # how many of the log's are taken into account
         self._turn = 0  # where the current turn starts in the log, what was rewound not counted
@@ -165,25 +160,14 @@ class _View:
     def advance(self, events: Sequence[Event], log: EffectiveLog) -> None:
         """Bring the projection up to date with `events`, which `log` has read."""
         new, changes = events[self._consumed :], len(log.changes)
-        if self._changes != changes and self._is_changed(log):
-            return self.rebuild(events, log)
-        if not new:
-            return None
-        if self._rebuild_next:
+        if (self._changes != changes and self._is_changed(log)) or (new and self._rebuild_next):
             return self.rebuild(events, log)
         self._changes = changes
-        if self._held is not None:
-            self.projection = self.projection.before(self._shown)
         for position, event in enumerate(new, len(log.kept) - len(new)):
             if not self._append_words(event) and not self._append(event, position):
                 return self.rebuild(events, log)
-        if self._held is not None:
-            self._shown = len(self.projection.contents)
-            answered = self._held.without_calls(self._held.unanswered)
-            if answered is not None:
-                self._emit(answered.content)
         self._consumed = len(events)
-        return None
+        return None if self._held is None else self.rebuild(events, log)
 
     def _is_changed(self, log: EffectiveLog) -> bool:
         """Whether what was added to the log since is not all that is new to this view."""
@@ -257,13 +241,9 @@ class _View:
         for content in arranged.contents:
             self._emit(content)
         self.projection.orphans.extend(arranged.orphans)
-        self._rebuild_next = arranged.drops_between
-        self._open_calls = None if last is None or last.responses else _distinct(last.calls)
-        if last is not None and last.unanswered and not last.responses:
-            self._held = last
-            rest = last.without_calls(last.unanswered)
-            emitted = rest is not None and for_model(rest.content, self._viewer.keeps_call_ids) is not None
-            self._shown = len(self.projection.contents) - emitted
+        asked = last if last is not None and not last.responses else None
+        self._rebuild_next = arranged.drops_between or bool(asked and asked.unanswered)
+        self._open_calls = _distinct(asked.calls) if asked else None
         self._consumed = len(events)
 
     def _items_of(self, events: Sequence[Event]) -> list[HistoryItem]:
