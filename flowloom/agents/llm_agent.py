@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import fields
 from inspect import isawaitable
 from types import UnionType
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
@@ -176,16 +177,9 @@ class LlmAgent(BaseAgent[OutputT]):
         return LlmTurn(ctx, self.flow)
 
     def _own_callbacks(self) -> FlowCallbacks:
-        return FlowCallbacks(
-            before_model=as_callbacks(self.before_model_callback),
-            after_model=as_callbacks(self.after_model_callback),
-            on_model_error=as_callbacks(self.on_model_error_callback),
-            before_tool=as_callbacks(self.before_tool_callback),
-            after_tool=as_callbacks(self.after_tool_callback),
-            on_tool_error=as_callbacks(self.on_tool_error_callback),
-            around_model=as_callbacks(self.around_model),
-            around_tool=as_callbacks(self.around_tool),
-        )
+        hooks = [each.name for each in fields(FlowCallbacks)]
+        given = {hook: hook if hook.startswith("around_") else f"{hook}_callback" for hook in hooks}
+        return FlowCallbacks(**{hook: as_callbacks(getattr(self, field)) for hook, field in given.items()})
 
     @classmethod
     def set_default_model(cls, model: str | BaseLlm | None) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import Any, Final, Protocol, Self
+from typing import Any, Protocol, Self
 
 from google.genai import types
 
@@ -34,11 +34,8 @@ class _HookSource(Protocol):
     def hooks(self) -> Hooks: ...
 
 
-class _InMemory:
-    """Marks a service that was not given: the run gets one of its own, in memory."""
-
-
-_IN_MEMORY: Final = _InMemory()
+_IN_MEMORY: Any = object()
+"""Stands for a service that is not given: the run gets one of its own, in memory."""
 
 
 class InvocationContext:
@@ -94,8 +91,8 @@ class InvocationContext:
         agent: AnyAgent,
         session: Session | None = None,
         session_service: BaseSessionService | None = None,
-        artifact_service: BaseArtifactService | _InMemory | None = _IN_MEMORY,
-        memory_service: BaseMemoryService | _InMemory | None = _IN_MEMORY,
+        artifact_service: BaseArtifactService | None = _IN_MEMORY,
+        memory_service: BaseMemoryService | None = _IN_MEMORY,
         credential_service: Any = None,
         invocation_id: str | None = None,
         user_content: types.Content | None = None,
@@ -117,10 +114,8 @@ class InvocationContext:
                 invocation_id=invocation_id or "",
                 session=session,
                 session_service=session_service,
-                artifact_service=InMemoryArtifactService()
-                if isinstance(artifact_service, _InMemory)
-                else artifact_service,
-                memory_service=InMemoryMemoryService() if isinstance(memory_service, _InMemory) else memory_service,
+                artifact_service=InMemoryArtifactService() if artifact_service is _IN_MEMORY else artifact_service,
+                memory_service=InMemoryMemoryService() if memory_service is _IN_MEMORY else memory_service,
                 credential_service=credential_service,
                 config=run_config or default_run_config(),
                 user_content=user_content,

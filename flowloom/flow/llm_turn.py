@@ -15,7 +15,6 @@ from flowloom.errors import CallbackError, Halt, IncompleteStreamError, LimitExc
 from flowloom.events.event import UNFIT_OUTPUT, Event
 from flowloom.events.parts import content_of, response_part
 from flowloom.events.response import LlmResponse
-from flowloom.flow.client_calls import paused_at, pauses_at
 from flowloom.flow.delegation import delegated_context, delegates_of, ends_turn, unresolved_tasks
 from flowloom.flow.ending import error_event
 from flowloom.flow.handover import place_of_target, response_of_task
@@ -24,7 +23,7 @@ from flowloom.flow.observed import StepsOfTurn, steps_of
 from flowloom.flow.output import ask_again, keep_answer, no_answer
 from flowloom.flow.pipeline import Step, StoppedAt, events_from, run_steps
 from flowloom.flow.step_result import StepResult
-from flowloom.flow.tool_run import resumed_run, tool_run
+from flowloom.flow.tool_run import paused_at, pauses_at, resumed_run, tool_run
 from flowloom.flow.turn import AGAIN, OVER, WAITING, Enter, Events, Outcome, Turn
 from flowloom.flow.waiting import awaits_more
 from flowloom.log.marks import AGENT_ENDED, REPEATED, is_from_agent_tool

@@ -1,4 +1,4 @@
-"""The calls of an answer while they run, with the agents that run in them."""
+"""The calls of an answer while they run, with the agents that run in them; and those that the client executes."""
 
 from __future__ import annotations
 
@@ -13,15 +13,23 @@ from flowloom.context.ending import all_of
 from flowloom.context.protocols import RunnableTool
 from flowloom.events.event import Event
 from flowloom.events.parts import content_of, response_part
+from flowloom.events.requests import RESERVED_CALLS
+from flowloom.events.wire import replace
 from flowloom.flow.delegation import delegated_context, is_single_turn
 from flowloom.flow.handover import response_of_task
 from flowloom.flow.outbox import Outbox, forwarding, put_events
 from flowloom.flow.play import play
 from flowloom.flow.resume import stack_of
 from flowloom.flow.turn import AGAIN, Events
+from flowloom.log.marks import CLIENT_EXECUTED
 from flowloom.processors.agent_transfer import transfer_problem
 from flowloom.tools.calls import CallResults, run_calls
+from flowloom.tools.delegation import FINISH_TASK
+from flowloom.tools.output import SET_MODEL_RESPONSE
 from flowloom.tools.progress_box import ProgressBox
+
+_NEVER_PAUSED = ("transfer_to_agent", SET_MODEL_RESPONSE, FINISH_TASK, *RESERVED_CALLS)
+"""Calls that are between the model and the flow, and no client's to execute."""
 
 
 def tool_run(
@@ -75,3 +83,22 @@ async def _run_single_turn(
     turn = stack[0]
     await put_events(play(place.run, stack), outbox)
     return None if turn.outcome is AGAIN else response_of_task(ctx, call, turn)
+
+
+# -- calls that the client executes: the run stops before them (`RunConfig.pause_on_tool_calls`) --------
+
+
+def pauses_at(ctx: InvocationContext, event: Event) -> bool:
+    """Whether the run is to stop before the calls of an event."""
+    wanted = ctx.run.config.pause_on_tool_calls
+    calls = [call for call in event.get_function_calls() if call.name not in _NEVER_PAUSED]
+    return bool(calls) and (wanted is True or any(call.name in (wanted or ()) for call in calls))
+
+
+def paused_at(event: Event) -> Event:
+    """An event with its calls marked as those that the client executes."""
+    all_ids = [call.id for call in event.get_function_calls() if call.name not in RESERVED_CALLS]
+    by_themselves = event.long_running_tool_ids or ()
+    marked = {CLIENT_EXECUTED: [call_id for call_id in all_ids if call_id not in by_themselves]}
+    metadata = {**(event.custom_metadata or {}), **marked}
+    return replace(event, long_running_tool_ids=all_ids, custom_metadata=metadata)

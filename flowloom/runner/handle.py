@@ -12,7 +12,6 @@ from flowloom.events import Event
 from flowloom.objects.event_loop import in_event_loop
 from flowloom.runner.result import RunResult
 from flowloom.runner.rounds import Rounds
-from flowloom.runner.typed_events import typed_events
 
 if TYPE_CHECKING:
     from flowloom.run_stream import RunStreamEvent
@@ -69,7 +68,7 @@ class RunHandle(Generic[OutputT]):
         gets all events. Closing the stream, or cancelling its reader, does not end the run; `cancel` does.
         """
         self._invocation.stream_models()
-        return typed_events(self._invocation, self._all_events())
+        return self._invocation.typed(self._all_events())
 
     async def _all_events(self) -> AsyncGenerator[Event, None]:
         given = 0

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, Mapping, Sequence
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from google.genai import types
 
+from flowloom import run_stream
 from flowloom.auth.answers import AuthAnswer, credential_requests, redact_message
 from flowloom.context import Run, RunConfig, StreamingMode
 from flowloom.context.progress import Progress, is_left_behind, progress_of, without_others
@@ -24,6 +25,9 @@ from flowloom.runner.round import Host, Round
 from flowloom.runner.routing import answered_calls, as_reply, messages_of
 from flowloom.sessions.admission import check_texts
 from flowloom.sessions.leases import SessionLease
+
+if TYPE_CHECKING:
+    from flowloom.run_stream import RunStreamEvent
 
 
 class Rounds:
@@ -154,6 +158,22 @@ class Rounds:
         finally:
             if lease is not None:
                 await lease.release()
+
+    async def typed(self, events: AsyncGenerator[Event, None]) -> AsyncGenerator[RunStreamEvent, None]:
+        """The typed events of the run, whose `events` these are, to its end; what ends it is told and not raised."""
+        mapper = run_stream.RunStreamMapper()
+        error: Exception | None = None
+        try:
+            async for event in events:
+                for shown in mapper.feed(event):
+                    yield shown
+        except Exception as raised:
+            self.failed(raised)
+            error = raised
+        finally:
+            await events.aclose()
+        for shown in mapper.finish(status=self.status, error=error):
+            yield shown
 
     async def _open(self, lease: SessionLease | None) -> Round | None:
         """Open the session, take secrets out of the message, and begin the first round."""

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, Required, Self, TypedDi
 
 from google.genai import types
 
-from flowloom import compaction, plugins, processors
+from flowloom import compaction, plugins, processors, run_stream
 from flowloom.agents import BaseAgent, LlmAgent, RunConfig
 from flowloom.agents.base_agent import OutputT
 from flowloom.artifacts import BaseArtifactService, InMemoryArtifactService
@@ -45,7 +45,6 @@ from flowloom.runner.result import RunResult
 from flowloom.runner.rounds import Rounds, result_of
 from flowloom.runner.routing import agents_of, check_tree, find_agent_to_run
 from flowloom.runner.sync import iterate_sync, run_sync
-from flowloom.runner.typed_events import refusal, typed_events
 from flowloom.sessions import BaseSessionService, InMemorySessionService, Session
 from flowloom.telemetry import step_logs
 from flowloom.tools.agent_tool import AgentTool
@@ -258,11 +257,11 @@ class Runner(Generic[OutputT]):
         the stream ends the run; for a run that can also be paused or cancelled, see `start` and `RunHandle.stream`.
         """
         try:
-            invocation = Rounds(self, **arguments)
+            rounds = Rounds(self, **arguments)
         except FlowloomError as refused:
-            return refusal(refused)
-        invocation.stream_models()
-        return typed_events(invocation, invocation.events())
+            return _told(refused)
+        rounds.stream_models()
+        return rounds.typed(rounds.events())
 
     # -- from synchronous code -----------------------------------------------------------------------------
 
@@ -474,3 +473,9 @@ async def _refused(error: FlowloomError) -> AsyncGenerator[Event, None]:
     """The events of a run that cannot begin: its error comes where those of runs do, when it is iterated."""
     raise error
     yield
+
+
+async def _told(error: FlowloomError) -> AsyncGenerator[RunStreamEvent, None]:
+    """The same as typed events, which tell of it."""
+    for shown in run_stream.RunStreamMapper().finish(status="failed", error=error):
+        yield shown
