@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, cast
 
 from google.genai import types
@@ -53,9 +54,14 @@ def response_part(call_id: str | None, name: str | None, response: dict[str, Any
     return _part(function_response=_response(id=call_id, name=name, response=response))
 
 
+def parts_of(content: types.Content | None) -> Sequence[types.Part]:
+    """The parts of a content, which may have none, or not be there."""
+    return (content and content.parts) or ()
+
+
 def answers_calls(content: types.Content | None) -> bool:
     """Whether a content answers calls."""
-    for part in (content and content.parts) or ():  # noqa: SIM110 - a generator costs more than the look
+    for part in parts_of(content):  # noqa: SIM110 - a generator costs more than the look
         if part.function_response is not None:
             return True
     return False

@@ -7,6 +7,7 @@ from typing import Any, Self
 from google.genai import types
 from pydantic import ConfigDict, Field
 
+from flowloom.events.parts import parts_of
 from flowloom.events.wire import WireModel, make
 
 
@@ -83,19 +84,16 @@ class LlmResponse(WireModel):
 
     def get_function_calls(self) -> list[types.FunctionCall]:
         """The function calls in the content, in order."""
-        parts = (self.content and self.content.parts) or ()
-        return [part.function_call for part in parts if part.function_call is not None]
+        return [part.function_call for part in parts_of(self.content) if part.function_call is not None]
 
     def get_function_responses(self) -> list[types.FunctionResponse]:
         """The function responses in the content, in order."""
-        parts = (self.content and self.content.parts) or ()
-        return [part.function_response for part in parts if part.function_response is not None]
+        return [part.function_response for part in parts_of(self.content) if part.function_response is not None]
 
     @property
     def text(self) -> str:
         """The answer's text: all text parts joined, thoughts left out."""
-        parts = (self.content and self.content.parts) or ()
-        return "".join(part.text for part in parts if part.text and not part.thought)
+        return "".join(part.text for part in parts_of(self.content) if part.text and not part.thought)
 
     @property
     def searches(self) -> int:

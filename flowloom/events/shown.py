@@ -8,6 +8,7 @@ from itertools import islice
 from typing import Any
 
 from flowloom.events.actions import EventActions
+from flowloom.events.parts import parts_of
 from flowloom.events.response import LlmResponse
 from flowloom.objects.notebook import clipped, line, quoted, table
 
@@ -65,7 +66,7 @@ def table_of_all(title: str, facts: Iterable[Row], events: Sequence[tuple[str, L
 
 def _contents(event: LlmResponse) -> Iterator[Row]:
     """What an event says, in order."""
-    parts = (event.content.parts if event.content is not None else None) or ()
+    parts = parts_of(event.content)
     for part in islice(parts, _MOST_PARTS):
         call, answer = part.function_call, part.function_response
         if part.text:

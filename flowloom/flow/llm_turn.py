@@ -13,7 +13,7 @@ from flowloom.context.progress import Progress
 from flowloom.context.protocols import AnyAgent, AnyFlow, AnyLlmAgent
 from flowloom.errors import CallbackError, Halt, IncompleteStreamError, LimitExceededError
 from flowloom.events.event import UNFIT_OUTPUT, Event
-from flowloom.events.parts import content_of, response_part
+from flowloom.events.parts import content_of, parts_of, response_part
 from flowloom.events.response import LlmResponse
 from flowloom.flow.delegation import delegated_context, delegates_of, ends_turn, unresolved_tasks
 from flowloom.flow.ending import error_event
@@ -247,7 +247,7 @@ class LlmTurn(Turn):
         if results.event is not None:
             result.transfer_to = results.event.actions.transfer_to_agent
             yield self._noted(result, self._finished(result, results.event))
-            for further in follow_ups(self.ctx, (event.content and event.content.parts) or (), results.event):
+            for further in follow_ups(self.ctx, parts_of(event.content), results.event):
                 yield self._noted(result, self._finished(result, further))
         yield from results.waiting
         if results.error is not None:

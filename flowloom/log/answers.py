@@ -15,6 +15,7 @@ from pydantic_core import from_json, to_json
 from flowloom.errors import UnreadableAnswerError
 from flowloom.events.actions import ToolConfirmation
 from flowloom.events.event import Event
+from flowloom.events.parts import parts_of
 from flowloom.events.requests import RESERVED_CALLS, RequestKind, is_request
 from flowloom.events.wire import fields_of
 
@@ -91,13 +92,13 @@ def check_answers(message: types.Content) -> None:
 
 def readable_answers(message: types.Content | None) -> list[types.FunctionResponse]:
     """The function responses of a message, without answers that cannot be read."""
-    given = (part.function_response for part in (message and message.parts) or ())
+    given = (part.function_response for part in parts_of(message))
     return [answer for answer in given if answer is not None and _is_readable(answer, RESERVED_CALLS.get(answer.name))]
 
 
 def says_nothing(message: types.Content | None) -> bool:
     """Whether a message holds answers that cannot be read, and nothing else."""
-    parts = (message and message.parts) or ()
+    parts = parts_of(message)
     return bool(parts) and all(part.function_response is not None for part in parts) and not readable_answers(message)
 
 

@@ -11,6 +11,7 @@ from pydantic_core import to_json
 from flowloom.context import Context, InvocationContext
 from flowloom.errors import error_text
 from flowloom.events import Event, LlmResponse
+from flowloom.events.parts import parts_of
 from flowloom.models import LlmRequest
 from flowloom.objects.notebook import count, say
 from flowloom.plugins.base_plugin import BasePlugin
@@ -105,7 +106,7 @@ class LoggingPlugin(BasePlugin):
     def told(self, content: types.Content | None) -> str:
         """The parts of `content` on one line: words, thoughts, calls and results."""
         said: list[str] = []
-        for part in (content.parts if content is not None else None) or ():
+        for part in parts_of(content):
             call, answer = part.function_call, part.function_response
             if part.text:
                 said.append(self._cut(repr(part.text) if not part.thought else f"(thinks) {part.text!r}"))

@@ -13,10 +13,8 @@ from flowloom.events.event import Event
 from flowloom.events.requests import CREDENTIAL_CALL
 from flowloom.log.ledger import CallLedger, CallRecord
 from flowloom.models.request import LlmRequest
-from flowloom.processors.agent_transfer import transfer_problem
-from flowloom.processors.unfinished import Unfinished, after_results, made_again, reopen
-from flowloom.tools.calls import run_calls
-from flowloom.tools.pending import Decided, decision_about
+from flowloom.processors.unfinished import Unfinished, after_results, made_again, run_again
+from flowloom.tools.pending import Decided, decision_about, stands_for_two
 
 
 class _Request(NamedTuple):
@@ -60,7 +58,7 @@ def _requests(ledger: CallLedger, agent: str, answers: Collection[str]) -> list[
     taken: set[str] = set()
     for made in sorted(asked, key=lambda made: made.since):
         read = _read(made)
-        if made.author != agent or read is None or _is_conflicting(made):
+        if made.author != agent or read is None or stands_for_two(made, _read):
             continue
         first, config = read
         waiting = [
@@ -80,17 +78,6 @@ def _read(request: CallRecord) -> tuple[str, dict[str, Any]] | None:
     if not isinstance(first, str) or not _key_of(config):
         return None
     return first, cast(dict[str, Any], config)
-
-
-def _is_conflicting(request: CallRecord) -> bool:
-    """Whether the id of a request stands for two different ones of the same agent."""
-    before = request.before
-    while before is not None:
-        other = _read(before) if before.kind == "credential" and before.author == request.author else None
-        if other is not None and other != _read(request):
-            return True
-        before = before.before
-    return False
 
 
 def _waiting(ledger: CallLedger, request: CallRecord, first: str, config: dict[str, Any]) -> list[CallRecord]:
@@ -138,11 +125,9 @@ async def _run(
     ctx: InvocationContext, calls: Sequence[types.FunctionCall], said: Mapping[str, Decided]
 ) -> AsyncGenerator[Event, None]:
     run = ctx.run
-    reopen(ctx, calls)
-    tools = {tool.name: tool for tool in ctx.tools or ()}
     decisions = {call_id: item.confirmation for call_id, item in said.items() if item.confirmation is not None}
     try:
-        results = await run_calls(ctx, calls, tools, decisions, transfer_problem)
+        results = await run_again(ctx, calls, decisions)
     finally:
         await run.keyring.save_new(Context(ctx), run.credential_service)
     if results.event is not None:

@@ -16,7 +16,7 @@ from flowloom.context.protocols import AnyLlmAgent
 from flowloom.errors import ConfigurationError
 from flowloom.events.event import Event
 from flowloom.events.json_data import as_json
-from flowloom.events.parts import content_of, text_part
+from flowloom.events.parts import content_of, parts_of, text_part
 from flowloom.events.response import LlmResponse
 from flowloom.events.wire import replace
 from flowloom.models.contents import own_content, special_contents
@@ -181,7 +181,7 @@ def _data_files(ctx: InvocationContext) -> list[File]:
     contents = [*(ctx.run_config.model_input_context or ()), *(event.content for event in ctx.session.events)]
     files: dict[str, File] = {}
     for content in contents:
-        for part in (content.parts if content is not None else None) or ():
+        for part in parts_of(content):
             if (data := _data_of(part)) is not None:
                 files[_name_of(data)] = File(_name_of(data), data.data or b"", data.mime_type or "")
     return list(files.values())

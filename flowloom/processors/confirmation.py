@@ -13,10 +13,8 @@ from flowloom.events.actions import ToolConfirmation
 from flowloom.events.event import Event
 from flowloom.events.parts import content_of, response_part, text_part
 from flowloom.models.request import LlmRequest
-from flowloom.processors.agent_transfer import agent_transfer, transfer_problem
-from flowloom.processors.output_schema import output_schema
-from flowloom.processors.unfinished import Unfinished, after_results, made_again, reopen, unfinished_calls
-from flowloom.tools.calls import CallResults, run_calls
+from flowloom.processors.unfinished import Unfinished, after_results, made_again, run_again, unfinished_calls
+from flowloom.tools.calls import CallResults
 from flowloom.tools.input_request import request_of
 from flowloom.tools.pending import Decided, decided_calls
 
@@ -77,14 +75,7 @@ async def _run(
     *,
     decided: bool = False,
 ) -> AsyncGenerator[Event, None]:
-    reopen(ctx, calls)
-    tools = {tool.name: tool for tool in ctx.tools or ()}
-    if any(call.name not in tools for call in calls):  # the tools of the flow itself are declared further down only
-        request = LlmRequest.empty(None)
-        output_schema(ctx, request)
-        agent_transfer(ctx, request)
-        tools = {**request.tools_dict, **tools}
-    results = await run_calls(ctx, calls, tools, decisions, transfer_problem)
+    results = await run_again(ctx, calls, decisions)
     started = _started(ctx, calls, results) if decided else None
     if started is not None:
         yield started

@@ -15,6 +15,7 @@ from google.genai import types
 
 from flowloom.context import InvocationContext
 from flowloom.events.event import Event
+from flowloom.events.parts import parts_of
 from flowloom.events.wire import set_fields
 from flowloom.log.cursor import LogCursor
 from flowloom.log.item import FOREIGN_LEAD_IN, LEAD_INS, foreign_content, transcription_of
@@ -147,7 +148,7 @@ class LogReader:
                 self.calibration.see(event, event.author == self._agent)
 
     def _pin(self, author: str, content: types.Content | None) -> None:
-        for part in (content.parts if content is not None else None) or ():
+        for part in parts_of(content):
             for made_of in _made_of(part):
                 self._objects[id(made_of)] = made_of
         if content is not None and author != self._agent:

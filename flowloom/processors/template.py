@@ -183,15 +183,12 @@ class BraceTemplate:
         return self._compiled.render(v=values)
 
 
-class _Variable:
-    __slots__ = ("artifact", "line", "name", "optional", "written")
-
-    def __init__(self, written: str, name: str, optional: bool, artifact: str | None, line: int) -> None:
-        self.written = written
-        self.name = name
-        self.optional = optional
-        self.artifact = artifact
-        self.line = line
+class _Variable(NamedTuple):
+    written: str
+    name: str
+    optional: bool
+    artifact: str | None
+    line: int
 
 
 def _read_variable(written: str, line: int) -> _Variable | None:

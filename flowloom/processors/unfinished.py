@@ -10,16 +10,18 @@ from google.genai import types
 from flowloom.context import InvocationContext
 from flowloom.context.progress import at_place
 from flowloom.context.protocols import RunnableTool
-from flowloom.events.actions import EventActions
+from flowloom.events.actions import EventActions, ToolConfirmation
 from flowloom.events.event import UNFIT_OUTPUT, Event
-from flowloom.events.parts import content_of, response_part
+from flowloom.events.parts import content_of, parts_of, response_part
 from flowloom.events.requests import CREDENTIAL_CALL, is_request
 from flowloom.events.wire import make
 from flowloom.log.answers import subjects_of
 from flowloom.log.ledger import CallRecord
 from flowloom.log.marks import REPEATED, tells_of_end
-from flowloom.processors.output_schema import refusal_in, retry_event
-from flowloom.tools.calls import CallResults
+from flowloom.models.request import LlmRequest
+from flowloom.processors.agent_transfer import agent_transfer, transfer_problem
+from flowloom.processors.output_schema import output_schema, refusal_in, retry_event
+from flowloom.tools.calls import CallResults, run_calls
 from flowloom.tools.confirmation import follow_ups
 from flowloom.tools.delegation import DelegateTool, task_result
 
@@ -87,7 +89,7 @@ def _missing_follow_ups(ctx: InvocationContext, own: Sequence[Event]) -> list[Ev
     missing: list[Event] = []
     if own and UNFIT_OUTPUT in (own[-1].custom_metadata or ()) and refusal_in(own[-1]) is not None:
         missing.append(retry_event(ctx, own[-1]))
-    made = [part for event in own for part in _parts(event)]
+    made = [part for event in own for part in parts_of(event.content)]
     for results, since in pending_follow_ups(own):
         for event in follow_ups(ctx, made, results):
             asked = _asked_about(event)
@@ -118,10 +120,20 @@ def made_again(ctx: InvocationContext, calls: Sequence[types.FunctionCall]) -> U
     return result
 
 
-def reopen(ctx: InvocationContext, calls: Sequence[types.FunctionCall]) -> None:
-    """Count calls as open until their results are recorded, so that an interrupted one is not run a second time."""
+async def run_again(
+    ctx: InvocationContext, calls: Sequence[types.FunctionCall], decisions: Mapping[str, ToolConfirmation]
+) -> CallResults:
+    """Run calls of earlier steps. They count as open until their results are recorded, so that an interrupted one is
+    not forgotten."""
     for call in calls:
         ctx.run.begin_again(call.id or "")
+    tools = {tool.name: tool for tool in ctx.tools or ()}
+    if any(call.name not in tools for call in calls):  # the tools of the flow itself are declared further down only
+        request = LlmRequest.empty(None)
+        output_schema(ctx, request)
+        agent_transfer(ctx, request)
+        tools = {**request.tools_dict, **tools}
+    return await run_calls(ctx, calls, tools, decisions, transfer_problem)
 
 
 def after_results(ctx: InvocationContext, calls: Sequence[types.FunctionCall], results: CallResults) -> Iterator[Event]:
@@ -131,10 +143,6 @@ def after_results(ctx: InvocationContext, calls: Sequence[types.FunctionCall], r
     yield from results.waiting
     if results.error is not None:
         raise results.error
-
-
-def _parts(event: Event) -> Sequence[types.Part]:
-    return (event.content.parts if event.content is not None else None) or ()
 
 
 def _mark(ctx: InvocationContext, calls: Sequence[str | None]) -> Event:

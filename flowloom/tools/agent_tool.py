@@ -15,7 +15,7 @@ from flowloom.context.progress import Progress
 from flowloom.context.protocols import AnyAgent, as_llm_agent
 from flowloom.errors import ConfigurationError, ToolError
 from flowloom.events.event import Event
-from flowloom.events.parts import content_of, text_part
+from flowloom.events.parts import content_of, parts_of, text_part
 from flowloom.events.wire import replace
 from flowloom.log.marks import AGENT_TOOL_CALL, AGENT_TOOL_PARTIAL, is_from_agent_tool
 from flowloom.sessions.in_memory import InMemorySessionService
@@ -183,7 +183,7 @@ class AgentTool(BaseTool):
             raise ToolError(failure_told(self.agent, last))
         llm_agent = as_llm_agent(self.agent)
         if llm_agent is None or llm_agent.output_schema is None or not last.text:
-            return "\n".join(p.text for p in (last.content and last.content.parts) or () if p.text and not p.thought)
+            return "\n".join(p.text for p in parts_of(last.content) if p.text and not p.thought)
         return llm_agent.derive("output_schema", lambda: OutputSchema(llm_agent.output_schema)).parse(last.text)
 
 
@@ -228,7 +228,7 @@ def kept_events(events: Sequence[Event], call_id: str) -> list[Event]:
 def _answers_for(message: Event, places: Mapping[str, Event]) -> list[Event]:
     """What a message of the user answers of an agent's calls, where those were made: an event for each place."""
     found: dict[tuple[str | None, str | None], list[types.Part]] = {}
-    for part in (message.content.parts if message.content is not None else None) or ():
+    for part in parts_of(message.content):
         answer = part.function_response
         if answer is not None and answer.id in places:
             call = places[answer.id or ""]

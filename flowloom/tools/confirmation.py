@@ -20,7 +20,6 @@ from flowloom.tools.request_record import request_event
 
 def follow_ups(ctx: InvocationContext, call_parts: Sequence[types.Part], results: Event) -> list[Event]:
     """The events that come after the results of some calls: what a person is asked, and the final answer, if given."""
-    events: list[Event] = []
     actions = results.actions
     if not (
         actions.requested_auth_configs
@@ -28,20 +27,9 @@ def follow_ups(ctx: InvocationContext, call_parts: Sequence[types.Part], results
         or actions.requested_inputs
         or actions.set_model_response is not None
     ):
-        return events
-    access = credential_event(ctx, call_parts, results)
-    if access is not None:
-        events.append(access)
-    asked = confirmation_event(ctx, call_parts, results)
-    if asked is not None:
-        events.append(asked)
-    wanted = input_event(ctx, call_parts, results)
-    if wanted is not None:
-        events.append(wanted)
-    final = structured_final_event(ctx, results)
-    if final is not None:
-        events.append(final)
-    return events
+        return []
+    asked = [make(ctx, call_parts, results) for make in (credential_event, confirmation_event, input_event)]
+    return [event for event in (*asked, structured_final_event(ctx, results)) if event is not None]
 
 
 def confirmation_event(ctx: InvocationContext, call_parts: Sequence[types.Part], results: Event) -> Event | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from flowloom.context import Context
+from flowloom.events.parts import parts_of
 from flowloom.memory import MemoryEntry
 from flowloom.models.request import LlmRequest
 from flowloom.tools.base_tool import BaseTool
@@ -48,7 +49,7 @@ class PreloadMemoryTool(BaseTool):
 
     async def process_llm_request(self, *, tool_context: Context, llm_request: LlmRequest) -> None:
         message = tool_context.user_content
-        query = " ".join(part.text for part in (message and message.parts) or () if part.text)
+        query = " ".join(part.text for part in parts_of(message) if part.text)
         if not query or tool_context.invocation_context.memory_service is None:
             return
         found = await tool_context.search_memory(query)

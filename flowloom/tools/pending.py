@@ -7,7 +7,7 @@ hash of the call that it is about.
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -17,6 +17,7 @@ from flowloom.errors import ConfigurationError, ToolArgumentsError
 from flowloom.events.actions import InputRequest, ToolConfirmation
 from flowloom.events.event import Event
 from flowloom.events.ids import INPUT_ID_PREFIX
+from flowloom.events.parts import parts_of
 from flowloom.events.requests import CONFIRMATION_CALL, INPUT_CALL
 from flowloom.log.answers import read_decision, read_input
 from flowloom.log.ledger import CallLedger, CallRecord, Place
@@ -59,7 +60,7 @@ def decided_calls(ledger: CallLedger, message: Event, place: Place) -> list[Deci
     of the same invocation have decided about, and no run has carried out, is decided with it.
     """
     requests: dict[str, CallRecord] = {}
-    for part in _parts(message):
+    for part in parts_of(message.content):
         answer = part.function_response
         if answer is None or not is_answer(part):
             continue
@@ -111,18 +112,26 @@ def _refused(request: CallRecord) -> str | None:
 
 def _is_conflicting(request: CallRecord) -> bool:
     """Whether an id stands for two different calls, or the call is another one than its record says."""
-    call = _asked_about(request)
     noted: Any = (request.event.actions.agent_state or {}).get(PENDING) or {}
-    own = None if call is None else call_hash(call)
-    if request.id in noted and noted[request.id].get("hash") != own:
-        return True
-    before = request.before
+    changed = request.id in noted and noted[request.id].get("hash") != _hash_of(request)
+    return changed or stands_for_two(request, _hash_of)
+
+
+def stands_for_two(request: CallRecord, said: Callable[[CallRecord], Any]) -> bool:
+    """Whether the id of a request stands for two different ones of the same agent, by what is `said` in each; None for
+    one that does not count."""
+    before, own = request.before, said(request)
     while before is not None:
-        other = _asked_about(before) if before.is_request and before.author == request.author else None
-        if other is not None and call_hash(other) != own:
+        other = said(before) if before.is_request and before.author == request.author else None
+        if other is not None and other != own:
             return True
         before = before.before
     return False
+
+
+def _hash_of(request: CallRecord) -> str | None:
+    call = _asked_about(request)
+    return None if call is None else call_hash(call)
 
 
 def _asked_about(request: CallRecord) -> types.FunctionCall | None:
@@ -167,7 +176,3 @@ def read_call(data: Any) -> types.FunctionCall | None:
     except ValueError:
         return None
     return original if original.id and original.name else None
-
-
-def _parts(event: Event) -> Sequence[types.Part]:
-    return (event.content.parts if event.content is not None else None) or ()
