@@ -172,10 +172,9 @@ class Run:
         """Whether a call may have the id `call_id`: no other one has it, in the session or in an agent that runs as a
         tool.
         """
-        run = self
-        while run.caller is not None:
-            run = run.caller
-        session = run.session
+        if self.caller is not None:
+            return self.caller.claim_call_id(call_id)
+        session = self.session
         return not call_id.startswith(INPUT_ID_PREFIX) and session.history.claim_call_id(session.events, call_id)
 
     @property

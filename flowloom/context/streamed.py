@@ -89,9 +89,8 @@ class Streamed:
         answer = self._answers.get(event.id)
         if answer is None or event.content is not None or not event.error_code:
             return event
-        return replace(
-            event, **{name: value for name, value in answer.fields().items() if getattr(event, name) is None}
-        )
+        missing = {name: value for name, value in answer.fields().items() if getattr(event, name) is None}
+        return replace(event, **missing)
 
     def cut_off(self, *, all_over: bool = True) -> list[Event]:
         """The events that keep what was streamed of answers that do not go on, by speaker, in the order in which they

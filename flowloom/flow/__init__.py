@@ -4,8 +4,7 @@ It imports `processors`, `tools` and the rooms below. Begin with `play.py`, the 
 agent with a model, `flow.py` the list of its processors.
 """
 
-from flowloom.flow.ending import finish_failed_run, finish_run, record_end
 from flowloom.flow.flow import Flow
 from flowloom.flow.play import run_agent
 
-__all__ = ["Flow", "record_end", "run_agent", "finish_run", "finish_failed_run"]
+__all__ = ["Flow", "run_agent"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import aclosing
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from google.genai import types
@@ -22,7 +23,6 @@ from flowloom.flow.model_call import ONLY_THOUGHTS, ModelCall, is_thought_only
 from flowloom.flow.observed import StepsOfTurn, steps_of
 from flowloom.flow.output import ask_again, keep_answer, no_answer
 from flowloom.flow.pipeline import Step, StoppedAt, events_from, run_steps
-from flowloom.flow.step_result import StepResult
 from flowloom.flow.tool_run import paused_at, pauses_at, resumed_run, tool_run
 from flowloom.flow.turn import AGAIN, OVER, WAITING, Enter, Events, Outcome, Turn
 from flowloom.flow.waiting import awaits_more
@@ -41,6 +41,30 @@ MAX_THOUGHT_TURNS = 3
 """How many steps of nothing but thoughts a model may take in a row (decision 2)."""
 _REACHED = ("", "limit of the run")
 """What `Run.done_once` holds when an agent has reached a limit of the run, so that no other one has a final step."""
+
+
+@dataclass(slots=True)
+class StepResult:
+    """What a step has come to so far: `LlmTurn.rule` says what follows from it."""
+
+    last: Event | None = None
+    """The latest complete event."""
+    open_partial: bool = False
+    """Whether the latest event was partial."""
+    transfer_to: str | None = None
+    halted_by: str | None = None
+    answered: bool = False
+    """Whether the model is not listened to (any further): the calls of its latest answer have results, say."""
+    waiting: bool = False
+    """Whether a call stays open: an agent that runs as a tool waits, or a client is to execute it."""
+    cut_short: bool = False
+    """Whether the run was stopped in an agent that this one has called: the step is not over."""
+    gave_output: bool = False
+    """Whether a tool that was confirmed has given the structured final answer."""
+    unfit: str | None = None
+    """What is wrong with the answer, if it is not of the form that it has to have."""
+    limit: LimitExceededError | None = None
+    """The limit that has ended the step."""
 
 
 class LlmTurn(Turn):

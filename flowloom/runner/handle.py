@@ -99,7 +99,7 @@ class RunHandle(Generic[OutputT]):
     @property
     def invocation_id(self) -> str:
         """The id of the invocation, for resuming it later; empty until the run has begun."""
-        return self._invocation.invocation_id
+        return self._invocation.current_id
 
     @property
     def done(self) -> bool:

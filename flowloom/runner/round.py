@@ -18,8 +18,7 @@ from flowloom.events import Event, EventActions
 from flowloom.events.json_data import keep_json_actions
 from flowloom.events.parts import answers_calls
 from flowloom.events.wire import make
-from flowloom.flow import finish_failed_run, finish_run, record_end
-from flowloom.flow.ending import error_event
+from flowloom.flow.ending import error_event, finish_failed_run, finish_run, record_end
 from flowloom.log.answers import check_answers
 from flowloom.objects.notebook import count
 from flowloom.runner.pending import Confirm

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, Mapping, Sequence
+from dataclasses import InitVar, dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
 from google.genai import types
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from flowloom.run_stream import RunStreamEvent
 
 
+@dataclass(eq=False, kw_only=True)
 class Rounds:
     """A message that is answered, or an invocation that is resumed: `events` runs it, `result` tells of it.
 
@@ -38,61 +40,52 @@ class Rounds:
     carries the decisions out.
     """
 
-    _stop_requested: Literal["paused", "cancelled"] | None = None
-    _error: BaseException | None = None
-    _closing: Sequence[Event] = ()
+    host: Host = field(kw_only=False)
+    user_id: str
+    session_id: str
+    invocation_id: str | None = None
+    """The invocation that the next round resumes."""
+    new_message: InitVar[Message | None] = None
+    state_delta: dict[str, Any] | None = None
+    run_config: RunConfig | None = None
+    yield_user_message: bool = False
+    abort_signal: asyncio.Event | None = None
+    lease: SessionLease | None = None
+    """Of a session that the caller holds already."""
+    _message: types.Content | None = field(default=None, init=False)
+    """The message that is next."""
+    _stop_requested: Literal["paused", "cancelled"] | None = field(default=None, init=False)
+    _error: BaseException | None = field(default=None, init=False)
+    _closing: Sequence[Event] = field(default=(), init=False)
     """The events of a run that was cancelled between two rounds."""
-    _answers: Sequence[AuthAnswer] = ()
+    _answers: Sequence[AuthAnswer] = field(default=(), init=False)
     """What was taken out of the message: answers to requests for a credential."""
-    _left_to_others: tuple[str, list[PendingCall]] | None = None
+    _left_to_others: tuple[str, list[PendingCall]] | None = field(default=None, init=False)
     """The invocation whose decisions the message has only repeated, and what waits in it."""
+    _rounds: list[Round] = field(default_factory=list[Round], init=False)
+    _later: list[types.Content] = field(default_factory=list[types.Content], init=False)
+    """Answers for other agents, which are resumed when the agents before them are done."""
+    _decided: set[str] = field(default_factory=set[str], init=False)
+    """The requests that `confirm` was asked about: what it has left open is a person's."""
 
-    def __init__(
-        self,
-        host: Host,
-        *,
-        user_id: str,
-        session_id: str,
-        invocation_id: str | None = None,
-        new_message: Message | None = None,
-        state_delta: dict[str, Any] | None = None,
-        run_config: RunConfig | None = None,
-        yield_user_message: bool = False,
-        abort_signal: asyncio.Event | None = None,
-        lease: SessionLease | None = None,
-    ) -> None:
-        self._host = host
-        self._lease = lease
-        """Of a session that the caller holds already."""
-        self._user_id = user_id
-        self._session_id = session_id
-        self._invocation_id = invocation_id
-        self._message = None if new_message is None else content_of_message(new_message)
-        """The message that is next."""
-        if self._message is not None:
+    def __post_init__(self, new_message: Message | None) -> None:
+        if new_message is not None:
+            self._message = content_of_message(new_message)
             check_answers(self._message)
-        if run_config is not None and not isinstance(run_config, RunConfig):  # pyright: ignore[reportUnnecessaryIsInstance]
-            raise ConfigurationError(f"`run_config` takes a `RunConfig`, not a `{type(run_config).__name__}`.")
-        if type(user_id) is not str or type(session_id) is not str:
-            check_texts(user_id=user_id, session_id=session_id)
-        if state_delta is not None and not isinstance(state_delta, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]
-            raise InputValidationError(f"`state_delta` takes a dict of names and values, not {state_delta!r:.60}.")
-        self._state_delta = state_delta
-        self._run_config = run_config
-        self._yield_user_message = yield_user_message
-        self._abort_signal = abort_signal
-        self._rounds: list[Round] = []
-        self._later: list[types.Content] = []
-        """Answers for other agents, which are resumed when the agents before them are done."""
-        self._decided: set[str] = set()
-        """The requests that `confirm` was asked about: what it has left open is a person's."""
+        config, delta = self.run_config, self.state_delta
+        if config is not None and not isinstance(config, RunConfig):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise ConfigurationError(f"`run_config` takes a `RunConfig`, not a `{type(config).__name__}`.")
+        if type(self.user_id) is not str or type(self.session_id) is not str:
+            check_texts(user_id=self.user_id, session_id=self.session_id)
+        if delta is not None and not isinstance(delta, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise InputValidationError(f"`state_delta` takes a dict of names and values, not {delta!r:.60}.")
 
     @property
-    def invocation_id(self) -> str:
+    def current_id(self) -> str:
         """The id of the invocation; empty before it has begun."""
         if self._rounds:
             return self._rounds[-1].run.invocation_id
-        return self._invocation_id or (self._left_to_others[0] if self._left_to_others is not None else "")
+        return self.invocation_id or (self._left_to_others[0] if self._left_to_others is not None else "")
 
     @property
     def error(self) -> BaseException | None:
@@ -112,19 +105,19 @@ class Rounds:
 
     def stream_models(self) -> None:
         """Have the models stream from their next calls on, unless the caller's config says whether they do."""
-        if self._run_config is None:
-            self._run_config = RunConfig(streaming_mode=StreamingMode.SSE)
+        if self.run_config is None:
+            self.run_config = RunConfig(streaming_mode=StreamingMode.SSE)
             for each in self._rounds:
                 each.run.streaming = True
 
     async def events(self) -> AsyncGenerator[Event, None]:
         """Run it; yields events as they happen, each stored before it is seen."""
-        lease, host = self._lease, self._host
+        lease, host = self.lease, self.host
         if lease is None and host.concurrency != "allow":
             lease = await host.session_service.acquire_lease(
                 app_name=host.app_name,
-                user_id=self._user_id,
-                session_id=self._session_id,
+                user_id=self.user_id,
+                session_id=self.session_id,
                 wait=host.concurrency == "queue",
                 seconds=host.lease_seconds,
             )
@@ -139,7 +132,7 @@ class Rounds:
                         if not event.partial:
                             current.last = event
                         yield event
-                        if self._abort_signal is not None and self._abort_signal.is_set():
+                        if self.abort_signal is not None and self.abort_signal.is_set():
                             current.aborted = True
                             break
                 for event in current.closing:
@@ -177,12 +170,12 @@ class Rounds:
 
     async def _open(self, lease: SessionLease | None) -> Round | None:
         """Open the session, take secrets out of the message, and begin the first round."""
-        self.session = await self._host.open_session(self._user_id, self._session_id, self._run_config)
+        self.session = await self.host.open_session(self.user_id, self.session_id, self.run_config)
         self.session.guard(None if lease is None else lease.fence)
         message = self._message
         if message is not None:
-            if self._host.takes_words and not answers_calls(message):
-                message = as_reply(self._host.agent, self.session, message)
+            if self.host.takes_words and not answers_calls(message):
+                message = as_reply(self.host.agent, self.session, message)
             self._message = await self._without_secrets(message) if answers_calls(message) else message
         return self._begin(lease)
 
@@ -191,22 +184,22 @@ class Rounds:
         `confirm` callback, or one that is not carried out yet. None if there is nothing more to do."""
         if latest.preempted:  # another run has stored its answer first
             self._rounds.pop()
-            self.session = await self._host.open_session(self._user_id, self._session_id, self._run_config)
+            self.session = await self.host.open_session(self.user_id, self.session_id, self.run_config)
             return self._begin(lease)
         if latest.aborted or latest.run.stopped:
             return None
-        self._message = self._invocation_id = self._state_delta = None
+        self._message = self.invocation_id = self.state_delta = None
         if self._later:
             self._message = self._later.pop(0)
-        elif self._host.confirm is not None:
+        elif self.host.confirm is not None:
             try:
-                self._message = await decisions_of(self._host.confirm, self._pending(), self._decided)
+                self._message = await decisions_of(self.host.confirm, self._pending(), self._decided)
             except asyncio.CancelledError:
                 self._closing = await latest.cut_off()
                 return None
         if self._message is None and latest.run.progress is not None:
-            self._invocation_id = self._with_decisions_left(latest.run)
-        return None if self._message is None and self._invocation_id is None else self._begin(lease)
+            self.invocation_id = self._with_decisions_left(latest.run)
+        return None if self._message is None and self.invocation_id is None else self._begin(lease)
 
     def _choose_answers(self, message: types.Content, *, alone: bool) -> bool:
         """What of a message of answers comes first; whether there is anything to do."""
@@ -230,28 +223,28 @@ class Rounds:
         ledger = session.history.ledger(session.events)
         news, repeated = without_repeated(ledger, message)
         if news is not None:
-            self._message, *others = messages_of(self._host.agent, session, news)
+            self._message, *others = messages_of(self.host.agent, session, news)
             self._later[:0] = others
             return True
         invocation_id = max(repeated, key=lambda each: each.made.since).made.event.invocation_id
         if alone and any(is_left_behind(ledger, decision) for decision in repeated):
-            self._message, self._state_delta, self._invocation_id = None, None, invocation_id
+            self._message, self.state_delta, self.invocation_id = None, None, invocation_id
             return True
         self._left_to_others = invocation_id, pending_in(ledger, invocation_id)
         return False
 
     async def _without_secrets(self, message: types.Content) -> types.Content:
         """A message without the answers to requests for a credential, which are known by their name and their id."""
-        config, events = self._run_config, self.session.events
+        config, events = self.run_config, self.session.events
         if config is not None and config.get_session_config is not None:  # the request is perhaps not among these
-            events = (await self._host.open_session(self._user_id, self._session_id, None)).events
+            events = (await self.host.open_session(self.user_id, self.session_id, None)).events
         message, self._answers = redact_message(message, credential_requests(events, message))
         return message
 
     def _progress(self) -> tuple[Progress | None, Sequence[Event]]:
         """How far the invocation is that the round resumes, if it does; and the events with the calls that are
         answered."""
-        session, message, invocation_id = self.session, self._message, self._invocation_id
+        session, message, invocation_id = self.session, self._message, self.invocation_id
         if message is None:
             if invocation_id is None:
                 return None, ()
@@ -268,9 +261,9 @@ class Rounds:
         message, answers = self._message, answers_calls(self._message)
         if message is not None and answers and not self._choose_answers(message, alone=lease is not None):
             return None
-        message, invocation_id = self._message, self._invocation_id
+        message, invocation_id = self._message, self.invocation_id
         progress, answered = self._progress() if message is None or answers else (None, ())
-        ctx = self._host.make_context(self.session, message, self._run_config, invocation_id, answered, progress)
+        ctx = self.host.make_context(self.session, message, self.run_config, invocation_id, answered, progress)
         run = ctx.run
         if self._answers:
             run.keyring.hold(self._answers)
@@ -283,12 +276,12 @@ class Rounds:
         if self._later:
             run.answered_later = frozenset(each.id or "" for left in self._later for each in readable_answers(left))
         current = Round(
-            self._host,
+            self.host,
             ctx,
             message,
-            self._state_delta,
+            self.state_delta,
             answered=answered[0] if answered and message is not None else None,
-            shows_message=self._yield_user_message,
+            shows_message=self.yield_user_message,
         )
         self._rounds.append(current)
         return current
@@ -308,7 +301,7 @@ class Rounds:
     def result(self, events: Sequence[Event]) -> RunResult:
         """What came of the run, now that it is over; `events` are those that it gave."""
         error = None if isinstance(self.error, asyncio.CancelledError) else self.error
-        result = RunResult(self.invocation_id, self.status, error=error)
+        result = RunResult(self.current_id, self.status, error=error)
         result.take(events, {key: made for each in self._rounds for key, made in (each.run.outputs or {}).items()})
         if self._rounds:
             used = self._rounds[-1].run.totals

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from google.genai import types
 
@@ -113,13 +113,7 @@ def as_reply(root: BaseAgent, session: Session, message: types.Content) -> types
 
 def place_of(root: BaseAgent, name: str) -> Place | None:
     """The first agent of that name in the tree, and the agents above it."""
-    todo: list[Place] = [(root, ())]
-    while todo:
-        agent, above = todo.pop()
-        if agent.name == name:
-            return agent, above
-        todo.extend((child, (*above, agent)) for child in reversed(agent.sub_agents))
-    return None
+    return next((place for place in _places_in(root) if place[0].name == name), None)
 
 
 def _workflow_above(place: Place) -> Place:
@@ -144,14 +138,19 @@ def _transferable(place: Place) -> bool:
 
 def agents_of(root: BaseAgent) -> list[BaseAgent]:
     """All agents of a tree, each once, the root first."""
-    found: dict[int, BaseAgent] = {}
-    todo = [root]
+    return [agent for agent, _ in _places_in(root)]
+
+
+def _places_in(root: BaseAgent) -> Iterator[Place]:
+    """The first place of each agent of a tree, from the root down."""
+    seen: set[int] = set()
+    todo: list[Place] = [(root, ())]
     while todo:
-        agent = todo.pop()
-        if id(agent) not in found:
-            found[id(agent)] = agent
-            todo.extend(reversed(agent.sub_agents))
-    return list(found.values())
+        agent, above = todo.pop()
+        if id(agent) not in seen:
+            seen.add(id(agent))
+            yield agent, above
+            todo.extend((child, (*above, agent)) for child in reversed(agent.sub_agents))
 
 
 def check_tree(root: BaseAgent) -> None:

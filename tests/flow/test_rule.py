@@ -11,8 +11,7 @@ from kit import agent, call, context, event, named_call, result, text
 
 from flowloom import Event, LimitExceededError
 from flowloom.errors import AgentNotFoundError, IncompleteStreamError
-from flowloom.flow.llm_turn import MAX_THOUGHT_TURNS, LlmTurn
-from flowloom.flow.step_result import StepResult
+from flowloom.flow.llm_turn import MAX_THOUGHT_TURNS, LlmTurn, StepResult
 from flowloom.flow.turn import AGAIN, OVER, WAITING, Enter
 
 
