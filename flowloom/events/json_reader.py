@@ -13,7 +13,7 @@ import typing
 import warnings
 from collections.abc import Callable, Iterable, Mapping
 from enum import Enum
-from typing import Any, cast
+from typing import Any
 
 from pydantic import BaseModel, TypeAdapter, ValidationError
 
@@ -75,9 +75,9 @@ def reader_of(model: type[BaseModel], special: Mapping[str, Read]) -> Read:
     required = {name for name, field in model.model_fields.items() if field.is_required()}
 
     def read(data: Any, rest: Rest) -> Any:
+        given: dict[str, Any] = data
         if not isinstance(data, dict):
             return model.model_validate(data)
-        given = cast(dict[str, Any], data)
         values: dict[str, Any] = {}
         unknown: dict[str, Any] = {}
         for key, value in given.items():
@@ -160,7 +160,8 @@ def _adapter(annotation: Any) -> TypeAdapter[Any]:
 
 def entries_of(data: Any) -> Iterable[tuple[Any, Any]]:
     """The values of a JSON object or list, each with its key or index."""
-    return cast(dict[str, Any], data).items() if isinstance(data, dict) else enumerate(cast(list[Any], data))
+    held: list[Any] | dict[str, Any] = data
+    return held.items() if type(held) is dict else enumerate(held)
 
 
 def _reader_of_each(kind: Any, container: type[list[Any]] | type[dict[str, Any]]) -> Read:

@@ -41,7 +41,7 @@ def unresolved_tasks(
     here = ctx.place[:3]
     singles: list[types.FunctionCall] = []
     tasks: list[types.FunctionCall] = []
-    for made in ctx.session.history.ledger(ctx.session.events).unanswered():
+    for made in ctx.run.ledger.unanswered():
         child = as_llm_agent(names.get(made.name))
         if child is None or made.place[:3] != here:
             continue

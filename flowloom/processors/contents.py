@@ -68,7 +68,7 @@ class Contents:
 def _task_input(ctx: InvocationContext, agent: AnyLlmAgent) -> types.Content:
     """What the delegating agent asked for (spec §9.10)."""
     parts: list[types.Part] = []
-    made = ctx.session.history.ledger(ctx.session.events).call(ctx.isolation_scope)
+    made = ctx.run.ledger.call(ctx.isolation_scope)
     if made is not None and made.call.args and not made.answers:
         parts = [text_part(json.dumps(made.call.args, ensure_ascii=False))]
     elif ctx.user_content is not None:

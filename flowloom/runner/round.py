@@ -116,7 +116,7 @@ class Round:
             run.user_content = message
         branch, scope = (None, None) if self.answered is None else (self.answered.branch, self.answered.isolation_scope)
         if scope is None and self.host.tasks:
-            scope = run.session.history.ledger(run.session.events).open_task(self.host.tasks)
+            scope = run.ledger.open_task(self.host.tasks)
         values: dict[str, Any] = {"author": "user", "branch": branch, "content": message, "isolation_scope": scope}
         if self.state_delta:
             actions = make(EventActions, state_delta=dict(self.state_delta))

@@ -314,7 +314,7 @@ class Rounds:
     def _pending(self) -> list[PendingCall]:
         """What the invocation waits for."""
         run = self._rounds[-1].run
-        return pending_in(run.session.history.ledger(run.session.events), run.invocation_id)
+        return pending_in(run.ledger, run.invocation_id)
 
     @property
     def status(self) -> RunStatus:
