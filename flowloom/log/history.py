@@ -27,6 +27,7 @@ from flowloom.log.rearrange import rearrange
 from flowloom.models.contents import is_special, is_words
 
 _log = logging.getLogger("flowloom.history")
+_NONE = frozenset[str]()
 
 
 class Viewer(NamedTuple):
@@ -152,7 +153,7 @@ class _View:
         self._consumed = 0
         self._foreign_calls: set[str] = set()  # ids of other agents' calls
         self._open_calls: list[str] | None = None  # ids of the calls in the latest item, if it was a call
-        self._held: HistoryItem | None = None  # the latest item, while it waits for the answers that come next
+        self._unanswered = _NONE  # ids of those among them that are to be answered by what comes next
         self._rebuild_next = False
         self._changes = 0  # how many of the log's are taken into account
         self._turn = 0  # where the current turn starts in the log, what was rewound not counted
@@ -167,7 +168,7 @@ class _View:
             if not self._append_words(event) and not self._append(event, position):
                 return self.rebuild(events, log)
         self._consumed = len(events)
-        return None if self._held is None else self.rebuild(events, log)
+        return self.rebuild(events, log) if self._unanswered else None
 
     def _is_changed(self, log: EffectiveLog) -> bool:
         """Whether what was added to the log since is not all that is new to this view."""
@@ -177,7 +178,7 @@ class _View:
         """Extend the view by words of the user or of the agent itself, which are shown as they are: most events are
         that. False for others."""
         content, viewer = event.content, self._viewer
-        if content is None or not content.role or not content.parts or self._held is not None:
+        if content is None or not content.role or not content.parts or self._unanswered:
             return False
         if (event.author != "user" and event.author != viewer.agent) or viewer.current_turn_only:
             return False
@@ -198,24 +199,17 @@ class _View:
             return False
         if self._viewer.current_turn_only and _starts_turn(item, event):
             self.projection = Projection()
-            self._open_calls = self._held = None
-            self._turn = position
-        held = self._held
+            self._open_calls, self._unanswered, self._turn = None, _NONE, position
         if item.responses:
             if self._open_calls is None or not _in_order(item.responses, self._open_calls):
                 return False
-            if held is not None:
-                if not held.unanswered.issubset(item.responses):
-                    return False
-                self._emit(held.content)
-            self._open_calls = self._held = None
-        elif held is not None:
+            if not self._unanswered.issubset(item.responses):
+                return False
+            self._open_calls, self._unanswered = None, _NONE
+        elif self._unanswered:
             return False
         else:
-            self._open_calls = _distinct(item.calls)
-            if item.unanswered:
-                self._held = item
-                return True
+            self._open_calls, self._unanswered = _distinct(item.calls), item.unanswered
         self._emit(item.content)
         return True
 
