@@ -8,10 +8,11 @@ import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Literal, TypeVar
+from typing import Any, Literal, TypeVar
 
 from google.genai import types
 
+from flowloom.artifacts import BaseArtifactService
 from flowloom.auth.keyring import Keyring
 from flowloom.context.effects import DIRECT_EFFECTS
 from flowloom.context.ending import to_its_end
@@ -24,7 +25,7 @@ from flowloom.context.run_config import RunConfig, StreamingMode
 from flowloom.context.streamed import Streamed
 from flowloom.context.threads import Threads
 from flowloom.context.totals import Totals
-from flowloom.errors import AlreadyAnsweredError, CallbackError, RunLostError, StorageError
+from flowloom.errors import AlreadyAnsweredError, CallbackError, StorageError
 from flowloom.events.event import Event
 from flowloom.events.ids import INPUT_ID_PREFIX
 from flowloom.events.json_data import keep_json
@@ -34,12 +35,9 @@ from flowloom.events.wire import replace
 from flowloom.log.answers import says_nothing
 from flowloom.log.ledger import CallLedger, CallRecord, asks
 from flowloom.log.marks import AGENT_TOOL_CALL, tells_of_end
+from flowloom.memory import BaseMemoryService
 from flowloom.models.base_llm import BaseLlm
-
-if TYPE_CHECKING:
-    from flowloom.artifacts import BaseArtifactService
-    from flowloom.memory import BaseMemoryService
-    from flowloom.sessions import BaseSessionService, Session
+from flowloom.sessions import BaseSessionService, Session
 
 _ContextT = TypeVar("_ContextT", bound=AnyContext)
 _log = logging.getLogger("flowloom.plugins")
@@ -192,13 +190,6 @@ class Run:
         fence = self.session.fence
         if fence is not None:
             await fence.check()
-
-    def note_loss(self, error: RunLostError) -> None:
-        """Something of the run was not stored, and no caller was there to be told; it is told at its end."""
-        fence = self.session.fence
-        if fence is None:
-            raise error
-        fence.refused = True
 
     def answering_message(self) -> int | None:
         """Where in the session's log the user's latest message is, if it answers calls; nothing is read twice.

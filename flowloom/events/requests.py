@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Set as AbstractSet
-from typing import TYPE_CHECKING, Final, Literal
+from typing import Final, Literal
 
 from google.genai import types
 
+from flowloom.events.event import Event
+from flowloom.events.parts import parts_of
 from flowloom.events.wire import replace
-
-if TYPE_CHECKING:
-    from flowloom.events.event import Event
 
 _log = logging.getLogger("flowloom.flow")
 
@@ -82,6 +81,5 @@ def foreign_requests(event: Event) -> set[str | None]:
     listed = event.long_running_tool_ids
     if not listed or isinstance(listed, RequestIds):
         return set()
-    parts = (event.content.parts if event.content is not None else None) or ()
-    named = [part.function_call or part.function_response for part in parts]
+    named = [part.function_call or part.function_response for part in parts_of(event.content)]
     return {each.id for each in named if each is not None and each.name in RESERVED_CALLS}.intersection(listed)

@@ -120,8 +120,10 @@ async def _finished(ctx: InvocationContext, whole: bool) -> list[Event]:
     """Answer what was cut off, and keep what was streamed."""
     try:
         return [*await ctx.run.answer_open_calls(ctx, INTERRUPTED), *(() if whole else await record_end(ctx))]
-    except RunLostError as lost:  # whoever has the session now does that
-        ctx.run.note_loss(lost)
+    except RunLostError:  # whoever has the session now does that
+        if ctx.session.fence is None:
+            raise
+        ctx.session.fence.refused = True  # it is told at the end of the run
         return []
 
 
