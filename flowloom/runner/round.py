@@ -16,7 +16,7 @@ from flowloom.context.progress import Progress
 from flowloom.errors import AlreadyAnsweredError, FlowloomError
 from flowloom.events import Event, EventActions
 from flowloom.events.json_data import keep_json_actions
-from flowloom.events.parts import answers_calls
+from flowloom.events.parts import answers_calls, content_of, parts_of, text_part
 from flowloom.events.wire import make
 from flowloom.flow.ending import error_event, finish_failed_run, finish_run, record_end
 from flowloom.log.answers import check_answers
@@ -51,7 +51,6 @@ class Host(Protocol):
         answered: Sequence[Event],
         progress: Progress | None,
     ) -> InvocationContext: ...
-    async def save_blobs(self, ctx: InvocationContext, message: types.Content) -> types.Content: ...
     def after_run(self, ctx: InvocationContext) -> None: ...
 
 
@@ -143,8 +142,20 @@ class Round:
                 check_answers(replaced := content_answered(replaced, "on_user_message", ctx))
                 message = run.keyring.receive(replaced, run.session.events)
         if run.config.save_input_blobs_as_artifacts and run.artifact_service is not None:
-            message = await self.host.save_blobs(ctx, message)
+            parts = [await self._saved(*each) for each in enumerate(parts_of(message))]
+            message = content_of(message.role or "user", parts)
         return message
+
+    async def _saved(self, index: int, part: types.Part) -> types.Part:
+        """A part of the message; if it is a file, that is saved as an artifact, and a text that names it."""
+        ctx, service = self.ctx, self.run.artifact_service
+        if part.inline_data is None or service is None:
+            return part
+        name = f"artifact_{ctx.invocation_id}_{index}"
+        await service.save_artifact(
+            app_name=ctx.app_name, user_id=ctx.user_id, session_id=ctx.session.id, filename=name, artifact=part
+        )
+        return text_part(f"The user uploaded a file. It is saved as the artifact `{name}`.")
 
     async def __aenter__(self) -> Round:
         return self

@@ -29,7 +29,6 @@ from flowloom.errors import (
     SessionNotFoundError,
 )
 from flowloom.events import Event
-from flowloom.events.parts import content_of, text_part
 from flowloom.flow.pipeline import Processor, Step, compile_steps
 from flowloom.memory import BaseMemoryService, InMemoryMemoryService
 from flowloom.models import BaseLlm, LLMRegistry
@@ -401,22 +400,6 @@ class Runner(Generic[OutputT]):
         ctx.recorded = True
         ctx.resumed = progress is not None
         return ctx
-
-    async def save_blobs(self, ctx: InvocationContext, message: types.Content) -> types.Content:
-        """The `message` with its files saved as artifacts, and a text that names each in its place."""
-        service = ctx.artifact_service
-        assert service is not None
-        parts: list[types.Part] = []
-        for index, part in enumerate(message.parts or ()):
-            if part.inline_data is None:
-                parts.append(part)
-                continue
-            name = f"artifact_{ctx.invocation_id}_{index}"
-            await service.save_artifact(
-                app_name=ctx.app_name, user_id=ctx.user_id, session_id=ctx.session.id, filename=name, artifact=part
-            )
-            parts.append(text_part(f"The user uploaded a file. It is saved as the artifact `{name}`."))
-        return content_of(message.role or "user", parts)
 
     def after_run(self, ctx: InvocationContext) -> None:
         """What is done in the background when a run has ended well."""
