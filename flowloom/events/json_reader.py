@@ -161,7 +161,7 @@ def _adapter(annotation: Any) -> TypeAdapter[Any]:
 def entries_of(data: Any) -> Iterable[tuple[Any, Any]]:
     """The values of a JSON object or list, each with its key or index."""
     held: list[Any] | dict[str, Any] = data
-    return held.items() if type(held) is dict else enumerate(held)
+    return held.items() if isinstance(held, dict) else enumerate(held)
 
 
 def _reader_of_each(kind: Any, container: type[list[Any]] | type[dict[str, Any]]) -> Read:
@@ -169,9 +169,10 @@ def _reader_of_each(kind: Any, container: type[list[Any]] | type[dict[str, Any]]
     arguments = typing.get_args(kind)
     read_each = _reader(arguments[-1]) if arguments else None
 
-    def read(entries: Any, rest: Rest) -> Any:
-        if type(entries) is not container:
-            return _adapter(kind).validate_python(entries)
+    def read(data: Any, rest: Rest) -> Any:
+        entries: Any = data
+        if not isinstance(data, container):
+            return _adapter(kind).validate_python(data)
         if read_each is None or not entries:
             return entries
         made: dict[str | int, Any] = {}
