@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import contextvars
 import logging
 import threading
@@ -42,28 +43,25 @@ class Threads:
         loop = asyncio.get_running_loop()
         context = contextvars.copy_context()
         outcome: list[Any] = []
-        awaited = False
-        done = asyncio.Event()
+        done: asyncio.Event | None = None
 
         def work() -> None:
             try:
                 outcome.append((context.run(function, *args, **kwargs), None))
             except BaseException as error:
                 outcome.append((None, error))
-            if not awaited:
-                return
-            try:
-                loop.call_soon_threadsafe(done.set)
-            except RuntimeError:
-                pass  # the loop is closed, and with it the task that waited
+            if done is not None:
+                with contextlib.suppress(RuntimeError):  # the loop is closed, and with it the task that waited
+                    loop.call_soon_threadsafe(done.set)
 
         thread = threading.Thread(target=work, name=f"flowloom:{name}", daemon=True)
         thread.start()
-        awaited = True
-        self._busy[thread] = done
         if not outcome:  # a call that waits for nothing has ended by the time that its thread has started
-            await done.wait()
-        self._finish(thread)
+            done = self._busy[thread] = asyncio.Event()
+            if not outcome:  # from here on the thread tells of its end
+                await done.wait()
+            del self._busy[thread]
+        thread.join()  # it has nothing left to do but to end
         value, error = outcome.pop()
         if isinstance(error, StopIteration):  # cannot be raised into a coroutine
             raise RuntimeError(f"`{name}` raised StopIteration") from error
@@ -73,10 +71,6 @@ class Threads:
             raise error
         finally:
             error = None  # the traceback must not hold its own frame
-
-    def _finish(self, thread: threading.Thread) -> None:
-        thread.join()  # it has nothing left to do but to end
-        del self._busy[thread]
 
     async def close(self) -> None:
         """Wait for the calls that were given up."""
@@ -93,7 +87,7 @@ class Threads:
                 waiter.cancel()
             for thread, done in list(self._busy.items()):
                 if done.is_set():
-                    self._finish(thread)
+                    thread.join()
                 else:
                     _log.error(
                         "The blocking call in thread %r is still busy after its run ended; it was left.", thread.name
