@@ -5,16 +5,16 @@ Where the standard library has a fitting class (`ValueError`), an error derives 
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from importlib import import_module
 from typing import Any, Literal, get_args
 
 from pydantic import BaseModel, ValidationError
 
 
-def closest_of(name: str, available: Iterable[str]) -> str | None:
-    """The one of `available` that was probably meant by `name`; None if none is near."""
-    return next(iter(difflib.get_close_matches(name, sorted(available), n=1, cutoff=0.5)), None)
+def closest_of(name: str, available: Iterable[str], cutoff: float = 0.5) -> str | None:
+    """The one of `available` that was probably meant by `name`; None if none is near (1 is the same)."""
+    return next(iter(import_module("difflib").get_close_matches(name, sorted(available), 1, cutoff)), None)
 
 
 def closest_first(name: str, available: Iterable[str]) -> list[str]:
@@ -64,8 +64,8 @@ def bad_fields(kind: type[BaseModel], given: Mapping[str, Any], error: Validatio
             return ConfigurationError(f"{what} cannot be made: `{place[:-2]}`: Input should be a valid list.")
         if problem["type"] == "extra_forbidden":
             names = _fields_at(kind, problem["loc"][:-1])
-            close = difflib.get_close_matches(str(problem["loc"][-1]), names, n=1, cutoff=0.5)
-            meant = f"the closest is `{close[0]}`" if close else f"the fields are {quoted_list(names)}"
+            close = closest_of(str(problem["loc"][-1]), names)
+            meant = f"the closest is `{close}`" if close else f"the fields are {quoted_list(names)}"
             problems.append(f"`{place}` is no field; {meant}")
         else:
             problems.append(f"`{place}`: {problem['msg'].removeprefix('Value error, ').rstrip('.')}")

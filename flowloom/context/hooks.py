@@ -20,7 +20,7 @@ Callback = Callable[..., Any]
 Callbacks = tuple[Callback, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Hooks:
     """What the plugins of a run implement, per hook in registration order. A hook without a plugin costs nothing."""
 

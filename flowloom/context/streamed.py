@@ -13,7 +13,7 @@ from flowloom.log.marks import AGENT_TOOL_CALL, AGENT_TOOL_PARTIAL
 _PLACE = ("invocation_id", "author", "branch", "isolation_scope", "node_info")
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(slots=True, eq=False, repr=False)
 class _Answer:
     """One answer: its texts, and no events, which are many and would have to be kept."""
 

@@ -49,7 +49,7 @@ class Usage:
         )
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(slots=True, eq=False, repr=False)
 class Used:
     """What was used of one set of limits: of a run's, or of those of one agent in it."""
 

@@ -134,7 +134,7 @@ def key_sharing_fields(model: BaseModel) -> dict[str, Any]:
     return new.__dict__
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False, repr=False)
 class _Known:
     """How a class is made from values that need no validation."""
 

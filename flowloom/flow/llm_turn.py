@@ -43,7 +43,7 @@ _REACHED = ("", "limit of the run")
 """What `Run.done_once` holds when an agent has reached a limit of the run, so that no other one has a final step."""
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False, repr=False)
 class StepResult:
     """What a step has come to so far: `LlmTurn.rule` says what follows from it."""
 

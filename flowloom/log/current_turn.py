@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from flowloom.log.item import HistoryItem
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(slots=True, eq=False, repr=False)
 class _Turn:
     start: int
     """Where in the log it starts."""

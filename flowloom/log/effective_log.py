@@ -27,7 +27,7 @@ _first_of: Callable[[Entry], int] = attrgetter("first")
 _time_of: Callable[[Entry], float] = attrgetter("event.timestamp")
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False, repr=False)
 class Entry:
     """An event that counts, or a summary in the place of some."""
 

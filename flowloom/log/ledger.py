@@ -73,7 +73,7 @@ def asks(event: Event, call_id: str | None) -> bool:
     return call_id in actions.requested_tool_confirmations or call_id in (actions.requested_inputs or ())
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(slots=True, eq=False, repr=False)
 class CallRecord:
     """A function call: where it was made, what it is, and how far it is."""
 

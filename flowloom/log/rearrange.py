@@ -17,7 +17,7 @@ from flowloom.events.parts import content_of
 from flowloom.log.item import HistoryItem
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False, repr=False)
 class Arranged:
     """The contents in order, and what had to be said about them."""
 
@@ -27,7 +27,7 @@ class Arranged:
     """Whether items were left out only because the latest one answers an earlier call."""
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False, repr=False)
 class _Answer:
     """The part of a response item that answers one call item."""
 

@@ -87,7 +87,7 @@ class _Beginning:
         return (len(self._fixed) + sum(self._sizes[:count])) / (len(self._fixed) + sum(self._sizes))
 
 
-@dataclass
+@dataclass(eq=False, repr=False)
 class CachePlan:
     """How one request is sent, and what its answer says about caches. Must be closed."""
 

@@ -69,7 +69,7 @@ def nothing() -> list[Any]:
     return []
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class ReadBy:
     """Marks the type of a field whose values a function reads; without one they are taken as they are.
 

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import difflib
 import logging
 from collections.abc import Iterable, Sequence
 from typing import Any
 
 from flowloom.context.hooks import Hooks, ask
-from flowloom.errors import ConfigurationError
+from flowloom.errors import ConfigurationError, closest_of
 from flowloom.plugins.base_plugin import BasePlugin
 
 _log = logging.getLogger("flowloom.plugins")
@@ -45,9 +44,9 @@ class PluginManager:
         self._hooks = None
         hooks = {f"{hook}_callback" for hook in Hooks.names()}
         for method in {*dir(plugin)}.difference(dir(BasePlugin)):
-            if not method.startswith("_"):
-                for near in {f"{method}_callback"} & hooks or difflib.get_close_matches(method, hooks, 1, 0.85):
-                    _log.warning("Plugin `%s` has `%s`, which is never called. Is it `%s`?", plugin.name, method, near)
+            near = closest_of(f"{method}_callback", hooks, 1) or closest_of(method, hooks, 0.85)
+            if near is not None and not method.startswith("_"):
+                _log.warning("Plugin `%s` has `%s`, which is never called. Is it `%s`?", plugin.name, method, near)
 
     def get_plugin(self, plugin_name: str) -> BasePlugin | None:
         """The plugin named `plugin_name`; None if there is none."""

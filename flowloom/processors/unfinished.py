@@ -30,7 +30,7 @@ _TWICE = (
 )
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False, repr=False)
 class Unfinished:
     """What there is to do: events to yield first, and calls to run."""
 

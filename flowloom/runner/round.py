@@ -54,7 +54,7 @@ class Host(Protocol):
     def after_run(self, ctx: InvocationContext) -> None: ...
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, repr=False)
 class Round:
     """One round of a run. As a context it settles what the round leaves, however it ends: the store has all events, the
     history is legal, and no task, thread or stream stays behind. `closing` are the events of that, `error` is what

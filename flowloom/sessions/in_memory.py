@@ -36,7 +36,7 @@ _KeyT = TypeVar("_KeyT")
 _key_of: Callable[[Session], _Key] = attrgetter("app_name", "user_id", "id")
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False, repr=False)
 class _Stored:
     state: dict[str, Any]
     last_update_time: float

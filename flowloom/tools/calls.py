@@ -70,7 +70,7 @@ _PLAIN = frozenset((str, int, float, bool, type(None)))
 """Types whose values cannot be changed."""
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False, repr=False)
 class CallResults:
     """What came of the calls of one answer: the event that answers them, and the error that ends the run, if any."""
 
@@ -88,7 +88,7 @@ class Suspended(Exception):
         self.events = events
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False, repr=False)
 class _Answer:
     """What came of one call."""
 

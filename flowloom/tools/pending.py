@@ -27,7 +27,7 @@ from flowloom.tools.request_record import PENDING, call_hash
 _log = logging.getLogger("flowloom.tools")
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False, repr=False)
 class Decided:
     """A call that may run now, with all that people have said about it."""
 

@@ -14,6 +14,7 @@ import sys
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
+from importlib import import_module
 from types import SimpleNamespace, UnionType
 from typing import Annotated, Any, NotRequired, Optional, Union, cast, get_args, get_origin, get_type_hints
 
@@ -25,7 +26,6 @@ from typing_extensions import TypedDict
 
 from flowloom.context import Context, ReadonlyContext
 from flowloom.errors import ToolSignatureError
-from flowloom.tools.docstrings import split_docstring
 from flowloom.tools.validation import read_again
 
 Schema = dict[str, Any]
@@ -37,7 +37,7 @@ _OF_ANY_CALL = inspect.getdoc(type.__call__)
 _CONTEXTS = dict.fromkeys(("CallbackContext", "Context", "ToolContext"), Context)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class CallableSchema:
     """How a function is described to a model, and how its arguments are checked. `describe_callable` makes it."""
 
@@ -101,8 +101,9 @@ def describe_callable(
     title: str = getattr(target, "__name__", type(target).__name__).strip("<>")
     signature = _signature_of(func, title)
     called = target if inspect.isroutine(target) or inspect.isclass(target) else cast(Any, type(target)).__call__
-    written = [inspect.getdoc(called), inspect.getdoc(target)]
-    prose, explained = split_docstring(next((text for text in written if text and text != _OF_ANY_CALL), ""))
+    written = inspect.getdoc(called), inspect.getdoc(target)
+    docstrings: Any = import_module("flowloom.tools.docstrings")  # its patterns wait for a first function
+    prose, explained = docstrings.split_docstring(next((t for t in written if t and t != _OF_ANY_CALL), ""))
     names = _names_around(inspect.unwrap(called))
     context: str | None = None
     takes_any = False
