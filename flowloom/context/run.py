@@ -48,7 +48,7 @@ FLUSHING_SECONDS = 0.75
 """How long a cancelled run waits for the store to confirm them."""
 
 
-@dataclass
+@dataclass(eq=False, repr=False)
 class Run:
     """What all agents of one invocation share.
 
@@ -279,9 +279,7 @@ class Run:
         if self.undelivered_events:
             self.undelivered_events.pop(event.id, None)
         content = event.content
-        if content is None or not content.parts:
-            return
-        for part in content.parts:
+        for part in (content and content.parts) or ():
             if (call := part.function_call) is not None:
                 self.recorded_calls[call.id or ""] = False
             elif (response := part.function_response) is not None:

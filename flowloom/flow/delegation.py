@@ -17,9 +17,8 @@ _MODES = ("task", "single_turn")
 
 def delegates_of(agent: AnyAgent) -> dict[str, AnyAgent]:
     """The sub-agents that are called like functions, by name."""
-    if not agent.sub_agents:
-        return {}
-    return agent.derive("delegates", lambda: _delegates_among(agent.sub_agents), *map(id, agent.sub_agents))
+    children = agent.sub_agents
+    return agent.derive("delegates", lambda: _delegates_among(children), *map(id, children)) if children else {}
 
 
 def _delegates_among(agents: Sequence[AnyAgent]) -> dict[str, AnyAgent]:

@@ -138,7 +138,6 @@ class LlmTurn(Turn):
         request, result = LlmRequest.empty(None), StepResult()
         steps = self.steps
         call = ModelCall(self.ctx, request, spans, processed=bool(steps.response))
-        responses = call.responses(self.final_step)
         self.last = None
         try:
             stopped_at = self._build(steps.request, result, request)
@@ -147,7 +146,7 @@ class LlmTurn(Turn):
                     async for event in events:
                         yield event
             result.answered = not self._wants_model(result)
-            while not result.answered and (response := await anext(responses, None)) is not None:
+            while not result.answered and (response := await call.next_response(self.final_step)) is not None:
                 produced = self._response_events(steps, call, request, response)
                 if produced is not None:
                     async with aclosing(produced) as events:
@@ -170,7 +169,7 @@ class LlmTurn(Turn):
         except LimitExceededError as error:
             result.limit = error
         finally:
-            await responses.aclose()
+            await call.close()
         for event in self._concluded(result):
             yield event
 

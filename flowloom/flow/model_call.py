@@ -32,7 +32,7 @@ ONLY_THOUGHTS = "MODEL_RETURNED_ONLY_THOUGHTS"
 
 
 class ModelCall:
-    """A call from the before-callbacks to the last response; nothing is asked before `responses` are read.
+    """A call from the before-callbacks to the last response; nothing is asked before a response is.
 
     `processed`: whether response processors see what it gives.
 
@@ -50,6 +50,9 @@ class ModelCall:
         self._copies = processed or bool(self._after)
         """Whether others may write to a complete response, which a model may give twice."""
         self._spans = spans
+        self._begun = False
+        self._responses: AsyncIterator[LlmResponse] | None = None
+        """Those of the model, while they are read."""
         self._context: Context | None = None
         self._ids: GivenIds | None = None
         self._given = False
@@ -74,13 +77,36 @@ class ModelCall:
             self._context = Context(self._ctx)
         return self._context
 
-    async def responses(self, reached: LimitExceededError | None) -> AsyncGenerator[LlmResponse, None]:
-        """The responses as the flow may use them. Closing it closes the model's stream, wherever that stands.
+    async def next_response(self, reached: LimitExceededError | None) -> LlmResponse | None:
+        """The next response, as the flow may use it; None when there is none left.
 
-        If a limit was `reached` already, the model is asked to sum up, and the call does not count. Raises what no
+        If a limit was `reached` before, the model is asked to sum up, and the call does not count. Raises what no
         callback recovers from, and when a limit forbids the call.
         """
-        ctx = self._ctx
+        if not self._begun and (ready := await self._begin(reached)) is not None:
+            return ready
+        responses = self._responses
+        if responses is None:
+            return None
+        try:
+            response = await responses.__anext__()
+            if (response.usage_metadata is not None or self._paid is not None) and not self._around:
+                self._note_paid(response)
+        except StopAsyncIteration:
+            if self._given:
+                return None
+            response, self._responses = LlmResponse(), None  # a silent model is heard, too (decision 3)
+        except Exception as error:
+            self._responses = None
+            note_origin(error, self._ctx, f"model `{model_of(self._ctx).model}`", self._around)
+            await self._end(responses)
+            response = await self._recover(error)
+        response = self._heard(self._with_ids(response), last=self._responses is None)
+        return await self._answered_after(response) if self._after else response
+
+    async def _begin(self, reached: LimitExceededError | None) -> LlmResponse | None:
+        """Ask the callbacks before the model, and without an answer of theirs the model."""
+        self._begun, ctx = True, self._ctx
         ctx.answer_id = None
         model = model_of(ctx)
         if reached is not None:
@@ -88,35 +114,19 @@ class ModelCall:
         if self._before:
             ready = await self._ask("before_model", self._before, llm_request=self._request)
             if ready is not None:
-                yield mark_if_empty(self._with_ids(ready))
-                return
+                return mark_if_empty(self._with_ids(ready))
         if reached is None:
             ctx.run.totals.count_model_call(ctx)
-        responses: AsyncIterator[LlmResponse] | None = None
+        self._responses = self._start(model)
+        return None
+
+    async def close(self) -> None:
+        """End the call, wherever it stands: the model's stream is closed."""
         try:
-            responses = self._start(model)
-            while responses is not None:
-                try:
-                    response = await responses.__anext__()
-                    if (response.usage_metadata is not None or self._paid is not None) and not self._around:
-                        self._note_paid(response)
-                except StopAsyncIteration:
-                    if self._given:
-                        return
-                    response, responses = LlmResponse(), None  # a silent model is heard, too (decision 3)
-                except Exception as error:
-                    ended, responses = responses, None
-                    note_origin(error, ctx, f"model `{model.model}`", self._around)
-                    await self._end(ended)
-                    response = await self._recover(error)
-                response = self._heard(self._with_ids(response), last=responses is None)
-                yield await self._answered_after(response) if self._after else response
+            await self._end(self._responses)
         finally:
-            try:
-                await self._end(responses)
-            finally:
-                if self._paid is not None:
-                    self._paid.count_rest(ctx.run.totals, ctx.llm_agent)
+            if self._paid is not None:
+                self._paid.count_rest(self._ctx.run.totals, self._ctx.llm_agent)
 
     def _start(self, model: BaseLlm) -> AsyncIterator[LlmResponse]:
         """The responses of the model, through the wrappers."""
@@ -229,17 +239,16 @@ class ModelCall:
         and in what a callback makes of a response whose calls had the ids `own`. Arguments are made JSON here, before
         anybody else sees them (`json_arguments`).
         """
-        content = response.content
+        content = given = response.content
         self.has_files = has_calls = False
-        if content is not None and content.parts:
-            for part in content.parts:
-                if part.function_call is not None:
-                    has_calls = True
-                elif part.inline_data is not None:
-                    self.has_files = True
-            if has_calls:
-                content = self._with_named_calls(response, content, own)
-        copied = content is not response.content or ((self._copies or self.has_files) and not response.partial)
+        for part in (given and given.parts) or ():
+            if part.function_call is not None:
+                has_calls = True
+            elif part.inline_data is not None:
+                self.has_files = True
+        if given is not None and has_calls:
+            content = self._with_named_calls(response, given, own)
+        copied = content is not given or ((self._copies or self.has_files) and not response.partial)
         return replace(response, content=content) if copied else response
 
     def _with_named_calls(
@@ -273,24 +282,24 @@ class ModelCall:
     def event(self, response: LlmResponse) -> Event | None:
         """The event of a response (spec §13), None if nothing is left in it to say; what callbacks wrote goes onto the
         complete one."""
-        ctx, content = self._ctx, response.content
+        content, partial = response.content, response.partial
         self.has_calls = False
         silent = content is None and not response.error_code and not response.interrupted
-        if response.usage_metadata is not None and not response.partial:
+        if response.usage_metadata is not None and not partial:
             self.count(response.usage_metadata, response.searches)
-        values = {} if response.partial else self._collected(silent)
+        values = {} if partial else self._collected(silent)
         if silent and not values:
             return None
-        if content is not None and content.parts:
-            for part in content.parts:
+        if content is not None and (parts := content.parts):
+            for part in parts:
                 call = part.function_call
                 if call is not None:
-                    self.has_calls = not response.partial
+                    self.has_calls = not partial
                     if self._is_long_running(call.name):
                         values.setdefault("long_running_tool_ids", []).append(call.id)
             if not content.role:
                 values["content"] = replace(content, role="model")
-        event = ctx.response_event(response, values)
+        event = self._ctx.response_event(response, values)
         if self._span is not None:
             self._span.responded(event)
         return event
@@ -373,9 +382,9 @@ def _says_nothing(part: types.Part) -> bool:
 
 def is_thought_only(event: Event) -> bool:
     """Whether a complete event holds thoughts and nothing else (spec §1.4); the model is then asked again."""
-    if event.partial or (content := event.content) is None or not content.parts:
+    if event.partial or (content := event.content) is None or not (parts := content.parts):
         return False
-    for part in content.parts:  # noqa: SIM110 - a generator costs more than the look
+    for part in parts:  # noqa: SIM110 - a generator costs more than the look
         if not part.thought:
             return False
     return True

@@ -21,7 +21,7 @@ from flowloom.events.event import UNFIT_OUTPUT, Event
 from flowloom.events.parts import content_of, text_part
 from flowloom.log.current_turn import CurrentTurn
 from flowloom.log.effective_log import EffectiveLog
-from flowloom.log.item import HistoryItem, for_model, foreign_content, transcription_of, without_hidden
+from flowloom.log.item import HistoryItem, Ids, for_model, foreign_content, ids_in, transcription_of, without_hidden
 from flowloom.log.ledger import CallLedger
 from flowloom.log.rearrange import rearrange
 from flowloom.models.contents import is_special, is_words
@@ -121,7 +121,7 @@ class History:
         return view.projection
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False, repr=False)
 class Projection:
     """The `contents` in the order a model is given them; its lists only grow."""
 
@@ -177,12 +177,11 @@ class _View:
     def _append_words(self, event: Event) -> bool:
         """Extend the view by words of the user or of the agent itself, which are shown as they are: most events are
         that. False for others."""
-        content, viewer = event.content, self._viewer
-        if content is None or not content.role or not content.parts or self._unanswered:
+        author, viewer = event.author, self._viewer
+        if (author != "user" and author != viewer.agent) or self._unanswered or viewer.current_turn_only:
             return False
-        if (event.author != "user" and event.author != viewer.agent) or viewer.current_turn_only:
-            return False
-        if not is_words(content) or not self._rule(event, viewer):
+        content = event.content
+        if content is None or not content.role or not is_words(content) or not self._rule(event, viewer):
             return False
         self._open_calls = None
         self.projection.contents.append(content)
@@ -270,14 +269,13 @@ class _View:
         content = event.content
         if content is None or not content.role or not content.parts:
             return transcription_of(event)
-        for part in content.parts:
-            if part.function_call is not None or part.function_response is not None:
-                return self._item_of_calls(event, content)
-        if event.author == "user" or event.author == self._viewer.agent:
-            return HistoryItem(content, [], [])
-        return self._told(event, content)
+        calls, responses = ids_in(content)
+        if calls or responses:
+            return self._item_of_calls(event, content, calls, responses)
+        said = event.author in ("user", self._viewer.agent)
+        return HistoryItem(content, calls, responses) if said else self._told(event, content)
 
-    def _item_of_calls(self, event: Event, whole: types.Content) -> HistoryItem | None:
+    def _item_of_calls(self, event: Event, whole: types.Content, calls: Ids, responses: Ids) -> HistoryItem | None:
         """What an event with calls or responses contributes."""
         author, waiting, content = event.author, event.long_running_tool_ids, whole
         own = author == self._viewer.agent
@@ -285,8 +283,8 @@ class _View:
             content = without_hidden(whole, event, own)
             if content is None:
                 return None
-        calls = [p.function_call.id or "" for p in content.parts or () if p.function_call is not None]
-        responses = [p.function_response.id or "" for p in content.parts or () if p.function_response is not None]
+            if content is not whole:
+                calls, responses = ids_in(content)
         if own:
             unanswered = frozenset(calls).difference(waiting or (), ("",))
             return HistoryItem(content, calls, responses, unanswered)

@@ -25,7 +25,7 @@ LEAD_INS = frozenset({FOREIGN_LEAD_IN, UNFIT_LEAD_IN})
 """How contents of the role `user` begin that the user has not written."""
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False, repr=False)
 class HistoryItem:
     """One event's share of the history, already filtered for its viewer."""
 
@@ -56,6 +56,22 @@ class HistoryItem:
         """The content without the responses in it; nothing if it holds nothing else."""
         parts = [part for part in self.content.parts or () if part.function_response is None]
         return [content_of(self.content.role, parts)] if parts else []
+
+
+Ids = list[str]
+"""The ids of calls, or of responses, in their order; empty text for one without an id."""
+
+
+def ids_in(content: types.Content) -> tuple[Ids, Ids]:
+    """The calls in a content, and the responses."""
+    calls: Ids = []
+    responses: Ids = []
+    for part in content.parts or ():
+        if (call := part.function_call) is not None:
+            calls.append(call.id or "")
+        if (response := part.function_response) is not None:
+            responses.append(response.id or "")
+    return calls, responses
 
 
 def is_hidden(named: types.FunctionCall | types.FunctionResponse) -> bool:

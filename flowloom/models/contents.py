@@ -46,11 +46,12 @@ def is_special(content: types.Content) -> bool:
 
 
 def is_words(content: types.Content) -> bool:
-    """Whether an entry is nothing but texts, none of them empty: no model is sent anything else for it."""
-    for fields in map(fields_of, content.parts or ()):  # noqa: SIM110 - a generator costs more than the look
+    """Whether an entry is texts and nothing else, none of them empty: no model is sent anything else for it."""
+    parts = content.parts or ()
+    for fields in map(fields_of, parts):
         if not fields["text"] or any(_beside_words(fields)):
             return False
-    return True
+    return bool(parts)
 
 
 class SharedContents(list[types.Content]):

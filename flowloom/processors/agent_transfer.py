@@ -22,17 +22,17 @@ def agent_transfer(ctx: InvocationContext, request: LlmRequest) -> Awaitable[Non
     agent = ctx.llm_agent
     if agent is None or agent.mode in ("task", "single_turn"):
         return None
-    parent = ctx.parent
-    if parent is None and not agent.sub_agents:
+    parent, children = ctx.parent, agent.sub_agents
+    if parent is None and not children:
         return None
     peers = () if parent is None else (id(parent), *map(id, parent.sub_agents))
-    offer = agent.derive("transfer", lambda: _offer(agent, parent), *map(id, agent.sub_agents), peers)
+    offer = agent.derive("transfer", lambda: _offer(agent, parent), *map(id, children), peers)
     if offer is not None:
         block, instruction, late = offer
         if late:
             return _look_up(ctx, agent, request, late)
         request.append_tools(block)
-        request.append_instructions((instruction,))
+        request.append_instructions(instruction)
     return None
 
 
