@@ -25,7 +25,7 @@ from flowloom.models.server_tools import (
 )
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class GeminiTool(Native):
     """A tool of Gemini's: the oldest models that have it, and the only backend, if there is but one."""
 

@@ -23,7 +23,7 @@ class Asked:
     raw: Mapping[str, Any] | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Native:
     """How an adapter's API has a kind of tool: a row of its table.
 
