@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 from google.genai import types
-from kit import WHERE, Chat, agent, collect, context, event, named_call, requests_of, said, story
+from kit import WHERE, Chat, agent, approve, collect, context, event, named_call, pending, requests_of, said, story
 from pydantic import BaseModel
 
-from flowloom import Event, Flow, InvocationContext, LlmAgent, LlmRequest, LlmResponse
+from flowloom import Event, Flow, FunctionTool, InvocationContext, LlmAgent, LlmRequest, LlmResponse
 from flowloom.errors import AgentNotFoundError, Halt
 from flowloom.flow.handover import place_of_target
 from flowloom.testing import call
@@ -84,6 +84,7 @@ FAILED = LlmResponse(error_code="SAFETY", error_message="not this")
         (["Rome"], {}, {"result": "Rome"}),
         ([[call("look"), "Wait."], "Rome"], {"tools": [lambda: "seen"]}, {"result": "Rome"}),
         ([said()], {}, "without saying or calling anything"),
+        (["  "], {}, {"error": "Agent `helper` ended without an answer."}),
         ([], {"flow": Flow([halts], [])}, {"error": "Agent `helper` ended without an answer."}),
         (['{"name": "Rome"}'], {"output_schema": City}, {"result": {"name": "Rome"}}),
         (['{"name": 3}', '{"name": "Rome"}'], {"output_schema": City}, {"result": {"name": "Rome"}}),
@@ -98,7 +99,7 @@ FAILED = LlmResponse(error_code="SAFETY", error_message="not this")
         ),
         (["Rome"], {"after_agent_callback": says("Checked.")}, {"result": "Rome"}),
     ],
-    ids="text last nothing halted schema mended failed unfit another-says before before-schema after".split(),
+    ids="text last nothing blank halted schema mended failed unfit another-says before before-schema after".split(),
 )
 async def test_what_a_single_turn_says_last_answers_its_call(answers: Any, fields: Any, response: Any) -> None:
     """In the form of its schema; or why there is none."""
@@ -154,3 +155,18 @@ async def test_a_task_of_nothing_but_thoughts_stays_open() -> None:
     chat = Chat(agent("root", call("worker", request="x"), "done", sub_agents=[worker]))
     assert story(await chat.say("go"))[-1] == "worker: !MODEL_RETURNED_ONLY_THOUGHTS"
     assert story(await chat.say("go on"))[-1] == "root: done"
+
+
+async def test_a_task_that_has_finished_beside_a_call_that_waits_is_over_once_that_is_decided() -> None:
+    """Whatever it says then: the result of its call is there."""
+
+    def book() -> str:
+        """Book."""
+        return "booked"
+
+    calls = [call("finish_task", result="ok"), call("book")]
+    worker = agent("worker", calls, "Booked.", mode="task", tools=[FunctionTool(book, require_confirmation=True)])
+    chat = Chat(agent("root", named_call("c1", "worker", request="x"), "done", sub_agents=[worker]))
+    [request] = pending(await chat.say("go"))
+    told = story(await chat.answer(approve(request)))
+    assert told[-2:] == ["user: worker -> {'result': 'ok'}", "root: done"]

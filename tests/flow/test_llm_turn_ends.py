@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from kit import Chat, agent, approve, collect, context, event, pending, requests_of, story, text
 
-from flowloom import FunctionTool
+from flowloom import Flow, FunctionTool
 from flowloom.testing import call
 
 
@@ -56,3 +56,21 @@ async def test_what_was_confirmed_is_carried_out_by_a_flow_without_a_runner_too(
     [request] = pending(await chat.say("go"))
     answered = context(root, *await chat.stored(), event("user", approve(request)))
     assert story(await collect(root.flow.run(answered))) == ["root: book -> {'result': 'booked'}", "root: done"]
+
+
+@pytest.mark.parametrize(
+    ("first", "follows"),
+    [
+        (event("clock", "It is noon.", actions={"transfer_to_agent": "other"}), ["other: Here I am."]),
+        (event("root", "{}"), []),
+    ],
+    ids=["a transfer", "the answer"],
+)
+async def test_what_a_processor_emits_ends_the_step_whatever_it_emits_after_it(first: Any, follows: list[str]) -> None:
+    """Not the last event alone counts."""
+    flow = Flow().with_processor(lambda ctx, request: [first.model_copy(), event("clock", "Tick.")])
+    root = agent(
+        "root", "unreachable", output_schema={"type": "object"}, flow=flow, sub_agents=[agent("other", "Here I am.")]
+    )
+    assert story(await Chat(root).say("go"))[2:] == follows
+    assert requests_of(root) == []

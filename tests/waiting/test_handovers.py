@@ -90,6 +90,23 @@ async def test_a_call_beside_a_delegate_is_decided_while_that_waits(world: World
     assert world.ran == ["pay 1 bob", "pay 2 bob"]
 
 
+async def test_a_call_beside_a_task_is_decided_while_that_asks_the_user(world: World, office: Any) -> None:
+    """The decision is for the caller, the user's words are for the task."""
+
+    def root() -> BaseAgent:
+        clerk = by_turn("clerk", "Which one?", call("finish_task", result="the red one"), mode="task")
+        calls = [call("pay", amount=1), call("clerk", request="Choose.")]
+        return by_turn("root", calls, "Done.", tools=[world.paying], sub_agents=[clerk])
+
+    it = office(root)
+    assert last_text(await it.say("Go.")) == "Which one?"
+    [request] = await it.waiting()
+    await it.answer(request.approve())
+    assert world.ran == ["pay 1 bob"]
+    assert last_text(await it.say("The red one.")) == "Done."
+    assert world.ran == ["pay 1 bob"]
+
+
 async def test_one_message_decides_about_calls_of_several_agents(world: World, office: Any) -> None:
     """Each agent goes on with its own."""
 
