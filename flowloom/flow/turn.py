@@ -17,7 +17,7 @@ from flowloom.context.protocols import AnyAgent
 from flowloom.errors import ConfigurationError
 from flowloom.events.event import Event
 from flowloom.events.json_data import keep_json
-from flowloom.flow.delegation import delegates_of, ends_turn
+from flowloom.flow.delegation import ends_turn
 from flowloom.flow.waiting import has_agent
 from flowloom.log.marks import CLIENT_EXECUTED, is_from_agent_tool
 from flowloom.processors.unfinished import marked_calls, pending_follow_ups
@@ -233,10 +233,7 @@ class Turn:
 
     def _was_cut_off(self, progress: Progress, calls: set[str]) -> bool:
         """Whether calls of the turn are to be made again, because the run was cut off during them."""
-        if not progress.interrupted:
-            return False
-        delegates = delegates_of(self.agent)
-        return any(made.id in calls and made.name not in delegates for made in self.ctx.run.open_calls.values())
+        return progress.interrupted and not calls.isdisjoint(self.ctx.run.open_calls)
 
     def _has_pending_follow_ups(self, own: Sequence[Event]) -> bool:
         """Whether something follows from the turn's latest answer: calls are run that the run stopped before, say."""

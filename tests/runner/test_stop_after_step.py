@@ -244,6 +244,33 @@ async def test_paused_within_a_delegated_agent_it_goes_on_there(mode: Any) -> No
     legal(await chat.stored())
 
 
+@pytest.mark.parametrize("mode", ["single_turn", "task"])
+async def test_paused_within_a_delegated_agent_the_one_that_called_it_is_not_over(mode: Any) -> None:
+    """Although a result beside it is shown as it is, and would end the turn."""
+    gate, ended = Gate(), []
+
+    def show(tool_context: ToolContext) -> str:
+        """Show."""
+        tool_context.actions.skip_summarization = True
+        return "shown"
+
+    said = call("finish_task", result="clerk is done") if mode == "task" else "clerk is done"
+    clerk = LlmAgent(name="clerk", model=ByTurn(call("look"), said), tools=[gate.look], mode=mode)
+    root = agent("root", [call("show"), call("clerk", request="x")], "done", tools=[show], sub_agents=[clerk])
+    root.after_agent_callback = lambda callback_context: ended.append("root")
+    chat = Chat(root)
+    run = held(chat)
+    await gate.reached.wait()
+    run.pause()
+    gate.open.set()
+    assert (await run.result()).status == "paused"
+    assert ended == []
+    assert "-> {'result': 'clerk is done'}" in story(events := await go_on(chat, run.invocation_id))[-2]
+    assert story(events)[-1] == "root: done"
+    assert ended == ["root"]
+    legal(await chat.stored())
+
+
 @pytest.mark.parametrize("shape", ["a sequence", "parallel branches", "a transfer"])
 async def test_cancelled_at_once_it_can_be_gone_on_with(shape: str) -> None:
     """What was cut off has an error result, and the agents take it from there."""
