@@ -26,7 +26,7 @@ from flowloom.flow.pipeline import Step, StoppedAt, events_from, run_steps
 from flowloom.flow.tool_run import paused_at, pauses_at, resumed_run, tool_run
 from flowloom.flow.turn import AGAIN, OVER, WAITING, Enter, Events, Outcome, Turn
 from flowloom.flow.waiting import awaits_more
-from flowloom.log.marks import AGENT_ENDED, REPEATED, is_from_agent_tool
+from flowloom.log.marks import AGENT_ENDED, is_from_agent_tool
 from flowloom.models.request import LlmRequest
 from flowloom.processors.model_choice import model_of
 from flowloom.processors.output_schema import refusal_in
@@ -138,7 +138,6 @@ class LlmTurn(Turn):
         request, result = LlmRequest.empty(None), StepResult()
         steps = self.steps
         call = ModelCall(self.ctx, request, spans, processed=bool(steps.response))
-        self.last = None
         try:
             stopped_at = self._build(steps.request, result, request)
             if stopped_at is not None:
@@ -219,10 +218,8 @@ class LlmTurn(Turn):
                 return False
             if last.actions.skip_summarization or last.long_running_tool_ids or task_result(last) is not None:
                 return False
-            # calls that were marked as made again have been made, and have no result yet
-            result.waiting = REPEATED in (last.actions.agent_state or ())
         progress = self.ctx.run.progress
-        result.waiting = result.waiting or (progress is not None and awaits_more(self.ctx, progress))
+        result.waiting = progress is not None and awaits_more(self.ctx, progress)
         return not result.waiting
 
     def _noted(self, result: StepResult, event: Event) -> Event:
@@ -287,9 +284,7 @@ class LlmTurn(Turn):
         singles, tasks = unresolved_tasks(self.ctx, self.delegates)
         self.delegated = tasks
         result.cut_short = bool(singles) and self.ctx.run.stopped
-        if singles and not result.cut_short:
-            self.ctx.run.leave_open(*(call.id for call in (*singles, *tasks)))
-            result.waiting = True
+        result.waiting = result.waiting or (bool(singles) and not result.cut_short)
 
     async def _resume_single_turns(self) -> Events:
         """Resume the `single_turn` agents whose calls an earlier run has left open, all at once."""
@@ -372,7 +367,6 @@ class LlmTurn(Turn):
     def _only_thoughts(self) -> Sequence[Event]:
         """The event that ends a turn of nothing but thoughts."""
         told = f"The model of agent `{self.agent.name}` gave nothing but thoughts {self.thoughts} times in a row."
-        self.thoughts = 0
         if self.structured and self.llm.mode != "task":
             self._give_up(told, None)
         return (self.note(self.ctx.new_event({"error_code": ONLY_THOUGHTS, "error_message": told})),)

@@ -72,6 +72,12 @@ TABLE: list[tuple[str, Callable[[], LlmTurn], StepResult, Any]] = [
     ("delegated calls", lambda: turn(delegated=True), step(CALLS), "helper"),
     ("delegated calls in one step", lambda: turn(delegated=True, single_step=True), step(CALLS), OVER),
     ("decisions first", lambda: turn(delegated=True, decisions_first=True), step(RESULTS, waiting=True), "helper"),
+    (
+        "decisions first in one step",
+        lambda: turn(delegated=True, decisions_first=True, single_step=True),
+        step(RESULTS, waiting=True),
+        OVER,
+    ),
     ("a processor halted", turn, step(RESULTS, halted_by="guard"), OVER),
     ("a processor halted after a delegated call", lambda: turn(delegated=True), step(halted_by="guard"), "helper"),
     ("the invocation was ended", lambda: ended(turn()), step(RESULTS), OVER),

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from google.genai import types
-from kit import STREAMED, Chat, agent, collect, declared_names, hand_to, open_calls, said, story, system_text
+from kit import STREAMED, WHERE, Chat, agent, collect, declared_names, hand_to, open_calls, said, story, system_text
 from pydantic import BaseModel
 
 from flowloom import (
@@ -321,6 +321,29 @@ async def test_a_limit_of_one_branch_leaves_the_others_alone(on_limit: Any) -> N
     texts = {event.text for event in result.events if event.text}
     assert texts == ({"a sums up", "b is done"} if on_limit == "summarise" else {"b is done"})
     assert result.status == "final"
+
+
+async def test_each_agent_with_a_limit_of_its_own_sums_up() -> None:
+    """Only a limit of the run is one for all of them."""
+    own = Limits(tool_calls=1, on_limit="summarise")
+    result = await run(SequentialAgent(name="row", sub_agents=[looker("a", limits=own), looker("b", limits=own)]))
+    assert [event.text for event in result.events if event.text] == ["a sums up", "b sums up"]
+    assert result.status == "final"
+
+
+async def test_a_branch_that_comes_to_the_limit_of_the_run_after_another_one_says_no_more_of_it() -> None:
+    """Its calls are refused all the same."""
+    gate = Gate()
+    slow = LlmAgent(name="slow", model=Gated(call("look"), gate=gate), tools=[look])
+    chat = Chat(ParallelAgent(name="side", sub_agents=[looker("a"), slow]))
+    config = RunConfig(limits=Limits(tool_calls=1, on_limit="stop"))
+    ends: list[str] = []
+    async for event in chat.runner.run_async(**WHERE, new_message="go", run_config=config):
+        if event.error_code:
+            ends.append(event.author)
+            gate.open.set()
+    assert ends == ["a"]
+    legal(await chat.stored())
 
 
 @pytest.mark.parametrize("on_limit", ON_LIMIT)

@@ -296,14 +296,14 @@ async def test_a_processor_that_answers_in_another_form_has_the_model_told() -> 
 
 
 async def test_without_a_schema_a_tool_may_have_any_name() -> None:
-    """It is no answer that does not fit."""
+    """It is no answer that does not fit, however often it is called."""
 
     def set_model_response() -> str:
         """A tool of the user's own."""
         return "set"
 
-    found = await ran(agent("root", call("set_model_response"), "done", tools=[set_model_response]))
-    assert (found.status, found.text, found.model_calls) == ("final", "done", 2)
+    found = await ran(agent("root", *[call("set_model_response")] * 4, "done", tools=[set_model_response]))
+    assert (found.status, found.text, found.model_calls) == ("final", "done", 5)
 
 
 async def test_nothing_is_asked_again_once_the_agent_is_ended() -> None:

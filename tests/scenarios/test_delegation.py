@@ -687,6 +687,31 @@ async def test_a_task_that_is_called_beside_a_single_turn_comes_after_it() -> No
     assert answers == [["expert"], ["finish_task"], ["chore"]]
 
 
+async def test_what_was_decided_comes_first_then_a_single_turn_that_waited_and_then_the_task_beside_it() -> None:
+    """Of the calls of one answer, in a run that is resumed."""
+
+    def pay() -> str:
+        """Pay."""
+        return "paid"
+
+    paying = FunctionTool(pay, require_confirmation=True)
+    expert = single("expert", call("pay"), "expert knows", tools=[paying])
+    asked = [call("chore", request="x"), call("expert", request="y"), call("pay")]
+    chore = task("chore", finish(result="chore is done"))
+    chat = Chat(agent("root", asked, "done", tools=[paying], sub_agents=[chore, expert]))
+    waiting = pending(await chat.say("go"))
+    events = await chat.answer(*map(approve, waiting))
+    answers = [(e.author, r.name) for e in events for r in e.get_function_responses()]
+    assert answers == [
+        ("root", "pay"),
+        ("expert", "pay"),
+        ("root", "expert"),
+        ("chore", "finish_task"),
+        ("user", "chore"),
+    ]
+    assert story(events)[-1] == "root: done"
+
+
 async def test_single_turns_that_wait_together_go_on_together_each_on_its_own_branch() -> None:
     """Their answers are one event in call order, each by its name; what they do has keys of their calls' own."""
 
