@@ -14,7 +14,6 @@ from flowloom.context.origin import no_events, note_origin
 from flowloom.errors import CallbackError, LimitExceededError
 from flowloom.events.event import Event
 from flowloom.events.json_data import json_arguments
-from flowloom.events.requests import RESERVED_CALLS
 from flowloom.events.response import LlmResponse
 from flowloom.events.wire import fields_of, replace
 from flowloom.flow.given_ids import GivenIds
@@ -329,9 +328,7 @@ class ModelCall:
         self._ctx.run.totals.count_tokens(usage, self._ctx.llm_agent, searches)
 
     def _is_long_running(self, name: str | None) -> bool:
-        """Whether a call goes on after the turn. By a name that asks people, a model makes no request to a person."""
-        if name in RESERVED_CALLS:
-            return False
+        """Whether a call goes on after the turn."""
         tool = self._request.tools_dict.get(name)  # type: ignore[arg-type]
         return tool is not None and tool.is_long_running
 

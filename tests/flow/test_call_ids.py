@@ -118,6 +118,7 @@ async def test_what_a_callback_makes_of_an_answer_keeps_its_ids() -> None:
     events = await Chat(agent("root", shown, "ok", tools=[look], after_model_callback=twice)).say("go")
     [[first, second, third]] = ids_of(events)
     assert first == "x"
+    assert None not in (second, third)
     assert len({first, second, third}) == len(results_of(events)) == 3
 
 

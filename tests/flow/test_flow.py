@@ -766,6 +766,44 @@ async def test_a_wrapper_that_leaves_the_models_stream_closes_it() -> None:
     assert log == ["closed", "left"]
 
 
+async def test_a_wrapper_writes_onto_the_answer_what_callbacks_could() -> None:
+    """It is given their context."""
+
+    async def noting(call_next: Any, callback_context: Context, llm_request: LlmRequest) -> AsyncIterator[Any]:
+        callback_context.state["asked"] = True
+        async for response in call_next(llm_request):
+            yield response
+
+    [answer] = await Chat(agent("root", "done", around_model=noting)).say("go")
+    assert answer.actions.state_delta == {"asked": True}
+
+
+async def test_a_stream_that_fails_is_closed_before_its_error_is_answered() -> None:
+    """Also one that is no generator."""
+    log: list[str] = []
+
+    class Broken:
+        def __aiter__(self) -> Broken:
+            return self
+
+        async def __anext__(self) -> LlmResponse:
+            raise ConnectionError("down")
+
+        async def aclose(self) -> None:
+            log.append("closed")
+
+    class Cut(DirectEffects):
+        def call_model(self, ctx: InvocationContext, model: Any, request: Any, stream: bool) -> Any:
+            return Broken()
+
+    def answers(**_: Any) -> LlmResponse:
+        log.append("answered")
+        return LlmResponse(content=said("later"))
+
+    assert story(await Chat(agent("root", on_model_error_callback=answers), effects=Cut()).say("go")) == ["root: later"]
+    assert log == ["closed", "answered"]
+
+
 async def relayed(call_next: Any, llm_request: LlmRequest, **_: Any) -> AsyncIterator[Any]:
     """A wrapper that changes nothing."""
     async for response in call_next(llm_request):

@@ -243,6 +243,7 @@ async def test_the_last_request_has_no_tools_and_says_why() -> None:
     assert declared_names(model.asked[1]) == ["look"]
     assert declared_names(model.asked[2]) == []
     assert model.asked[2].config.tool_config is None
+    assert model.asked[2].config.response_mime_type is None
     assert "`model_calls`" in system_text(model.asked[2])
     assert len(model.asked) == 3
 

@@ -166,6 +166,7 @@ async def test_json_alone_is_accepted_in_a_code_block_too(answer: str) -> None:
     "answer",
     [
         "",
+        LlmResponse(content=said(), finish_reason=types.FinishReason.STOP),
         "Rome",
         f"{GOOD} I hope this helps.",
         f"Here it is:\n```json\n{GOOD}\n```",
@@ -242,8 +243,9 @@ async def test_decision_11_then_the_run_fails(
     assert (found.status, found.output, type(found.error)) == ("failed", None, ModelResponseError)
 
 
-async def test_an_answer_that_is_an_error_is_not_asked_for_again() -> None:
-    refused = LlmResponse(error_code="SAFETY", error_message="blocked")
+@pytest.mark.parametrize("content", [None, said(" ")], ids=["nothing", "blank"])
+async def test_an_answer_that_is_an_error_is_not_asked_for_again(content: Any) -> None:
+    refused = LlmResponse(content=content, error_code="SAFETY", error_message="blocked")
     found = await ran(agent("root", refused, GOOD, output_schema=City))
     assert (found.status, found.model_calls, type(found.error)) == ("failed", 1, ModelResponseError)
     assert "SAFETY" in str(found.error)
@@ -251,8 +253,9 @@ async def test_an_answer_that_is_an_error_is_not_asked_for_again() -> None:
 
 
 async def test_nothing_but_thoughts_is_no_answer() -> None:
-    found = await ran(agent("root", *[text("hm", thought=True)] * 4, output_schema=City))
+    found = await ran(agent("root", *[text("hm", thought=True)] * 4, output_schema=City, output_key="city"))
     assert (found.status, found.output, type(found.error)) == ("failed", None, ModelResponseError)
+    assert found.state_delta == {}
 
 
 async def test_thoughts_before_an_answer_are_none_that_does_not_fit() -> None:
