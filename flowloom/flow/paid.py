@@ -42,9 +42,9 @@ class Paid:
         usage = response.usage_metadata
         if usage is None:
             return with_paid(response, self._responses.pop())
-        told = [r for r in self._responses if r.usage_metadata is usage or r.usage_metadata == usage][:1]
+        said = [each.usage_metadata for each in self._responses]
         # a usage that is none of the model's stands for all of them
-        self._responses = [r for r in self._responses if r is not told[0]] if told else []
+        del self._responses[said.index(usage) if usage in said else slice(None)]
         return response
 
     def count_rest(self, totals: Totals, agent: AnyLlmAgent | None) -> None:

@@ -32,7 +32,7 @@ from kit import (
 from flowloom import BaseLlm, Context, Event, Flow, InvocationContext, LlmAgent, LlmRequest, LlmResponse, RunConfig
 from flowloom.context import DirectEffects, EffectKey
 from flowloom.context.hooks import FlowCallbacks
-from flowloom.errors import Halt, PipelineError, ProcessorError
+from flowloom.errors import ConfigurationError, Halt, PipelineError, ProcessorError
 from flowloom.processors import REQUEST_PROCESSORS, PlanReActPlanner
 from flowloom.testing import frozen
 
@@ -802,6 +802,15 @@ async def test_a_stream_that_fails_is_closed_before_its_error_is_answered() -> N
 
     assert story(await Chat(agent("root", on_model_error_callback=answers), effects=Cut()).say("go")) == ["root: later"]
     assert log == ["closed", "answered"]
+
+
+async def test_a_model_that_gives_one_response_in_the_place_of_a_stream_is_an_error_that_says_so() -> None:
+    class Single(BaseLlm):
+        async def generate_content_async(self, llm_request: LlmRequest, stream: bool = False) -> Any:
+            return LlmResponse(content=said("hi"))
+
+    with pytest.raises(ConfigurationError, match=r"`generate_content_async` of model `one` gives a coroutine.*`yield`"):
+        await Chat(LlmAgent(name="root", model=Single(model="one"))).say("go")
 
 
 async def relayed(call_next: Any, llm_request: LlmRequest, **_: Any) -> AsyncIterator[Any]:

@@ -9,7 +9,8 @@ import pytest
 from google.genai import types
 from kit import STREAMED, Chat, agent, said, story
 
-from flowloom import CallbackContext, Context, LlmAgent, LlmRequest, LlmResponse
+from flowloom import CallbackContext, Context, LlmAgent, LlmRequest, LlmResponse, LongRunningFunctionTool
+from flowloom.events.wire import replace
 from flowloom.testing import FunctionModel, call
 
 
@@ -52,10 +53,11 @@ async def test_a_response_without_content_beside_one_that_says_something_is_coun
     assert result.usage.total_tokens == 5 * (len(responses) - 1)
 
 
-@pytest.mark.parametrize("responses", [(METER,), (METER, METER), (ENDED,)])
+@pytest.mark.parametrize("responses", [(METER,), (METER, METER), (ENDED,), (replace(ENDED, usage_metadata=None),)])
 async def test_responses_that_all_lack_content_are_one_error(responses: tuple[LlmResponse, ...]) -> None:
+    """Which says how the model has ended."""
     [event] = await Chat(gives(*responses)).say("go")
-    assert event.error_code == "MODEL_RETURNED_NO_CONTENT"
+    assert (event.error_code, event.finish_reason) == ("MODEL_RETURNED_NO_CONTENT", responses[-1].finish_reason)
 
 
 async def test_what_an_after_callback_says_in_the_place_of_no_content_is_the_answer() -> None:
@@ -116,6 +118,20 @@ async def test_a_model_is_not_listened_to_once_its_calls_are_made(below: list[An
     )
     assert told[-1] == "root: done"
     assert "root: and I know nothing yet" not in told
+
+
+@pytest.mark.parametrize("changes", [False, True])
+async def test_a_model_is_listened_to_while_its_call_has_no_result(changes: bool) -> None:
+    """It has begun something, whether that has changed the state or not."""
+
+    def order(tool_context: Context) -> None:
+        """Order."""
+        if changes:
+            tool_context.state["ordered"] = True
+
+    root = gives(LlmResponse(content=said(call("order"))), WORDS)
+    root.tools = [LongRunningFunctionTool(order)]
+    assert story(await Chat(root).say("go")) == ["root: order()", "root: hello"]
 
 
 async def test_a_call_in_a_part_of_an_answer_is_not_made() -> None:

@@ -19,13 +19,14 @@ from flowloom import (
     FallbackModel,
     Flow,
     InvocationContext,
+    Limits,
     LlmAgent,
     LlmResponse,
     RetryModel,
     RetryOptions,
     RunResult,
 )
-from flowloom.testing import dropped
+from flowloom.testing import call, dropped
 
 
 def usage(prompt: int, answer: int = 1) -> types.GenerateContentResponseUsageMetadata:
@@ -152,6 +153,25 @@ async def test_an_error_that_is_answered_has_been_paid() -> None:
     failed = LlmResponse(error_code="SAFETY", error_message="no", usage_metadata=usage(10))
     result = await run(agent("root", failed))
     assert (told(result)[0][0], result.usage.total_tokens) == (11, 11)
+
+
+async def test_an_answer_that_a_wrapper_drops_counts_for_the_agent_s_own_limit() -> None:
+    """As for that of the run; also if the model gives the same response twice."""
+
+    async def twice(call_next: Any, llm_request: Any, **_: Any) -> AsyncIterator[LlmResponse]:
+        async for _first in call_next(llm_request):
+            pass
+        async for second in call_next(llm_request):
+            yield second
+
+    def look() -> str:
+        """Look."""
+        return "seen"
+
+    calls = LlmResponse(content=said(call("look")), usage_metadata=usage(10))
+    own = Limits(total_tokens=20, on_limit="stop")
+    result = await run(agent("root", calls, calls, "never", tools=[look], around_model=twice, limits=own))
+    assert (result.status, result.usage.total_tokens, result.text) == ("limit", 22, "")
 
 
 async def rewritten(ctx: InvocationContext, request: Any, response: LlmResponse) -> AsyncIterator[Event]:

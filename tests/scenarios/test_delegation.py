@@ -720,10 +720,12 @@ async def test_single_turns_that_wait_together_go_on_together_each_on_its_own_br
         return "paid"
 
     def waiting(name: str) -> LlmAgent:
-        return single(name, call("pay"), f"{name} is done", tools=[FunctionTool(pay, require_confirmation=True)])
+        answers = call("pay"), f"{name} is done", f"{name} again"
+        return single(name, *answers, tools=[FunctionTool(pay, require_confirmation=True)])
 
     calls = [named_call("c1", "a", request="go"), named_call("c2", "b", request="go")]
-    root = agent("root", calls, "all done", sub_agents=[waiting("a"), waiting("b")])
+    again = named_call("c3", "b", request="go")
+    root = agent("root", calls, again, "all done", sub_agents=[waiting("a"), waiting("b")])
     effects = Journal(invocation="first:")
     chat = Chat(SequentialAgent(name="row", sub_agents=[root]), effects=effects)
     asked = pending(await chat.say("go"))
@@ -734,11 +736,14 @@ async def test_single_turns_that_wait_together_go_on_together_each_on_its_own_br
         ("c1", "a", {"result": "a is done"}),
         ("c2", "b", {"result": "b is done"}),
     ]
-    assert {each.author: each.branch for each in events} == {"a": "a@c1", "b": "b@c2", "root": None}
+    places = {("a", "a@c1"), ("b", "b@c2"), ("b", "b@c3"), ("root", None)}
+    assert {(each.author, each.branch) for each in events} == places
     assert sorted(key for key in effects.given if key.startswith("then:") and "/model/" in key) == [
         "then:row.root/1/model/0",
         "then:row.root/1/tool/0/row.root.a/0/model/0",
         "then:row.root/1/tool/1/row.root.b/0/model/0",
+        "then:row.root/1/tool/2/row.root.b/0/model/0",
+        "then:row.root/2/model/0",
     ]
 
 

@@ -158,6 +158,14 @@ async def test_decision_32_its_events_are_the_parents_to_see() -> None:
     assert [e.author for e in await chat.stored()] == ["user", "root", "root", "root"]
 
 
+async def test_its_events_are_its_own_also_beside_an_agent_whose_events_are_seen() -> None:
+    """The events of a sub-agent that is called like a function are the conversation's."""
+    clerk = agent("clerk", "Here.", mode="single_turn")
+    root = asking(expert("Because."), [call("expert", request="Why?"), call("clerk", request="x")], "done")
+    root.sub_agents = [clerk]
+    assert [e.author for e in await Chat(root).say("go")] == ["root", "clerk", "root", "root"]
+
+
 async def test_limits_of_the_run_count_its_model_calls() -> None:
     root = asking(expert("x"), call("expert", request="?"), "never")
     config = RunConfig(limits=Limits(model_calls=2))

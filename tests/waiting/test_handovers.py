@@ -68,7 +68,9 @@ async def test_a_delegate_that_speaks_while_a_call_of_it_waits_has_not_answered_
     it = office(root)
     await it.say("Go.")
     one, two = await it.waiting()
-    assert last_text(await it.answer(one.approve())) == "Some."
+    said = await it.answer(one.approve())
+    assert last_text(said) == "Some."
+    assert all(event.content is None or event.content.parts for event in said)
     assert [each.id for each in await it.waiting()] == [two.id]
     assert last_text(await it.answer(two.approve())) == "Done."
     assert world.ran == ["pay 1 bob", "pay 2 bob"]
