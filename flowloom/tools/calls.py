@@ -257,7 +257,6 @@ async def _answer(
             try:
                 result, error = await _call_tool(ctx, tool, args, context)
             except Suspended as suspended:
-                ctx.run.leave_open(call.id)
                 kept = {event.id: event for event in suspended.events}
                 ctx.run.undelivered_events = (ctx.run.undelivered_events or {}) | kept
                 return _Answer(None, _collected(context)[0], waiting=suspended.events)
@@ -444,8 +443,6 @@ async def _attempts(ctx: InvocationContext, tool: RunnableTool, args: dict[str, 
     async def attempt(_: int) -> Any:
         _count_attempt(ctx, context)
         await ctx.run.check_lease()
-        if options.timeout is None:
-            return await ctx.effects.call_tool(ctx, tool, args, context)
         return await _timed(ctx, tool, args, context, options.timeout)
 
     def pause_after(number: int, error: Exception) -> float | None:
@@ -467,7 +464,7 @@ def _count_attempt(ctx: InvocationContext, context: Context) -> None:
 
 
 async def _timed(
-    ctx: InvocationContext, tool: RunnableTool, args: dict[str, Any], context: Context, seconds: float
+    ctx: InvocationContext, tool: RunnableTool, args: dict[str, Any], context: Context, seconds: float | None
 ) -> Any:
     limit = asyncio.timeout(seconds)
     try:

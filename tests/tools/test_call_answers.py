@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from google.genai import types
-from kit import Chat, agent, approve, named_call, pending
+from kit import Chat, agent, approve, call, named_call, pending
 
 from flowloom import (
     AgentTool,
@@ -199,6 +199,16 @@ async def test_files_that_a_tool_gives_stand_in_its_result() -> None:
     events = await Chat(agent("root", calls, "done", tools=tools)).say("go")
     given = [answer for each in events for answer in each.get_function_responses()]
     assert [(each.id, each.parts) for each in given] == [("c1", [picture]), ("c2", None)]
+
+
+async def test_what_a_call_has_changed_is_told_beside_an_agent_as_a_tool_that_waits() -> None:
+    """The event lists the call that has begun, and not the one of the agent."""
+    asking = FunctionTool(lambda: "paid", name="pay", description="Pay.", require_confirmation=True)
+    inner = AgentTool(agent("inner", call("pay"), tools=[asking]))
+    calls = [named_call("c1", "inner", request="pay"), named_call("c2", "order")]
+    events = await Chat(agent("root", calls, tools=[inner, LongRunningFunctionTool(order)])).say("go")
+    told = [(each.actions.state_delta, each.long_running_tool_ids) for each in events if each.actions.state_delta]
+    assert told == [({"ordered": True}, ["c2"])]
 
 
 async def test_agents_as_tools_that_wait_go_on_beside_calls_that_were_answered() -> None:

@@ -182,6 +182,15 @@ async def test_a_tool_that_takes_too_long_is_an_error_result() -> None:
     assert "0.02 seconds" in str(events[1].get_function_responses()[0].response)
 
 
+async def test_a_tool_that_gives_up_by_itself_within_its_time_has_its_own_error() -> None:
+    async def asks() -> None:
+        """Ask another machine."""
+        raise TimeoutError("no line")
+
+    events = await Chat(agent("root", call("asks"), "ok", tools=[FunctionTool(asks, timeout=60)])).say("go")
+    assert events[1].get_function_responses()[0].response == {"error": "no line"}
+
+
 async def test_a_tool_is_tried_again_as_often_as_its_retries() -> None:
     tries: list[int] = []
 
