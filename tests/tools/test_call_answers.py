@@ -201,14 +201,51 @@ async def test_files_that_a_tool_gives_stand_in_its_result() -> None:
     assert [(each.id, each.parts) for each in given] == [("c1", [picture]), ("c2", None)]
 
 
-async def test_what_a_call_has_changed_is_told_beside_an_agent_as_a_tool_that_waits() -> None:
-    """The event lists the call that has begun, and not the one of the agent."""
+async def keep(tool_context: ToolContext) -> None:
+    """Keep what is there so far: the rest comes later."""
+    await tool_context.save_artifact("so-far.txt", types.Part(text="half"))
+
+
+@pytest.mark.parametrize(
+    ("name", "state", "artifacts", "begun"),
+    [
+        ("order", {"ordered": True}, {}, ["c2"]),
+        ("keep", {}, {"so-far.txt": 0}, ["c2"]),
+        ("book", {"booked": 1}, {}, None),
+    ],
+)
+async def test_what_a_call_has_changed_is_told_beside_an_agent_as_a_tool_that_waits(
+    name: str, state: Any, artifacts: Any, begun: Any
+) -> None:
+    """The event lists a call that has begun, and not the one of the agent, whose changes stand on its own events."""
+
+    def book(tool_context: ToolContext) -> str:
+        """Book."""
+        tool_context.state["booked"] = 1
+        return "booked"
+
     asking = FunctionTool(lambda: "paid", name="pay", description="Pay.", require_confirmation=True)
-    inner = AgentTool(agent("inner", call("pay"), tools=[asking]))
-    calls = [named_call("c1", "inner", request="pay"), named_call("c2", "order")]
-    events = await Chat(agent("root", calls, tools=[inner, LongRunningFunctionTool(order)])).say("go")
-    told = [(each.actions.state_delta, each.long_running_tool_ids) for each in events if each.actions.state_delta]
-    assert told == [({"ordered": True}, ["c2"])]
+    inner = AgentTool(agent("inner", call("look"), call("pay"), tools=[look, asking]))
+    tools = [inner, LongRunningFunctionTool(order), LongRunningFunctionTool(keep), book]
+    calls = [named_call("c1", "inner", request="pay"), named_call("c2", name)]
+    events = [each for each in await Chat(agent("root", calls, tools=tools)).say("go") if each.author == "root"]
+    changes = [each for each in events if each.actions.state_delta or each.actions.artifact_delta]
+    assert [(each.actions.state_delta, each.actions.artifact_delta) for each in changes] == [(state, artifacts)]
+    assert changes[0].long_running_tool_ids == begun
+
+
+async def test_of_several_tools_that_end_the_run_the_first_to_be_called_says_why() -> None:
+    def one() -> None:
+        """One."""
+        raise ValueError("one")
+
+    def two() -> None:
+        """Two."""
+        raise ValueError("two")
+
+    root = agent("root", [call("one"), call("two")], tools=[one, two], tool_errors="raise")
+    with pytest.raises(ValueError, match="one"):
+        await Chat(root).say("go")
 
 
 async def test_agents_as_tools_that_wait_go_on_beside_calls_that_were_answered() -> None:
