@@ -166,6 +166,16 @@ async def test_who_wakes_before_a_tool_does_not_begin_it(stores: list[SqlSession
     assert sleep.began == []
 
 
+async def test_no_callback_is_told_of_a_tool_that_a_lost_run_has_not_begun(stores: list[SqlSessionService]) -> None:
+    """It is no failure of the tool's."""
+    sleep = Sleep(stores)
+    root = agent("root", call("work"), "Done.", tools=[sleep.work], before_tool_callback=sleep.before_tool)
+    root.on_tool_error_callback = lambda **_: sleep.began.append("on error")
+    root.after_tool_callback = lambda **_: sleep.began.append("after")
+    await sleep.ends(root)
+    assert sleep.began == []
+
+
 async def test_who_wakes_before_a_tool_of_an_agent_that_is_a_tool_does_not_begin_it(
     stores: list[SqlSessionService],
 ) -> None:

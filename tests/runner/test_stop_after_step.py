@@ -7,10 +7,11 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from kit import Chat, agent, story
+from kit import Chat, agent, approve, pending, story
 
 from flowloom import (
     AgentTool,
+    FunctionTool,
     LlmAgent,
     LoopAgent,
     ParallelAgent,
@@ -284,3 +285,31 @@ async def test_cancelled_at_once_it_can_be_gone_on_with(shape: str) -> None:
     events = await go_on(chat, run.invocation_id)
     legal(await chat.stored())
     assert events[-1].is_final_response()
+
+
+async def test_agents_as_tools_that_wait_keep_their_questions_when_a_call_beside_them_is_cut_off() -> None:
+    """All of them: what they ask comes with the answers of the others otherwise."""
+    gate = Gate()
+
+    def pay() -> str:
+        """Pay."""
+        return "paid"
+
+    def asking(name: str) -> AgentTool:
+        paying = FunctionTool(pay, require_confirmation=True)
+        return AgentTool(LlmAgent(name=name, model=ByTurn(call("pay"), f"{name} has paid"), tools=[paying]))
+
+    calls = [call("one", request="x"), call("two", request="x"), call("look")]
+    chat = Chat(LlmAgent(name="root", model=ByTurn(calls, "done"), tools=[asking("one"), asking("two"), gate.look]))
+    run = held(chat)
+    await gate.reached.wait()
+    for _ in range(100):  # both agents come to their questions
+        await asyncio.sleep(0)
+    run.cancel()
+    await run.result()
+    requests = pending(await chat.stored())
+    assert len(requests) == 2
+    await chat.answer(*map(approve, requests))
+    legal(stored := await chat.stored())
+    answers = {each.name: each.response for event in stored for each in event.get_function_responses()}
+    assert (answers["one"], answers["two"]) == ({"result": "one has paid"}, {"result": "two has paid"})
