@@ -111,6 +111,19 @@ def test_an_answer_that_names_a_call_is_about_that_one(named: Any, answers: bool
     assert answers_request(given, request) is answers
 
 
+def test_an_answer_of_another_kind_is_none_to_a_request_that_names_a_call() -> None:
+    request = types.FunctionCall(id="r1", name=CONFIRMATION_CALL, args={"originalFunctionCall": ASKED})
+    assert not answers_request(answer({"confirmed": True}, "input"), request)
+
+
+def test_a_call_of_a_tool_is_answered_by_whatever_its_result_is() -> None:
+    """Although JSON cannot hold it, and the call has an argument as requests to people have."""
+    made = types.FunctionCall(id="r1", name="pay", args={"originalFunctionCall": ASKED})
+    given = types.FunctionResponse(id="r1", name="pay", response={"originalFunctionCall": {}, "paid": object()})
+    check_answer(given, None)
+    assert answers_request(given, made)
+
+
 @pytest.mark.parametrize("kind", NAMES)
 @pytest.mark.parametrize(
     "response",
@@ -143,6 +156,7 @@ def test_what_json_cannot_hold_is_no_answer_of_any_kind(kind: RequestKind, respo
     [
         (None, None),
         ({"result": "x"}, "x"),
+        ({"result": "[1]"}, "[1]"),
         ({"payload": [1]}, [1]),
         ({"response": "[1]"}, [1]),
         ({"response": "[1"}, "[1"),
