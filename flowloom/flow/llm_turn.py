@@ -431,15 +431,12 @@ class LlmTurn(Turn):
 
     # -- resuming ---------------------------------------------------------------------------------
 
-    def recall(self, own: Sequence[Event]) -> None:
-        super().recall(own)
+    def recall(self, progress: Progress, own: Sequence[Event]) -> None:
+        super().recall(progress, own)
         for event in own:
             self._take_output(event)
         if self.structured:
             self.refusals = sum(refusal_in(event) is not None for event in own)
 
-    def _below(self, progress: Progress) -> Sequence[Event]:
-        return ()
-
-    def _knows_how_far(self, progress: Progress, own: Sequence[Event]) -> bool:
-        return True
+    def inside(self, progress: Progress) -> None:
+        return None

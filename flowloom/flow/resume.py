@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from typing import Any
 
 from google.genai import types
 
 from flowloom.context import InvocationContext
-from flowloom.context.progress import Progress, at_place, path_of
+from flowloom.context.progress import Progress, at_place, latest_said, path_of
 from flowloom.events.event import Event
 from flowloom.events.requests import looks_like_request
+from flowloom.flow.delegation import ends_turn
 from flowloom.flow.handover import place_of_target
-from flowloom.flow.turn import AGAIN, Turn, TurnOf
+from flowloom.flow.turn import AGAIN, OVER, WAITING, Turn, TurnOf
 from flowloom.log.answers import subjects_of
+from flowloom.log.ledger import CallRecord
+from flowloom.processors.unfinished import pending_follow_ups
 
 
 def stack_of(ctx: InvocationContext, task: types.FunctionCall | None = None, bare: TurnOf | None = None) -> list[Turn]:
@@ -29,40 +32,101 @@ def stack_of(ctx: InvocationContext, task: types.FunctionCall | None = None, bar
     progress = ctx.run.progress
     if not ctx.resumed or progress is None:
         return [turn]
-    handovers = _Handovers(turn)
+    handovers = _Handovers(turn, progress)
     answered_here = not (ctx.node_path or ctx.path_prefix or task)
     if progress.interrupted or not answered_here:
-        handovers.follow(progress, progress.message_at if answered_here else None)
+        handovers.follow(progress.message_at if answered_here else None)
         handovers.go_back(progress.left if progress.interrupted else progress.answered)
     for each, start in handovers.turns:
-        each.restore(progress, start)
+        _restore(each, progress, start, on_top=each is handovers.turns[-1][0])
         for choose in ctx.run.models:
             each.ctx.model = choose(each.ctx) or each.ctx.model
-    stack = [each for each, _ in handovers.turns]
-    for each in stack[:-1]:  # those that handed over wait for the ones above them
-        each.begun, each.outcome, each.already_ended = True, AGAIN, False
-    return stack
+    return [each for each, _ in handovers.turns]
+
+
+def _restore(turn: Turn, progress: Progress, start: int, *, on_top: bool) -> None:
+    """Have a turn, which begins at `start` in the log of the invocation, stand where that leaves it.
+
+    One that is not `on_top` has handed over, and waits for those above it. The one that is begins anew if the log does
+    not know it, or not how far it got, and if the user's answer resumes it.
+    """
+    before, after = progress.own(turn.ctx, start)
+    turn.recall(progress, own := [*before, *after])
+    inside = turn.inside(progress)
+    said, latest = [*own, *(inside or ())], {id(event) for event in (*own[-1:], *(inside or ())[-1:])}
+    turn.last = next((event for event in reversed(progress.events) if id(event) in latest), None)
+    if not on_top:
+        turn.begun = True
+        turn.enter()
+        turn.outcome = AGAIN
+        return
+    tells_how_far = own and (inside is None or (turn.last is own[-1] and own[-1].is_final_response()))
+    if tells_how_far and not _is_answered(progress, after, said):
+        _resume(turn, progress, own, silent=not after)
+
+
+def _resume(turn: Turn, progress: Progress, own: Sequence[Event], *, silent: bool) -> None:
+    """Have a turn go on, wait or end, as its `own` events tell. `silent`: none came after the user's message."""
+    run, calls = turn.ctx.run, _calls_in(own)
+    live = [made for made in run.ledger.live(run.invocation_id) if made.id in calls]
+    ended, waits = bool(own[-1].actions.end_of_agent), any(made.waits for made in live)
+    goes_on = not ended and _has_work_left(turn, progress, own, live)
+    if goes_on and silent and not ends_turn(own[-1]):
+        return  # it was interrupted before the user answered another agent: it begins anew
+    turn.begun = True
+    if goes_on:
+        turn.enter()
+    else:
+        turn.outcome = WAITING if waits else OVER
+        turn.already_ended = ended or waits or not progress.interrupted
+
+
+def _is_answered(progress: Progress, after: Sequence[Event], said: Sequence[Event]) -> bool:
+    """Whether the user answers a call in what was `said` in a turn, and it has not used that `after` the message:
+    changes of state, and marks of calls that are about to be made again, come before."""
+    used = latest_said(after) is not None or bool(after and after[-1].actions.end_of_agent)
+    return not (progress.left if used else progress.left | progress.answered).isdisjoint(_calls_in(said))
+
+
+def _has_work_left(turn: Turn, progress: Progress, own: Sequence[Event], live: Sequence[CallRecord]) -> bool:
+    """Whether a turn, whose events are its `own`, has anything to do in this run, now that these calls of it are not
+    over."""
+    run, said = turn.ctx.run, latest_said(own)
+    later = any(made.id in run.answered_later for made in live)
+
+    def can_go_on(made: CallRecord) -> bool:
+        if made.suspended:
+            return run.ledger.is_ready(made.id)
+        if made.is_of_stopped_run:
+            return made.event is said and not made.attempts and not later
+        return made.state == "open" and progress.interrupted
+
+    if any(map(can_go_on, live)) or any(True for _ in pending_follow_ups(own)):
+        return True
+    return not any(made.suspended for made in live) and (said is None or not ends_turn(said))
+
+
+def _calls_in(events: Sequence[Event]) -> set[str]:
+    return {call.id or "" for event in events for call in event.get_function_calls()}
 
 
 class _Handovers:
     """Who has control, from event to event of an invocation, from the turn of one agent on."""
 
-    def __init__(self, first: Turn) -> None:
-        self._ctx = first.ctx
+    def __init__(self, first: Turn, progress: Progress) -> None:
+        self._ctx, self._progress = first.ctx, progress
         self.turns: list[tuple[Turn, int]] = [(first, 0)]
         """The turns under way, each with where in the log it has begun; the last one has control."""
         self._at_call: dict[str, list[tuple[Turn, int]]] = {}
         """Those that were under way when a call was made."""
 
-    def follow(self, progress: Progress, begun_at: int | None) -> None:
+    def follow(self, begun_at: int | None) -> None:
         """Read the events of the invocation. With the message at `begun_at`, the runner has begun at the first turn."""
-        for index, event in enumerate(progress.events):
-            if event.author != "user":
-                self._read(index, event)
-            elif index == begun_at:
+        for index, event in enumerate(self._progress.events):
+            if index == begun_at:
                 del self.turns[1:]
             else:
-                self.go_back(progress.answered_by(event.content))
+                self._read(index, event)
 
     def go_back(self, answered: Collection[Any]) -> None:
         """A call is answered: control is with the turns that were under way when the first such call was made."""
@@ -72,8 +136,8 @@ class _Handovers:
 
     def _read(self, index: int, event: Event) -> None:
         depth = self._depth_of(event)
-        if depth is None:  # what comes of a call belongs to the turn that made it
-            self.go_back({*(answer.id for answer in event.get_function_responses()), *subjects_of(event)})
+        if depth is None:  # what answers a call, or comes of it, belongs to the turn that made it
+            self.go_back(self._progress.answered_by(event.content) | subjects_of(event))
             depth = self._depth_of(event)
         if depth is None:
             return

@@ -12,15 +12,13 @@ from google.genai import types
 from flowloom.context import Context, InvocationContext
 from flowloom.context.hooks import Callbacks, as_callbacks, content_answered, first_answer
 from flowloom.context.origin import no_events, note_origin
-from flowloom.context.progress import Progress, is_within, latest_said
+from flowloom.context.progress import Progress, is_within
 from flowloom.context.protocols import AnyAgent
 from flowloom.errors import ConfigurationError
 from flowloom.events.event import Event
 from flowloom.events.json_data import keep_json
-from flowloom.flow.delegation import ends_turn
 from flowloom.flow.waiting import has_agent
-from flowloom.log.marks import CLIENT_EXECUTED, is_from_agent_tool
-from flowloom.processors.unfinished import marked_calls, pending_follow_ups
+from flowloom.log.marks import is_from_agent_tool
 
 if TYPE_CHECKING:
     from flowloom.telemetry import AgentSpan, Recorder
@@ -174,79 +172,18 @@ class Turn:
             return self.ctx.new_event({"actions": actions})
         return None
 
-    # -- resuming ---------------------------------------------------------------------------------
+    # -- resuming (see `stack_of`) ------------------------------------------------------------------
 
-    def recall(self, own: Sequence[Event]) -> None:
-        """Take the events into account that the turn had before this run."""
+    def recall(self, progress: Progress, own: Sequence[Event]) -> None:
+        """Take into account what the turn has said before this run: its `own` events."""
         self.ctx.escalated = self.ctx.escalated or any(event.actions.escalate for event in own)
 
-    def restore(self, progress: Progress, start: int) -> None:
-        """Stand where the log of the invocation leaves this turn, which begins at `start` (decision 28).
-
-        A turn that it does not know is new.
-        """
-        before, after = progress.own(self.ctx, start)
-        self.recall(own := [*before, *after])
-        calls = _calls_in(own)
-        # changes of state, and marks of calls that are about to be made again, come before the answer is used
-        used = latest_said(after) is not None or bool(after and after[-1].actions.end_of_agent)
-        within = _calls_in((*own, *self._below(progress)))
-        answered = not (progress.left if used else progress.left | progress.answered).isdisjoint(within)
-        if not own or answered or not self._knows_how_far(progress, own):
-            return  # a new turn, or one that the user's answer resumes
-        ready = self._agents_are_ready(calls)
-        if not after and ready is not False and not ends_turn(own[-1]):
-            return  # it was interrupted before the user answered another agent
-        self.begun, self.last = True, own[-1]
-        over = bool(own[-1].actions.end_of_agent)
-        if over or not self._has_work_left(progress, own, calls, ready):
-            waits = not self.ctx.run.waiting_calls.keys().isdisjoint(calls)
-            self.outcome = WAITING if waits else OVER
-            self.already_ended = over or waits or not progress.interrupted
-        else:
-            self.enter()
-
-    def _agents_are_ready(self, calls: set[str]) -> bool | None:
-        """Whether an agent that the turn waits for may go on; None if it waits for none."""
-        run = self.ctx.run
-        behind = [made.id for made in run.waiting_calls.values() if made.suspended and made.id in calls]
-        return any(map(run.ledger.is_ready, behind)) if behind else None
-
-    def _has_work_left(self, progress: Progress, own: Sequence[Event], calls: set[str], ready: bool | None) -> bool:
-        """Whether the turn, whose events are its `own`, has anything to do in this run."""
-        if ready or self._has_pending_follow_ups(own) or self._was_cut_off(progress, calls):
-            return True
-        return ready is None and ((last := latest_said(own)) is None or not ends_turn(last))
-
-    def _below(self, progress: Progress) -> Sequence[Event]:
-        """What agents that the turn's own agent runs have said: who answers them lets it go on."""
+    def inside(self, progress: Progress) -> Sequence[Event] | None:
+        """What agents have said before this run that this turn's own agent runs. None if the events of the turn tell
+        by themselves how far it got; else they tell only that it is over, if the agent had the last word."""
         agent, branch = self.agent, self.ctx.branch
         below = (each for each in progress.events if each.author != agent.name and has_agent(agent, each.author))
         return [each for each in below if is_within(each.branch, branch)]
-
-    def _knows_how_far(self, progress: Progress, own: Sequence[Event]) -> bool:
-        """Whether the log tells how far the turn got: of an agent without a flow, only that it is over, if it is that
-        agent that had the last word, and none of those that it runs."""
-        said = {id(own[-1]), *map(id, self._below(progress))}
-        latest = next(event for event in reversed(progress.events) if id(event) in said)
-        return latest is own[-1] and latest.is_final_response()
-
-    def _was_cut_off(self, progress: Progress, calls: set[str]) -> bool:
-        """Whether calls of the turn are to be made again, because the run was cut off during them."""
-        return progress.interrupted and not calls.isdisjoint(self.ctx.run.open_calls)
-
-    def _has_pending_follow_ups(self, own: Sequence[Event]) -> bool:
-        """Whether something follows from the turn's latest answer: calls are run that the run stopped before, say."""
-        if (last := latest_said(own)) is None:
-            return False
-        if CLIENT_EXECUTED not in (last.custom_metadata or ()):
-            return any(True for _ in pending_follow_ups(own))
-        calls, run = {call.id for call in last.get_function_calls()}, self.ctx.run
-        return run.answered_later.isdisjoint(calls) and not calls & run.waiting_calls.keys() <= marked_calls(own)
-
-
-def _calls_in(events: Sequence[Event]) -> set[str]:
-    return {call.id or "" for event in events for call in event.get_function_calls()}
 
 
 def waits_below(agent: AnyAgent, ctx: InvocationContext) -> bool:

@@ -168,14 +168,14 @@ class WorkflowTurn(Turn):
 
     # -- resuming ---------------------------------------------------------------------------------
 
-    def restore(self, progress: Progress, start: int) -> None:
+    def recall(self, progress: Progress, own: Sequence[Event]) -> None:
+        super().recall(progress, own)
         self._path = self.ctx.workflow_path()
         self._log = self._entries(progress)
         self._end = self._end_of_answered(progress)
-        super().restore(progress, start)
-        self.begun = self.begun or (progress.interrupted and bool(self._log))
+        self.begun = progress.interrupted and bool(self._log)
 
-    def _below(self, progress: Progress) -> Sequence[Event]:
+    def inside(self, progress: Progress) -> Sequence[Event]:
         return [entry.event for entry in self._log]
 
     def _to_resume(self) -> _Members:

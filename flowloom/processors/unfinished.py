@@ -149,11 +149,6 @@ def _mark(ctx: InvocationContext, calls: Sequence[str | None]) -> Event:
     return ctx.new_event({"actions": make(EventActions, agent_state={REPEATED: calls})})
 
 
-def marked_calls(events: Sequence[Event]) -> set[str]:
-    """The calls that these events say to be about to be made."""
-    return {call for event in events for call in (event.actions.agent_state or {}).get(REPEATED, ())}
-
-
 def _waits(ctx: InvocationContext, made: CallRecord, tools: Mapping[str, RunnableTool]) -> bool:
     """Whether the answer comes from elsewhere: the user, a sub-agent that was delegated to, or an agent that waits."""
     tool = tools.get(made.name)

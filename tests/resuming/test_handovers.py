@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import AsyncGenerator, Callable
 
 import pytest
 from waiting.desk import WHERE, Desk, World, by_turn, last_text
 from waiting.office import HAND_TO, payer
 
-from flowloom import BaseAgent, SequentialAgent, Session, ToolContext
+from flowloom import BaseAgent, Event, InvocationContext, ParallelAgent, SequentialAgent, Session, ToolContext
 from flowloom.testing import call
 
 
@@ -147,3 +147,24 @@ async def test_what_people_are_asked_behind_a_handover_takes_control_from_no_age
     log = await it.events()
     assert log[-2].get_function_calls()[0].name == "adk_request_confirmation"
     assert await resumed(await cut(it, root, len(log) - 1)) == ["Here."]
+
+
+class Silent(BaseAgent):
+    """Runs its sub-agent, and says nothing itself."""
+
+    async def _run_async_impl(self, ctx: InvocationContext) -> AsyncGenerator[Event, None]:
+        async for event in self.sub_agents[0].run_async(ctx):
+            yield event
+
+
+@pytest.mark.parametrize("kind", [SequentialAgent, ParallelAgent, Silent])
+async def test_one_that_has_handed_over_to_agents_that_are_done_takes_no_further_step(kind: type[BaseAgent]) -> None:
+    """Though the one that it has handed over to has said nothing itself: the agents that it runs have."""
+
+    def root() -> BaseAgent:
+        clerk = kind(name="clerk", sub_agents=[by_turn("cashier", "Paid.")])
+        return by_turn("desk", call(HAND_TO, agent_name="clerk"), "unreachable", sub_agents=[clerk])
+
+    it = Desk(root)
+    assert last_text(await it.say("Go.")) == "Paid."
+    assert await resumed(it) == []
