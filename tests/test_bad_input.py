@@ -31,12 +31,14 @@ from flowloom import (
     LoopAgent,
     RunConfig,
     Runner,
+    Session,
     SessionNotFoundError,
     SqliteSessionService,
     Template,
     answers,
     explain,
     measure,
+    pending_calls,
 )
 from flowloom.errors import (
     AgentNameError,
@@ -49,9 +51,12 @@ from flowloom.errors import (
     TemplateError,
     ToolSignatureError,
 )
+from flowloom.inspection import EventsView
 from flowloom.plugins import PluginManager
+from flowloom.run_stream import run_stream_of
 from flowloom.sessions import DatabaseSessionService
 from flowloom.testing import ScriptedModel, assert_symmetric
+from flowloom.wrappers import FallbackModel, RetryModel
 
 
 def note() -> None:
@@ -291,6 +296,16 @@ class Answering(BaseLlm):
         return LlmResponse()
 
 
+class Texting(BaseLlm):
+    async def generate_content_async(self, llm_request: Any, stream: bool = False) -> Any:
+        yield "hi"
+
+
+class Drafting(BaseLlm):
+    async def generate_content_async(self, llm_request: Any, stream: bool = False) -> Any:
+        yield types.Content(role="model", parts=[types.Part(text="hi")])
+
+
 class Renaming(BasePlugin):
     async def on_event_callback(self, *, invocation_context: Any, event: Any) -> Any:
         return "done"
@@ -302,12 +317,28 @@ class Renaming(BasePlugin):
         (Silent(name="root"), [], "`_run_async_impl` of agent `root` gives a coroutine.*`yield`"),
         (Wordy(name="root"), [], "Wordy yielded 'done'"),
         (LlmAgent(name="root", model=Answering(model="m")), [], "of model `m` gives a coroutine.*`yield`"),
+        (LlmAgent(name="root", model=Texting(model="m")), [], "Model `m` yields a str. .*`LlmResponse`s"),
+        (LlmAgent(name="root", model=Drafting(model="m")), [], "Model `m` yields a Content. .*`LlmResponse`s"),
+        (LlmAgent(name="root", model=RetryModel(Texting(model="m"))), [], "Model `m` yields a str."),
+        (LlmAgent(name="root", model=FallbackModel([Texting(model="m"), "offline"])), [], "Model `m` yields a str."),
         (agent("root", "hi"), [Renaming("r")], "`on_event` of a plugin answered str"),
     ],
 )
 async def test_code_of_ones_own_that_gives_something_else_is_named(root: Any, plugins: Any, told: str) -> None:
     with pytest.raises(FlowloomError, match=told):
         await Chat(root, plugins=plugins).say("go")
+
+
+def test_words_are_said_to_a_runner_and_not_to_an_agent() -> None:
+    with pytest.raises(InputValidationError, match=r"an `InvocationContext`; to say .* given a str"):
+        agent("root").run_async("Hi")  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("read", [pending_calls, EventsView, lambda events: [*run_stream_of(events)]])
+@pytest.mark.parametrize("given", [Session(id="s", app_name="a", user_id="u"), None, "events", {}])
+def test_a_session_is_not_its_events(read: Callable[[Any], Any], given: Any) -> None:
+    with pytest.raises(InputValidationError, match="reads a list of events: those of a session are its `events`"):
+        read(given)
 
 
 def test_a_plugin_beside_a_list_is_refused() -> None:

@@ -15,9 +15,11 @@ from flowloom.errors import AgentNameError, ConfigurationError, DuplicateAgentEr
 from flowloom.events.event import Event
 from flowloom.flow import run_agent
 from flowloom.flow.turn import BodyTurn, Turn
+from flowloom.objects.given import of_kind
 from flowloom.objects.settings import Settings, nothing
 
 _NAME = re.compile(r"[\w-]+")
+_WITHIN_A_RUN = "`run_async` of an agent takes an `InvocationContext`; to say something to it, use a `Runner`."
 _T = TypeVar("_T")
 _edits = [0]
 """How often a field of an agent was set: what was derived before is out of date."""
@@ -182,9 +184,9 @@ class BaseAgent(TypedByOutput[OutputT]):
         """Run the agent with its callbacks, and those it hands over to.
 
         Within a run, the outermost caller stores the events, before they are yielded. Close the generator
-        (`aclose`) when you stop early.
+        (`aclose`) when you stop early. Raises `InputValidationError` for what is no context of a run.
         """
-        ctx = parent_context
+        ctx = of_kind(InvocationContext, parent_context, _WITHIN_A_RUN)
         if ctx.agent is not self:
             below = any(child is self for child in ctx.agent.sub_agents)
             place = ctx.below(self) if below else ctx.at(self, ctx.lineage)

@@ -18,7 +18,7 @@ from flowloom.events.response import LlmResponse
 from flowloom.events.wire import fields_of, replace
 from flowloom.flow.given_ids import GivenIds
 from flowloom.flow.paid import Paid, with_paid
-from flowloom.models.base_llm import BaseLlm
+from flowloom.models.base_llm import BaseLlm, as_response, is_silent, mark_if_empty
 from flowloom.models.request import Dropped, LlmRequest, Origin
 from flowloom.processors.model_choice import model_of
 from flowloom.processors.output_schema import needs_response_tool
@@ -26,7 +26,6 @@ from flowloom.processors.output_schema import needs_response_tool
 if TYPE_CHECKING:
     from flowloom.telemetry import ModelSpan, Recorder
 
-NO_CONTENT = "MODEL_RETURNED_NO_CONTENT"
 ONLY_THOUGHTS = "MODEL_RETURNED_ONLY_THOUGHTS"
 
 
@@ -89,6 +88,8 @@ class ModelCall:
             return None
         try:
             response = await responses.__anext__()
+            if not self._given:
+                as_response(response, model_of(self._ctx).model)
             if (response.usage_metadata is not None or self._paid is not None) and not self._around:
                 self._note_paid(response)
         except StopAsyncIteration:
@@ -178,18 +179,23 @@ class ModelCall:
         marked = mark_if_empty(response)
         if marked is not response and (self._said or not (last or response.finish_reason)):
             return replace(response, content=None)
-        self._given, self._said = True, self._said or not response.partial
+        if marked.content is not None or not is_silent(marked):
+            self._given, self._said = True, self._said or not response.partial
         return marked
 
     async def _answered_after(self, response: LlmResponse) -> LlmResponse:
         """What the after-callbacks make of a response."""
+        silent = is_silent(response)
         answer = await self._ask("after_model", self._after, llm_response=response)
-        if answer is None:
+        if answer is not None:
+            if response.partial and answer.partial is None:
+                answer = replace(answer, partial=True)
+            own = [call.id for call in response.get_function_calls()]
+            response = self._with_ids(with_paid(answer, response), own)
+        if silent and is_silent(response):
             return response
         self._given = True
-        if response.partial and answer.partial is None:
-            answer = replace(answer, partial=True)
-        return self._with_ids(with_paid(answer, response), [call.id for call in response.get_function_calls()])
+        return mark_if_empty(response)
 
     def _note_paid(self, response: LlmResponse) -> None:
         if self._paid is None and response.usage_metadata is not None:
@@ -283,7 +289,7 @@ class ModelCall:
         complete one."""
         content, partial = response.content, response.partial
         self.has_calls = False
-        silent = content is None and not response.error_code and not response.interrupted
+        silent = content is None and is_silent(response)
         if response.usage_metadata is not None and not partial:
             self.count(response.usage_metadata, response.searches)
         values = {} if partial else self._collected(silent)
@@ -354,27 +360,6 @@ def _wrapped(wrapper: Any, call_next: Any, context: Context) -> Any:
         return wrapper(call_next=call_next, callback_context=context, llm_request=request)
 
     return call
-
-
-def mark_if_empty(response: LlmResponse) -> LlmResponse:
-    """A complete response that says nothing becomes an error, never silence (decision 3)."""
-    heard = response.input_transcription or response.output_transcription
-    if response.partial or response.error_code or response.interrupted or heard:
-        return response
-    parts = (content.parts if (content := response.content) is not None else None) or ()
-    ended = response.finish_reason is types.FinishReason.STOP or not (parts or response.turn_complete)
-    if not ended or not all(map(_says_nothing, parts)):
-        return response
-    told = response.error_message or "The model ended its turn without saying or calling anything."
-    return replace(response, error_code=NO_CONTENT, error_message=told)
-
-
-def _says_nothing(part: types.Part) -> bool:
-    if part.text and (part.thought or part.text.strip()):
-        return False
-    return all(
-        value is None or name in ("text", "thought", "thought_signature") for name, value in fields_of(part).items()
-    )
 
 
 def is_thought_only(event: Event) -> bool:

@@ -11,7 +11,8 @@ from flowloom.context.protocols import AnyLlmAgent
 from flowloom.errors import ModelResponseError, ToolArgumentsError
 from flowloom.events.event import UNFIT_OUTPUT, Event
 from flowloom.events.wire import replace
-from flowloom.flow.model_call import NO_CONTENT, is_thought_only
+from flowloom.flow.model_call import is_thought_only
+from flowloom.models.base_llm import NO_CONTENT
 from flowloom.processors.model_choice import model_of
 from flowloom.processors.output_schema import retry_event, schema_of
 

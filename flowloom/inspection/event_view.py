@@ -11,6 +11,7 @@ from flowloom.inspection.canonical import Data, Ordinals, canonical
 from flowloom.inspection.sections import Section
 from flowloom.inspection.text import write_sections
 from flowloom.inspection.tree import Fields, fields_of
+from flowloom.objects.given import events_given
 
 _VOLATILE = ("id", "timestamp", "error")
 _BOOKKEEPING = "pending_calls"
@@ -23,11 +24,11 @@ class EventsView:
     Event ids and times are left out; ids of invocations and calls are ordinals in order of appearance, in a streamed
     run too; bytes and signatures are shortened as in a `RequestView`; empty fields are left out.
 
-    `events` are those of the run, in order.
+    `events` are those of the run, in order. Raises `InputValidationError` for what is no list of them.
     """
 
     def __init__(self, events: Iterable[Event]) -> None:
-        self._trees = [_tree_of(event) for event in events]
+        self._trees = [_tree_of(event) for event in events_given(events, "EventsView")]
 
     @cached_property
     def data(self) -> list[dict[str, Data]]:

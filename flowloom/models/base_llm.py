@@ -8,16 +8,19 @@ from collections.abc import AsyncGenerator, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 from urllib.parse import urlsplit
 
+from google.genai import types
 from pydantic import PrivateAttr
 
-from flowloom.errors import NotSupportedError
+from flowloom.errors import ConfigurationError, NotSupportedError
 from flowloom.events.response import LlmResponse
+from flowloom.events.wire import fields_of, replace
 from flowloom.models.request import LlmRequest
 from flowloom.objects.settings import Settings
 
 if TYPE_CHECKING:
     from flowloom.models.server_tools import Asked
 
+NO_CONTENT = "MODEL_RETURNED_NO_CONTENT"
 _log = logging.getLogger("flowloom.models")
 _LOOPBACK = ("localhost", "127.0.0.1", "::1")
 Backend = Literal["gemini_api", "vertex_ai"]
@@ -97,6 +100,39 @@ class BaseLlm(Settings):
         raise NotSupportedError(
             f"Live connections are not supported yet; model `{self.model}` answers by request only."
         )
+
+
+def as_response(given: Any, model: str) -> LlmResponse:
+    """What the `model` has yielded. Raises `ConfigurationError` for what is no response."""
+    if not hasattr(given, "partial"):
+        raise ConfigurationError(f"Model `{model}` yields a {type(given).__name__}. A model yields `LlmResponse`s.")
+    return given
+
+
+def mark_if_empty(response: LlmResponse) -> LlmResponse:
+    """A complete response that says nothing becomes an error, never silence (decision 3)."""
+    heard = response.input_transcription or response.output_transcription
+    if response.partial or response.error_code or response.interrupted or heard:
+        return response
+    parts = (content.parts if (content := response.content) is not None else None) or ()
+    ended = response.finish_reason is types.FinishReason.STOP or not (parts or response.turn_complete)
+    if not ended or not all(map(_says_nothing, parts)):
+        return response
+    told = response.error_message or "The model ended its turn without saying or calling anything."
+    return replace(response, error_code=NO_CONTENT, error_message=told)
+
+
+def is_silent(response: LlmResponse) -> bool:
+    """Whether a response gives no event."""
+    return response.content is None and not response.error_code and not response.interrupted
+
+
+def _says_nothing(part: types.Part) -> bool:
+    if part.text and (part.thought or part.text.strip()):
+        return False
+    return all(
+        value is None or name in ("text", "thought", "thought_signature") for name, value in fields_of(part).items()
+    )
 
 
 def is_loopback(url: str | None) -> bool:

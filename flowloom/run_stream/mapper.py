@@ -22,6 +22,7 @@ from flowloom.events.event import Event, asks_again
 from flowloom.events.requests import is_request, looks_like_request
 from flowloom.events.wire import fields_of
 from flowloom.models.server_parts import code_run, server_run
+from flowloom.objects.given import events_given
 from flowloom.run_stream.agents import AgentTurns, Out, Speaker, UniqueIds
 from flowloom.run_stream.calls import HIDDEN_CALLS, Call, ToolCalls
 from flowloom.run_stream.records import (
@@ -62,9 +63,12 @@ _NO_AUTHORS = ("", "user")
 
 
 def run_stream_of(events: Iterable[Event]) -> Iterator[RunStreamEvent]:
-    """The typed events of stored `events`, or of a run that was collected; each invocation is a run."""
+    """The typed events of stored `events`, or of a run that was collected; each invocation is a run.
+
+    Raises `InputValidationError` for what is no list of events, a session for one.
+    """
     mapper = RunStreamMapper()
-    for event in events:
+    for event in events_given(events, "run_stream_of"):
         yield from mapper.feed(event)
     yield from mapper.finish()
 

@@ -16,6 +16,7 @@ from flowloom.events.requests import CONFIRMATION_CALL, CREDENTIAL_CALL, INPUT_C
 from flowloom.events.wire import set_fields
 from flowloom.log.answers import first_line, read_decision, unreadable
 from flowloom.log.ledger import CallLedger, CallRecord
+from flowloom.objects.given import events_given
 from flowloom.runner.message import content_of_message
 from flowloom.tools.pending import read_call
 
@@ -110,9 +111,9 @@ def pending_calls(events: Iterable[Event], invocation_id: str | None = None) -> 
     """What the log `events` says to be waiting, in the order asked; of one invocation, if `invocation_id` names it.
 
     A call that was answered once waits no more, even if the answer was only a report of how far it is. One that was
-    rewound does not either.
+    rewound does not either. Raises `InputValidationError` for what is no list of events, a session for one.
     """
-    return pending_in(CallLedger.of(events), invocation_id)
+    return pending_in(CallLedger.of(events_given(events, "pending_calls")), invocation_id)
 
 
 def pending_in(ledger: CallLedger, invocation_id: str | None = None) -> list[PendingCall]:

@@ -12,7 +12,7 @@ from opentelemetry.trace import SpanKind, Tracer, set_span_in_context
 from flowloom.context import InvocationContext
 from flowloom.events.event import Event
 from flowloom.events.response import LlmResponse
-from flowloom.models.base_llm import BaseLlm
+from flowloom.models.base_llm import BaseLlm, as_response
 from flowloom.models.request import LlmRequest
 from flowloom.telemetry.agent_span import agent_labels
 from flowloom.telemetry.current import Watched, leave, mark_failed, parent_of
@@ -79,7 +79,7 @@ class ModelSpan(Watched[LlmResponse]):
             self._write()  # no event was made of the response
         token = otel.attach(self._context)
         try:
-            response = await self._items.__anext__()
+            response = as_response(await self._items.__anext__(), self._labels["gen_ai.request.model"])
         except StopAsyncIteration:
             self._stop()
             raise

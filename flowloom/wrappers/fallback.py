@@ -21,7 +21,7 @@ from flowloom.errors import (
 )
 from flowloom.events.response import LlmResponse
 from flowloom.events.wire import replace
-from flowloom.models.base_llm import Backend, BaseLlm
+from flowloom.models.base_llm import Backend, BaseLlm, as_response
 from flowloom.models.failures import empty_stream, named
 from flowloom.models.request import LlmRequest, note_dropped
 from flowloom.models.server_tools import Asked
@@ -140,6 +140,7 @@ class FallbackModel(BaseLlm):
                 async with aclosing(calling) as responses:
                     async for response in responses:
                         if not given and place != last:
+                            as_response(response, model.model)
                             self._reasons.check(llm_request, response, model.model)
                         given = True
                         yield response if response.partial else _signed(response, model.model, failures)

@@ -8,7 +8,7 @@ from contextlib import aclosing
 
 from flowloom.errors import IncompleteStreamError, ModelError, ModelResponseError
 from flowloom.events.response import LlmResponse
-from flowloom.models.base_llm import BaseLlm
+from flowloom.models.base_llm import BaseLlm, as_response
 from flowloom.models.failures import empty_stream
 from flowloom.models.request import LlmRequest, note_dropped
 from flowloom.models.retry import RetryOptions
@@ -79,7 +79,7 @@ class RetryModel(WrapperModel):
     async def _first_of(self, responses: AsyncGenerator[LlmResponse, None], request: LlmRequest) -> LlmResponse:
         """The first response of a call; one that says nothing at all counts as a broken stream."""
         try:
-            return await anext(responses)
+            return as_response(await anext(responses), request.model or self.model)
         except StopAsyncIteration:
             raise empty_stream(request.model or self.model) from None
 

@@ -5,9 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from google.genai import types
 from kit import STREAMED, Chat, agent, requests_of, said
 
-from flowloom import LlmResponse
+from flowloom import BasePlugin, LlmResponse
+from flowloom.models.base_llm import NO_CONTENT
 from flowloom.testing import call
 
 HALVES = [LlmResponse(content=said("one "), partial=True), LlmResponse(content=said("two"), partial=True)]
@@ -139,3 +141,48 @@ async def test_an_error_response_of_a_model_is_given_like_any_other() -> None:
     events = await Chat(root).say("go")
     assert events[-1].error_code == "SAFETY"
     assert asked == ["after"]
+
+
+@pytest.mark.parametrize("config", [None, STREAMED])
+async def test_an_answer_that_says_nothing_is_told_as_an_error(config: Any) -> None:
+    """Decision 3: as from `before_model`, and from the model itself; a plugin's too."""
+
+    def nothing(**_: Any) -> LlmResponse:
+        return LlmResponse()
+
+    class Mute(BasePlugin):
+        async def after_model_callback(self, **_: Any) -> LlmResponse:
+            return nothing()
+
+    for chat in (
+        Chat(agent("root", "hi", before_model_callback=nothing), config=config),
+        Chat(agent("root", "hi", after_model_callback=nothing), config=config),
+        Chat(agent("root", "hi"), plugins=[Mute(name="mute")], config=config),
+    ):
+        await chat.say("go")
+        assert [event.error_code for event in await chat.stored()] == [None, NO_CONTENT]
+
+
+async def test_a_response_emptied_where_it_is_is_told_as_an_error() -> None:
+    def empty(llm_response: LlmResponse, **_: Any) -> None:
+        llm_response.content = None
+
+    [event] = await Chat(agent("root", "hi", after_model_callback=empty)).say("go")
+    assert event.error_code == NO_CONTENT
+
+
+async def test_a_callback_that_answers_what_it_is_given_leaves_a_silent_response_silent() -> None:
+    """Beside one with words; alone it is an error still."""
+    meter = LlmResponse(usage_metadata=types.GenerateContentResponseUsageMetadata(total_token_count=5))
+    words = LlmResponse(content=said("hi"))
+
+    def same(llm_response: LlmResponse, **_: Any) -> LlmResponse:
+        return llm_response
+
+    for responses, told in (
+        ([meter, words], [("hi", None)]),
+        ([words, meter], [("hi", None)]),
+        ([meter], [("", NO_CONTENT)]),
+    ):
+        events = await Chat(agent("root", responses, after_model_callback=same)).say("go")
+        assert [(event.text, event.error_code) for event in events] == told

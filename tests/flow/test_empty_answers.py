@@ -7,7 +7,7 @@ from google.genai import types
 from kit import Chat, agent, named_call, said, text
 
 from flowloom import LlmResponse
-from flowloom.flow.model_call import NO_CONTENT, mark_if_empty
+from flowloom.models.base_llm import NO_CONTENT, mark_if_empty
 
 STOP = types.FinishReason.STOP
 HEARD = types.Transcription(text="hello")

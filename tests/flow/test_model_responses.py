@@ -53,7 +53,14 @@ async def test_a_response_without_content_beside_one_that_says_something_is_coun
     assert result.usage.total_tokens == 5 * (len(responses) - 1)
 
 
-@pytest.mark.parametrize("responses", [(METER,), (METER, METER), (ENDED,), (replace(ENDED, usage_metadata=None),)])
+PIECE = LlmResponse(partial=True)
+TURN = LlmResponse(turn_complete=True)
+
+
+@pytest.mark.parametrize(
+    "responses",
+    [(METER,), (METER, METER), (ENDED,), (replace(ENDED, usage_metadata=None),), (PIECE,), (TURN,), (PIECE, TURN)],
+)
 async def test_responses_that_all_lack_content_are_one_error(responses: tuple[LlmResponse, ...]) -> None:
     """Which says how the model has ended."""
     [event] = await Chat(gives(*responses)).say("go")
