@@ -7,6 +7,7 @@ import logging
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from datetime import datetime
+from itertools import takewhile
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 from zoneinfo import ZoneInfo
 
@@ -33,6 +34,7 @@ except ImportError as error:
 _log = logging.getLogger("flowloom.durable")
 _MOST_AT_ONCE = 100
 """How many times that have passed are caught up with in one go."""
+_LOOKS_BACK = (60.0, 3600.0, 86_400.0, 32 * 86_400.0, 366 * 86_400.0, float("inf"))
 _UNREADABLE = 60.0
 """Seconds for which a schedule that cannot be read leaves those alone that are due after it."""
 
@@ -104,6 +106,16 @@ class Schedule:
     def next_after(self, after: float) -> float:
         """When it is due next `after` a time; both in seconds since the epoch."""
         return next(self.times(after))
+
+    def latest(self, first: float, moment: float) -> float:
+        """When it was due last, of `first`, when it was, and the times after that up to a `moment`."""
+        for (
+            back
+        ) in _LOOKS_BACK:  # all of them would be too many, where they are minutes and the worker was away for long
+            passed = [*takewhile(lambda due: due <= moment, self.times(max(first, moment - back)))]
+            if passed:
+                return passed[-1]
+        return first
 
     def dumps(self) -> str:
         """The JSON text."""
@@ -187,14 +199,14 @@ def submit_due(connection: Connection, setting: Setting, app_name: str) -> tuple
         sql = "UPDATE flowloom_schedules SET next_due = ? WHERE app_name = ? AND name = ?"
         connection.execute(sql, (moment + _UNREADABLE, app_name, name))
         return ()
-    passed, due = [first], first
-    for due in schedule.times(first):
-        if due > moment or len(passed) == _MOST_AT_ONCE:
-            break
-        passed.append(due)
-    if not schedule.catch_up:
-        due = due if due > moment else schedule.next_after(moment)
-        passed = passed[-1:]
+    if schedule.catch_up:
+        due, passed = first, list[float]()
+        times = schedule.times(first)
+        while due <= moment and len(passed) < _MOST_AT_ONCE:
+            passed.append(due)
+            due = next(times)
+    else:
+        passed, due = [schedule.latest(first, moment)], schedule.next_after(moment)
     ready: list[str] = []
     for each in passed:
         before = None if last is None else find(connection, last, setting.dialect)

@@ -5,10 +5,14 @@ from __future__ import annotations
 import asyncio
 import time
 from datetime import datetime
+from itertools import takewhile
 from typing import Any
 from zoneinfo import ZoneInfo
 
 import pytest
+from hypothesis import given, settings
+from hypothesis.strategies import integers, sampled_from
+from kit import examples
 
 from durable.fleet import client_of, opened, steps, where, worker_of
 from flowloom.durable import RunClient, Schedule
@@ -129,6 +133,34 @@ async def test_times_that_passed_without_a_worker(where: str, catch_up: bool, ov
         (found,) = await client.schedules.list()
         assert found.next_due > (await client.list())[0].created
     await service.close()
+
+
+async def test_of_however_many_times_that_passed_the_latest_is_made_good(where: str) -> None:
+    service = opened(where)
+    async with client_of(service) as client:
+        first = await client.schedules.put(daily(cron="* * * * *", session_id="s1"))
+        await moved(client, 60 * 5000)
+        setting = client.registry.setting
+        await client.registry.write(lambda c: submit_due(c, setting, client.app_name), "test")
+        [run] = await client.list()
+        [found] = await client.schedules.list()
+        due = int(run.run_id.rpartition(":")[2])
+        assert (due - int(first)) % 60 == 0
+        assert found.next_due - due == 60 > run.created - due >= 0
+    await service.close()
+
+
+@given(
+    cron=sampled_from(["30 2 * * *", "0 * * * *", "*/20 1-3 * * sun", "0 0 29 2 *"]),
+    after=integers(1_700_000_000, 1_760_000_000),
+    span=integers(0, 3_000_000),
+)
+@settings(max_examples=examples(60), deadline=None)
+def test_the_latest_time_is_the_last_of_those_that_passed(cron: str, after: int, span: int) -> None:
+    """Through the nights in which the clocks change, too; the time from which it is looked for is one of them."""
+    schedule = daily(cron=cron)
+    passed = [after, *takewhile(lambda due: due <= after + span, schedule.times(after))]
+    assert schedule.latest(after, after + span) == passed[-1]
 
 
 async def test_a_time_whose_run_is_another_one_is_left_out(where: str, caplog: pytest.LogCaptureFixture) -> None:
