@@ -56,8 +56,8 @@ def _response_of_single_turn(agent: AnyLlmAgent, turn: Turn) -> dict[str, Any]:
     if turn.output is None:
         failed = turn.last is not None and turn.last.error_code and failure_told(agent, turn.last)
         return {"error": turn.failure or failed or f"Agent `{agent.name}` ended without an answer."}
-    if agent.output_schema is None:
-        return {"result": turn.output}
+    if agent.output_schema is None or not isinstance(turn.output, str):
+        return as_object(turn.output, "result")
     try:
         return {"result": schema_of(agent).parse(turn.output)}
     except ToolArgumentsError as error:

@@ -30,6 +30,7 @@ from flowloom.log.marks import AGENT_ENDED, is_from_agent_tool
 from flowloom.models.request import LlmRequest
 from flowloom.processors.model_choice import model_of
 from flowloom.processors.output_schema import refusal_in
+from flowloom.tools.agent_tool import answer_in
 from flowloom.tools.calls import CallResults
 from flowloom.tools.confirmation import follow_ups
 from flowloom.tools.delegation import task_result
@@ -246,8 +247,8 @@ class LlmTurn(Turn):
             result = task_result(event)
             if result is not None:
                 self.output = result
-        elif event.is_final_response() and event.text.strip() and not event.actions.end_of_agent:
-            self.output = event.text
+        elif event.is_final_response() and not event.actions.end_of_agent:
+            self.output = answer_in(event) or self.output
 
     def _finished(self, result: StepResult, event: Event) -> Event:
         """An event as it is yielded: its calls may wait for the client, its text may be the agent's answer."""

@@ -105,7 +105,7 @@ class AgentTool(BaseTool):
             async for event in events:
                 await self._share(event, tool_context)
                 added = structured and event.actions.end_of_agent  # by a callback, to an answer that fits the schema
-                if not event.partial and not added and (event.content is not None or event.error_code):
+                if not event.partial and not added and _is_answer(event):
                     last = event
         finally:
             await events.aclose()
@@ -182,9 +182,28 @@ class AgentTool(BaseTool):
         if last.error_code and last.content is None:
             raise ToolError(failure_told(self.agent, last))
         llm_agent = as_llm_agent(self.agent)
+        if (answer := answer_in(last)) and not isinstance(answer, str):
+            return answer
         if llm_agent is None or llm_agent.output_schema is None or not last.text:
             return "\n".join(p.text for p in parts_of(last.content) if p.text and not p.thought)
         return llm_agent.derive("output_schema", lambda: OutputSchema(llm_agent.output_schema)).parse(last.text)
+
+
+def answer_in(event: Event) -> Any:
+    """What an agent answers by an event: its text, else the results that are shown as they are: of several a list."""
+    if event.text.strip():
+        return event.text
+    if not event.actions.skip_summarization:
+        return None
+    found = [result.response for result in event.get_function_responses() if result.response]
+    return found[0] if len(found) == 1 else found
+
+
+def _is_answer(event: Event) -> bool:
+    """Whether an event may be an agent's answer: not one that only calls tools, or only has their results."""
+    if event.error_code or answer_in(event):
+        return True
+    return event.content is not None and not event.get_function_calls() and not event.get_function_responses()
 
 
 def _is_idempotent(agent: AnyAgent) -> bool:

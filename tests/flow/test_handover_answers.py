@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 from google.genai import types
-from kit import WHERE, Chat, agent, approve, collect, context, event, named_call, pending, requests_of, said, story
+from kit import WHERE, Chat, agent, approve, collect, context, event, named_call, pending, requests_of, said, story, text
 from pydantic import BaseModel
 
-from flowloom import Event, Flow, FunctionTool, InvocationContext, LlmAgent, LlmRequest, LlmResponse
+from flowloom import Event, Flow, FunctionTool, InvocationContext, LlmAgent, LlmRequest, LlmResponse, ToolContext
 from flowloom.errors import AgentNotFoundError, Halt
 from flowloom.flow.handover import place_of_target
 from flowloom.testing import call
@@ -75,6 +75,11 @@ def says(words: str) -> Any:
     return lambda callback_context: said(words)
 
 
+def shows(tool_context: ToolContext) -> dict[str, str]:
+    tool_context.actions.skip_summarization = True
+    return {"city": "Rome"}
+
+
 FAILED = LlmResponse(error_code="SAFETY", error_message="not this")
 
 
@@ -97,9 +102,14 @@ FAILED = LlmResponse(error_code="SAFETY", error_message="not this")
             {"before_agent_callback": says('{"name": "Rome"}'), "output_schema": City},
             {"result": {"name": "Rome"}},
         ),
+        ([[text("I look."), call("look")]], {"tools": [shows]}, {"city": "Rome"}),
+        ([call("look")], {"tools": [shows], "output_schema": City}, {"city": "Rome"}),
         (["Rome"], {"after_agent_callback": says("Checked.")}, {"result": "Rome"}),
     ],
-    ids="text last nothing blank halted schema mended failed unfit another-says before before-schema after".split(),
+    ids=(
+        "text last nothing blank halted schema mended failed unfit another-says before before-schema shown shown-form "
+        "after"
+    ).split(),
 )
 async def test_what_a_single_turn_says_last_answers_its_call(answers: Any, fields: Any, response: Any) -> None:
     """In the form of its schema; or why there is none."""

@@ -20,9 +20,11 @@ from flowloom import (
     Limits,
     LlmAgent,
     LlmResponse,
+    LoopAgent,
     RunConfig,
     SequentialAgent,
     ToolContext,
+    exit_loop,
 )
 from flowloom.context import DirectEffects, EffectKey
 from flowloom.context.threads import Threads
@@ -214,6 +216,29 @@ async def test_skip_summarization_shows_the_answer_as_it_is() -> None:
     assert events[-1].is_final_response()
     assert response(events) == {"result": "Because."}
     assert events[-1].text == "Because."
+
+
+def look(tool_context: ToolContext) -> dict[str, int]:
+    """Look."""
+    tool_context.actions.skip_summarization = True
+    return {"answer": 42}
+
+
+async def test_an_agent_that_shows_the_result_of_a_tool_as_it_is_has_answered_with_it() -> None:
+    """Whatever it had said before; several results are a list."""
+    for calls, answer in (
+        ([call("look")], {"answer": 42}),
+        ([types.Part(text="I look."), call("look")], {"answer": 42}),
+        ([call("look"), call("look")], {"result": [{"answer": 42}, {"answer": 42}]}),
+    ):
+        assert response(await Chat(asking(expert(calls, tools=[look]))).say("go")) == answer
+
+
+async def test_leaving_a_loop_is_no_answer() -> None:
+    """What was said last is."""
+    checker = agent("checker", call("exit_loop"), tools=[exit_loop])
+    loop = LoopAgent(name="expert", sub_agents=[agent("writer", "The draft."), checker])
+    assert response(await Chat(asking(loop)).say("go")) == {"result": "The draft."}
 
 
 async def test_what_is_shown_as_it_is_is_what_callbacks_make_of_it() -> None:
