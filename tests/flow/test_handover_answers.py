@@ -6,7 +6,21 @@ from typing import Any
 
 import pytest
 from google.genai import types
-from kit import WHERE, Chat, agent, approve, collect, context, event, named_call, pending, requests_of, said, story, text
+from kit import (
+    WHERE,
+    Chat,
+    agent,
+    approve,
+    collect,
+    context,
+    event,
+    named_call,
+    pending,
+    requests_of,
+    said,
+    story,
+    text,
+)
 from pydantic import BaseModel
 
 from flowloom import Event, Flow, FunctionTool, InvocationContext, LlmAgent, LlmRequest, LlmResponse, ToolContext

@@ -7,12 +7,13 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from kit import Chat, agent, approve, pending, story
+from kit import Chat, agent, approve, named_call, pending, result, story
 
 from flowloom import (
     AgentTool,
     FunctionTool,
     LlmAgent,
+    LongRunningFunctionTool,
     LoopAgent,
     ParallelAgent,
     SequentialAgent,
@@ -36,6 +37,10 @@ def searcher(name: str, gate: Gate | None = None, **fields: Any) -> LlmAgent:
 
     model = ByTurn([call("look", at="hills"), call("look", at="sea")], call("look", at="sky"), f"{name} is done")
     return LlmAgent(name=name, model=model, tools=[look], output_key=f"{name}:said", **fields)
+
+
+def order() -> None:
+    """Order: the result comes later."""
 
 
 def loop_of(gate: Gate) -> LoopAgent:
@@ -313,3 +318,56 @@ async def test_agents_as_tools_that_wait_keep_their_questions_when_a_call_beside
     legal(stored := await chat.stored())
     answers = {each.name: each.response for event in stored for each in event.get_function_responses()}
     assert (answers["one"], answers["two"]) == ({"result": "one has paid"}, {"result": "two has paid"})
+
+
+@pytest.mark.parametrize("how", ["pause", "cancel"])
+async def test_a_single_turn_agent_that_waits_beside_one_in_which_the_run_was_stopped_waits_on(how: str) -> None:
+    """Both calls stay open: the answer resumes the one, and the run goes on in the other."""
+    gate = Gate()
+    ordering = LongRunningFunctionTool(func=order)
+    buyer = agent("buyer", named_call("o1", "order"), "bought", mode="single_turn", tools=[ordering])
+    calls = [call("buyer", request="Buy."), call("slow", request="Look.")]
+    root = agent("root", calls, "done", sub_agents=[buyer, searcher("slow", gate, mode="single_turn")])
+    chat = Chat(root)
+    run = held(chat)
+    await gate.reached.wait()
+    run.pause() if how == "pause" else run.cancel("after_step")
+    gate.open.set()
+    stopped = await run.result()
+    assert stopped.status == ("paused" if how == "pause" else "cancelled")
+    assert [each.id for each in stopped.pending] == ["o1"]
+    events = await chat.answer(result("o1", "order", {"ok": True}))
+    answers = [(r.name, r.response) for each in events if each.author == "root" for r in each.get_function_responses()]
+    assert answers == [("buyer", {"result": "bought"}), ("slow", {"result": "slow is done"})]
+    assert story(events)[-1] == "root: done"
+    nothing_left()
+
+
+@pytest.mark.parametrize("how", ["pause", "cancel"])
+async def test_a_single_turn_agent_waits_on_if_the_run_is_stopped_in_another_branch_meanwhile(how: str) -> None:
+    gate, other = Gate(), Gate()
+
+    async def order_slowly() -> None:
+        """Order: the result comes later."""
+        await gate()
+
+    ordering = LongRunningFunctionTool(func=order_slowly)
+    buyer = agent("buyer", named_call("o1", "order_slowly"), "bought", mode="single_turn", tools=[ordering])
+    root = agent("root", call("buyer", request="Buy."), "done", sub_agents=[buyer])
+    chat = Chat(ParallelAgent(name="side", sub_agents=[root, searcher("other", other)]))
+    run = held(chat)
+    await gate.reached.wait()
+    await other.reached.wait()
+    run.pause() if how == "pause" else run.cancel("after_step")
+    other.open.set()
+    while not any(each.get_function_responses() for each in await chat.stored()):  # noqa: ASYNC110
+        await asyncio.sleep(0)
+    for _ in range(20):
+        await asyncio.sleep(0)
+    gate.open.set()
+    stopped = await run.result()
+    assert stopped.status == ("paused" if how == "pause" else "cancelled")
+    assert [each.id for each in stopped.pending] == ["o1"]
+    told = by_branch(await chat.answer(result("o1", "order_slowly", {"ok": True})))
+    assert told["side.root"] == ["root: buyer -> {'result': 'bought'}", "root: done"]
+    assert told["side.other"][-1] == "other: other is done"
