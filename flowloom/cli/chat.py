@@ -66,6 +66,8 @@ class Chat:
         self._desk = Desk(display, reader)
         self._questions = Questions(display, reader)
         self._loop = asyncio.Runner()
+        self._leaves = False
+        """Whether one message is all there is to be answered."""
         self._told_name: str | None = None
         """The name of a new session, once the person knows it."""
 
@@ -109,7 +111,11 @@ class Chat:
     # -- the conversation ------------------------------------------------------------------------------
 
     def run(self, message: str | None) -> bool:
-        """Answer `message`, or one message after the other until there are no more; whether that one failed."""
+        """Answer `message`, or one message after the other until there are no more; whether that one failed.
+
+        Raises `KeyboardInterrupt` when it was stopped before that: at a terminal, a chat that is left is over.
+        """
+        self._leaves = message is not None
         if message is not None and not self._go_on:
             return not self._answer(message)
         well = True
@@ -126,7 +132,7 @@ class Chat:
                 else:
                     self._obey(command)
         except KeyboardInterrupt:
-            if message is not None:
+            if self._leaves or not self._reader.asks:
                 raise
         if self._reader.asks:
             self._display.notice("Goodbye.")
@@ -214,7 +220,7 @@ class Chat:
             if not display.failed:
                 display.error(f"{type(error).__name__}: {error}")
             return False
-        if interrupts > 1:  # a tool still blocks
+        if interrupts > 1 or (interrupts and self._leaves):  # the first, if a tool still blocks
             raise KeyboardInterrupt
         return not interrupts and not display.failed
 
@@ -235,7 +241,8 @@ class Chat:
                 turn.cancel()
                 self._desk.stop()
                 self._display.end_turn()
-                self._display.notice("Stopped. The conversation goes on with the next message; Ctrl-C leaves.")
+                further = "" if self._leaves else " The conversation goes on with the next message; Ctrl-C leaves."
+                self._display.notice(f"Stopped.{further}")
             elif pressed == 2:
                 abandon()
 

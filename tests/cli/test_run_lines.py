@@ -8,8 +8,10 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from kit import open_calls
 
 from cli.process import COMMAND, DESK, environment, exported, flowloom, started
+from flowloom import Event
 
 
 def test_each_line_is_a_message() -> None:
@@ -133,6 +135,41 @@ def test_an_interrupt_stops_the_turn_and_the_next_line_works(shepherd: Path) -> 
     assert process.returncode == 0
     assert "Stopped." in err
     assert "Counted 2 sheep." in out
+
+
+def test_an_interrupt_of_the_only_message_is_told_by_the_exit_code(shepherd: Path, tmp_path: Path) -> None:
+    """130, as of any program that was interrupted. The call that was cut off has a result."""
+    store = tmp_path / "chats.db"
+    options = ["--session", "s", "--store", store, "--message", "watch for wolves for 5 minutes"]
+    with started("run", shepherd, *options) as process:
+        assert process.stdout is not None
+        while "calls watch_wolves" not in process.stdout.readline():
+            pass
+        process.send_signal(signal.SIGINT)
+        _, err = process.communicate(timeout=30)
+    assert process.returncode == 130
+    assert err.splitlines()[-1] == "Stopped."
+    assert open_calls([Event.model_validate(each) for each in exported("s", store)["events"]]) == set()
+
+
+def test_a_second_interrupt_leaves_the_lines_that_are_left(shepherd: Path) -> None:
+    """Although a tool still blocks, and with the exit code that says so."""
+    with started("run", shepherd) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        assert process.stderr is not None
+        process.stdin.write("sleep for 5 minutes\ncount 2 sheep\n")
+        process.stdin.flush()
+        while "calls nap" not in process.stdout.readline():
+            pass
+        process.send_signal(signal.SIGINT)
+        while "Stopped." not in process.stderr.readline():
+            pass
+        process.send_signal(signal.SIGINT)
+        out, err = process.communicate(timeout=30)
+    assert process.returncode == 130
+    assert "Counted" not in out
+    assert "Traceback" not in err
 
 
 def test_a_failed_turn_fails_the_message(tmp_path: Path) -> None:
