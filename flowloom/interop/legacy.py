@@ -45,7 +45,7 @@ _DEFAULT_AUTHOR = "agent"
 
 def is_legacy(data: dict[str, Any]) -> bool:
     """Whether an object is of the legacy form."""
-    kind: Any = data.get("type")
+    kind: Any = data.get("type") if isinstance(data, dict) else None  # pyright: ignore[reportUnnecessaryIsInstance]
     return isinstance(kind, str) and ("data" in data or kind == "done") and not is_canonical(data)
 
 

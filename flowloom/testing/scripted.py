@@ -90,7 +90,7 @@ def response_of(answer: Answer) -> LlmResponse:
         content = answer
     elif isinstance(answer, FaultyAnswer):
         return response_of(cast(Answer, answer.answer))
-    elif not isinstance(answer, Sequence):
+    elif not isinstance(answer, Sequence) or not all(isinstance(each, str | types.Part) for each in answer):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise ConfigurationError(f"{answer!r:.80} is no answer of a model: see `ScriptedModel`.")
     else:
         content = content_of("model", [text_part(each) if isinstance(each, str) else each for each in answer])  # type: ignore[union-attr]
@@ -145,6 +145,9 @@ def steps_of(answer: Answer | list[LlmResponse], *, stream: bool, chunked: bool,
         return
     several = cast(list[Any], answer if isinstance(answer, list) else [])
     if several and isinstance(several[0], LlmResponse):
+        unfit = next((each for each in several if not isinstance(each, LlmResponse | Exception | float | int)), None)
+        if unfit is not None:
+            raise ConfigurationError(f"A list of responses holds {unfit!r:.60}. Give each as an `LlmResponse`.")
         yield from several
         return
     response = response_of(cast(Answer, answer))

@@ -252,6 +252,12 @@ def test_the_fields_of_a_call_have_one_name_each() -> None:
     assert (called.id, called.name, called.args) == (None, "x", None)
 
 
+@pytest.mark.parametrize("objects", ["text", [3], [None], [["type", "data"]]])
+def test_what_is_no_object_is_refused(objects: Any) -> None:
+    with pytest.raises(EventParseError, match='"type" and "data"'):
+        from_legacy(objects)
+
+
 def test_data_stands_under_data() -> None:
     with pytest.raises(EventParseError, match='"type" and "data"'):
         create_event_handler("legacy", strict=True).read('{"type": "message", "text": "hi"}')

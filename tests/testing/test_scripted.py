@@ -35,10 +35,15 @@ def test_an_answer_is_a_list_of_texts_and_parts() -> None:
     assert response_of(["I look.", call("look")]) == response("I look.", call("look"))
 
 
-@pytest.mark.parametrize("wrong", [3, None, {"text"}])
+@pytest.mark.parametrize("wrong", [3, None, {"text"}, ["text", 3], ["text", LlmResponse()]])
 def test_what_is_no_answer_is_said_to_be_none(wrong: Any) -> None:
     with pytest.raises(ConfigurationError, match="is no answer of a model"):
         response_of(wrong)
+
+
+async def test_what_is_no_response_among_several_is_named() -> None:
+    with pytest.raises(ConfigurationError, match="A list of responses holds 'Hi'"):
+        await answers(ScriptedModel([[LlmResponse(partial=True), "Hi"]]))  # type: ignore[list-item]
 
 
 def test_text_is_cut_into_pieces_of_a_size() -> None:
