@@ -35,6 +35,7 @@ _log = logging.getLogger("flowloom.durable")
 _MOST_AT_ONCE = 100
 """How many times that have passed are caught up with in one go."""
 _LOOKS_BACK = (60.0, 3600.0, 86_400.0, 32 * 86_400.0, 366 * 86_400.0, float("inf"))
+"""The seconds before a moment in which the latest time that has passed is looked for, one after the other."""
 _UNREADABLE = 60.0
 """Seconds for which a schedule that cannot be read leaves those alone that are due after it."""
 
@@ -109,9 +110,8 @@ class Schedule:
 
     def latest(self, first: float, moment: float) -> float:
         """When it was due last, of `first`, when it was, and the times after that up to a `moment`."""
-        for (
-            back
-        ) in _LOOKS_BACK:  # all of them would be too many, where they are minutes and the worker was away for long
+        # from all of them on would be too many, where they are minutes and the worker was away for long
+        for back in _LOOKS_BACK:
             passed = [*takewhile(lambda due: due <= moment, self.times(max(first, moment - back)))]
             if passed:
                 return passed[-1]
