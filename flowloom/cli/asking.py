@@ -12,8 +12,7 @@ import typer
 
 from flowloom.cli.display import Display
 from flowloom.cli.options import USER_ID, AgentPath, AllowImports, AllowStdio, AsJson, StoreName, User
-from flowloom.cli.usage_error import UsageError, told
-from flowloom.errors import FlowloomError
+from flowloom.cli.usage_error import telling_errors
 
 if TYPE_CHECKING:
     from flowloom.cli.loading import Loaded
@@ -96,7 +95,7 @@ def run(
     if debug:
         logging.basicConfig(format="%(asctime)s %(levelname)s %(name)s: %(message)s")
         logging.getLogger("flowloom").setLevel(logging.DEBUG)
-    try:
+    with telling_errors(display):
         loaded = _loaded(path, display, allow_imports, allow_stdio)
         choice = ModelChoice(loaded.agent, model, watched=display.is_terminal)
         display.notice(choice.notice)
@@ -107,12 +106,6 @@ def run(
             ) as chat,
         ):
             failed = chat.run(message)
-    except UsageError as error:
-        display.error(str(error))
-        raise typer.Exit(2) from None
-    except FlowloomError as error:
-        display.error(told(error))
-        raise typer.Exit(1) from None
     if failed:
         raise typer.Exit(1)
 
@@ -148,19 +141,13 @@ def explain(
 
     display = Display(sys.stdout, sys.stderr)
     pages = Pages(json, html, output)
-    try:
+    with telling_errors(display, Exception):
         pages.check()
         loaded = _loaded(path, display, allow_imports, allow_stdio)
         assembly = Question(message, agent, session, state or (), model, store, user).assembly(loaded)
         for file in pages.write(assembly):
             display.notice(f"Wrote {file}.")
         printed = pages.printed(assembly)
-    except UsageError as error:
-        display.error(str(error))
-        raise typer.Exit(2) from None
-    except Exception as error:
-        display.error(told(error))
-        raise typer.Exit(1) from None
     if printed is not None:
         typer.echo(printed)
 
@@ -204,7 +191,7 @@ def bench(
     from flowloom.cli.bench import Bench, Budget, Verdict, as_json, compared, save_profile
 
     display = Display(sys.stdout, sys.stderr)
-    try:
+    with telling_errors(display, Exception):
         verdict = Verdict(
             Budget.parse("--max-us", max_us or ()), Budget.parse("--max-ratio", max_ratio or ()), baseline
         )
@@ -214,12 +201,6 @@ def bench(
         broken = list(verdict.broken(profile, stored))
         if save is not None:
             save_profile(profile, save)
-    except UsageError as error:
-        display.error(str(error))
-        raise typer.Exit(2) from None
-    except Exception as error:
-        display.error(told(error))
-        raise typer.Exit(1) from None
     typer.echo(as_json(profile, stored) if json else str(profile))
     if stored is not None and not json:
         typer.echo("\n" + compared(profile, stored))
