@@ -35,7 +35,7 @@ CASES = (
 )
 
 
-UNOBSERVED = Case("a text turn that nobody observes", "text", 1.05, "× one without the seams")
+UNOBSERVED = Case("a text turn without observers", "text", 1.05, "× one without the seams")
 """What it costs that a run could be observed, traced or profiled: beside the engine with all that cut out."""
 
 

@@ -1,4 +1,4 @@
-"""flowloom with the seams for observers cut out of its source, to show what they cost when nobody observes.
+"""flowloom with the seams for observers cut out of its source, to show what they cost without observers.
 
 Every loop over observers, and every branch that is taken if there are any, is removed from the syntax trees before they
 are compiled. What is left is the engine as if it could not be watched.
