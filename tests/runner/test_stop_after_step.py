@@ -16,6 +16,8 @@ from flowloom import (
     LongRunningFunctionTool,
     LoopAgent,
     ParallelAgent,
+    RunHandle,
+    RunResult,
     SequentialAgent,
     ToolContext,
 )
@@ -104,6 +106,15 @@ async def undisturbed(shape: str) -> Chat:
     return chat
 
 
+async def stopped(run: RunHandle, how: str, gate: Gate) -> RunResult:
+    """What comes of a run that is paused, or cancelled after its step, before the gate is opened."""
+    run.pause() if how == "pause" else run.cancel("after_step")
+    gate.open.set()
+    result = await run.result()
+    assert result.status == ("paused" if how == "pause" else "cancelled")
+    return result
+
+
 def by_branch(events: Any) -> dict[str, list[str]]:
     """The story of each branch."""
     branches: dict[str, list[str]] = {}
@@ -175,10 +186,7 @@ async def test_stopped_during_the_last_answer_of_a_member_those_after_it_do_not_
     chat = Chat(root)
     run = held(chat)
     await gate.reached.wait()
-    run.pause() if how == "pause" else run.cancel("after_step")
-    gate.open.set()
-    result = await run.result()
-    assert result.status == ("paused" if how == "pause" else "cancelled")
+    await stopped(run, how, gate)
     assert await chat.state() == {"a": "a"}
     await go_on(chat, run.invocation_id)
     assert await chat.state() == {"a": "a", "b": "b"}
@@ -331,11 +339,7 @@ async def test_a_single_turn_agent_that_waits_beside_one_in_which_the_run_was_st
     chat = Chat(root)
     run = held(chat)
     await gate.reached.wait()
-    run.pause() if how == "pause" else run.cancel("after_step")
-    gate.open.set()
-    stopped = await run.result()
-    assert stopped.status == ("paused" if how == "pause" else "cancelled")
-    assert [each.id for each in stopped.pending] == ["o1"]
+    assert [each.id for each in (await stopped(run, how, gate)).pending] == ["o1"]
     events = await chat.answer(result("o1", "order", {"ok": True}))
     answers = [(r.name, r.response) for each in events if each.author == "root" for r in each.get_function_responses()]
     assert answers == [("buyer", {"result": "bought"}), ("slow", {"result": "slow is done"})]
@@ -365,9 +369,9 @@ async def test_a_single_turn_agent_waits_on_if_the_run_is_stopped_in_another_bra
     for _ in range(20):
         await asyncio.sleep(0)
     gate.open.set()
-    stopped = await run.result()
-    assert stopped.status == ("paused" if how == "pause" else "cancelled")
-    assert [each.id for each in stopped.pending] == ["o1"]
+    over = await run.result()
+    assert over.status == ("paused" if how == "pause" else "cancelled")
+    assert [each.id for each in over.pending] == ["o1"]
     told = by_branch(await chat.answer(result("o1", "order_slowly", {"ok": True})))
     assert told["side.root"] == ["root: buyer -> {'result': 'bought'}", "root: done"]
     assert told["side.other"][-1] == "other: other is done"
