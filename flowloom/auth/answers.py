@@ -9,7 +9,7 @@ from typing import Any, Final
 from google.genai import types
 
 from flowloom.events.event import Event
-from flowloom.events.parts import content_of, response_part
+from flowloom.events.parts import content_of, parts_of, response_part
 from flowloom.events.requests import CREDENTIAL_CALL
 
 RECEIVED: Final = {"status": "received"}
@@ -57,7 +57,7 @@ def redact_message(
 
 def credential_requests(events: Sequence[Event], message: types.Content | None) -> set[str]:
     """The ids of answers in a message that belong to requests for a credential, open or not, whatever their name."""
-    answers = [part.function_response for part in (message and message.parts) or () if part.function_response]
+    answers = [part.function_response for part in parts_of(message) if part.function_response]
     wanted = {answer.id for answer in answers if answer.id and answer.name != CREDENTIAL_CALL}
     found: set[str] = set()
     for event in reversed(events) if wanted else ():

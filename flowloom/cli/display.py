@@ -12,6 +12,7 @@ from google.genai import types
 
 from flowloom.events import Event
 from flowloom.events.event import UNFIT_OUTPUT, asks_again
+from flowloom.events.parts import parts_of
 from flowloom.events.requests import RESERVED_CALLS, looks_like_request
 
 if TYPE_CHECKING:
@@ -130,7 +131,7 @@ class Display:
             self._show(event, (event.author, event.branch))
 
     def _show(self, event: Event, speaker: Speaker) -> None:
-        parts = (event.content.parts if event.content is not None else None) or ()
+        parts = parts_of(event.content)
         if event.partial:
             for part in parts:
                 if part.text:

@@ -11,6 +11,7 @@ from google.genai import types
 from flowloom.auth.fields import HIDDEN, is_secret_field
 from flowloom.cli.display import Display, call_text
 from flowloom.events import Event
+from flowloom.events.parts import parts_of
 from flowloom.events.shown import words_of
 from flowloom.objects.notebook import count
 from flowloom.runner.pending import PendingCall, pending_calls
@@ -34,7 +35,7 @@ def show_events(display: Display, events: Iterable[Event], *, ids: bool = False)
             display.step(event.author, f"goes back to before the turn {rewound}")
         elif compaction is not None:
             content = compaction.compacted_content
-            told = "".join(part.text or "" for part in (content.parts if content else None) or ())
+            told = "".join(part.text or "" for part in parts_of(content))
             display.page(f"(summary of what came before) {told}")
         elif event.author == "user":
             _show_message(display, event, asked)
@@ -44,7 +45,7 @@ def show_events(display: Display, events: Iterable[Event], *, ids: bool = False)
 
 
 def _show_message(display: Display, event: Event, asked: dict[str, PendingCall]) -> None:
-    for part in (event.content.parts if event.content is not None else None) or ():
+    for part in parts_of(event.content):
         if part.text:
             display.user(part.text)
         elif part.function_response is not None:
@@ -79,7 +80,7 @@ def held(event: Event, waiting: Collection[PendingCall]) -> str:
 
 
 def _effects(event: Event) -> Iterator[str]:
-    actions, parts = event.actions, (event.content.parts if event.content is not None else None) or ()
+    actions, parts = event.actions, parts_of(event.content)
     files = sum(part.inline_data is not None or part.file_data is not None for part in parts)
     if files:
         yield count(files, "file")

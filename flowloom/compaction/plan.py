@@ -15,6 +15,7 @@ from google.genai import types
 from flowloom.compaction.config import EventsCompactionConfig
 from flowloom.compaction.token_count import characters, prompt_tokens, sees
 from flowloom.events.event import Event
+from flowloom.events.parts import parts_of
 from flowloom.log.answers import answers_request
 from flowloom.log.effective_log import EffectiveLog, Entry, Location, Span, location_of, span_of
 
@@ -221,7 +222,7 @@ class _Links:
         asked = actions.requested_tool_confirmations.keys() | actions.requested_auth_configs.keys()
         asked |= (actions.requested_inputs or {}).keys()
         long_running = event.long_running_tool_ids or ()
-        for part in (event.content.parts if event.content is not None else None) or ():
+        for part in parts_of(event.content):
             made, response = part.function_call, part.function_response
             if made is not None:
                 call = latest[made.id or ""] = _Call(made, made.id in long_running, [index])

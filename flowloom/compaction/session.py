@@ -12,7 +12,7 @@ from flowloom.events.actions import EventActions, EventCompaction
 from flowloom.events.clock import now
 from flowloom.events.event import Event
 from flowloom.events.ids import new_id
-from flowloom.events.parts import content_of
+from flowloom.events.parts import content_of, parts_of
 from flowloom.events.wire import replace
 from flowloom.models.base_llm import BaseLlm
 from flowloom.sessions.service import BaseSessionService
@@ -75,7 +75,7 @@ def _finished(made: Event, plan: Plan) -> Event | None:
     """A summariser's event as it is stored: with what it stands for, where that was seen, and no thoughts."""
     given = made.actions.compaction
     content = made.content if given is None else given.compacted_content
-    parts = [part for part in (content.parts if content is not None else None) or () if part.text and not part.thought]
+    parts = [part for part in parts_of(content) if part.text and not part.thought]
     if not parts:
         return None
     compaction = EventCompaction(

@@ -14,7 +14,7 @@ from flowloom.errors import ConfigurationError, ModelResponseError
 from flowloom.events.actions import EventActions, EventCompaction
 from flowloom.events.event import Event
 from flowloom.events.ids import new_id
-from flowloom.events.parts import content_of, text_part
+from flowloom.events.parts import content_of, parts_of, text_part
 from flowloom.events.response import LlmResponse
 from flowloom.log.item import HIDDEN_CALLS
 from flowloom.models.base_llm import BaseLlm
@@ -114,7 +114,7 @@ def lines_of(event: Event) -> Iterator[str]:
     if event.actions.compaction is not None:
         yield f"Summary of what came before: {_text_of(event.content)}"
         return
-    for part in (event.content.parts if event.content is not None else None) or ():
+    for part in parts_of(event.content):
         call, response = part.function_call, part.function_response
         named = call or response
         if part.thought or (named is not None and named.name in HIDDEN_CALLS):
@@ -138,7 +138,7 @@ def lines_of(event: Event) -> Iterator[str]:
 
 
 def _text_of(content: types.Content | None) -> str:
-    parts: Sequence[types.Part] = (content.parts if content is not None else None) or ()
+    parts: Sequence[types.Part] = parts_of(content)
     return "".join(part.text for part in parts if part.text and not part.thought)
 
 

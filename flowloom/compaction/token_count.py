@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from weakref import WeakKeyDictionary
 
 from flowloom.events.event import Event
+from flowloom.events.parts import parts_of
 from flowloom.log.effective_log import EffectiveLog, Location, location_of
 
 CHARACTERS_PER_TOKEN = 4
@@ -16,7 +17,7 @@ _LOOK_BACK = 64
 def characters(event: Event) -> int:
     """How many characters an event puts into a request: texts, arguments and results; thoughts left out."""
     total = 0
-    for part in (event.content.parts if event.content is not None else None) or ():
+    for part in parts_of(event.content):
         call, response = part.function_call, part.function_response
         if part.text:
             total += 0 if part.thought else len(part.text)

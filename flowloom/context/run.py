@@ -29,7 +29,7 @@ from flowloom.errors import AlreadyAnsweredError, CallbackError, StorageError
 from flowloom.events.event import Event
 from flowloom.events.ids import INPUT_ID_PREFIX
 from flowloom.events.json_data import keep_json
-from flowloom.events.parts import content_of, response_part
+from flowloom.events.parts import content_of, parts_of, response_part
 from flowloom.events.requests import without_requests
 from flowloom.events.wire import replace
 from flowloom.log.answers import says_nothing
@@ -279,7 +279,7 @@ class Run:
         if self.undelivered_events:
             self.undelivered_events.pop(event.id, None)
         content = event.content
-        for part in (content and content.parts) or ():
+        for part in parts_of(content):
             if (call := part.function_call) is not None:
                 self.recorded_calls[call.id or ""] = False
             elif (response := part.function_response) is not None:

@@ -179,7 +179,7 @@ class ModelCall:
         marked = mark_if_empty(response)
         if marked is not response and (self._said or not (last or response.finish_reason)):
             return replace(response, content=None)
-        if marked.content is not None or not is_silent(marked):
+        if not is_silent(marked):
             self._given, self._said = True, self._said or not response.partial
         return marked
 
@@ -289,7 +289,7 @@ class ModelCall:
         complete one."""
         content, partial = response.content, response.partial
         self.has_calls = False
-        silent = content is None and is_silent(response)
+        silent = is_silent(response)
         if response.usage_metadata is not None and not partial:
             self.count(response.usage_metadata, response.searches)
         values = {} if partial else self._collected(silent)

@@ -9,7 +9,7 @@ from typing import Any, NotRequired, Self, TypedDict, cast
 from google.genai import types
 
 from flowloom.errors import FlowloomError, ModelResponseError
-from flowloom.events.parts import call_part, call_piece, content_of, text_part
+from flowloom.events.parts import call_part, call_piece, content_of, parts_of, text_part
 from flowloom.events.response import LlmResponse
 from flowloom.events.wire import make, replace
 from flowloom.interop.chat_contents import UNKNOWN_FUNCTION, Json, remembering, same_data, tool_call
@@ -187,7 +187,7 @@ def _texts_of(response: LlmResponse) -> tuple[str | None, str | None]:
     """Answer and thoughts of a response, each None if there is nothing."""
     texts: list[str] = []
     thoughts: list[str] = []
-    for part in (response.content.parts if response.content is not None else None) or ():
+    for part in parts_of(response.content):
         text = part.text if part.text is not None else code_text(part)
         if text:
             (thoughts if part.thought else texts).append(text)

@@ -11,6 +11,7 @@ from google.genai import types
 from flowloom.errors import EventParseError, EventStreamError
 from flowloom.events.event import Event
 from flowloom.events.event_json import read_event, read_json, validated_event
+from flowloom.events.parts import parts_of
 from flowloom.events.wire import make
 from flowloom.models.sse_decoder import RawFrame, SseDecoder
 
@@ -70,7 +71,7 @@ class ParsedEvent:
         text = thoughts = ""
         calls: list[types.FunctionCall] = []
         responses: list[types.FunctionResponse] = []
-        for part in (self.event.content.parts if self.event.content is not None else None) or ():
+        for part in parts_of(self.event.content):
             if part.text:
                 if part.thought:
                     thoughts += part.text

@@ -12,6 +12,7 @@ from google.genai import types
 from pydantic import PrivateAttr
 
 from flowloom.errors import ConfigurationError, NotSupportedError
+from flowloom.events.parts import parts_of
 from flowloom.events.response import LlmResponse
 from flowloom.events.wire import fields_of, replace
 from flowloom.models.request import LlmRequest
@@ -114,7 +115,7 @@ def mark_if_empty(response: LlmResponse) -> LlmResponse:
     heard = response.input_transcription or response.output_transcription
     if response.partial or response.error_code or response.interrupted or heard:
         return response
-    parts = (content.parts if (content := response.content) is not None else None) or ()
+    parts = parts_of(response.content)
     ended = response.finish_reason is types.FinishReason.STOP or not (parts or response.turn_complete)
     if not ended or not all(map(_says_nothing, parts)):
         return response

@@ -10,6 +10,7 @@ from typing import Any
 
 from google.genai import types
 
+from flowloom.events.parts import parts_of
 from flowloom.events.wire import make, replace
 
 
@@ -71,7 +72,7 @@ def _chunk(uri: str | None, title: str | None, *, file: bool) -> types.Grounding
 
 def aligned(grounding: types.GroundingMetadata, content: types.Content | None) -> types.GroundingMetadata:
     """Gemini's own metadata with offsets into the text of the whole answer: it counts from the beginning of a part."""
-    parts = (content.parts if content is not None else None) or ()
+    parts = parts_of(content)
     supports = grounding.grounding_supports or ()
     if len(parts) < 2 or not supports:
         return grounding

@@ -153,7 +153,7 @@ class LogReader:
                 self._objects[id(made_of)] = made_of
         if content is not None and author != self._agent:
             told = foreign_content(author, content, thoughts=True)
-            self._told.update(part.text for part in (told.parts if told else None) or () if part.text)
+            self._told.update(part.text for part in parts_of(told) if part.text)
             self._told.discard(FOREIGN_LEAD_IN)
 
     def _hear(self, event: Event, pinned: bool) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 from google.genai import types
 
 from flowloom.errors import ModelResponseError
-from flowloom.events.parts import call_part, call_piece, content_of
+from flowloom.events.parts import call_part, call_piece, content_of, parts_of
 from flowloom.events.response import LlmResponse
 from flowloom.events.wire import make
 from flowloom.models.aggregator import StreamingAggregator
@@ -233,7 +233,7 @@ class MessagesReader:
     def _note_container(self, content: types.Content | None) -> None:
         """Keep where code ran with the latest part that tells of it: what it left there is found again."""
         container = object_of(self._message.get("container"))
-        runs = [part for part in (content and content.parts) or () if is_server_run(part)]
+        runs = [part for part in parts_of(content) if is_server_run(part)]
         if container.get("id") and runs:
             kept = {name: container.get(name) for name in ("id", "expires_at")}
             runs[-1].part_metadata = {**(runs[-1].part_metadata or {}), CONTAINER: kept}
@@ -267,7 +267,7 @@ class MessagesReader:
 
 def _said(content: types.Content | None) -> list[types.Part]:
     """The parts that make the text of an answer."""
-    return [part for part in (content and content.parts) or () if part.text and not part.thought]
+    return [part for part in parts_of(content) if part.text and not part.thought]
 
 
 def _result(block: Json) -> Json:

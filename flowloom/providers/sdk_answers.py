@@ -8,7 +8,7 @@ from typing import Any, cast
 from google.genai import types
 
 from flowloom.events.ids import CLIENT_CALL_PREFIX, new_id
-from flowloom.events.parts import content_of
+from flowloom.events.parts import content_of, parts_of
 from flowloom.events.response import LlmResponse
 from flowloom.events.wire import fields_of, make, replace
 from flowloom.models.grounding import joined
@@ -118,7 +118,7 @@ def joined_answers(answers: Sequence[LlmResponse]) -> LlmResponse:
     if len(answers) == 1:
         return last
     texts = [answer.text for answer in answers]
-    parts = [part for answer in answers for part in (answer.content and answer.content.parts) or ()]
+    parts = [part for answer in answers for part in parts_of(answer.content)]
     cited: list[types.Citation] = []
     for number, answer in enumerate(answers):
         shift = len("".join(texts[:number]))

@@ -13,12 +13,13 @@ yet.
 from __future__ import annotations
 
 import base64
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from google.genai import types
 
 from flowloom.events.event import Event, asks_again
+from flowloom.events.parts import parts_of
 from flowloom.events.requests import is_request, looks_like_request
 from flowloom.events.wire import fields_of
 from flowloom.models.server_parts import code_run, server_run
@@ -243,7 +244,7 @@ class RunStreamMapper:
         told = metadata.get(PARENT_PARTIAL)
         if isinstance(told, bool):
             return told
-        parts = _parts_of(event)
+        parts = parts_of(event.content)
         if not parts or any(part.function_response is not None for part in parts):
             return False
         message = self._open.get(speaker)
@@ -262,7 +263,7 @@ class RunStreamMapper:
         message = self._open.get(speaker)
         if message is None and author not in _NO_AUTHORS:
             self._turns.enter(speaker, event, out)
-        for part in _parts_of(event):
+        for part in parts_of(event.content):
             text, call = part.text, part.function_call
             if not text and call is None:
                 if (run := server_run(part)) is not None:
@@ -285,7 +286,7 @@ class RunStreamMapper:
         agent = speaker[0] not in _NO_AUTHORS
         if agent and not (ends and event.content is None):
             self._turns.enter(speaker, event, out)
-        parts = _parts_of(event)
+        parts = parts_of(event.content)
         answers = [part.function_response for part in parts if part.function_response is not None]
         message = self._open.get(speaker)
         if message is not None and len(answers) == len(parts) and (answers or event.error_code):
@@ -319,7 +320,7 @@ class RunStreamMapper:
     def _new_message(self, event: Event, speaker: Speaker) -> _Message:
         return _Message(self._ids.give(event.id), speaker)
 
-    def _take_parts(self, event: Event, speaker: Speaker, parts: list[types.Part], out: Out) -> None:
+    def _take_parts(self, event: Event, speaker: Speaker, parts: Sequence[types.Part], out: Out) -> None:
         """The parts of a complete event, in order; then what is complete by it."""
         author, branch, _, parent = speaker
         message = self._open.pop(speaker, None)
@@ -414,11 +415,7 @@ class RunStreamMapper:
         self._calls.drop(message.calls, out)
 
 
-def _parts_of(event: Event) -> list[types.Part]:
-    return (event.content.parts if event.content is not None else None) or []
-
-
-def _words_of(parts: list[types.Part]) -> tuple[str, str]:
+def _words_of(parts: Sequence[types.Part]) -> tuple[str, str]:
     """The text and the thoughts of some parts."""
     text = "".join([part.text for part in parts if part.text and not part.thought])
     return text, "".join([part.text for part in parts if part.text and part.thought])

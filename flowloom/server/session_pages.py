@@ -6,6 +6,7 @@ from collections.abc import Collection, Sequence
 from typing import Any, cast
 
 from flowloom.events.event import Event
+from flowloom.events.parts import parts_of
 from flowloom.interop.run_ends import ABORTED
 from flowloom.runner.pending import pending_calls
 from flowloom.server.problems import ProblemError, session_not_found
@@ -69,7 +70,7 @@ def _has(session: Session, wanted: list[str]) -> bool:
 
 
 def _text_of(event: Event) -> str:
-    parts = (event.content.parts if event.content is not None else None) or ()
+    parts = parts_of(event.content)
     return "".join(part.text for part in parts if part.text and not part.thought)
 
 

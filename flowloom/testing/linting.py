@@ -15,6 +15,7 @@ from flowloom.artifacts import InMemoryArtifactService
 from flowloom.context import InvocationContext, Observer, ProcessorCall, RunConfig, StreamingMode
 from flowloom.errors import Halt, LlmCallsLimitExceededError, ModelResponseError
 from flowloom.events import Event, EventActions
+from flowloom.events.parts import parts_of
 from flowloom.flow import Flow
 from flowloom.inspection import RequestView, diff
 from flowloom.inspection.explanation import session_for
@@ -237,7 +238,7 @@ def _agent_for(flow: Flow) -> LlmAgent:
 def _model_for(situation: _Situation, may_call: bool) -> FunctionModel:
     def answer(request: LlmRequest) -> Any:
         last = request.contents[-1] if request.contents else None
-        answered = any(part.function_response for part in (last and last.parts) or ())
+        answered = any(part.function_response for part in parts_of(last))
         if situation.calls_tool and may_call and not answered and "look_up" in request.tools_dict:
             return call("look_up", word="flow")
         return "Done."

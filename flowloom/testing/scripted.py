@@ -14,7 +14,7 @@ from pydantic import BaseModel, PrivateAttr
 
 from flowloom.errors import ConfigurationError, FlowloomError, ModelStreamError
 from flowloom.events.clock import sleep
-from flowloom.events.parts import content_of, text_part
+from flowloom.events.parts import content_of, parts_of, text_part
 from flowloom.events.wire import make
 from flowloom.models import BaseLlm, LlmRequest, LlmResponse
 from flowloom.models.request import snapshot
@@ -118,7 +118,7 @@ def chunks_of(response: LlmResponse, size: int = 8, *, cuts: Iterable[int] | Non
     places = None if cuts is None else sorted(set(cuts))
     pieces: list[types.Part] = []
     start = 0
-    for part in (response.content.parts if response.content is not None else None) or ():
+    for part in parts_of(response.content):
         text = part.text or ""
         if not text or part.thought_signature is not None:
             pieces.append(part)

@@ -15,7 +15,7 @@ from pydantic import Field, PrivateAttr
 
 from flowloom.events import clock
 from flowloom.events.ids import CLIENT_CALL_PREFIX, new_id
-from flowloom.events.parts import content_of
+from flowloom.events.parts import content_of, parts_of
 from flowloom.events.response import LlmResponse
 from flowloom.events.wire import make, replace, set_fields
 from flowloom.models.base_llm import BaseLlm
@@ -174,7 +174,7 @@ class CachedModel(WrapperModel):
         if response.usage_metadata is not None:
             mark["usage_metadata"] = entry["response"]["usageMetadata"]
         set_fields(response, usage_metadata=None, custom_metadata={**(response.custom_metadata or {}), METADATA: mark})
-        for part in _parts(response):
+        for part in parts_of(response.content):
             if part.function_call is not None:
                 set_fields(part.function_call, id=_fresh_id(part.function_call.id))
         return response
@@ -198,7 +198,7 @@ def _is_worth_keeping(response: LlmResponse) -> bool:
         return False
     if response.turn_complete is False and response.finish_reason is None:
         return False  # put together from a stream that did not say that it had come to its end
-    return response.finish_reason in _ENDED_WELL and bool(_parts(response))
+    return response.finish_reason in _ENDED_WELL and bool(parts_of(response.content))
 
 
 def _fresh_id(kept: str | None) -> str:
@@ -215,7 +215,7 @@ def _fresh_id(kept: str | None) -> str:
 def _replayed(response: LlmResponse, stream: bool) -> Iterator[LlmResponse]:
     """An answer as it comes: streamed, a partial response for each part, then the whole."""
     if stream and response.content is not None:
-        for part in _parts(response):
+        for part in parts_of(response.content):
             shown = replace(part)
             if part.function_call is not None:
                 # callbacks may edit what they are shown, and the whole once more
@@ -224,7 +224,3 @@ def _replayed(response: LlmResponse, stream: bool) -> Iterator[LlmResponse]:
             content = content_of(response.content.role, [shown])
             yield make(LlmResponse, content=content, partial=True, turn_complete=False)
     yield response
-
-
-def _parts(response: LlmResponse) -> list[types.Part]:
-    return (response.content.parts if response.content is not None else None) or []

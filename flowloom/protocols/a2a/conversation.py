@@ -12,7 +12,7 @@ from google.genai import types
 from flowloom.context import InvocationContext
 from flowloom.context.progress import is_within
 from flowloom.events.event import Event
-from flowloom.events.parts import text_part
+from flowloom.events.parts import parts_of, text_part
 from flowloom.events.requests import looks_like_request
 from flowloom.log.answers import readable_answers
 from flowloom.log.item import FOREIGN_LEAD_IN
@@ -128,7 +128,7 @@ def _words_answered(content: types.Content) -> bool:
 
 def _marked(event: Event) -> list[types.Part]:
     """What another agent said; each text says who."""
-    parts = (event.content.parts if event.content is not None else None) or []
+    parts = parts_of(event.content)
     marked: list[types.Part] = []
     for part in parts:
         if part.thought or not _is_said(part):

@@ -13,7 +13,7 @@ from google.genai import types
 
 from flowloom.errors import FlowloomError, InputValidationError
 from flowloom.events.event import Event
-from flowloom.events.parts import as_object, call_part, content_of, response_part, text_part
+from flowloom.events.parts import as_object, call_part, content_of, parts_of, response_part, text_part
 from flowloom.events.requests import CREDENTIAL_CALL
 from flowloom.protocols.ag_ui.data import CLOSED_PREFIXES, as_data, as_mapping
 from flowloom.protocols.names import is_fit, is_reserved
@@ -187,12 +187,12 @@ def system_words(messages: Sequence[Any]) -> list[str]:
 
 def _has_words(content: types.Content | None) -> bool:
     """Whether a message says something: a text, or a file."""
-    parts = (content.parts if content else None) or ()
+    parts = parts_of(content)
     return any(part.text or part.inline_data or part.file_data for part in parts)
 
 
 def _text_of(content: types.Content | None) -> str:
-    return "\n".join(part.text for part in (content.parts if content else None) or () if part.text)
+    return "\n".join(part.text for part in parts_of(content) if part.text)
 
 
 def _text(content: Any) -> str:

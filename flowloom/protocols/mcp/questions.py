@@ -16,6 +16,7 @@ from google.genai import types
 
 from flowloom.context import Context
 from flowloom.errors import ConfirmationRequiredError, InputRequiredError, ToolError
+from flowloom.events.parts import parts_of
 from flowloom.models.request import LlmRequest
 from flowloom.processors.model_choice import model_of
 from flowloom.protocols.mcp.asked import FORM, decided
@@ -128,7 +129,7 @@ class Answers:
                     totals.count_tokens(response.usage_metadata, ctx.llm_agent)
                 if response.error_code:
                     raise ToolError(f"The model gave no answer to the server's prompt: {response.error_code}.")
-                parts: list[Any] = (response.content.parts if response.content is not None else None) or []
+                parts = parts_of(response.content)
                 text = "".join(part.text for part in parts if part.text and not part.thought)
                 if response.finish_reason == types.FinishReason.MAX_TOKENS:
                     reason = "maxTokens"

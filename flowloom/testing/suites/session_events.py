@@ -8,6 +8,7 @@ import json
 from google.genai import types
 
 from flowloom.events import Event, EventActions, NodeInfo, ToolConfirmation
+from flowloom.events.parts import parts_of
 from flowloom.sessions import Session
 from flowloom.testing.suites.loop import in_loop
 from flowloom.testing.suites.session_place import SessionRules, expect_not_found, said, texts_of
@@ -255,9 +256,7 @@ def _with_everything() -> Event:
 
 
 def _assert_same(before: Event, after: Event) -> None:
-    for mine, theirs in zip(
-        (before.content and before.content.parts) or (), (after.content and after.content.parts) or (), strict=True
-    ):
+    for mine, theirs in zip(parts_of(before.content), parts_of(after.content), strict=True):
         assert mine == theirs, f"A part of an event was stored as {mine!r} and came back as {theirs!r}."
     given, kept = before.to_wire(), after.to_wire()
     for name in sorted(given.keys() | kept.keys()):
