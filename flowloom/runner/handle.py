@@ -38,7 +38,7 @@ class RunHandle(Generic[OutputT]):
         """How many of them the iterator has given."""
         self._readers: list[asyncio.Future[None]] = []
         """Those that wait for the next event, or for the end."""
-        self._complete = self._over = self._cut_off = False
+        self._complete = self._cut_off = False
         self._task = asyncio.create_task(self._run(), name="flowloom run")
         _running.add(self._task)
         self._task.add_done_callback(self._end)
@@ -80,7 +80,7 @@ class RunHandle(Generic[OutputT]):
     async def _goes_on(self) -> bool:
         """Wait for the next event, or for the end; False if the run is over. Raises what ended it, unless it was
         cancelled."""
-        if not self._over:
+        if not self.done:
             reader = asyncio.get_running_loop().create_future()
             self._readers.append(reader)
             await reader
@@ -112,7 +112,7 @@ class RunHandle(Generic[OutputT]):
         Calls that are cut off are answered with an error, so that the history stays legal, and one event tells that the
         run was cancelled, and after what. A run that is over stays as it is.
         """
-        if self._task.done():
+        if self.done:
             return
         self._invocation.stop("cancelled")
         if mode == "now" and not self._cut_off:  # once: what makes the history legal is not to be cut off
@@ -122,7 +122,7 @@ class RunHandle(Generic[OutputT]):
     def pause(self) -> None:
         """Let the run end before its next model call. `run_async(invocation_id=...)` resumes it, at any time, in
         any process."""
-        if not self._task.done():
+        if not self.done:
             self._invocation.stop("paused")
 
     async def result(self) -> RunResult[OutputT]:
@@ -154,13 +154,12 @@ class RunHandle(Generic[OutputT]):
         except StopAsyncIteration:
             self._complete = True
         except (Exception, asyncio.CancelledError) as error:
-            self._invocation.failed(error)
+            self._invocation.error = error
         finally:
             await events.aclose()
 
     def _end(self, task: asyncio.Task[None]) -> None:
         _running.discard(task)
         if task.cancelled() and not self._complete:  # before it has begun
-            self._invocation.failed(asyncio.CancelledError())
-        self._over = True
+            self._invocation.error = self._invocation.error or asyncio.CancelledError()
         self._tell_readers()

@@ -13,7 +13,7 @@ from flowloom import run_stream
 from flowloom.auth.answers import AuthAnswer, credential_requests, redact_message
 from flowloom.context import Run, RunConfig, StreamingMode
 from flowloom.context.progress import Progress, is_left_behind, progress_of, without_others
-from flowloom.errors import ConfigurationError, InputValidationError, LimitExceededError, RunLostError
+from flowloom.errors import ConfigurationError, InputValidationError, LimitExceededError
 from flowloom.events import Event
 from flowloom.events.parts import answers_calls
 from flowloom.log.answers import check_answers, readable_answers
@@ -55,7 +55,8 @@ class Rounds:
     _message: types.Content | None = field(default=None, init=False)
     """The message that is next."""
     _stop_requested: Literal["paused", "cancelled"] | None = field(default=None, init=False)
-    _error: BaseException | None = field(default=None, init=False)
+    error: BaseException | None = field(default=None, init=False)
+    """What `events` has raised, as who reads them notes."""
     _closing: Sequence[Event] = field(default=(), init=False)
     """The events of a run that was cancelled between two rounds."""
     _answers: Sequence[AuthAnswer] = field(default=(), init=False)
@@ -86,11 +87,6 @@ class Rounds:
         if self._rounds:
             return self._rounds[-1].run.invocation_id
         return self.invocation_id or (self._left_to_others[0] if self._left_to_others is not None else "")
-
-    @property
-    def error(self) -> BaseException | None:
-        """What ended the run, if it failed."""
-        return self._error or (self._rounds[-1].error if self._rounds else None)
 
     def stop(self, status: Literal["paused", "cancelled"]) -> None:
         """Let no agent take another step; what is under way is finished."""
@@ -145,9 +141,6 @@ class Rounds:
             if self._rounds:
                 self._rounds[-1].run.check_stored()
                 host.after_run(self._rounds[-1].ctx)
-        except RunLostError as lost:
-            self._error = lost
-            raise
         finally:
             if lease is not None:
                 await lease.release()
@@ -161,8 +154,7 @@ class Rounds:
                 for shown in mapper.feed(event):
                     yield shown
         except Exception as raised:
-            self.failed(raised)
-            error = raised
+            self.error = error = raised
         finally:
             await events.aclose()
         for shown in mapper.finish(status=self.status, error=error):
@@ -329,10 +321,6 @@ class Rounds:
         if self._left_to_others is not None:
             return "paused" if self._left_to_others[1] else "final"
         return "final" if latest is None else _status_of(latest)
-
-    def failed(self, error: BaseException) -> None:
-        """Note an error that came before the first event, or a cancellation."""
-        self._error = self._error or error
 
 
 def _status_of(latest: Round) -> RunStatus:
