@@ -32,6 +32,7 @@ class RunHandle(Generic[OutputT]):
             raise ConfigurationError(
                 "A run can be started within an event loop only. Call `start` in a coroutine, or `run_to_result_sync`."
             )
+        invocation.check()
         self._invocation = invocation
         self._events: list[Event] = []
         self._taken = 0

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, Mapping, Sequence
-from dataclasses import InitVar, dataclass, field
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
 from google.genai import types
@@ -45,7 +45,7 @@ class Rounds:
     session_id: str
     invocation_id: str | None = None
     """The invocation that the next round resumes."""
-    new_message: InitVar[Message | None] = None
+    new_message: Message | None = None
     state_delta: dict[str, Any] | None = None
     run_config: RunConfig | None = None
     yield_user_message: bool = False
@@ -69,9 +69,10 @@ class Rounds:
     _decided: set[str] = field(default_factory=set[str], init=False)
     """The requests that `confirm` was asked about: what it has left open is a person's."""
 
-    def __post_init__(self, new_message: Message | None) -> None:
-        if new_message is not None:
-            self._message = content_of_message(new_message)
+    def check(self) -> None:
+        """Read the arguments, as `events` does first. Raises `InputValidationError` or `ConfigurationError`."""
+        if self.new_message is not None:
+            self._message = content_of_message(self.new_message)
             check_answers(self._message)
         config, delta = self.run_config, self.state_delta
         if config is not None and not isinstance(config, RunConfig):  # pyright: ignore[reportUnnecessaryIsInstance]
@@ -108,6 +109,7 @@ class Rounds:
 
     async def events(self) -> AsyncGenerator[Event, None]:
         """Run it; yields events as they happen, each stored before it is seen."""
+        self.check()
         lease, host = self.lease, self.host
         if lease is None and host.concurrency != "allow":
             lease = await host.session_service.acquire_lease(

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, Required, Self, TypedDi
 
 from google.genai import types
 
-from flowloom import compaction, plugins, processors, run_stream
+from flowloom import compaction, plugins, processors
 from flowloom.agents import BaseAgent, LlmAgent, RunConfig
 from flowloom.agents.base_agent import OutputT
 from flowloom.artifacts import BaseArtifactService, InMemoryArtifactService
@@ -24,7 +24,6 @@ from flowloom.context.run_config import default_run_config
 from flowloom.errors import (
     AlreadyExistsError,
     ConfigurationError,
-    FlowloomError,
     NotSupportedError,
     SessionNotFoundError,
 )
@@ -200,21 +199,17 @@ class Runner(Generic[OutputT]):
         `RunLostError` if another run has taken the session over (it stores nothing more), and whatever else ends the
         run, after one error event was stored; the history stays legal.
         """
-        try:
-            rounds = Rounds(
-                self,
-                user_id=user_id,
-                session_id=session_id,
-                invocation_id=invocation_id,
-                new_message=new_message,
-                state_delta=state_delta,
-                run_config=run_config,
-                yield_user_message=yield_user_message,
-                abort_signal=abort_signal,
-            )
-        except FlowloomError as refused:
-            return _refused(refused)
-        return rounds.events()
+        return Rounds(
+            self,
+            user_id=user_id,
+            session_id=session_id,
+            invocation_id=invocation_id,
+            new_message=new_message,
+            state_delta=state_delta,
+            run_config=run_config,
+            yield_user_message=yield_user_message,
+            abort_signal=abort_signal,
+        ).events()
 
     def start(self, **arguments: Unpack[RunArguments]) -> RunHandle[OutputT]:
         """`run_async` as a thing one holds: it runs by itself, and can be read, paused, cancelled and waited for.
@@ -255,10 +250,7 @@ class Runner(Generic[OutputT]):
         `arguments` are those of `RunArguments`. What ends the run is told by the last events, and not raised. Closing
         the stream ends the run; for a run that can also be paused or cancelled, see `start` and `RunHandle.stream`.
         """
-        try:
-            rounds = Rounds(self, **arguments)
-        except FlowloomError as refused:
-            return _told(refused)
+        rounds = Rounds(self, **arguments)
         rounds.stream_models()
         return rounds.typed(rounds.events())
 
@@ -450,15 +442,3 @@ class InMemoryRunner(Runner[OutputT]):
             concurrency=concurrency,
             confirm=confirm,
         )
-
-
-async def _refused(error: FlowloomError) -> AsyncGenerator[Event, None]:
-    """The events of a run that cannot begin: its error comes where those of runs do, when it is iterated."""
-    raise error
-    yield
-
-
-async def _told(error: FlowloomError) -> AsyncGenerator[RunStreamEvent, None]:
-    """The same as typed events, which tell of it."""
-    for shown in run_stream.RunStreamMapper().finish(status="failed", error=error):
-        yield shown

@@ -38,6 +38,7 @@ class LocalRun:
 
     def __init__(self, runner: Runner, arguments: RunArguments) -> None:
         self._invocation = Rounds(runner, **arguments, yield_user_message=True)
+        self._invocation.check()
         self._since = 0
         self._reader: asyncio.Task[None] | None = None
         """The task that waits for the next event."""
