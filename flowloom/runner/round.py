@@ -48,7 +48,7 @@ class Host(Protocol):
         message: types.Content | None,
         run_config: RunConfig | None,
         invocation_id: str | None,
-        answered: Sequence[Event],
+        answered: Event | None,
         progress: Progress | None,
     ) -> InvocationContext: ...
     def after_run(self, ctx: InvocationContext) -> None: ...

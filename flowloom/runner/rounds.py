@@ -23,7 +23,7 @@ from flowloom.runner.message import Message, content_of_message
 from flowloom.runner.pending import PendingCall, decisions_of, pending_in
 from flowloom.runner.result import RunResult, RunStatus
 from flowloom.runner.round import Host, Round
-from flowloom.runner.routing import answered_calls, as_reply, messages_of
+from flowloom.runner.routing import answered_call, as_reply, messages_of
 from flowloom.sessions.admission import check_texts
 from flowloom.sessions.leases import SessionLease
 
@@ -235,17 +235,16 @@ class Rounds:
         message, self._answers = redact_message(message, credential_requests(events, message))
         return message
 
-    def _progress(self) -> tuple[Progress | None, Sequence[Event]]:
-        """How far the invocation is that the round resumes, if it does; and the events with the calls that are
-        answered."""
+    def _progress(self) -> tuple[Progress | None, Event | None]:
+        """How far the invocation is that the round resumes, if it does; and the event of the call that is answered."""
         session, message, invocation_id = self.session, self._message, self.invocation_id
         if message is None:
             if invocation_id is None:
-                return None, ()
+                return None, None
             progress = progress_of(session, invocation_id, None)
-            return progress, answered_calls(session.history.ledger(session.events), progress.message)
-        answered = answered_calls(session.history.ledger(session.events), message)
-        return (progress_of(session, answered[0].invocation_id, message) if answered else None), answered
+            return progress, answered_call(session.history.ledger(session.events), progress.message)
+        answered = answered_call(session.history.ledger(session.events), message)
+        return None if answered is None else progress_of(session, answered.invocation_id, message), answered
 
     def _begin(self, lease: SessionLease | None) -> Round | None:
         """The round of what was chosen; None if others have done it already.
@@ -256,7 +255,7 @@ class Rounds:
         if message is not None and answers and not self._choose_answers(message, alone=lease is not None):
             return None
         message, invocation_id = self._message, self.invocation_id
-        progress, answered = self._progress() if message is None or answers else (None, ())
+        progress, answered = self._progress() if message is None or answers else (None, None)
         ctx = self.host.make_context(self.session, message, self.run_config, invocation_id, answered, progress)
         run = ctx.run
         if self._answers:
@@ -274,7 +273,7 @@ class Rounds:
             ctx,
             message,
             self.state_delta,
-            answered=answered[0] if answered and message is not None else None,
+            answered=None if message is None else answered,
             shows_message=self.yield_user_message,
         )
         self._rounds.append(current)

@@ -23,13 +23,12 @@ Place = tuple[BaseAgent, tuple[BaseAgent, ...]]
 """An agent, and the agents above it, root first."""
 
 
-def answered_calls(ledger: CallLedger, message: types.Content | None) -> list[Event]:
-    """The events whose calls a message answers, in the order of its answers; the latest, for an id used twice.
+def answered_call(ledger: CallLedger, message: types.Content | None) -> Event | None:
+    """The event of the first call that a message answers: the latest, for an id used twice.
 
-    One that was rewound is among them: nothing can resume it.
+    It may be one that was rewound: nothing can resume that.
     """
-    found = (_called(ledger, answer) for answer in readable_answers(message))
-    return [event for event in found if event is not None]
+    return next(filter(None, (_called(ledger, answer) for answer in readable_answers(message))), None)
 
 
 def _called(ledger: CallLedger, answer: types.FunctionResponse) -> Event | None:
@@ -43,7 +42,7 @@ def _called(ledger: CallLedger, answer: types.FunctionResponse) -> Event | None:
     return made.event if owner.author == made.author else replace(made.event, author=owner.author)
 
 
-def find_agent_to_run(root: BaseAgent, events: Sequence[Event], answered: Sequence[Event]) -> Place:
+def find_agent_to_run(root: BaseAgent, events: Sequence[Event], answered: Event | None) -> Place:
     """Which agent goes on (spec §18.6).
 
     A root that is no LLM agent, or that has a task sub-agent, always runs. Otherwise the agent whose call is
@@ -55,7 +54,7 @@ def find_agent_to_run(root: BaseAgent, events: Sequence[Event], answered: Sequen
         return top
     if any(isinstance(c, LlmAgent) and c.mode == "task" for c in delegates_of(root).values()):
         return top
-    if answered and (place := place_of(root, answered[0].author)) is not None:
+    if answered is not None and (place := place_of(root, answered.author)) is not None:
         return _workflow_above(place)
     for event in reversed(events):
         place = None if event.author == "user" else place_of(root, event.author)
@@ -92,7 +91,7 @@ def _destinations(root: BaseAgent, session: Session, message: types.Content) -> 
     found: dict[int, tuple[str, ...]] = {}
     for answer in readable_answers(message):
         if (event := _called(ledger, answer)) is not None:
-            agent, _ = find_agent_to_run(root, events, [event])
+            agent, _ = find_agent_to_run(root, events, event)
             branch, caller = event.branch or "", (event.author, path_of(event))
             other = "" if callers.setdefault(branch, caller) == caller else "@".join(caller)  # one hands over to it
             found[id(answer)] = agent.name, event.invocation_id, "" if is_hidden(answer) else branch, other

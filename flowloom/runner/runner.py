@@ -353,17 +353,17 @@ class Runner(Generic[OutputT]):
         message: types.Content | None,
         run_config: RunConfig | None,
         invocation_id: str | None,
-        answered: Sequence[Event],
+        answered: Event | None,
         progress: Progress | None,
     ) -> InvocationContext:
-        """The context of the agent that answers `message` in `session`, or that made the calls which it answers
-        (`answered`, their events).
+        """The context of the agent that answers `message` in `session`, or that made the call which it answers
+        first (`answered`, the event of that).
 
         `invocation_id` and `progress` are those of the invocation it resumes, if it does; `run_config` holds the
         settings of the run.
         """
         if invocation_id is None:
-            invocation_id = answered[0].invocation_id if answered else ""
+            invocation_id = "" if answered is None else answered.invocation_id
         run = Run(
             invocation_id=invocation_id,
             session=session,

@@ -8,7 +8,7 @@ from kit import event, named_call, result, user
 
 from flowloom import Event
 from flowloom.log.ledger import CallLedger
-from flowloom.runner.routing import answered_calls
+from flowloom.runner.routing import answered_call
 
 
 def opens(scope: str) -> list[Event]:
@@ -44,24 +44,27 @@ LOG = [
     event("a", named_call("c1", "ask"), named_call("c2", "ask"), long_running_tool_ids=["c1", "c2"]),
     event("b", named_call("c3", "ask"), long_running_tool_ids=["c3"]),
 ]
-MESSAGES: list[tuple[str, types.Content | None, list[str]]] = [
-    ("no message", None, []),
-    ("text turn none", user("hi"), []),
-    ("one", user(result("c1", "ask", {})), ["a"]),
-    ("two of one agent", user(result("c1", "ask", {}), result("c2", "ask", {})), ["a", "a"]),
-    ("of two agents, in the message's order", user(result("c3", "ask", {}), result("c1", "ask", {})), ["b", "a"]),
-    ("unknown", user(result("zz", "ask", {})), []),
-    ("known beside unknown", user(result("zz", "ask", {}), result("c3", "ask", {})), ["b"]),
-    ("without an id", user(result(None, "ask", {})), []),
-    ("beside text", user("here", result("c3", "ask", {})), ["b"]),
+MESSAGES: list[tuple[str, types.Content | None, str | None]] = [
+    ("no message", None, None),
+    ("text turn none", user("hi"), None),
+    ("one", user(result("c1", "ask", {})), "a"),
+    ("two of one agent", user(result("c1", "ask", {}), result("c2", "ask", {})), "a"),
+    ("of two agents, in the message's order", user(result("c3", "ask", {}), result("c1", "ask", {})), "b"),
+    ("unknown", user(result("zz", "ask", {})), None),
+    ("known beside unknown", user(result("zz", "ask", {}), result("c3", "ask", {})), "b"),
+    ("without an id", user(result(None, "ask", {})), None),
+    ("beside text", user("here", result("c3", "ask", {})), "b"),
 ]
 
 
-@pytest.mark.parametrize(("message", "authors"), [m[1:] for m in MESSAGES], ids=[m[0] for m in MESSAGES])
-def test_whose_calls_a_message_answers(message: types.Content | None, authors: list[str]) -> None:
-    assert [each.author for each in answered_calls(CallLedger.of(LOG), message)] == authors
+@pytest.mark.parametrize(("message", "author"), [m[1:] for m in MESSAGES], ids=[m[0] for m in MESSAGES])
+def test_whose_call_a_message_answers_first(message: types.Content | None, author: str | None) -> None:
+    answered = answered_call(CallLedger.of(LOG), message)
+    assert (answered and answered.author) == author
 
 
 def test_a_repeated_answer_still_counts() -> None:
     log = [*LOG, event("user", result("c3", "ask", {"n": 1})), event("b", "thanks")]
-    assert [each.author for each in answered_calls(CallLedger.of(log), user(result("c3", "ask", {"n": 2})))] == ["b"]
+    answered = answered_call(CallLedger.of(log), user(result("c3", "ask", {"n": 2})))
+    assert answered is not None
+    assert answered.author == "b"

@@ -133,7 +133,7 @@ class ToolOffers:
         if found is None:
             runner, where = self.served.runner, self.served.session_of(caller)
             session = Session(id=where.session_id, app_name=runner.app_name, user_id=where.user_id)
-            ctx: InvocationContext = runner.make_context(session, None, None, None, (), None)
+            ctx: InvocationContext = runner.make_context(session, None, None, None, None, None)
             try:
                 listing = processors.tools(ctx, LlmRequest.empty(None))
                 if listing is not None:
