@@ -88,10 +88,9 @@ class Run:
     recorded_calls: dict[str, bool] = field(default_factory=_dict, init=False)
     """The calls that the run has recorded, or results of, by id, and whether each has a result: while all have, the run
     need not ask the ledger."""
-    begun_again: dict[str, int] | None = field(default=None, init=False)
-    """The calls that the run makes again, and how many responses each had when it was begun."""
-    left_open: frozenset[str] = field(default=frozenset(), init=False)
-    """The calls without a result that are answered by a later run, or by a client or a person."""
+    told_calls: dict[str | None, int | None] = field(default_factory=_dict, init=False)
+    """The calls of which the run was told whether it has to answer them: how many responses one had that it makes
+    again; None for one that a later run answers, or a client or a person."""
     entries: dict[str, int] = field(default_factory=_dict, init=False)
     """How often each workflow was entered, by node path."""
     done_once: frozenset[tuple[str, str]] = field(default=frozenset(), init=False)
@@ -310,28 +309,25 @@ class Run:
     @property
     def open_calls(self) -> Mapping[str, CallRecord]:
         """Calls that this run has to answer: those that it has made, or makes again."""
-        if self.progress is None and not self.begun_again and all(self.recorded_calls.values()):
+        if self.progress is None and not self.told_calls and all(self.recorded_calls.values()):
             return {}
-        ledger, left = self.ledger, self.left_open
-        found = {made.id: made for made in ledger.open(self.invocation_id) if made.id not in left}
-        for call_id, responses in (self.begun_again or {}).items():
+        ledger, told = self.ledger, self.told_calls
+        found = {made.id: made for made in ledger.open(self.invocation_id) if told.get(made.id, 0) is not None}
+        for call_id, responses in told.items():
             made = ledger.call(call_id)
             if made is not None and len(made.answers) == responses:
-                found[call_id] = made
+                found[made.id] = made
         return found
 
     def begin_again(self, call_id: str) -> None:
         """Count the call `call_id` as open until it has a result, so that one that is interrupted is not forgotten."""
         made = self.ledger.call(call_id)
         if made is not None:
-            self.begun_again = {**(self.begun_again or {}), call_id: len(made.answers)}
+            self.told_calls[call_id] = len(made.answers)
 
     def leave_open(self, *call_ids: str | None) -> None:
         """Leave the calls with `call_ids` to a later run, or to a client or a person who answers them."""
-        for call_id in call_ids:
-            if self.begun_again is not None:
-                self.begun_again.pop(call_id or "", None)
-            self.left_open |= {call_id or ""}
+        self.told_calls |= dict.fromkeys(call_ids)
 
     async def answer_open_calls(self, ctx: AnyContext, reason: str) -> list[Event]:
         """Give every call of this run that is still without a result an error result with `reason`, so that the history
