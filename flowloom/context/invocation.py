@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from functools import cached_property
 from typing import Any, Protocol, Self
 
 from google.genai import types
@@ -82,7 +83,6 @@ class InvocationContext:
     """`node_path` as the events carry it."""
     answer_id: str | None = None
     """The id of the events of the answer that is being streamed: its complete event has it, too."""
-    _callbacks: FlowCallbacks | None = None
     _path: str | None = None
 
     def __init__(
@@ -131,7 +131,7 @@ class InvocationContext:
         self.lineage: tuple[AnyAgent, ...] = _parents_of(agent) if lineage is None else lineage
         self.end_invocation = self.escalated = self.resumed = False
         self.path_prefix = self.node_path = ""
-        self.model = self.tools = self.node_info = self.answer_id = self._callbacks = self._path = None
+        self.model = self.tools = self.node_info = self.answer_id = self._path = None
         if not run.invocation_id:
             run.invocation_id = "e-" + run.effects.new_id(self)
 
@@ -228,16 +228,10 @@ class InvocationContext:
         """Where in the run what the agent does is recorded."""
         return Place(self.agent.name, self.branch or None, self.isolation_scope or None, self.node_path)
 
-    @property
+    @cached_property
     def callbacks(self) -> FlowCallbacks:
         """The callbacks of the flow that runs; those of the agent's own flow if none was set."""
-        if self._callbacks is None:
-            self._callbacks = NO_CALLBACKS if self.llm_agent is None else self.llm_agent.flow.callbacks
-        return self._callbacks
-
-    @callbacks.setter
-    def callbacks(self, value: FlowCallbacks) -> None:
-        self._callbacks = value
+        return NO_CALLBACKS if self.llm_agent is None else self.llm_agent.flow.callbacks
 
     @property
     def step(self) -> int:
@@ -269,7 +263,7 @@ class InvocationContext:
         self.llm_agent = as_llm_agent(agent)
         self.model = None
         self.tools = None
-        self._callbacks = None
+        self.__dict__.pop("callbacks", None)
 
     def at(self, agent: AnyAgent, lineage: tuple[AnyAgent, ...]) -> Self:
         """The context of another agent of the same run, on the same branch."""
