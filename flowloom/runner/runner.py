@@ -22,7 +22,6 @@ from flowloom.context.observer import observers as observers_of_all
 from flowloom.context.progress import Progress
 from flowloom.context.run_config import default_run_config
 from flowloom.errors import (
-    AlreadyExistsError,
     ConfigurationError,
     NotSupportedError,
     SessionNotFoundError,
@@ -336,10 +335,7 @@ class Runner(Generic[OutputT]):
         config = None if run_config is None else run_config.get_session_config
         session = await self.session_service.get_session(**names, config=config)
         if session is None and self.auto_create_session:
-            try:
-                session = await self.session_service.create_session(**names)
-            except AlreadyExistsError:  # another call was quicker
-                session = await self.session_service.get_session(**names, config=config)
+            session = await self.session_service.get_or_create_session(**names)
         if session is not None:
             return session
         raise SessionNotFoundError(
