@@ -10,7 +10,7 @@ from typing import Any
 
 from google.genai import types
 
-from flowloom.context.origin import Located, note_callback
+from flowloom.context.origin import note_callback
 from flowloom.errors import CallbackError
 from flowloom.events.parts import content_like
 
@@ -100,7 +100,7 @@ async def first_answer(callbacks: Iterable[Callback], **arguments: Any) -> Any:
     return None
 
 
-def content_answered(answer: Any, hook: str, ctx: Located) -> types.Content:
+def content_answered(answer: Any, hook: str, ctx: Any) -> types.Content:
     """What a callback has answered that may answer a content. Raises `CallbackError` for anything else."""
     try:
         return content_like(answer)
