@@ -5,10 +5,11 @@ from __future__ import annotations
 from google.genai import types
 
 from flowloom.context import InvocationContext
-from flowloom.context.progress import Progress, at_place
+from flowloom.context.progress import Progress
 from flowloom.context.protocols import AnyAgent
 from flowloom.events.event import Event
 from flowloom.events.requests import looks_like_request
+from flowloom.log.ledger import Place
 from flowloom.log.marks import is_from_agent_tool
 
 
@@ -43,7 +44,7 @@ def _says_more(message: types.Content | None) -> bool:
 
 def _tool_calls(event: Event, ctx: InvocationContext) -> set[str]:
     """The ids of the calls that `ctx.agent` makes in an event, but for requests to people."""
-    if event.author != ctx.agent.name or not at_place(event, ctx):
+    if not ctx.place.holds(Place.of(event)):
         return set()
     return {call.id or "" for call in event.get_function_calls() if not looks_like_request(event, call)}
 

@@ -8,7 +8,6 @@ from dataclasses import dataclass, field
 from google.genai import types
 
 from flowloom.context import InvocationContext
-from flowloom.context.progress import at_place
 from flowloom.context.protocols import RunnableTool
 from flowloom.events.actions import EventActions, ToolConfirmation
 from flowloom.events.event import UNFIT_OUTPUT, Event
@@ -16,7 +15,7 @@ from flowloom.events.parts import content_of, parts_of, response_part
 from flowloom.events.requests import CREDENTIAL_CALL, is_request
 from flowloom.events.wire import make
 from flowloom.log.answers import subjects_of
-from flowloom.log.ledger import CallRecord
+from flowloom.log.ledger import CallRecord, Place
 from flowloom.log.marks import REPEATED, tells_of_end
 from flowloom.models.request import LlmRequest
 from flowloom.processors.agent_transfer import agent_transfer, transfer_problem
@@ -45,8 +44,8 @@ def unfinished_calls(ctx: InvocationContext) -> Unfinished | None:
     tool that is not idempotent is made once more at most: an event says so before it is.
     """
     ledger = ctx.run.ledger
-    own = [e for e in ledger.events_of(ctx.invocation_id) if e.author == ctx.agent.name]
-    own = [event for event in own if at_place(event, ctx) and not tells_of_end(event)]
+    here, said = ctx.place, ledger.events_of(ctx.invocation_id)
+    own = [event for event in said if here.holds(Place.of(event)) and not tells_of_end(event)]
     tools = {tool.name: tool for tool in ctx.tools or ()}
     events = _missing_follow_ups(ctx, own)
     made: list[types.FunctionCall] = []
