@@ -51,7 +51,7 @@ class Rounds:
     yield_user_message: bool = False
     abort_signal: asyncio.Event | None = None
     lease: SessionLease | None = None
-    """Of a session that the caller holds already."""
+    """That of the session, if it has one: the caller's, or the one that `events` takes."""
     _message: types.Content | None = field(default=None, init=False)
     """The message that is next."""
     _stop_requested: Literal["paused", "cancelled"] | None = field(default=None, init=False)
@@ -110,9 +110,9 @@ class Rounds:
     async def events(self) -> AsyncGenerator[Event, None]:
         """Run it; yields events as they happen, each stored before it is seen."""
         self.check()
-        lease, host = self.lease, self.host
-        if lease is None and host.concurrency != "allow":
-            lease = await host.session_service.acquire_lease(
+        host = self.host
+        if self.lease is None and host.concurrency != "allow":
+            self.lease = await host.session_service.acquire_lease(
                 app_name=host.app_name,
                 user_id=self.user_id,
                 session_id=self.session_id,
@@ -120,7 +120,7 @@ class Rounds:
                 seconds=host.lease_seconds,
             )
         try:
-            current = await self._open(lease)
+            current = await self._open()
             while current is not None:
                 async with current:
                     for event in await current.begin():
@@ -137,15 +137,15 @@ class Rounds:
                     yield event
                 if current.error is not None:
                     raise current.error
-                current = await self._next_round(current, lease)
+                current = await self._next_round(current)
             for event in self._closing:
                 yield event
             if self._rounds:
                 self._rounds[-1].run.check_stored()
                 host.after_run(self._rounds[-1].ctx)
         finally:
-            if lease is not None:
-                await lease.release()
+            if self.lease is not None:
+                await self.lease.release()
 
     async def typed(self, events: AsyncGenerator[Event, None]) -> AsyncGenerator[RunStreamEvent, None]:
         """The typed events of the run, whose `events` these are, to its end; what ends it is told and not raised."""
@@ -162,24 +162,24 @@ class Rounds:
         for shown in mapper.finish(status=self.status, error=error):
             yield shown
 
-    async def _open(self, lease: SessionLease | None) -> Round | None:
+    async def _open(self) -> Round | None:
         """Open the session, take secrets out of the message, and begin the first round."""
         self.session = await self.host.open_session(self.user_id, self.session_id, self.run_config)
-        self.session.guard(None if lease is None else lease.fence)
+        self.session.guard(None if self.lease is None else self.lease.fence)
         message = self._message
         if message is not None:
             if self.host.takes_words and not answers_calls(message):
                 message = as_reply(self.host.agent, self.session, message)
             self._message = await self._without_secrets(message) if answers_calls(message) else message
-        return self._begin(lease)
+        return self._begin()
 
-    async def _next_round(self, latest: Round, lease: SessionLease | None) -> Round | None:
+    async def _next_round(self, latest: Round) -> Round | None:
         """The round after the latest one: about an answer that resumes another agent, a decision of the runner's
         `confirm` callback, or one that is not carried out yet. None if there is nothing more to do."""
         if latest.preempted:  # another run has stored its answer first
             self._rounds.pop()
             self.session = await self.host.open_session(self.user_id, self.session_id, self.run_config)
-            return self._begin(lease)
+            return self._begin()
         if latest.aborted or latest.run.stopped:
             return None
         self._message = self.invocation_id = self.state_delta = None
@@ -193,25 +193,25 @@ class Rounds:
                 return None
         if self._message is None and latest.run.progress is not None:
             self.invocation_id = self._with_decisions_left(latest.run)
-        return None if self._message is None and self.invocation_id is None else self._begin(lease)
+        return None if self._message is None and self.invocation_id is None else self._begin()
 
-    def _choose_answers(self, message: types.Content, *, alone: bool) -> bool:
+    def _choose_answers(self, message: types.Content) -> bool:
         """What of a message of answers comes first; whether there is anything to do."""
-        while not self._takes(message, alone=alone):
+        while not self._takes(message):
             if not self._later:
                 return False
             message = self._later.pop(0)
-        if not alone:
+        if self.lease is None:
             self.session = without_others(self.session, {each.message_id for each in self._rounds})
         return True
 
-    def _takes(self, message: types.Content, *, alone: bool) -> bool:
+    def _takes(self, message: types.Content) -> bool:
         """Whether the round is about a message of answers: what that decides first, each agent with what is its own;
         the rest comes later.
 
         Decisions that the session has already are left out. If nothing else is there, the run resumes the invocation
-        whose decision was not carried out, or does nothing: only one that is `alone` on the session knows that no
-        other is about to. Raises `AlreadyAnsweredError` for a decision that is to be changed.
+        whose decision was not carried out, or does nothing: only one that is alone on the session, with a lease, knows
+        that no other is about to. Raises `AlreadyAnsweredError` for a decision that is to be changed.
         """
         session = self.session
         ledger = session.history.ledger(session.events)
@@ -221,7 +221,7 @@ class Rounds:
             self._later[:0] = others
             return True
         invocation_id = max(repeated, key=lambda each: each.made.since).made.event.invocation_id
-        if alone and any(is_left_behind(ledger, decision) for decision in repeated):
+        if self.lease is not None and any(is_left_behind(ledger, decision) for decision in repeated):
             self._message, self.state_delta, self.invocation_id = None, None, invocation_id
             return True
         self._left_to_others = invocation_id, pending_in(ledger, invocation_id)
@@ -246,13 +246,13 @@ class Rounds:
         answered = answered_call(session.history.ledger(session.events), message)
         return None if answered is None else progress_of(session, answered.invocation_id, message), answered
 
-    def _begin(self, lease: SessionLease | None) -> Round | None:
+    def _begin(self) -> Round | None:
         """The round of what was chosen; None if others have done it already.
 
         Its message belongs to the branch and scope of the call that it answers.
         """
         message, answers = self._message, answers_calls(self._message)
-        if message is not None and answers and not self._choose_answers(message, alone=lease is not None):
+        if message is not None and answers and not self._choose_answers(message):
             return None
         message, invocation_id = self._message, self.invocation_id
         progress, answered = self._progress() if message is None or answers else (None, None)
