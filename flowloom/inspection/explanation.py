@@ -19,7 +19,7 @@ from flowloom.memory import BaseMemoryService, InMemoryMemoryService
 from flowloom.plugins import BasePlugin
 from flowloom.runner.app import App
 from flowloom.runner.message import Message, content_of_message
-from flowloom.runner.routing import place_of
+from flowloom.runner.routing import position_of
 from flowloom.runner.runner import Runner
 from flowloom.sessions import InMemorySessionService, Session
 
@@ -105,9 +105,9 @@ class Rehearsal(Runner):
         ctx.run.effects = RehearsalEffects(self.effects, self._recording)
         if self.explained is self.agent:
             return ctx
-        place = place_of(self.agent, self.explained.name)
-        assert place is not None
-        explained = ctx.at(*place)
+        position = position_of(self.agent, self.explained.name)
+        assert position is not None
+        explained = ctx.at(*position)
         explained.resumed = ctx.resumed
         return explained
 

@@ -27,13 +27,13 @@ class RunHandle(Generic[OutputT]):
     it is over. Raises `ConfigurationError` without a running event loop.
     """
 
-    def __init__(self, invocation: Rounds) -> None:
+    def __init__(self, rounds: Rounds) -> None:
         if not in_event_loop():
             raise ConfigurationError(
                 "A run can be started within an event loop only. Call `start` in a coroutine, or `run_to_result_sync`."
             )
-        invocation.check()
-        self._invocation = invocation
+        rounds.check()
+        self._rounds = rounds
         self._events: list[Event] = []
         self._taken = 0
         """How many of them the iterator has given."""
@@ -68,8 +68,8 @@ class RunHandle(Generic[OutputT]):
         awaited; a `run_config` that was given to `start` decides instead. There may be several readers, each of which
         gets all events. Closing the stream, or cancelling its reader, does not end the run; `cancel` does.
         """
-        self._invocation.stream_models()
-        return self._invocation.typed(self._all_events())
+        self._rounds.stream_models()
+        return self._rounds.typed(self._all_events())
 
     async def _all_events(self) -> AsyncGenerator[Event, None]:
         given = 0
@@ -86,7 +86,7 @@ class RunHandle(Generic[OutputT]):
             self._readers.append(reader)
             await reader
             return True
-        error = self._invocation.error
+        error = self._rounds.error
         if error is not None and not isinstance(error, asyncio.CancelledError):
             raise error
         return False
@@ -100,7 +100,7 @@ class RunHandle(Generic[OutputT]):
     @property
     def invocation_id(self) -> str:
         """The id of the invocation, for resuming it later; empty until the run has begun."""
-        return self._invocation.current_id
+        return self._rounds.current_id
 
     @property
     def done(self) -> bool:
@@ -115,7 +115,7 @@ class RunHandle(Generic[OutputT]):
         """
         if self.done:
             return
-        self._invocation.stop("cancelled")
+        self._rounds.stop("cancelled")
         if mode == "now" and not self._cut_off:  # once: what makes the history legal is not to be cut off
             self._cut_off = True
             self._task.cancel()
@@ -124,7 +124,7 @@ class RunHandle(Generic[OutputT]):
         """Let the run end before its next model call. `run_async(invocation_id=...)` resumes it, at any time, in
         any process."""
         if not self.done:
-            self._invocation.stop("paused")
+            self._rounds.stop("paused")
 
     async def result(self) -> RunResult[OutputT]:
         """What came of the run, when it is over. It never raises what ended the run: see `RunResult.raise_for_status`.
@@ -132,10 +132,10 @@ class RunHandle(Generic[OutputT]):
         Cancelling a task that waits for it does not cancel the run.
         """
         await asyncio.wait({self._task})
-        return self._invocation.result(self._events)
+        return self._rounds.result(self._events)
 
     async def _run(self) -> None:
-        events = self._invocation.events()
+        events = self._rounds.events()
         step = events.__anext__()
         try:
             while True:
@@ -155,12 +155,12 @@ class RunHandle(Generic[OutputT]):
         except StopAsyncIteration:
             self._complete = True
         except (Exception, asyncio.CancelledError) as error:
-            self._invocation.error = error
+            self._rounds.error = error
         finally:
             await events.aclose()
 
     def _end(self, task: asyncio.Task[None]) -> None:
         _running.discard(task)
         if task.cancelled() and not self._complete:  # before it has begun
-            self._invocation.error = self._invocation.error or asyncio.CancelledError()
+            self._rounds.error = self._rounds.error or asyncio.CancelledError()
         self._tell_readers()

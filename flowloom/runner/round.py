@@ -30,7 +30,7 @@ class RunCancelledError(FlowloomError):
 
 
 class Host(Protocol):
-    """What an invocation needs of its runner."""
+    """What the rounds of a run need of its runner."""
 
     app_name: str
     agent: BaseAgent

@@ -19,7 +19,7 @@ from flowloom.log.item import is_hidden
 from flowloom.log.ledger import CallLedger
 from flowloom.sessions import Session
 
-Place = tuple[BaseAgent, tuple[BaseAgent, ...]]
+Position = tuple[BaseAgent, tuple[BaseAgent, ...]]
 """An agent, and the agents above it, root first."""
 
 
@@ -42,24 +42,24 @@ def _called(ledger: CallLedger, answer: types.FunctionResponse) -> Event | None:
     return made.event if owner.author == made.author else replace(made.event, author=owner.author)
 
 
-def find_agent_to_run(root: BaseAgent, events: Sequence[Event], answered: Event | None) -> Place:
+def find_agent_to_run(root: BaseAgent, events: Sequence[Event], answered: Event | None) -> Position:
     """Which agent goes on (spec §18.6).
 
     A root that is no LLM agent, or that has a task sub-agent, always runs. Otherwise the agent whose call is
     answered, or the workflow it belongs to; else the latest agent that spoke and may be handed over to from
     anywhere; else the root.
     """
-    top: Place = (root, ())
+    top: Position = (root, ())
     if not isinstance(root, LlmAgent) or not root.sub_agents:
         return top
     if any(isinstance(c, LlmAgent) and c.mode == "task" for c in delegates_of(root).values()):
         return top
-    if answered is not None and (place := place_of(root, answered.author)) is not None:
-        return _workflow_above(place)
+    if answered is not None and (position := position_of(root, answered.author)) is not None:
+        return _workflow_above(position)
     for event in reversed(events):
-        place = None if event.author == "user" else place_of(root, event.author)
-        if place is not None and (place[0] is root or _transferable(place)):
-            return place
+        position = None if event.author == "user" else position_of(root, event.author)
+        if position is not None and (position[0] is root or _transferable(position)):
+            return position
     return top
 
 
@@ -110,25 +110,25 @@ def as_reply(root: BaseAgent, session: Session, message: types.Content) -> types
     return message
 
 
-def place_of(root: BaseAgent, name: str) -> Place | None:
+def position_of(root: BaseAgent, name: str) -> Position | None:
     """The first agent of that name in the tree, and the agents above it."""
-    return next((place for place in _places_in(root) if place[0].name == name), None)
+    return next((position for position in _positions_in(root) if position[0].name == name), None)
 
 
-def _workflow_above(place: Place) -> Place:
+def _workflow_above(position: Position) -> Position:
     """The uppermost agent on the way that runs its members itself: it has to go on after its member (decision 28)."""
-    agent, above = place
+    agent, above = position
     for depth, ancestor in enumerate(above):
         if not isinstance(ancestor, LlmAgent):
             return ancestor, above[:depth]
     if isinstance(agent, LlmAgent) and agent.mode in ("task", "single_turn"):
         return above[-1], above[:-1]  # a delegated agent goes on below the one that called it
-    return place
+    return position
 
 
-def _transferable(place: Place) -> bool:
+def _transferable(position: Position) -> bool:
     """Whether an agent can be handed over to across the tree: it and all above it are LLM agents that hand back."""
-    agent, above = place
+    agent, above = position
     return all(
         isinstance(each, LlmAgent) and not each.disallow_transfer_to_parent and each.mode not in ("task", "single_turn")
         for each in (*above, agent)
@@ -137,13 +137,13 @@ def _transferable(place: Place) -> bool:
 
 def agents_of(root: BaseAgent) -> list[BaseAgent]:
     """All agents of a tree, each once, the root first."""
-    return [agent for agent, _ in _places_in(root)]
+    return [agent for agent, _ in _positions_in(root)]
 
 
-def _places_in(root: BaseAgent) -> Iterator[Place]:
-    """The first place of each agent of a tree, from the root down."""
+def _positions_in(root: BaseAgent) -> Iterator[Position]:
+    """The first position of each agent of a tree, from the root down."""
     seen: set[int] = set()
-    todo: list[Place] = [(root, ())]
+    todo: list[Position] = [(root, ())]
     while todo:
         agent, above = todo.pop()
         if id(agent) not in seen:
