@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -22,7 +22,7 @@ from flowloom.flow.handover import place_of_target, response_of_task
 from flowloom.flow.model_call import ONLY_THOUGHTS, ModelCall, is_thought_only
 from flowloom.flow.observed import StepsOfTurn, steps_of
 from flowloom.flow.output import ask_again, keep_answer, no_answer
-from flowloom.flow.pipeline import Step, StoppedAt, events_from, run_steps
+from flowloom.flow.pipeline import run_steps
 from flowloom.flow.tool_run import paused_at, pauses_at, resumed_run, tool_run
 from flowloom.flow.turn import AGAIN, OVER, WAITING, Enter, Events, Outcome, Turn
 from flowloom.flow.waiting import awaits_more
@@ -31,7 +31,6 @@ from flowloom.models.request import LlmRequest
 from flowloom.processors.model_choice import model_of
 from flowloom.processors.output_schema import refusal_in
 from flowloom.tools.agent_tool import answer_in
-from flowloom.tools.calls import CallResults
 from flowloom.tools.confirmation import follow_ups
 from flowloom.tools.delegation import task_result
 
@@ -140,32 +139,29 @@ class LlmTurn(Turn):
         steps = self.steps
         call = ModelCall(self.ctx, request, spans, processed=bool(steps.response))
         try:
-            stopped_at = self._build(steps.request, result, request)
-            if stopped_at is not None:
-                async with aclosing(self._build_rest(stopped_at, result, request)) as events:
-                    async for event in events:
-                        yield event
+            try:
+                produced = run_steps(steps.request, self.ctx, request)
+                if produced is not None:
+                    async with aclosing(produced):
+                        async for event in produced:
+                            yield self._took(result, event)
+            except Halt as halt:
+                result.halted_by = halt.processor
             result.answered = not self._wants_model(result)
             while not result.answered and (response := await call.next_response(self.final_step)) is not None:
                 produced = self._response_events(steps, call, request, response)
                 if produced is not None:
-                    async with aclosing(produced) as events:
-                        async for event in events:
+                    async with aclosing(produced):
+                        async for event in produced:
                             yield self._noted(result, call.told_by(event, response))
                 event = call.event(response)
                 if event is None:
                     continue
                 yield (event := self._noted(result, self._finished(result, event)))
-                if result.answered or not call.has_calls:
-                    continue
-                calls, delegates = event.get_function_calls(), bool(self.delegates)
-                running, forwarded = tool_run(self.ctx, calls, request.tools_dict, delegates=delegates)
-                if forwarded is not None:
-                    async with aclosing(forwarded):
-                        async for inner in forwarded:
-                            yield inner
-                for answer in self._taken(result, event, await running):
-                    yield answer
+                if call.has_calls and not result.answered:
+                    async with aclosing(self._run_tools(result, event, request)) as answers:
+                        async for answer in answers:
+                            yield answer
         except LimitExceededError as error:
             result.limit = error
         finally:
@@ -173,30 +169,12 @@ class LlmTurn(Turn):
         for event in self._concluded(result):
             yield event
 
-    def _build(self, steps: Sequence[Step], result: StepResult, request: LlmRequest) -> StoppedAt | None:
-        """The request side, up to a processor that has produced something; a `Halt` ends it."""
-        try:
-            return run_steps(steps, self.ctx, request)
-        except Halt as halt:
-            result.halted_by = halt.processor
-            return None
-
-    async def _build_rest(self, stopped_at: StoppedAt, result: StepResult, request: LlmRequest) -> Events:
-        """The request side from a processor on that has produced something."""
-        try:
-            async with aclosing(events_from(stopped_at, self.ctx, request)) as events:
-                async for event in events:
-                    yield self._took(result, event)
-        except Halt as halt:
-            result.halted_by = halt.processor
-
     def _response_events(
         self, steps: StepsOfTurn, call: ModelCall, request: LlmRequest, response: LlmResponse
     ) -> Events | None:
         """The events of the response side; None if it has none, as usual."""
         busy = steps.files if call.has_files else steps.response
-        stopped_at = run_steps(busy, self.ctx, request, response) if busy else None
-        return None if stopped_at is None else events_from(stopped_at, self.ctx, request, response)
+        return run_steps(busy, self.ctx, request, response) if busy else None
 
     def _took(self, result: StepResult, event: Event) -> Event:
         """An event of a request processor: the results of a confirmed tool, say."""
@@ -263,14 +241,22 @@ class LlmTurn(Turn):
 
     # -- tool calls -------------------------------------------------------------------------------
 
-    def _taken(self, result: StepResult, event: Event, results: CallResults) -> Iterator[Event]:
+    async def _run_tools(self, result: StepResult, event: Event, request: LlmRequest) -> Events:
         """What comes of the calls of an event. Raises the error of a call that ends the run."""
+        calls, delegates = event.get_function_calls(), bool(self.delegates)
+        running, forwarded = tool_run(self.ctx, calls, request.tools_dict, delegates=delegates)
+        if forwarded is not None:
+            async with aclosing(forwarded):
+                async for inner in forwarded:
+                    yield inner
+        results = await running
         if results.event is not None:
             result.transfer_to = results.event.actions.transfer_to_agent
             yield self._noted(result, self._finished(result, results.event))
             for further in follow_ups(self.ctx, parts_of(event.content), results.event):
                 yield self._noted(result, self._finished(result, further))
-        yield from results.waiting
+        for waiting in results.waiting:
+            yield waiting
         if results.error is not None:
             raise results.error
         result.waiting = bool(results.waiting)

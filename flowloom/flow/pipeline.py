@@ -102,14 +102,11 @@ def explain(error: Exception, ctx: InvocationContext, step: Step) -> None:
     note_origin(error, ctx, f"processor `{step.name}`")
 
 
-StoppedAt = tuple[Sequence[Step], object]
-"""The processors from one on that has produced something to be awaited or yielded, and what that is."""
-
-
 def run_steps(
     steps: Sequence[Step], ctx: InvocationContext, request: LlmRequest, response: LlmResponse | None = None
-) -> StoppedAt | None:
-    """The request side, or that of a response, as plain calls, up to a processor that has produced something.
+) -> AsyncGenerator[Event, None] | None:
+    """The request side, or that of a response, as plain calls. The first processor that has produced something makes it
+    a generator of the events, in which the others are called.
 
     Once the invocation is ended, no further processor of the request side is called.
     """
@@ -118,7 +115,7 @@ def run_steps(
         for step in steps:  # a call with unpacked arguments would take a third more
             produced = step.run(ctx, request) if response is None else step.run(ctx, request, response)
             if produced is not None:
-                return steps[steps.index(step) :], produced
+                return _events_from(produced, steps[steps.index(step) :], ctx, request, response)
             if response is None and ctx.end_invocation:
                 break
     except Exception as error:
@@ -128,18 +125,20 @@ def run_steps(
     return None
 
 
-async def events_from(
-    stopped_at: StoppedAt | None, ctx: InvocationContext, request: LlmRequest, response: LlmResponse | None = None
+async def _events_from(
+    produced: object, steps: Sequence[Step], ctx: InvocationContext, request: LlmRequest, response: LlmResponse | None
 ) -> AsyncGenerator[Event, None]:
-    """The events of a side, from a processor on that has produced something."""
-    while stopped_at is not None:
-        (step, *rest), produced = stopped_at
-        async with aclosing(events_of(produced, ctx, step)) as made:
-            async for event in made:
+    """The events of what the first of these processors has produced, and those of the others."""
+    async with aclosing(events_of(produced, ctx, steps[0])) as made:
+        async for event in made:
+            yield event
+    if response is None and ctx.end_invocation:
+        return
+    further = run_steps(steps[1:], ctx, request, response)
+    if further is not None:
+        async with aclosing(further):
+            async for event in further:
                 yield event
-        if response is None and ctx.end_invocation:
-            return
-        stopped_at = run_steps(rest, ctx, request, response)
 
 
 async def events_of(produced: Any, ctx: InvocationContext, step: Step) -> AsyncGenerator[Event, None]:
