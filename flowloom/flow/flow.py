@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Sequence
+from copy import copy
 from dataclasses import fields
 from typing import TYPE_CHECKING, Any, Self
 
 from flowloom.context import InvocationContext
 from flowloom.context.hooks import NO_CALLBACKS, FlowCallbacks
-from flowloom.errors import PipelineError
+from flowloom.errors import PipelineError, closest_first, quoted_list
 from flowloom.events.event import Event
 from flowloom.flow.llm_turn import LlmTurn
-from flowloom.flow.pipeline import RESPONSE, Processor, Step, compile_steps, find_step, name_of
+from flowloom.flow.pipeline import RESPONSE, Processor, Step, compile_steps, name_of
 from flowloom.flow.play import run_agent
 from flowloom.objects.notebook import count, line, table
 from flowloom.processors import REQUEST_PROCESSORS, RESPONSE_PROCESSORS
@@ -36,7 +37,7 @@ class Flow:
     Raises `PipelineError` for what is no processor, cannot be called as one, or has the name of another.
     """
 
-    __slots__ = ("_callbacks", "steps")
+    __slots__ = ("callbacks", "steps")
 
     def __init__(
         self,
@@ -47,7 +48,8 @@ class Flow:
     ) -> None:
         self.steps = compile_steps(request_processors), compile_steps(response_processors, RESPONSE)
         """The processors of both sides with their names."""
-        self._callbacks = callbacks
+        self.callbacks = callbacks
+        """Callbacks around model and tool calls, asked after those of the plugins."""
 
     @property
     def request_processors(self) -> tuple[Processor, ...]:
@@ -68,11 +70,6 @@ class Flow:
     def response_steps(self) -> tuple[Step, ...]:
         """The response processors with their names."""
         return self.steps[_RESPONSE]
-
-    @property
-    def callbacks(self) -> FlowCallbacks:
-        """Callbacks around model and tool calls, asked after those of the plugins."""
-        return self._callbacks
 
     def with_processor(
         self,
@@ -115,19 +112,25 @@ class Flow:
 
     def with_callbacks(self, callbacks: FlowCallbacks) -> Self:
         """A flow that also asks `callbacks`, after its own."""
-        return type(self)(self.request_processors, self.response_processors, callbacks=self._callbacks + callbacks)
+        flow = copy(self)  # its processors are not looked at again
+        flow.callbacks += callbacks
+        return flow
 
     def _find(self, wanted: str | Processor) -> tuple[int, int]:
         """The side of a processor, and its index there."""
+        found = [(side, index, step) for side in (_RESPONSE, _REQUEST) for index, step in enumerate(self.steps[side])]
+        for side, index, step in found:
+            if step.name == wanted or step.run is wanted:
+                return side, index
         name = wanted if isinstance(wanted, str) else name_of(wanted)
-        side = _RESPONSE if any(step.name == name for step in self.response_steps) else _REQUEST
-        return side, find_step(self.steps[side], wanted)
+        names = closest_first(name, [step.name for _, _, step in found])
+        raise PipelineError(f"The flow has no processor `{name}`. It has: {quoted_list(names)}.")
 
     def _with(self, side: int, processors: Sequence[Processor]) -> Self:
         """A flow with these processors on one side."""
         sides = [self.request_processors, self.response_processors]
         sides[side] = tuple(processors)
-        return type(self)(*sides, callbacks=self._callbacks)
+        return type(self)(*sides, callbacks=self.callbacks)
 
     def __str__(self) -> str:
         request, response = ([(step.name, _first_line(step.run)) for step in steps] for _, steps in self._sides())
@@ -135,7 +138,7 @@ class Flow:
         tools = "(tools)", "The calls in the answer, at once; then from 1 again, or hand over."
         rows = enumerate([*request, ("(model)", "One model call."), *response, tools], 1)
         lines = ["Flow", *(f"{number:>4}  {name:<{width}}  {told}".rstrip() for number, (name, told) in rows)]
-        hooks = {each.name: len(getattr(self._callbacks, each.name)) for each in fields(self._callbacks)}
+        hooks = {each.name: len(getattr(self.callbacks, each.name)) for each in fields(self.callbacks)}
         given = [f"{hook} × {count}" for hook, count in hooks.items() if count]
         return "\n".join([*lines, *([f"      callbacks: {', '.join(given)}"] if given else [])])
 

@@ -18,7 +18,7 @@ from pydantic import BaseModel
 
 from flowloom.context import InvocationContext
 from flowloom.context.origin import note_origin
-from flowloom.errors import Halt, PipelineError, ProcessorError, closest_first, quoted_list
+from flowloom.errors import Halt, PipelineError, ProcessorError
 from flowloom.events.event import Event
 from flowloom.events.json_data import keep_json
 from flowloom.events.response import LlmResponse
@@ -82,16 +82,6 @@ def name_of(processor: Processor) -> str:
         )
     name = getattr(processor, "name", None) or getattr(processor, "__name__", None)
     return name if isinstance(name, str) else type(processor).__name__
-
-
-def find_step(steps: tuple[Step, ...], wanted: str | Processor) -> int:
-    """The index of a processor, given itself or its name. Raises `PipelineError` if it is not there."""
-    for index, step in enumerate(steps):
-        if step.name == wanted or step.run is wanted:
-            return index
-    name = wanted if isinstance(wanted, str) else name_of(wanted)
-    names = closest_first(name, [step.name for step in steps])
-    raise PipelineError(f"The flow has no processor `{name}`. It has: {quoted_list(names)}.")
 
 
 def explain(error: Exception, ctx: InvocationContext, step: Step) -> None:

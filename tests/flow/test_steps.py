@@ -38,7 +38,7 @@ def test_what_cannot_be_called_with_a_request_is_refused(wrong: Any, told: str) 
 
 
 def test_a_callable_whose_parameters_cannot_be_known_is_taken() -> None:
-    with pytest.raises(PipelineError, match="It has: `max`"):
+    with pytest.raises(PipelineError, match=r"It has: .*`max`"):
         Flow([max]).without("contents")
 
 
