@@ -78,7 +78,7 @@ def _resume(turn: Turn, progress: Progress, own: Sequence[Event], *, silent: boo
         turn.enter()
     else:
         turn.outcome = WAITING if waits else OVER
-        turn.already_ended = ended or waits or not progress.interrupted
+        turn.bare = turn.bare or ended or waits or not progress.interrupted
 
 
 def _is_answered(progress: Progress, after: Sequence[Event], said: Sequence[Event]) -> bool:

@@ -64,10 +64,9 @@ class Turn:
         self.agent: AnyAgent = ctx.agent
         self.outcome: Outcome | Enter = AGAIN
         self.begun = False
-        self.already_ended = False
-        """Whether the turn was over before this run, so that its callbacks are not asked again."""
         self.bare = False
-        """Whether it is the work of the agent alone, without its callbacks and its span."""
+        """Whether its callbacks are not asked and it has no span: it was over before this run, or is the work of its
+        agent alone."""
         self.last: Event | None = None
         """The latest complete event of this turn, or of the turn that it entered."""
         self.span: AgentSpan | None = None
@@ -139,7 +138,7 @@ class Turn:
 
     async def end(self) -> list[Event]:
         """Ask the after-agent callbacks (spec §17.4), unless the turn was ended."""
-        if self.bare or self.already_ended:
+        if self.bare:
             return []
         event = None
         plugins, own = self.ctx.run.hooks.after_agent, as_callbacks(self.agent.after_agent_callback)
