@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import fields
 from inspect import isawaitable
 from types import UnionType
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
@@ -177,8 +176,7 @@ class LlmAgent(BaseAgent[OutputT]):
         return LlmTurn(ctx, self.flow)
 
     def _own_callbacks(self) -> FlowCallbacks:
-        hooks = [each.name for each in fields(FlowCallbacks)]
-        given = {hook: hook if hook.startswith("around_") else f"{hook}_callback" for hook in hooks}
+        given = {hook: hook if hook.startswith("around_") else f"{hook}_callback" for hook in FlowCallbacks._fields}
         return FlowCallbacks(**{hook: as_callbacks(getattr(self, field)) for hook, field in given.items()})
 
     @classmethod

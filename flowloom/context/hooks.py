@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, fields
 from inspect import isawaitable
-from typing import Any
+from typing import Any, NamedTuple
 
 from google.genai import types
 
@@ -20,7 +19,6 @@ Callback = Callable[..., Any]
 Callbacks = tuple[Callback, ...]
 
 
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Hooks:
     """What the plugins of a run implement, per hook in registration order. A hook without a plugin costs nothing."""
 
@@ -39,17 +37,20 @@ class Hooks:
     on_agent_error: Callbacks = ()
     on_run_error: Callbacks = ()
 
+    def __init__(self, **implemented: Callbacks) -> None:
+        for name in self.names():
+            setattr(self, name, implemented.get(name, ()))
+
     @classmethod
     def names(cls) -> tuple[str, ...]:
         """The names of all hooks."""
-        return tuple(field.name for field in fields(cls))
+        return tuple(cls.__annotations__)
 
 
 NO_HOOKS = Hooks()
 
 
-@dataclass(frozen=True, slots=True)
-class FlowCallbacks:
+class FlowCallbacks(NamedTuple):
     """The callbacks of a flow: those of its agent. They are asked after the plugins'.
 
     All are called with keywords, may be sync or async, and the first answer that is not None wins. `before_model` and
@@ -67,8 +68,8 @@ class FlowCallbacks:
     around_model: Callbacks = ()
     around_tool: Callbacks = ()
 
-    def __add__(self, other: FlowCallbacks) -> FlowCallbacks:
-        return FlowCallbacks(**{f.name: getattr(self, f.name) + getattr(other, f.name) for f in fields(self)})
+    def __add__(self, other: FlowCallbacks) -> FlowCallbacks:  # pyright: ignore[reportIncompatibleMethodOverride]
+        return FlowCallbacks(*(mine + theirs for mine, theirs in zip(self, other, strict=True)))
 
 
 NO_CALLBACKS = FlowCallbacks()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Sequence
 from copy import copy
-from dataclasses import fields
 from typing import TYPE_CHECKING, Any, Self
 
 from flowloom.context import InvocationContext
@@ -138,7 +137,7 @@ class Flow:
         tools = "(tools)", "The calls in the answer, at once; then from 1 again, or hand over."
         rows = enumerate([*request, ("(model)", "One model call."), *response, tools], 1)
         lines = ["Flow", *(f"{number:>4}  {name:<{width}}  {told}".rstrip() for number, (name, told) in rows)]
-        hooks = {each.name: len(getattr(self.callbacks, each.name)) for each in fields(self.callbacks)}
+        hooks = {name: len(asked) for name, asked in self.callbacks._asdict().items()}
         given = [f"{hook} × {count}" for hook, count in hooks.items() if count]
         return "\n".join([*lines, *([f"      callbacks: {', '.join(given)}"] if given else [])])
 
