@@ -21,6 +21,8 @@ from flowloom.objects.settings import Settings
 if TYPE_CHECKING:
     from flowloom.models.server_tools import Asked
 
+SILENCE_SECONDS = 600.0
+"""How long a provider may be silent, if a model says nothing else."""
 NO_CONTENT = "MODEL_RETURNED_NO_CONTENT"
 _log = logging.getLogger("flowloom.models")
 _LOOPBACK = ("localhost", "127.0.0.1", "::1")

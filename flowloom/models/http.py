@@ -39,7 +39,6 @@ __all__ = [
     "LOCAL_ERRORS",
     "MAX_BODY_BYTES",
     "NETWORK_ERRORS",
-    "SILENCE_SECONDS",
     "TIMEOUT_ERRORS",
     "TOO_LARGE",
     "LoopClient",
@@ -67,8 +66,6 @@ DECODING_ERRORS: tuple[type[Exception], ...] = tuple(library.DecodingError for l
 
 CONNECT_SECONDS = 10.0
 """How long a connection to a provider may take to be made."""
-SILENCE_SECONDS = 600.0
-"""How long a provider may be silent, if a model says nothing else."""
 MAX_BODY_BYTES = 64 << 20
 """The largest body of an answer, unpacked, whether it comes at once or as a stream."""
 TOO_LARGE = "TOO_LARGE"

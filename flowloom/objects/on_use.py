@@ -1,4 +1,4 @@
-"""Names of a room that are loaded when they are used. The package itself loads this, so it loads little else."""
+"""Names and modules that are loaded when they are used. The package itself loads this, so it loads little else."""
 
 from __future__ import annotations
 
@@ -42,3 +42,19 @@ def loaded_on_use(room: str, homes: Mapping[str, str]) -> tuple[Callable[[str], 
         return [*vars(sys.modules[room]), *homes]
 
     return load, names
+
+
+class ModuleOnUse:
+    """A module that is loaded when something of it is first asked for: for what few of those who load this one need.
+
+    Type checkers are told of the module itself, by an import under `TYPE_CHECKING`.
+    """
+
+    def __init__(self, module: str) -> None:
+        self._module = module
+
+    def __getattr__(self, name: str) -> Any:
+        with NoCollection():
+            value = getattr(import_module(self._module), name)
+        setattr(self, name, value)
+        return value

@@ -14,8 +14,8 @@ from pydantic import Field, PrivateAttr
 
 from flowloom.errors import ConfigurationError, ModelRequestError
 from flowloom.events.response import LlmResponse
-from flowloom.models.base_llm import BaseLlm, is_loopback
-from flowloom.models.http import ADDRESS_ERRORS, HIDDEN, SILENCE_SECONDS, LoopClient, is_private
+from flowloom.models.base_llm import SILENCE_SECONDS, BaseLlm, is_loopback
+from flowloom.models.http import ADDRESS_ERRORS, HIDDEN, LoopClient, is_private
 from flowloom.models.request import LlmRequest, http_options_of, note_dropped
 from flowloom.models.retry import RetryOptions
 from flowloom.models.turns import legal_contents, spoken_contents

@@ -36,7 +36,7 @@ IMPORTED = (
     "flowloom.cli.worker",
     "flowloom.memory.postgres",
     "flowloom.memory.sqlite",
-    "flowloom.models.gemini",
+    "flowloom.models.gemini_service",
     "flowloom.sessions.postgres",
     "flowloom.sessions.sqlite",
     "flowloom.testing",
