@@ -23,18 +23,22 @@ from flowloom.flow.turn import Turn
 from flowloom.models.base_llm import BaseLlm
 from flowloom.models.registry import LLMRegistry
 from flowloom.models.request import check_name
-from flowloom.objects.settings import ReadBy, check_kinds, nothing
+from flowloom.objects.settings import ReadBy, check_kinds, class_on_use, nothing
 from flowloom.processors import Template
-from flowloom.processors.code_executors import BaseCodeExecutor
 from flowloom.processors.output_schema import schema_of
-from flowloom.processors.planners import BasePlanner
 from flowloom.processors.template import BraceTemplate
 from flowloom.processors.tools import OwnTools, is_toolset
 from flowloom.tools.agent_tool import AgentTool
 from flowloom.tools.base_tool import BaseTool
 from flowloom.tools.base_toolset import BaseToolset
 from flowloom.tools.delegation import DelegateTool, FinishTaskTool
-from flowloom.tools.function_tool import FunctionTool
+
+if TYPE_CHECKING:
+    from flowloom.processors.code_executors import BaseCodeExecutor
+    from flowloom.processors.planners import BasePlanner
+else:
+    BaseCodeExecutor = class_on_use("flowloom.processors.code_executors", "BaseCodeExecutor")
+    BasePlanner = class_on_use("flowloom.processors.planners", "BasePlanner")
 
 InstructionProvider = Callable[[ReadonlyContext], Any]
 """Gives an instruction from a read-only context; sync or async; what it returns is used verbatim."""
@@ -241,7 +245,7 @@ class LlmAgent(BaseAgent[OutputT]):
         if isinstance(tool, types.Tool):
             return tool_kinds.GoogleTool(tool)
         if callable(tool) and not (isinstance(tool, type) and issubclass(tool, BaseTool | BaseToolset | BaseAgent)):
-            return FunctionTool(tool)  # pyright: ignore[reportUnknownArgumentType]
+            return tool_kinds.FunctionTool(tool)  # pyright: ignore[reportUnknownArgumentType]
         raise ConfigurationError(
             f"Agent `{self.name}` has {tool!r} among its tools. A tool is a function, or an object: a `BaseTool`, a "
             f"`BaseToolset` or an agent."

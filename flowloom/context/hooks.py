@@ -38,15 +38,12 @@ class Hooks:
     on_run_error: Callbacks = ()
 
     def __init__(self, **implemented: Callbacks) -> None:
-        for name in self.names():
+        for name in HOOKS:
             setattr(self, name, implemented.get(name, ()))
 
-    @classmethod
-    def names(cls) -> tuple[str, ...]:
-        """The names of all hooks."""
-        return tuple(cls.__annotations__)
 
-
+HOOKS = tuple(Hooks.__annotations__)
+"""The names of all hooks."""
 NO_HOOKS = Hooks()
 
 

@@ -10,6 +10,7 @@ import pydantic_core
 
 from flowloom.errors import EventParseError
 from flowloom.events.event import Event, NodeInfo, read_time
+from flowloom.events.json_data import without_halves
 from flowloom.events.json_reader import API_NAMES, REFUSED, Rest, entries_of, model_reader, problem_of, reader_of
 from flowloom.events.wire import keep_below
 
@@ -46,11 +47,6 @@ def read_json(payload: str | bytes, *, strict: bool, any_depth: bool = False) ->
         found = _PLACE.search(problem)
         place = found[0] if found else ""
         raise EventParseError(f"The data of an event is not JSON: {problem}.", place=place) from error
-
-
-def without_halves(text: str) -> str:
-    """A text with U+FFFD in the place of halves of surrogate pairs."""
-    return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
 def _without_depths(text: str) -> str:

@@ -220,3 +220,8 @@ def _cut(value: Any, left: int) -> Any:
         return "..." if isinstance(value, dict | list | tuple) else as_json(value)
     except JsonDataError:
         return "..."
+
+
+def without_halves(text: str) -> str:
+    """A text with U+FFFD in the place of halves of surrogate pairs."""
+    return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")

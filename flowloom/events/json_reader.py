@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Mapping
 from enum import Enum
 from typing import Any
 
-from pydantic import BaseModel, TypeAdapter, ValidationError
+import pydantic
 
 from flowloom.errors import quoted_list
 from flowloom.events.wire import WireModel, folded_name, make, set_extra, set_given
@@ -50,19 +50,19 @@ API_NAMES = {"citationSources": "citations"}
 
 def problem_of(error: Exception) -> str:
     """What is wrong with a value, as the error says that reading it has raised."""
-    if isinstance(error, ValidationError):
+    if isinstance(error, pydantic.ValidationError):
         return "; ".join(dict.fromkeys(problem["msg"] for problem in error.errors()))
     return str(error)
 
 
 @functools.cache
-def model_reader(model: type[BaseModel]) -> Read:
+def model_reader(model: type[pydantic.BaseModel]) -> Read:
     """The reader of a type, made once."""
     # Only the types of events and responses are ever read, so the cache cannot grow beyond them.
     return reader_of(model, {})
 
 
-def reader_of(model: type[BaseModel], special: Mapping[str, Read]) -> Read:
+def reader_of(model: type[pydantic.BaseModel], special: Mapping[str, Read]) -> Read:
     """The reader of a type of google-genai, or of one of flowloom's own, which keep what they do not know.
 
     Null is as if not given. `special` has the readers of fields that the type validates in a way of its own; they are
@@ -105,7 +105,7 @@ def reader_of(model: type[BaseModel], special: Mapping[str, Read]) -> Read:
     return read
 
 
-def _fields_of(model: type[BaseModel], special: Mapping[str, Read]) -> dict[str, tuple[str, Read | None]]:
+def _fields_of(model: type[pydantic.BaseModel], special: Mapping[str, Read]) -> dict[str, tuple[str, Read | None]]:
     fields: dict[str, tuple[str, Read | None]] = {}
     for name, field in model.model_fields.items():
         entry = (name, special[name] if name in special else _reader(field.annotation))
@@ -127,7 +127,7 @@ def _reader(annotation: Any) -> Read | None:
     if kind is Any:
         return None
     if isinstance(kind, type):
-        if issubclass(kind, BaseModel):
+        if issubclass(kind, pydantic.BaseModel):
             # made when needed: types refer to each other in circles
             return lambda value, rest: model_reader(kind)(value, rest)
         if issubclass(kind, Enum):
@@ -154,8 +154,8 @@ def _member(kind: type[Enum], members: Mapping[Any, Any], value: Any) -> Any:
 
 
 @functools.cache
-def _adapter(annotation: Any) -> TypeAdapter[Any]:
-    return TypeAdapter(annotation)
+def _adapter(annotation: Any) -> pydantic.TypeAdapter[Any]:
+    return pydantic.TypeAdapter(annotation)
 
 
 def entries_of(data: Any) -> Iterable[tuple[Any, Any]]:

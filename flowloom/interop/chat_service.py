@@ -27,9 +27,10 @@ from flowloom.interop.chat_answers import (
 from flowloom.interop.chat_messages import LLMServiceOptions
 from flowloom.interop.chat_options import options_of, request_of
 from flowloom.models.base_llm import BaseLlm
-from flowloom.models.failures import is_network, is_timeout, named, status_error, unavailable
+from flowloom.models.failures import is_network, is_timeout, status_error, unavailable
 from flowloom.models.registry import LLMRegistry
 from flowloom.models.request import LlmRequest
+from flowloom.objects.notebook import named
 
 __all__ = ["AgentResponse", "LLMService", "LlmService", "ServiceModel", "StreamOptions", "TokenUsage"]
 

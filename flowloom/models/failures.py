@@ -18,6 +18,7 @@ from flowloom.errors import (
     ModelUnavailableError,
 )
 from flowloom.models.http import DECODING_ERRORS, HIDDEN, LOCAL_ERRORS, NETWORK_ERRORS, TIMEOUT_ERRORS
+from flowloom.objects.notebook import named
 
 TIMEOUT = "TIMEOUT"
 """`code` of an error whose cause is that the provider was silent for too long."""
@@ -182,11 +183,6 @@ def retry_after(headers: Any) -> float | None:
 def label(status: int | None, code: str | None) -> str:
     """Status and code as texts of errors give them."""
     return " ".join(word for word in (f"HTTP {status}" if status else "", code or "") if word) or "no status"
-
-
-def named(error: BaseException) -> str:
-    """An exception with its type."""
-    return f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
 
 
 def _kind_of(status: int | None) -> tuple[Callable[..., ModelError], str]:

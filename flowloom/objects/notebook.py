@@ -58,3 +58,8 @@ def table(title: str, rows: Iterable[Sequence[str]], head: Sequence[str] = ()) -
 def framed(page: str) -> str:
     """An HTML page within another one, which neither has the other's styles nor may run scripts."""
     return f'<iframe sandbox srcdoc="{escaped(page)}" style="width:100%;height:40rem;border:0"></iframe>'
+
+
+def named(error: BaseException) -> str:
+    """An exception with its type."""
+    return f"{type(error).__name__}: {error}" if str(error) else type(error).__name__

@@ -7,12 +7,12 @@ does besides when it is made therefore stands in `_when_made`.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from importlib import import_module
 from inspect import Parameter, Signature
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, ValidationError
-from pydantic_core import core_schema
+from pydantic_core import SchemaValidator, core_schema
 
 from flowloom.errors import ConfigurationError, bad_fields
 
@@ -69,16 +69,34 @@ def nothing() -> list[Any]:
     return []
 
 
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class ReadBy:
     """Marks the type of a field whose values a function reads; without one they are taken as they are.
 
     The schema of the type itself is not built: that of Google's types takes 20 ms.
     """
 
-    read: Callable[[Any], Any] | None = None
+    __slots__ = ("read",)
+
+    def __init__(self, read: Callable[[Any], Any] | None = None) -> None:
+        self.read = read
 
     def __get_pydantic_core_schema__(self, source: Any, handler: Any) -> core_schema.CoreSchema:
         if self.read is None:
             return core_schema.any_schema()
         return core_schema.no_info_plain_validator_function(self.read)
+
+
+def class_on_use(module: str, name: str) -> Any:
+    """The type, at run time, of a field whose class is loaded with the first value: what few set costs the others
+    nothing. Values are read as those of the class itself would be.
+    """
+
+    def read(value: Any) -> Any:
+        kind: type = getattr(import_module(module), name)
+        if isinstance(value, kind):
+            return value
+        if issubclass(kind, BaseModel):
+            return kind.model_validate(value)
+        return SchemaValidator(core_schema.is_instance_schema(kind)).validate_python(value)
+
+    return Annotated[Any, ReadBy(read)]

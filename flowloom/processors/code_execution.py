@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import logging
 import zlib
-from collections.abc import AsyncGenerator, Callable, Sequence
+from collections.abc import AsyncGenerator, Sequence
 from inspect import isawaitable, iscoroutinefunction
 from pathlib import PurePosixPath
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from google.genai import types
 
@@ -20,19 +20,19 @@ from flowloom.events.parts import content_of, parts_of, text_part
 from flowloom.events.response import LlmResponse
 from flowloom.events.wire import replace
 from flowloom.models.contents import own_content, special_contents
-from flowloom.models.failures import named
 from flowloom.models.request import LlmRequest
 from flowloom.models.server_parts import made_files
-from flowloom.processors.code_executors import (
-    BaseCodeExecutor,
-    BuiltInCodeExecutor,
-    CodeExecutionInput,
-    CodeExecutionResult,
-    File,
-)
+from flowloom.objects.notebook import named
+from flowloom.objects.on_use import ModuleOnUse
 from flowloom.processors.made_files import save_made
 from flowloom.processors.planning import rewrites_responses
 from flowloom.tools.base_tool import BaseTool
+
+if TYPE_CHECKING:
+    from flowloom.processors import code_executors as kinds
+    from flowloom.processors.code_executors import BaseCodeExecutor, CodeExecutionInput, CodeExecutionResult, File
+else:
+    kinds = ModuleOnUse("flowloom.processors.code_executors")  # few agents have an executor
 
 _log = logging.getLogger("flowloom.code_execution")
 
@@ -52,12 +52,10 @@ def code_execution(ctx: InvocationContext, request: LlmRequest) -> None:
     executor = None if agent is None else _executor_of(agent)
     if executor is None:
         return
-    if isinstance(executor, BuiltInCodeExecutor):
+    if isinstance(executor, kinds.BuiltInCodeExecutor):
         executor.process_llm_request(request)
         return
-    instruction = executor.code_instruction()
-    if instruction:
-        request.append_instructions((instruction,))
+    request.append_instructions(executor.code_instruction() or "")
     for index, content in special_contents(request.contents):
         if any(_is_code(part) for part in content.parts or ()):
             _code_as_text(own_content(request.contents, index), executor)
@@ -88,7 +86,9 @@ def code_execution_response(
                 return save_made(ctx, response, made)
             break
     executor = _executor_of(agent)
-    if executor is None or isinstance(executor, BuiltInCodeExecutor) or response.error_code or response.interrupted:
+    if executor is None or response.error_code or response.interrupted:
+        return None
+    if isinstance(executor, kinds.BuiltInCodeExecutor):
         return None
     found = find_code(content.parts, executor.code_block_delimiters, in_plans=rewrites_responses(agent.planner))
     return None if found is None else _run_code(ctx, executor, response, *found)
@@ -125,7 +125,7 @@ def _told(result: Any) -> types.CodeExecutionResult:
 
 def _executor_of(agent: AnyLlmAgent) -> BaseCodeExecutor | None:
     executor: Any = agent.code_executor
-    if executor is None or isinstance(executor, BaseCodeExecutor):
+    if executor is None or isinstance(executor, kinds.BaseCodeExecutor):
         return executor
     raise ConfigurationError(
         f"The `code_executor` of agent `{agent.name}` is a {type(executor).__name__}, but must be a BaseCodeExecutor."
@@ -183,7 +183,7 @@ def _data_files(ctx: InvocationContext) -> list[File]:
     for content in contents:
         for part in parts_of(content):
             if (data := _data_of(part)) is not None:
-                files[_name_of(data)] = File(_name_of(data), data.data or b"", data.mime_type or "")
+                files[_name_of(data)] = kinds.File(_name_of(data), data.data or b"", data.mime_type or "")
     return list(files.values())
 
 
@@ -220,10 +220,7 @@ def find_code(
     index, offset = next(found for found in reversed(starts) if found[1] <= start)
     kept, cut = list(parts[:index]), parts[index]
     if start > offset:
-        lead = replace(cut)
-        lead.text = text[offset:start]
-        lead.thought_signature = None
-        kept.append(lead)
+        kept.append(replace(cut, text=text[offset:start], thought_signature=None))
     own = types.ExecutableCode(code=code, language=types.Language.PYTHON)
     # the signature is of all of the part, so it goes to the last piece
     return [*kept, types.Part(executable_code=own, thought_signature=cut.thought_signature)], code
@@ -264,7 +261,7 @@ class _RunCode(BaseTool):
 
     async def run_async(self, *, args: dict[str, Any], tool_context: Context) -> dict[str, str]:
         ctx, executor = tool_context.get_invocation_context(), self._executor
-        task = CodeExecutionInput(
+        task = kinds.CodeExecutionInput(
             code=args["code"],
             input_files=_data_files(ctx) if executor.optimize_data_file else [],
             execution_id=ctx.session.id if executor.stateful else None,
@@ -281,11 +278,11 @@ async def run_task(executor: BaseCodeExecutor, task: CodeExecutionInput, tool_co
     try:
         result = await _execute(ctx, executor, task)
     except TimeoutError as error:
-        result = CodeExecutionResult(stderr=str(error), timed_out=True)
+        result = kinds.CodeExecutionResult(stderr=str(error), timed_out=True)
     except Exception as error:
         kind = type(executor).__name__
         _log.warning("%s of agent `%s` failed.", kind, ctx.agent.name, exc_info=True)
-        result = CodeExecutionResult(stderr=named(error))
+        result = kinds.CodeExecutionResult(stderr=named(error))
     said = [result.stdout.rstrip("\n"), result.stderr.rstrip("\n"), _ending(result, executor)]
     said += await _save(result.output_files, tool_context)
     output = "\n".join(text for text in said if text) or "The code ran to its end and printed nothing."
@@ -296,8 +293,7 @@ async def _execute(ctx: InvocationContext, executor: BaseCodeExecutor, task: Cod
     await ctx.run.check_lease()
     if iscoroutinefunction(executor.execute_code):
         return await executor.execute_code(ctx, task)
-    blocking: Callable[..., Any] = executor.execute_code
-    result: Any = await ctx.run.threads.call("code_execution", blocking, ctx, task)
+    result: Any = await ctx.run.threads.call("code_execution", cast(Any, executor.execute_code), ctx, task)
     return await result if isawaitable(result) else result
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from google.genai import types
 
 from flowloom.context import Context, InvocationContext, ReadonlyContext
@@ -10,7 +12,12 @@ from flowloom.events.response import LlmResponse
 from flowloom.events.wire import fields_of, replace
 from flowloom.models.contents import copy_content, own_content, special_contents
 from flowloom.models.request import LlmRequest
-from flowloom.processors.planners import BasePlanner, BuiltInPlanner
+from flowloom.objects.on_use import ModuleOnUse
+
+if TYPE_CHECKING:
+    from flowloom.processors import planners
+else:
+    planners = ModuleOnUse("flowloom.processors.planners")  # few agents have one
 
 
 def planning(ctx: InvocationContext, request: LlmRequest) -> None:
@@ -23,11 +30,9 @@ def planning(ctx: InvocationContext, request: LlmRequest) -> None:
     planner = _planner_of(ctx)
     if planner is None:
         return
-    if isinstance(planner, BuiltInPlanner):
+    if isinstance(planner, planners.BuiltInPlanner):
         planner.apply_thinking_config(request)
-    instruction = planner.build_planning_instruction(ReadonlyContext(ctx), request)
-    if instruction:
-        request.append_instructions((instruction,))
+    request.append_instructions(planner.build_planning_instruction(ReadonlyContext(ctx), request) or "")
     if not rewrites_responses(planner):
         return
     for index, content in special_contents(request.contents):
@@ -51,23 +56,21 @@ def planning_response(ctx: InvocationContext, request: LlmRequest, response: Llm
     # the response may share its parts with what callbacks and telemetry hold, and planners write to parts
     parts = planner.process_planning_response(context, copy_content(content).parts or [])
     if parts:
-        rewritten = replace(content)
-        rewritten.parts = parts
-        response.content = rewritten
+        response.content = replace(content, parts=parts)
     actions = context.collect_actions()
     if any(fields_of(actions).values()):
         return ctx.new_event({"actions": actions})
     return None
 
 
-def rewrites_responses(planner: BasePlanner | None) -> bool:
+def rewrites_responses(planner: planners.BasePlanner | None) -> bool:
     """Whether a planner marks plans in the text of responses, and does not leave that to the model."""
     if planner is None:
         return False
-    return type(planner).process_planning_response is not BuiltInPlanner.process_planning_response
+    return type(planner).process_planning_response is not planners.BuiltInPlanner.process_planning_response
 
 
-def _planner_of(ctx: InvocationContext) -> BasePlanner | None:
+def _planner_of(ctx: InvocationContext) -> planners.BasePlanner | None:
     agent = ctx.llm_agent
     return None if agent is None else agent.planner
 

@@ -17,7 +17,7 @@ from flowloom.runner.pending import PendingCall
 RunStatus = Literal["final", "paused", "limit", "cancelled", "failed"]
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, repr=False)
 class RunResult(Generic[OutputT]):
     """What came of a run, and why it ended.
 

@@ -11,7 +11,7 @@ import os
 import threading
 import weakref
 from collections.abc import AsyncGenerator, Callable, Coroutine, Generator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent import futures
 from contextlib import suppress
 from contextvars import copy_context
 from typing import Any, TypeVar
@@ -32,7 +32,7 @@ class _Loops(threading.local):
 
     anchor: _Anchor | None = None
     loop: asyncio.AbstractEventLoop | None = None
-    beside: ThreadPoolExecutor | None = None
+    beside: futures.ThreadPoolExecutor | None = None
 
 
 _loops = _Loops()
@@ -42,7 +42,7 @@ def _call_beside(function: Callable[[], _T]) -> _T:
     """What a function gives or raises in a second thread: for one in which a loop is running already. It ends with
     this one."""
     if _loops.beside is None:
-        _loops.beside = ThreadPoolExecutor(1, "flowloom sync calls")
+        _loops.beside = futures.ThreadPoolExecutor(1, "flowloom sync calls")
     return _loops.beside.submit(function).result()
 
 

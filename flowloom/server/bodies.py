@@ -7,7 +7,7 @@ import re
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from flowloom.events.event_json import without_halves
+from flowloom.events.json_data import without_halves
 
 _HALF = re.compile(rb"\\u[dD][89a-fA-F]|\xed[\xa0-\xbf]|\x00")
 """What stands in any JSON that may hold half of a surrogate pair: its escape or its bytes, in UTF-8 or another form of

@@ -19,7 +19,7 @@ from starlette.responses import Response
 from flowloom.auth.fields import is_secret_field
 from flowloom.events.actions import EventActions
 from flowloom.events.event import Event
-from flowloom.events.event_json import without_halves
+from flowloom.events.json_data import without_halves
 from flowloom.events.requests import CREDENTIAL_CALL
 from flowloom.events.wire import copier, fields_of
 from flowloom.server.places import Places

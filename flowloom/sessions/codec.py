@@ -20,7 +20,8 @@ from pydantic import BaseModel
 from flowloom.errors import JsonDataError, StorageError
 from flowloom.events.actions import EventActions
 from flowloom.events.event import Event
-from flowloom.events.event_json import read_event, read_json, without_halves
+from flowloom.events.event_json import read_event, read_json
+from flowloom.events.json_data import without_halves
 from flowloom.events.json_reader import REFUSED, model_reader
 from flowloom.events.requests import ForeignRequestIds, RequestIds
 from flowloom.events.wire import (

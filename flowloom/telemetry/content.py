@@ -9,7 +9,7 @@ from typing import Any, cast
 
 from pydantic_core import to_jsonable_python
 
-from flowloom.events.event_json import without_halves
+from flowloom.events.json_data import without_halves
 
 ELIDED = "<elided>"
 """Stands for prompts, answers, arguments and results while their capture is off."""

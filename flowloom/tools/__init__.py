@@ -15,12 +15,12 @@ from flowloom.tools.agent_tool import AgentTool
 from flowloom.tools.base_tool import BaseTool
 from flowloom.tools.base_toolset import BaseToolset
 from flowloom.tools.exit_loop import exit_loop
-from flowloom.tools.function_tool import FunctionTool, LongRunningFunctionTool
 from flowloom.tools.load_artifacts import LoadArtifactsTool, load_artifacts
 from flowloom.tools.transfer import TransferToAgentTool, transfer_to_agent
 
 if TYPE_CHECKING:
     from flowloom.tools.authenticated import AuthenticatedFunctionTool
+    from flowloom.tools.function_tool import FunctionTool, LongRunningFunctionTool
     from flowloom.tools.input_request import RequestInputTool, request_input
     from flowloom.tools.memory_tools import LoadMemoryTool, PreloadMemoryTool, load_memory, preload_memory
     from flowloom.tools.placeholder import PlaceholderTool
@@ -43,6 +43,7 @@ if TYPE_CHECKING:
 _HOMES = {
     "memory_tools": "LoadMemoryTool PreloadMemoryTool load_memory preload_memory",
     "authenticated": "AuthenticatedFunctionTool",
+    "function_tool": "FunctionTool LongRunningFunctionTool",
     "input_request": "RequestInputTool request_input",
     "placeholder": "PlaceholderTool",
     "server_tools": "EnterpriseWebSearchTool GoogleMapsGroundingTool GoogleSearchAgentTool "

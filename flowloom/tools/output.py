@@ -6,8 +6,8 @@ import re
 import reprlib
 from typing import Any, cast
 
+import pydantic
 from google.genai import types
-from pydantic import TypeAdapter, ValidationError
 from pydantic_core import from_json
 
 from flowloom.context import Context
@@ -32,7 +32,7 @@ class OutputSchema:
 
     def __init__(self, schema: Any) -> None:
         self.source = schema
-        self._validator: TypeAdapter[Any] | JsonValidator
+        self._validator: pydantic.TypeAdapter[Any] | JsonValidator
         try:
             if isinstance(schema, types.Schema):
                 schema = schema.json_schema.model_dump(mode="json", by_alias=True, exclude_none=True)
@@ -40,7 +40,7 @@ class OutputSchema:
                 self.json_schema = cast(dict[str, Any], schema)
                 self._validator = validator_of(self.json_schema)
             else:
-                self._validator = TypeAdapter[Any](schema)
+                self._validator = pydantic.TypeAdapter[Any](schema)
                 self.json_schema = self._validator.json_schema()
         except ConfigurationError:
             raise
@@ -59,7 +59,7 @@ class OutputSchema:
         """What the schema makes of JSON data: an instance of a model class, say; the data itself for a JSON schema."""
         try:
             return self._validator.validate_python(data)
-        except ValidationError as error:
+        except pydantic.ValidationError as error:
             return read_again(self._validator, data, error, "The output does not fit its schema:")
 
     def read_text(self, text: str) -> Any:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from itertools import islice
 from typing import Any
 
-from pydantic import TypeAdapter, ValidationError
+import pydantic
 from pydantic_core import ErrorDetails
 
 from flowloom.errors import ToolArgumentsError
@@ -19,21 +19,23 @@ MAX_PROBLEMS = 20
 _EXPECTATIONS = {"missing": "is missing", "extra_forbidden": "is not allowed here"}
 
 
-def read_again(validator: TypeAdapter[Any] | JsonValidator, data: Any, refusal: ValidationError, heading: str) -> Any:
+def read_again(
+    validator: pydantic.TypeAdapter[Any] | JsonValidator, data: Any, refusal: pydantic.ValidationError, heading: str
+) -> Any:
     """`data`, which was refused as Python objects, read as JSON: strict models take a date, say, from there only.
 
     Raises `ToolArgumentsError`: the heading, and one line for each place where something is wrong.
     """
     try:
         return validator.validate_json(json.dumps(data))
-    except ValidationError as error:
+    except pydantic.ValidationError as error:
         refusal = error  # it speaks of arrays and objects, not of Python's types
     except (TypeError, ValueError, RecursionError):
         pass  # not JSON, so there is nothing more to find out
     raise ToolArgumentsError("\n".join([heading, *_problem_lines(data, refusal)])) from refusal
 
 
-def _problem_lines(data: Any, error: ValidationError) -> list[str]:
+def _problem_lines(data: Any, error: pydantic.ValidationError) -> list[str]:
     """For each place in `data`, up to `MAX_PROBLEMS`: its path, what is expected there, and what came."""
     expected: dict[str, list[str]] = {}
     came: dict[str, Any] = {}

@@ -22,9 +22,10 @@ from flowloom.errors import (
 from flowloom.events.response import LlmResponse
 from flowloom.events.wire import replace
 from flowloom.models.base_llm import Backend, BaseLlm, as_response
-from flowloom.models.failures import empty_stream, named
+from flowloom.models.failures import empty_stream
 from flowloom.models.request import LlmRequest, note_dropped
 from flowloom.models.server_tools import Asked
+from flowloom.objects.notebook import named
 from flowloom.wrappers.wrapper import close, provider_name_of, resolved
 
 _log = logging.getLogger("flowloom.wrappers")

@@ -7,7 +7,7 @@ from typing import Any
 
 from google.genai import types
 
-from flowloom.events.event_json import without_halves
+from flowloom.events.json_data import without_halves
 from flowloom.events.parts import text_part
 from flowloom.protocols.a2a.sdk import Part, plain
 

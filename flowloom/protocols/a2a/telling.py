@@ -13,8 +13,8 @@ from typing import Any
 from google.genai import types
 
 from flowloom.errors import FlowloomError
-from flowloom.events.event_json import without_halves
 from flowloom.events.ids import new_id
+from flowloom.events.json_data import without_halves
 from flowloom.protocols.a2a.asked import PENDING
 from flowloom.protocols.a2a.own_card import CALLS
 from flowloom.protocols.a2a.parts import CALL, KIND, LONG_RUNNING, RESPONSE, THOUGHT, said, sent_part

@@ -16,7 +16,7 @@ from flowloom.asgi import PRINCIPAL, Auth, Guard, GuardRules, Principal
 from flowloom.context import RunConfig, StreamingMode
 from flowloom.errors import ConfigurationError, InputValidationError
 from flowloom.events.event import Event
-from flowloom.events.event_json import without_halves
+from flowloom.events.json_data import without_halves
 from flowloom.plugins import PluginManager
 from flowloom.protocols.ag_ui.data import as_mapping
 from flowloom.protocols.ag_ui.legs import BUSY, whole_run

@@ -16,7 +16,7 @@ from flowloom.agents import BaseAgent
 from flowloom.context import InvocationContext
 from flowloom.context.protocols import RunnableTool, as_llm_agent
 from flowloom.errors import ConfigurationError, ToolArgumentsError, ToolsetError
-from flowloom.events.event_json import without_halves
+from flowloom.events.json_data import without_halves
 from flowloom.models.request import LlmRequest
 from flowloom.processors.tools import is_toolset
 from flowloom.protocols.mcp.serving.callers import Caller, Request, failure

@@ -14,8 +14,7 @@ from pydantic import BaseModel
 
 from flowloom.errors import ToolArgumentsError
 from flowloom.events import Event
-from flowloom.events.event_json import without_halves
-from flowloom.events.json_data import as_json
+from flowloom.events.json_data import as_json, without_halves
 from flowloom.protocols.mcp.serving.callers import failure
 from flowloom.protocols.mcp.serving.sdk import mcp
 from flowloom.protocols.results import size
