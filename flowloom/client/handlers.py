@@ -6,7 +6,7 @@ import json
 from abc import ABC, abstractmethod
 from typing import Any, Literal, cast
 
-from flowloom.errors import ConfigurationError
+from flowloom.errors import ConfigurationError, EventParseError
 from flowloom.events.event import Event
 from flowloom.events.event_json import read_json
 from flowloom.interop.legacy import LegacyReader, is_legacy, to_legacy
@@ -29,11 +29,13 @@ class EventHandler(ABC):
 
     def read(self, payload: str | bytes, name: str = "") -> list[ParsedEvent]:
         """The events that `payload` completes: one, or none; `name` is the event name of its frame."""
-        if self._strict:
-            return self._read(payload, name)
         try:
+            if not isinstance(payload, str | bytes | bytearray):  # pyright: ignore[reportUnnecessaryIsInstance]
+                raise EventParseError(f"The payload of an event is a text or bytes, not a {type(payload).__name__}.")
             return self._read(payload, name)
         except Exception as error:  # whatever a server writes, its reader goes on
+            if self._strict:
+                raise
             warn_of(error)
             return []
 

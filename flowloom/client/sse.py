@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import AsyncIterable, AsyncIterator, Iterable, Iterator
-from typing import NamedTuple
+from collections.abc import AsyncIterable, AsyncIterator, Iterable, Iterator, Mapping
+from typing import Any, NamedTuple, cast
 
 from flowloom.client.handlers import EventHandler, EventMode, create_event_handler
-from flowloom.errors import ConfigurationError
+from flowloom.errors import ConfigurationError, InputValidationError
 from flowloom.interop.parsed import ParsedEvent
-from flowloom.models.sse_decoder import RawFrame, SseDecoder
+from flowloom.models.sse_decoder import RawFrame, SseDecoder, bytes_given
 
 Chunk = bytes | str
+_END: Any = object()
+"""Comes after the last chunk."""
 
 
 class SseFrame(NamedTuple):
@@ -36,7 +38,8 @@ class EventStreamReader:
     `strict` are those of `create_event_handler`; or give a `handler` of your own.
 
     What `chunks` raises is raised, after the events that were complete before it. A stream that ends inside of an
-    event gives that event, as far as it came, and `cut_off` is true from then on.
+    event gives that event, as far as it came, and `cut_off` is true from then on. Raises `InputValidationError` for
+    what can not be iterated over, and `EventParseError` for a chunk that is neither bytes nor text.
     """
 
     def __init__(
@@ -50,6 +53,12 @@ class EventStreamReader:
     ) -> None:
         if isinstance(chunks, bytes | str):
             chunks = [chunks]
+        given = cast(object, chunks)
+        if isinstance(given, Mapping) or not isinstance(given, Iterable | AsyncIterable):
+            raise InputValidationError(
+                f"An `EventStreamReader` reads an iterable of bytes or texts, or an asynchronous one, such as the body "
+                f"of an answer. It was given a {type(cast(object, given)).__name__}."
+            )
         self._chunks = chunks
         self._sync: Iterator[Chunk] | None = None
         self._async: AsyncIterator[Chunk] | None = None
@@ -81,7 +90,7 @@ class EventStreamReader:
                 raise StopIteration
             if self._sync is None:
                 self._sync = self._sync_source()
-            self._take(next(self._sync, None))
+            self._take(next(self._sync, _END))
         return self._give()
 
     async def __anext__(self) -> SseFrame:
@@ -90,7 +99,7 @@ class EventStreamReader:
                 raise StopAsyncIteration
             if self._async is None:
                 self._async = self._async_source()
-            self._take(await anext(self._async, None))
+            self._take(await anext(self._async, _END))
         return self._give()
 
     def events(self) -> ParsedEvents:
@@ -107,16 +116,15 @@ class EventStreamReader:
             return aiter(self._chunks)
         return _asynchronous(self._chunks)
 
-    def _take(self, chunk: Chunk | None) -> None:
-        if chunk is None:
+    def _take(self, chunk: Chunk) -> None:
+        if chunk is _END:
             self._ended = True
             self._ready.extend(self._decoder.last_frames())
             if not self._any and not self._ready and self._decoder.stray:
                 # no stream at all, but an error's plain text
                 self._ready.append(RawFrame(b"error", self._decoder.stray, b"", None))
         else:
-            received = chunk.encode("utf-8", "surrogatepass") if isinstance(chunk, str) else bytes(chunk)
-            self._ready.extend(self._decoder.frames(received))
+            self._ready.extend(self._decoder.frames(bytes_given(chunk)))
         self._any = self._any or bool(self._ready)
         if not self._ready:
             self._note_place()

@@ -9,6 +9,7 @@ from flowloom.client.session_events import SessionEvents
 from flowloom.errors import ConfigurationError, SessionNotFoundError
 from flowloom.events.event import Event
 from flowloom.interop.parsed import ParsedEvent
+from flowloom.objects.given import several
 
 _FORMAT = 1
 
@@ -22,8 +23,8 @@ class EventStore:
     """
 
     def __init__(self, max_events: int = 1000) -> None:
-        if max_events < 1:
-            raise ConfigurationError(f"`max_events` is at least 1, not {max_events}.")
+        if not isinstance(max_events, int) or max_events < 1:  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise ConfigurationError(f"`max_events` is an integer of at least 1, not {max_events!r}.")
         self.max_events = max_events
         self._sessions: dict[str, SessionEvents] = {}
 
@@ -36,7 +37,7 @@ class EventStore:
 
     def extend(self, events: Iterable[ParsedEvent | Event], session_id: str = "") -> None:
         """Take `events` of the session `session_id` in, one after another."""
-        for event in events:
+        for event in several(events, "`EventStore.extend` takes a list of events."):
             self.add(event, session_id)
 
     def session(self, session_id: str = "") -> SessionEvents:

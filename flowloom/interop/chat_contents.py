@@ -17,13 +17,14 @@ from google.genai import types
 from pydantic import BaseModel, PrivateAttr
 
 from flowloom.errors import InputValidationError, ModelRequestError
-from flowloom.events.parts import as_object, call_part, response_part, text_part
+from flowloom.events.parts import as_object, call_part, content_like, response_part, text_part
 from flowloom.events.wire import fields_of, replace, set_fields, set_private
 from flowloom.interop.chat_messages import ChatMessage, ContentPart, ToolCall, bad_message, validated_messages
 from flowloom.interop.chat_parts import item_of, part_of, unwritable
 from flowloom.models.contents import SharedContents, copy_content
 from flowloom.models.partial_args import arguments_of
 from flowloom.models.turns import CallIds
+from flowloom.objects.given import several
 from flowloom.providers.sdk_request import Drop, arguments_json, json_text
 
 UNKNOWN_FUNCTION = "unknown_function"
@@ -31,6 +32,7 @@ UNKNOWN_FUNCTION = "unknown_function"
 _ANY_ID = re.compile(r".+", re.DOTALL)
 _SPEAKERS = {"model": "assistant", "system": "system", "developer": "developer"}
 _USERS = (None, "", "user", "tool", "function")
+_READS_CONTENTS = "`contents_to_messages` reads a list of `types.Content`s."
 
 Json = dict[str, Any]
 
@@ -51,9 +53,17 @@ def contents_to_messages(contents: Iterable[types.Content]) -> list[ChatMessage]
 
     Contents that `messages_to_contents` made become the same messages again. Of others, calls without an id get one,
     and so do their results; thoughts and signatures are not in the messages. Raises `UnsupportedFeatureError`, which
-    names the part, for what chat messages have no words for.
+    names the part, for what chat messages have no words for, and `InputValidationError` for what are no contents.
     """
-    return written_messages(contents, lambda _: None)
+    given = contents.plain() if isinstance(contents, SharedContents) else several(contents, _READS_CONTENTS)
+    return written_messages([_content_given(index, each) for index, each in enumerate(given)], lambda _: None)
+
+
+def _content_given(index: int, given: Any) -> types.Content:
+    try:
+        return content_like(given)
+    except ValueError:
+        raise InputValidationError(f"{_READS_CONTENTS} `contents[{index}]` is a {type(given).__name__}.") from None
 
 
 def written_messages(contents: Iterable[types.Content], drop: Drop, *, legal: bool = False) -> list[ChatMessage]:

@@ -15,6 +15,7 @@ from flowloom.interop.chat_messages import ChatMessage, LLMServiceOptions, ToolC
 from flowloom.models.contents import SharedContents
 from flowloom.models.request import DeclaredTool, LlmRequest
 from flowloom.models.turns import legal_contents, spoken_contents
+from flowloom.objects.given import several
 from flowloom.providers.openai_chat import answer_settings
 from flowloom.providers.sdk_request import (
     DROPPED_OR_REFUSED,
@@ -54,12 +55,15 @@ def request_of(options: LLMServiceOptions, drop: Drop) -> LlmRequest:
     Raises `ChatMessageError` for messages, `InputValidationError` for options that are not of the form they have to
     have, and `UnsupportedFeatureError` for options that a request has no words for.
     """
+    if not isinstance(options, Mapping) or not all(isinstance(name, str) for name in options):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise InputValidationError(f"The options of a service are a dict with `messages`, not {options!r:.80}.")
     given = {name: value for name, value in cast(Json, options).items() if value is not None}
     _check(given, drop)
     request = LlmRequest.empty(given.get("model"))
     request.config = _config(given)
     _fill_contents(request, messages_to_contents(given.get("messages", ())))
-    tools = [_tool(number, each, drop) for number, each in enumerate(given.get("tools", ()))]
+    wanted = several(given.get("tools", ()), "The option `tools` is a list of tools.")
+    tools = [_tool(number, each, drop) for number, each in enumerate(wanted)]
     if tools:
         request.append_tools(tools)
     if (choice := given.get("tool_choice")) is not None:

@@ -36,6 +36,8 @@ __all__ = ["AgentResponse", "LLMService", "LlmService", "ServiceModel", "StreamO
 
 _log = logging.getLogger("flowloom.models")
 _UNNAMED = "service"
+_OVER: Any = object()
+"""Comes after the last answer of a stream."""
 
 
 class StreamOptions(LLMServiceOptions):
@@ -65,10 +67,13 @@ class LlmService:
     answer = await service.run_llm({"messages": [{"role": "user", "content": "Hello!"}]})
     ```
 
-    `model` is a `BaseLlm`, or the name of one (see `LLMRegistry`). Tools are declared to the model, and not run.
+    `model` is a `BaseLlm`, or the name of one (see `LLMRegistry`). Tools are declared to the model, and not run. Raises
+    `ConfigurationError` for what is neither.
     """
 
     def __init__(self, model: BaseLlm | str) -> None:
+        if not isinstance(model, BaseLlm | str):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise ConfigurationError(f"An `LlmService` takes a `BaseLlm`, or the name of a model, not {model!r:.80}.")
         self.model = LLMRegistry.new_llm(model) if isinstance(model, str) else model
         self._once = _Once("`%s` is left out of requests to `%s`: they have no such thing.", self.model.model)
 
@@ -219,11 +224,17 @@ async def _read(answers: AsyncIterator[AgentResponse], name: str) -> AsyncGenera
     try:
         while True:
             try:
-                answer = await anext(answers, None)
+                answer = await anext(answers, _OVER)
             except Exception as error:
                 raise _failure(error, name) from error
-            if answer is None:
+            if answer is _OVER:
                 break
+            if not isinstance(answer, AgentResponse):  # pyright: ignore[reportUnnecessaryIsInstance]
+                raise ModelResponseError(
+                    f"The service behind the model `{name}` streams a {type(answer).__name__}; it has to be an "
+                    f"`AgentResponse`.",
+                    model=name,
+                )
             if answer.partial:
                 yield partial_response(answer, name)
             else:

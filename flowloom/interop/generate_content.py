@@ -29,6 +29,7 @@ from flowloom.interop.generate_content_responses import WireResponse, response_f
 from flowloom.models.contents import SharedContents
 from flowloom.models.model_names import model_name
 from flowloom.models.request import LlmRequest, ToolBlock
+from flowloom.objects.given import of_kind
 from flowloom.tools import BaseTool, FunctionTool
 from flowloom.tools.placeholder import PlaceholderTool
 
@@ -48,8 +49,10 @@ def request_to_json(request: LlmRequest) -> dict[str, Any]:
     tools behind the declarations. Short forms are written in full: a system instruction of any form as a `Content`,
     a voice by name as a `speechConfig`, a class or type as `response_schema` as the schema that describes it.
 
-    Raises `UnsupportedFeatureError` for what JSON cannot say, such as a function among `config.tools`.
+    Raises `UnsupportedFeatureError` for what JSON cannot say, such as a function among `config.tools`, and
+    `InputValidationError` for what is no `LlmRequest`.
     """
+    of_kind(LlmRequest, request, "`request_to_json` writes an `LlmRequest`.")
     try:
         body = _contents(request) | _settings(request)
         add_unknown(body, request, url_safe=True)

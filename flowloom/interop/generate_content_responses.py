@@ -13,6 +13,7 @@ from flowloom.events.response import LlmResponse
 from flowloom.events.wire import fields_of, make
 from flowloom.interop.generate_content_codec import ModelCodec, add_unknown, json_copy
 from flowloom.interop.generate_content_misfit import Misfit, json_object, misfit_of, unexpected
+from flowloom.objects.given import of_kind
 
 OF_CANDIDATE = (
     "content",
@@ -91,8 +92,10 @@ def response_to_json(response: LlmResponse) -> dict[str, Any]:
     model version, and errors. An error is a finish reason or the block of a prompt if its code says so, else the
     report of an error (`{"error": {"status": ..., "message": ...}}`).
 
-    Raises `UnsupportedFeatureError` for what JSON cannot say, and for an error beside an answer.
+    Raises `UnsupportedFeatureError` for what JSON cannot say, and for an error beside an answer;
+    `InputValidationError` for what is no `LlmResponse`.
     """
+    of_kind(LlmResponse, response, "`response_to_json` writes an `LlmResponse`.")
     received, was = types.GenerateContentResponse(), None
     if isinstance(response, WireResponse):
         received = response.received

@@ -13,6 +13,7 @@ from flowloom.errors import EventParseError
 from flowloom.events.event import Event
 from flowloom.events.parts import as_object
 from flowloom.interop.parsed import ParsedEvent, done_event, error_event, is_canonical, parse_object
+from flowloom.objects.given import is_several
 
 
 class LegacyEvent(TypedDict):
@@ -57,6 +58,8 @@ def to_legacy(parsed: ParsedEvent | Event, *, full: bool = True) -> list[LegacyE
 
     In `full`, `from_legacy` makes the same event of them. Otherwise they are what older clients show, and no more: ids,
     times, branches, usage, state, parts that are neither text nor calls, signatures and all else are left out.
+
+    Raises `InputValidationError` for what is no event.
     """
     event = parsed if isinstance(parsed, ParsedEvent) else ParsedEvent(parsed)
     if event.kind == "done":
@@ -173,6 +176,10 @@ def from_legacy(
 
     Raises `EventParseError` for what is no object of the legacy form.
     """
+    if not is_several(objects):
+        raise EventParseError(
+            f'`from_legacy` reads a list of objects with a "type" and "data". It was given a {type(objects).__name__}.'
+        )
     reader = LegacyReader(validate=validate, strict=strict)
     events = [event for each in objects for event in reader.feed(each)]
     return events + reader.close()

@@ -13,7 +13,8 @@ from flowloom.events.event import Event
 from flowloom.events.event_json import read_event, read_json, validated_event
 from flowloom.events.parts import parts_of
 from flowloom.events.wire import make
-from flowloom.models.sse_decoder import RawFrame, SseDecoder
+from flowloom.models.sse_decoder import RawFrame, SseDecoder, bytes_given
+from flowloom.objects.given import of_kind
 
 EventKind = Literal["event", "error", "done"]
 DONE = "[DONE]"
@@ -21,6 +22,7 @@ _DONE_BYTES = DONE.encode()
 _BOM = b"\xef\xbb\xbf"
 _FIELDS = (b"data", b"event", b"id", b"retry", b":")
 _EVENT_NAMES = frozenset(("author", "content", "actions", "invocationid"))
+_MADE_OF = "A `ParsedEvent` is made of an `Event`; `parse_event_sse` makes it of an event's text."
 _log = logging.getLogger("flowloom.events")
 
 
@@ -45,7 +47,8 @@ class ParsedEvent:
     `kind` is `event`; `error` for an error that stands in the stream by itself, whose `event` has nothing but the code
     and the message; `done` for the mark of the stream's end, whose `event` is empty.
 
-    `raw` is the data that it was read from, None if it was made from an event.
+    `raw` is the data that it was read from, None if it was made from an event. Raises `InputValidationError` for what
+    is no `Event`.
     """
 
     def __init__(
@@ -56,7 +59,7 @@ class ParsedEvent:
         raw: dict[str, Any] | None = None,
         error: EventStreamError | None = None,
     ) -> None:
-        self.event = event
+        self.event = of_kind(Event, event, _MADE_OF)
         self.kind: EventKind = kind
         self.raw = raw
         """The JSON object that came, if it was one."""
@@ -202,8 +205,7 @@ def warn_of(error: Exception) -> None:
 
 def _frame_of(data: str | bytes, *, strict: bool) -> RawFrame | None:
     """The server-sent event that `data` is, or the payload of."""
-    received = data.encode("utf-8", "surrogatepass") if isinstance(data, str) else bytes(data)
-    start = received.lstrip().removeprefix(_BOM).lstrip()
+    start = bytes_given(data).lstrip().removeprefix(_BOM).lstrip()
     if not start.startswith(_FIELDS):
         return RawFrame(b"", start, b"", None)
     decoder = SseDecoder()

@@ -26,9 +26,10 @@ from flowloom.interop.generate_content import (
     response_to_json,
 )
 from flowloom.interop.generate_content_codec import keep_unknown
-from flowloom.interop.generate_content_misfit import Misfit
+from flowloom.interop.generate_content_misfit import Misfit, unexpected
 from flowloom.interop.protobuf_fields import Message, data_of, fill, generativelanguage
 from flowloom.models.request import LlmRequest
+from flowloom.objects.given import of_kind
 from flowloom.tools import BaseTool
 
 _NAMED_OTHERWISE = {"model_config": "model_selection_config", "output_config": "generation_output_config"}
@@ -38,14 +39,15 @@ def request_to_proto(request: LlmRequest) -> generativelanguage.GenerateContentR
     """The `GenerateContentRequest` that says what `request` says; the model's name goes with it.
 
     Raises `UnsupportedFeatureError`, which names the field, for what the message of the installed release has no
-    place for, and for what JSON cannot say (see `request_to_json`).
+    place for, and for what JSON cannot say (see `request_to_json`); `InputValidationError` for what is no `LlmRequest`.
     """
+    of_kind(LlmRequest, request, "`request_to_proto` writes an `LlmRequest`.")
     data = request_to_json(request)
     if request.model:
         data.setdefault("model", model_path(request.model))
     filled = generativelanguage.GenerateContentRequest()
     try:
-        fill(_plain(filled), data)
+        fill(_plain(filled, "GenerateContentRequest"), data)
     except Misfit as misfit:
         raise _unsupported(misfit, _field_of(misfit.place), request.model) from None
     return filled
@@ -58,11 +60,11 @@ def request_from_proto(
 ) -> LlmRequest:
     """The request of a `GenerateContentRequest`, `message`, as proto-plus or as plain protobuf has it.
 
-    What comes back, and what becomes of `tools`, is as with `request_from_json`. Raises `InputValidationError` for a
-    message that google-genai's types cannot hold.
+    What comes back, and what becomes of `tools`, is as with `request_from_json`. Raises `InputValidationError` for what
+    is no such message, and for one that google-genai's types cannot hold.
     """
     try:
-        data = data_of(_plain(message))
+        data = data_of(_plain(message, "GenerateContentRequest"))
     except Misfit as misfit:
         raise InputValidationError(f"This is no request for `generateContent`: {misfit}.") from None
     path: str = data.pop("model", "")
@@ -77,11 +79,13 @@ def response_to_proto(response: LlmResponse) -> generativelanguage.GenerateConte
 
     Raises `UnsupportedFeatureError`, which names the field, for what the message of the installed release has no
     place for; an error that is neither a finish reason nor the block of a prompt is among that.
+    `InputValidationError` says that it was given what is no `LlmResponse`.
     """
+    of_kind(LlmResponse, response, "`response_to_proto` writes an `LlmResponse`.")
     data = response_to_json(response)
     filled = generativelanguage.GenerateContentResponse()
     try:
-        fill(_plain(filled), data)
+        fill(_plain(filled, "GenerateContentResponse"), data)
     except Misfit as misfit:
         field = "error_code" if misfit.place == "error" else misfit.place
         raise _unsupported(misfit, field, response.model_version) from None
@@ -91,21 +95,23 @@ def response_to_proto(response: LlmResponse) -> generativelanguage.GenerateConte
 def response_from_proto(message: generativelanguage.GenerateContentResponse | Message) -> WireResponse:
     """The response of a `GenerateContentResponse`, `message`, as proto-plus or as plain protobuf has it.
 
-    Raises `ModelResponseError` for a message that google-genai's types cannot hold.
+    Raises `ModelResponseError` for what is no such message, and for one that google-genai's types cannot hold.
     """
     try:
-        data = data_of(_plain(message))
+        data = data_of(_plain(message, "GenerateContentResponse"))
     except Misfit as misfit:
         raise ModelResponseError(f"This is no answer of `generateContent`: {misfit}.") from None
     return response_from_json(data)
 
 
-def _plain(message: Any) -> Message:
-    """The message without proto-plus around it."""
+def _plain(message: Any, kind: str) -> Message:
+    """The message without proto-plus around it. Raises `Misfit` for what is no message of that kind, of any version."""
     require(Message)
-    if isinstance(message, Message):
-        return message
-    return cast(Any, type(message)).pb(message)
+    unwrap = None if isinstance(message, Message) else getattr(cast(Any, type(message)), "pb", None)
+    plain = unwrap(message) if unwrap is not None else message
+    if not isinstance(plain, Message) or cast(Any, plain).DESCRIPTOR.name != kind:
+        raise unexpected(f"a message `{kind}`", message)
+    return plain
 
 
 def _field_of(place: str) -> str:

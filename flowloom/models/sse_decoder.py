@@ -15,6 +15,15 @@ MAX_EVENT_BYTES = 64 << 20
 _LINE_ENDS = (b"\n", b"\r")
 
 
+def bytes_given(given: bytes | str) -> bytes:
+    """What is given of a stream, as bytes. Raises `EventParseError` for what is neither bytes nor text."""
+    if isinstance(given, str):
+        return given.encode("utf-8", "surrogatepass")
+    if not isinstance(given, bytes | bytearray | memoryview):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise EventParseError(f"A stream of events is bytes or text. It was given a {type(given).__name__}.")
+    return bytes(given)
+
+
 class RawFrame(NamedTuple):
     """One server-sent event as bytes. `id` is the last one that was given, in this event or before."""
 
@@ -123,10 +132,9 @@ class SseDecoder:
         before = self.last_id
         partial = bool(self._tail)
         complete = self.frames(b"\n") if partial else []
-        self.cut_off = partial or bool(self._data)
+        self.cut_off = partial or bool(self._data or self._event) or self._id != before
         self._complete(complete)
-        if self.cut_off:
-            self.last_id = before  # so that a server that is asked again gives it again, whole
+        self.last_id = before  # so that a server that is asked again gives it again, whole
         return complete
 
     def _complete(self, complete: list[RawFrame]) -> None:

@@ -19,13 +19,20 @@ def of_kind(kind: type[T], given: Any, wanted: str) -> T:
     return given
 
 
+def is_several(given: Any) -> bool:
+    """Whether `given` can be a list of things, and is not one thing that happens to be iterable."""
+    return not isinstance(given, BaseModel | Mapping | str | bytes) and hasattr(given, "__iter__")
+
+
+def several(given: Iterable[T], wanted: str) -> Iterable[T]:
+    """What is `given`, which is not looked into. Raises `InputValidationError` for what is no list."""
+    if not is_several(given):
+        raise InputValidationError(f"{wanted} It was given a {type(given).__name__}.")
+    return given
+
+
 def events_given(events: Iterable[T], reader: str) -> Iterable[T]:
     """The `events` that a `reader` is given, which are not looked at. Raises `InputValidationError` for a session."""
-    given: object = events
-    kind = type(given).__name__
-    if isinstance(given, BaseModel | Mapping | str) or not hasattr(given, "__iter__"):
-        raise InputValidationError(
-            f"`{reader}` reads a list of events: those of a session are its `events`, those of a result too. It was "
-            f"given a {kind}."
-        )
-    return events
+    return several(
+        events, f"`{reader}` reads a list of events: those of a session are its `events`, those of a result too."
+    )

@@ -392,9 +392,10 @@ def test_the_last_ids_are_known() -> None:
     assert (session.last_author, session.last_timestamp) == ("b", 10)
 
 
-def test_a_store_holds_at_least_one_event() -> None:
-    with pytest.raises(ConfigurationError, match="at least 1"):
-        EventStore(0)
+@pytest.mark.parametrize("wrong", [0, None, "5", 2.5])
+def test_a_store_holds_at_least_one_event(wrong: Any) -> None:
+    with pytest.raises(ConfigurationError, match="an integer of at least 1"):
+        EventStore(wrong)
 
 
 def test_lists_are_bounded_and_totals_go_on() -> None:

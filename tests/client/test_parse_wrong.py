@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from stream_kit import frame, grounded, parsed, web, wire
 
-from flowloom.client import parse_event_sse
+from flowloom.client import create_event_handler, parse_event_sse
 from flowloom.errors import EventParseError, EventStreamError
 
 MALFORMED: list[tuple[str, str | bytes, str]] = [
@@ -45,6 +45,18 @@ def test_what_is_no_event_is_none_and_one_warning(
     with pytest.raises(EventParseError) as raised:
         parse_event_sse(data, strict=True)
     assert re.fullmatch(place, raised.value.place)
+
+
+@pytest.mark.parametrize("given", [None, 5, {"author": "a"}], ids=["nothing", "a number", "an object"])
+def test_what_is_neither_text_nor_bytes_is_refused_if_strict(given: Any, caplog: pytest.LogCaptureFixture) -> None:
+    assert parse_event_sse(given) is None
+    for mode in ("canonical", "legacy", "auto"):
+        assert create_event_handler(mode).read(given) == []
+        with pytest.raises(EventParseError, match=type(given).__name__):
+            create_event_handler(mode, strict=True).read(given)
+    with pytest.raises(EventParseError, match=f"bytes or text. It was given a {type(given).__name__}"):
+        parse_event_sse(given, strict=True)
+    assert all(type(given).__name__ in record.message for record in caplog.records)
 
 
 WRONG: list[tuple[str, dict[str, Any], str, dict[str, Any]]] = [

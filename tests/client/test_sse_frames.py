@@ -13,9 +13,10 @@ from hypothesis import strategies as st
 from models.wire_server import WireServer, raw_stream
 from stream_kit import frame, wire
 
-from flowloom import ConfigurationError
+from flowloom import ConfigurationError, InputValidationError
 from flowloom.client import EventStreamReader, create_event_handler
 from flowloom.client.sse import SseFrame
+from flowloom.errors import EventParseError
 from flowloom.models.http import httpx
 from flowloom.models.sse_decoder import SseDecoder
 
@@ -137,6 +138,31 @@ def test_an_event_that_was_cut_off_is_given_and_does_not_count_as_received() -> 
     assert [each.data for each in reader] == ["a", "b"]
     assert reader.cut_off
     assert reader.last_event_id == "1"
+
+
+@pytest.mark.parametrize(
+    "rest", [b"id: 2\n", b"id: 2\r\n", b"event: error\nid: 2\n", b"id: 2\n: ping\n", b"event: error\n"]
+)
+def test_an_event_that_was_cut_off_before_its_data_does_not_count_as_received(rest: bytes) -> None:
+    """Only the blank line behind an event says that it is whole: a server that is asked again has to give it."""
+    reader = EventStreamReader([b"id: 1\ndata: a\n\n", rest])
+    assert [each.data for each in reader] == ["a"]
+    assert (reader.cut_off, reader.last_event_id) == (True, "1")
+
+
+@pytest.mark.parametrize("no_stream", [None, 5, {"data": "a"}, object()], ids=lambda given: type(given).__name__)
+def test_what_cannot_be_read_as_a_stream_is_refused_when_it_is_given(no_stream: Any) -> None:
+    with pytest.raises(InputValidationError, match=f"body of an answer. It was given a {type(no_stream).__name__}"):
+        EventStreamReader(no_stream)
+
+
+@pytest.mark.parametrize("chunk", [None, 5, ["data: a"]])
+async def test_a_chunk_that_is_neither_bytes_nor_text_is_named(chunk: Any) -> None:
+    """It is neither the end of the stream nor so many bytes of nothing."""
+    with pytest.raises(EventParseError, match=f"bytes or text. It was given a {type(chunk).__name__}"):
+        list(EventStreamReader([b"data: a\n", chunk]))
+    with pytest.raises(EventParseError, match="bytes or text"):
+        _ = [each async for each in EventStreamReader([b"data: a\n", chunk])]
 
 
 def test_a_stream_that_ends_between_events_is_not_cut_off() -> None:

@@ -388,6 +388,11 @@ class TestErrors:
             await responses(ServiceModel(Service(error)))
         assert caught.value is error
 
+    @pytest.mark.parametrize("wrong", [None, 5, {"content": "Hi."}], ids=lambda it: type(it).__name__)
+    async def test_what_is_no_answer_in_a_stream_is_named(self, wrong: Any) -> None:
+        with pytest.raises(ModelResponseError, match=f"`service` streams a {type(wrong).__name__}; it has to be"):
+            await responses(ServiceModel(Service([piece("Hi."), wrong])), stream=True)
+
     @pytest.mark.parametrize("answers", [[], [piece("Hi.")]])
     async def test_a_stream_without_its_whole_is_an_error(self, answers: list[AgentResponse]) -> None:
         with pytest.raises(IncompleteStreamError, match="`service` ended before its whole answer came"):

@@ -16,6 +16,7 @@ from kit import declared_names, named_call, result, said, system_text, text, use
 from flowloom import BaseLlm, FunctionTool, InputValidationError, LlmRequest, LlmResponse, ModelError, OfflineModel
 from flowloom.errors import (
     ChatMessageError,
+    ConfigurationError,
     IncompleteStreamError,
     ModelRateLimitError,
     ModelResponseError,
@@ -221,6 +222,8 @@ class TestRequest:
                 "the tools are `time`",
             ),
             ({"tools": ["time"]}, "`tools[0]` is a str, and no tool"),
+            ({"tools": 5}, "The option `tools` is a list of tools. It was given a int"),
+            ({"tools": TIME}, "The option `tools` is a list of tools. It was given a dict"),
             ({"tools": [{"type": "function"}]}, "`tools[0]` has no `function` with a `name`"),
             ({"tools": [{"type": "function", "function": {"name": "time", "description": 1}}]}, "cannot be declared"),
         ],
@@ -238,6 +241,16 @@ class TestRequest:
     async def test_messages_are_required(self) -> None:
         with pytest.raises(InputValidationError, match="The options have no `messages`"):
             await LlmService(ScriptedModel([])).run_llm({})  # type: ignore[typeddict-item]
+
+    @pytest.mark.parametrize("options", [None, 5, "Hi", [HELLO], {5: 5}])
+    async def test_options_are_a_dict_of_names(self, options: Any) -> None:
+        with pytest.raises(InputValidationError, match="a dict with `messages`, not"):
+            await LlmService(ScriptedModel([])).run_llm(options)
+
+    @pytest.mark.parametrize("model", [None, 5, ScriptedModel])
+    def test_what_is_no_model_is_refused(self, model: Any) -> None:
+        with pytest.raises(ConfigurationError, match="takes a `BaseLlm`, or the name of a model, not"):
+            LlmService(model)
 
     def test_a_model_may_be_given_by_its_name(self) -> None:
         service = LlmService("offline")
