@@ -45,7 +45,7 @@ from flowloom.events.wire import make, set_fields
 from flowloom.objects.retrying import retried
 from flowloom.telemetry import recorder
 from flowloom.tools.base_tool import BaseTool
-from flowloom.tools.delegation import DelegateTool, task_result
+from flowloom.tools.delegation import NOT_BEGUN, DelegateTool, is_task, task_result
 from flowloom.tools.output import AnswerTool
 
 if TYPE_CHECKING:
@@ -142,6 +142,8 @@ async def run_calls(
         for index, answer in enumerate(answers):
             if transfer_problem is not None and answer.actions.transfer_to_agent is not None:
                 answers[index] = _reachable(ctx, answer, transfer_problem)
+        if len(calls) > 1:
+            _refuse_tasks(calls, answers, tools)
         results = _merged(ctx, answers)
         if spans is not None:
             spans.answered([(answer.part, answer.failure) for answer in answers], results.event)
@@ -160,6 +162,23 @@ def _reachable(
     answer.actions.transfer_to_agent = None
     given = answer.part.function_response if answer.part is not None and answer.failure is None else None
     return answer if given is None else _Answer(response_part(given.id, given.name, {"error": problem}), answer.actions)
+
+
+def _refuse_tasks(
+    calls: Sequence[types.FunctionCall], answers: list[_Answer], tools: Mapping[str, RunnableTool]
+) -> None:
+    """Answer the calls of `task` agents, if control goes to another agent now: they are not begun."""
+    targets = [each.actions.transfer_to_agent for each in answers if each.actions.transfer_to_agent]
+    later = [at for at, each in enumerate(answers) if each.part is None and each.begun is None]
+    if (
+        targets
+        and not any(each.error for each in answers)
+        and all(is_task(tools[calls[at].name or ""]) for at in later)
+    ):
+        for at in later:
+            failure = ToolError(NOT_BEGUN.format(targets[-1]))
+            part = response_part(calls[at].id, calls[at].name, {"error": str(failure)})
+            answers[at] = _Answer(part, answers[at].actions, failure=failure)
 
 
 def _merged(ctx: InvocationContext, answers: list[_Answer]) -> CallResults:

@@ -7,13 +7,14 @@ from typing import Any
 from google.genai import types
 
 from flowloom.context import Context
-from flowloom.context.protocols import AnyAgent, as_llm_agent
+from flowloom.context.protocols import AnyAgent, RunnableTool, as_llm_agent
 from flowloom.events.event import Event
 from flowloom.models.request import LlmRequest
 from flowloom.tools.base_tool import BaseTool
 from flowloom.tools.output import AnswerTool, OutputSchema, arguments_schema, validated_arguments
 
 FINISH_TASK = "finish_task"
+NOT_BEGUN = "Control goes to agent `{}` first, so this task was not begun. Call it again if it is still needed."
 _TEXT_RESULT = {"type": "object", "properties": {"result": {"type": "string"}}, "required": ["result"]}
 _REQUEST = {"type": "object", "properties": {"request": {"type": "string"}}, "required": ["request"]}
 
@@ -52,6 +53,12 @@ class DelegateTool(BaseTool):
     async def run_async(self, *, args: dict[str, Any], tool_context: Context) -> Any:
         """Check the arguments; the flow then runs the agent."""
         validated_arguments(self._schema or _REQUEST_SCHEMA, args)
+
+
+def is_task(tool: RunnableTool) -> bool:
+    """Whether a tool calls a `task` agent, whose turn comes after all other calls of the answer."""
+    called = as_llm_agent(tool.agent) if isinstance(tool, DelegateTool) else None
+    return called is not None and called.mode == "task"
 
 
 class FinishTaskTool(AnswerTool):

@@ -238,6 +238,58 @@ async def test_a_task_that_was_cut_off_while_it_finished_is_finished_by_who_resu
     assert requests_of(worker) == []
 
 
+NOT_BEGUN = {
+    "error": "Control goes to agent `helper` first, so this task was not begun. Call it again if it is still needed."
+}
+
+
+@pytest.mark.parametrize("first", ["handover", "task"])
+async def test_a_task_beside_a_handover_is_told_to_be_not_begun_before_the_other_agent_speaks(first: str) -> None:
+    """The handover comes first (decision 7), and nothing was interrupted: one event answers both, in call order."""
+    calls = [named_call("h", "transfer_to_agent", agent_name="helper"), named_call("w", "worker", request="count")]
+    worker, helper = task("worker", "never"), agent("helper", "I help.")
+    chat = Chat(agent("root", calls if first == "handover" else calls[::-1], sub_agents=[worker, helper]))
+    events = await chat.say("go")
+    answers = [result("h", "transfer_to_agent", {}), result("w", "worker", NOT_BEGUN)]
+    assert events[1].content is not None
+    assert events[1].content.parts == (answers if first == "handover" else answers[::-1])
+    assert story(events)[-1] == "helper: I help."
+    assert "not begun" in str(shown(requests_of(helper)[0]))
+    assert requests_of(worker) == []
+
+
+async def test_a_task_that_was_not_begun_can_be_called_again() -> None:
+    worker, helper = task("worker", finish(result="W")), agent("helper", hand_to("root"))
+    asked = [[hand_to("helper"), call("worker", request="count")], call("worker", request="count"), "done"]
+    root = agent("root", *asked, sub_agents=[worker, helper])
+    events = await Chat(root).say("go")
+    assert responses(events, "worker") == [NOT_BEGUN, {"result": "W"}]
+    assert events[-1].text == "done"
+
+
+async def test_a_task_beside_a_handover_is_not_begun_by_who_resumes() -> None:
+    """The log that a process leaves when it dies in the other agent."""
+    asked = [hand_to("helper"), call("worker", request="count")]
+    whole = Chat(agent("root", asked, sub_agents=[task("worker", "never"), agent("helper", "I help.")]))
+    await whole.say("go")
+    log = (await whole.stored())[:3]
+    worker = task("worker", "never")
+    chat = Chat(agent("root", "never", sub_agents=[worker, agent("helper", "I help again.")]))
+    session = await chat.runner.session_service.create_session(app_name="app", user_id="ann", session_id="s1")
+    for each in log:
+        await chat.runner.session_service.append_event(session, each)
+    resumed = chat.runner.run_async(user_id="ann", session_id="s1", invocation_id=log[-1].invocation_id)
+    assert story(await collect(resumed)) == ["helper: I help again."]
+    assert responses(await chat.stored(), "worker") == [NOT_BEGUN]
+
+
+async def test_a_task_comes_before_a_handover_to_an_agent_that_cannot_be_reached() -> None:
+    worker = task("worker", finish(result="W"))
+    root = agent("root", [hand_to("nobody"), call("worker", request="count")], "done", sub_agents=[worker])
+    events = await Chat(root).say("go")
+    assert responses(events, "worker") == [{"result": "W"}]
+
+
 async def test_a_coordinator_takes_no_step_of_its_own_before_the_task_that_goes_on() -> None:
     """Nor one too many when it goes on itself: each of its steps asks its model."""
     steps: list[str] = []
