@@ -32,7 +32,8 @@ def outcome_of(answer: Answer, waiting: WaitingRequest) -> LlmResponse | Excepti
     try:
         if isinstance(answer, LlmResponse):
             return _whole(answer)
-        parts = [*waiting.said, *(_part(each) for each in _pieces(answer))]
+        rest = [_part(each) for each in _pieces(answer)]
+        parts = [*waiting.said, *rest]
         if not any(map(_says_something, parts)):
             raise UnfitAnswerError("The answer says nothing. Give a text, a call, or an error.")
         _check_calls(parts, waiting)
@@ -40,7 +41,7 @@ def outcome_of(answer: Answer, waiting: WaitingRequest) -> LlmResponse | Excepti
     except UnfitAnswerError as error:
         error.request_id = waiting.id
         raise
-    content = content_of("model", _with_ids(parts[len(waiting.said) :]))
+    content = content_of("model", _with_ids(rest))
     return make(LlmResponse, content=content, finish_reason=types.FinishReason.STOP)
 
 

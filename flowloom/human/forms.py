@@ -50,7 +50,7 @@ class FormField:
         forms: list[JsonValue] = [text]
         try:
             forms.insert(0, json.loads(text, parse_constant=_refuse_constant))
-        except ValueError:
+        except (ValueError, RecursionError):
             pass
         forms += [_WORDS[text.strip().lower()]] if text.strip().lower() in _WORDS else []
         errors: list[UnfitAnswerError] = []
@@ -139,8 +139,7 @@ def _form_of(declared: types.FunctionDeclaration, model: str) -> ToolForm:
     properties: dict[str, Any] = schema.get("properties") or {}
     fields: list[FormField] = []
     for parameter in parameters_of({"parameters_json_schema": schema}):
-        held: Any = properties[parameter.name]
-        known: dict[str, Any] = cast(dict[str, Any], held) if isinstance(held, dict) else {}
+        known = _words_of(properties[parameter.name])
         fields.append(
             FormField(
                 name=parameter.name,
@@ -158,14 +157,24 @@ def _form_of(declared: types.FunctionDeclaration, model: str) -> ToolForm:
 def _choices(schema: Mapping[str, Any], definitions: Mapping[str, Any]) -> list[JsonValue]:
     """The values that a schema names, also behind a reference or beside null."""
     for _ in range(_MAX_REFERENCES):
-        several: list[Any] = [each for each in schema.get("anyOf", ()) if each.get("type") != "null"]
+        several = [each for each in _list_in(schema, "anyOf") if _words_of(each).get("type") != "null"]
         if "$ref" in schema:
-            schema = definitions.get(str(schema["$ref"]).rpartition("/")[2], {})
+            schema = _words_of(definitions.get(str(schema["$ref"]).rpartition("/")[2]))
         elif len(several) == 1:
-            schema = several[0]
+            schema = _words_of(several[0])
         else:
             break
-    return [schema["const"]] if "const" in schema else list(schema.get("enum") or ())
+    return [schema["const"]] if "const" in schema else _list_in(schema, "enum")
+
+
+def _words_of(schema: Any) -> dict[str, Any]:
+    """What a schema says; nothing for one that is a boolean, or none."""
+    return cast(dict[str, Any], schema) if isinstance(schema, dict) else {}
+
+
+def _list_in(schema: Mapping[str, Any], keyword: str) -> list[Any]:
+    held: Any = schema.get(keyword)
+    return cast(list[Any], held) if isinstance(held, list) else []
 
 
 def fit(validator: JsonValidator | None, data: Any, heading: str, *, tool: str | None = None) -> None:

@@ -28,6 +28,8 @@ from flowloom.tools.output import OutputSchema
 RequestState = Literal["waiting", "answered", "cancelled", "timed out"]
 
 UNKNOWN_AGENT = "An agent"
+_LAST_MOMENT = 253_402_300_799
+"""The end of the calendar, in epoch seconds: what comes later comes never."""
 _EMPTY_GROUP = re.compile(r"\n\n[A-Z][a-z ]+\n-+\n\n  none")
 _STEPS = re.compile(r"\n\nProcessors(?: \(\d+\))?\n-+\n")
 
@@ -85,7 +87,7 @@ class WaitingRequest:
             assembly = dataclasses.replace(assembly, request=copy)
         else:
             assembly = Assembly(UNKNOWN_AGENT, copy, sections=list(RequestView(copy).sections), reaches_model=True)
-        expires_at = None if timeout is None else came_at + timeout
+        expires_at = None if timeout is None or came_at + timeout > _LAST_MOMENT else came_at + timeout
         return cls(request_id, model, assembly, came_at, expires_at, forms_of(copy), streaming=streaming)
 
     @property

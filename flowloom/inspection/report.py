@@ -120,15 +120,15 @@ class Parameter:
 def parameters_of(declaration: Mapping[str, Data]) -> list[Parameter]:
     """The parameters of a function declaration, which has its own kind of schema or a JSON schema."""
     schema = _fields_of(declaration.get("parameters_json_schema") or declaration.get("parameters"))
-    needed = cast(list[str], schema.get("required") or [])
+    needed = _list_of(schema.get("required"))
     return [Parameter(name, each, name in needed) for name, each in _fields_of(schema.get("properties")).items()]
 
 
 def type_of(schema: Data) -> str:
     """A schema as a type: `string`, `list[number] | null`, `"red" | "blue"`, the name of an object."""
     fields = _fields_of(schema)
-    choices = cast(list[Data], fields.get("enum") or ([fields["const"]] if "const" in fields else []))
-    several = cast(list[Data], fields.get("anyOf") or fields.get("any_of") or fields.get("oneOf") or [])
+    choices = _list_of(fields.get("enum")) or ([fields["const"]] if "const" in fields else [])
+    several = _list_of(fields.get("anyOf") or fields.get("any_of") or fields.get("oneOf"))
     kind: Any = fields.get("type")
     if choices:
         written = " | ".join(map(json_of, choices))
@@ -216,6 +216,10 @@ def _more(fields: Entry) -> str:
 
 def _fields_of(value: Data) -> Entry:
     return dict(cast(Entry, value)) if isinstance(value, dict) else {}
+
+
+def _list_of(value: Data) -> list[Data]:
+    return cast(list[Data], value) if isinstance(value, list) else []
 
 
 # -- writing the page --------------------------------------------------------------------------------------

@@ -258,7 +258,7 @@ def _held(schema: Mapping[str, Any], key: str, kind: type[_HeldT], where: str) -
 def _kinds_of(schema: Mapping[str, Any]) -> set[str]:
     """The types that a schema names, in lower case; `any` if it names none and does not look like an object's."""
     named: Any = schema.get("type") or ("object" if any(key in schema for key in _OBJECT_KEYS) else "any")
-    return {str(kind).lower() for kind in ([named] if isinstance(named, str) else named)}
+    return {str(kind).lower() for kind in (cast(list[Any], named) if isinstance(named, list | tuple) else [named])}
 
 
 # `strict` stands on each kind by itself: inside of a union the config's is not heeded.

@@ -48,6 +48,39 @@ async def test_a_form_has_a_field_for_each_parameter() -> None:
     assert (b.name, b.required, b.default) == ("b", False, 1)
 
 
+@pytest.mark.parametrize(
+    "schema",
+    [
+        {"anyOf": [True, {"type": "null"}]},
+        {"anyOf": None},
+        {"anyOf": {"type": "string"}},
+        {"enum": 5},
+        {"enum": "abc"},
+        {"type": 5},
+        {"type": [5, None]},
+        {"$ref": "#/$defs/Any"},
+        {"$ref": "#/$defs/Missing"},
+        {"$ref": 5},
+        True,
+        None,
+    ],
+    ids=str,
+)
+async def test_a_schema_of_any_form_makes_a_field_that_takes_text(schema: Any) -> None:
+    """A boolean is a schema, too; one that is none cannot be checked here, and the tool looks at it again."""
+    [form] = (await waiting_for(declared({"properties": {"value": schema}, "$defs": {"Any": True}}))).tools
+    assert form.fields[0].enum == []
+    assert form.fields[0].read("hello") == "hello"
+    form.check({"value": "hello"})
+
+
+async def test_a_text_that_is_nested_too_deeply_for_json_is_a_text() -> None:
+    text = "[" * 100_000
+    assert (await field_of({"type": "string"})).read(text) == text
+    with pytest.raises(UnfitAnswerError, match="`value` cannot be that"):
+        (await field_of({"type": "integer"})).read(text)
+
+
 async def test_a_schema_of_geminis_kind_makes_the_same_form() -> None:
     gemini = types.Schema(
         type=types.Type.OBJECT,

@@ -6,6 +6,7 @@ import json
 from collections.abc import AsyncGenerator
 
 import kit
+import pytest
 from google.genai import types
 
 from flowloom import BaseLlm, HumanModel, LlmAgent, LlmRequest, LlmResponse, SequentialAgent
@@ -65,6 +66,17 @@ async def test_a_page_says_until_when_an_answer_is_waited_for() -> None:
         model.subscribe(ended=seen.append)
         await anext(model.generate_content_async(LlmRequest()))
     assert "Waits since 1970-01-01 00:00:00 UTC, until 1970-01-01 00:01:30 UTC." in seen[0].text
+
+
+@pytest.mark.parametrize("timeout", [float("inf"), 1e12, 1e300])
+async def test_a_time_beyond_the_calendar_is_never(timeout: float) -> None:
+    model = HumanModel(timeout=timeout)
+    turn = said(chat(agent(model)), "1 + 2?")
+    waiting = await first_of(model)
+    assert (waiting.expires_at, waiting.to_dict()["expires_at"]) == (None, None)
+    assert ", until" not in waiting.text
+    model.answer(waiting.id, "Three.")
+    await turn
 
 
 async def test_what_callbacks_change_has_an_author_too() -> None:

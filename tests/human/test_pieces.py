@@ -29,6 +29,22 @@ def asking(model: HumanModel, *, stream: bool = True, **config: Any) -> asyncio.
     return asyncio.ensure_future(responses())
 
 
+@pytest.mark.parametrize("stream", [True, False])
+async def test_a_piece_that_is_said_while_the_answer_is_given_costs_none_of_it(stream: bool) -> None:
+    """Both may come at the same time, from several threads."""
+    model = HumanModel()
+    call = asking(model, stream=stream)
+    waiting = await first_of(model)
+
+    class Interrupted(list[Any]):
+        def __iter__(self) -> Any:
+            model.say(waiting.id, "Wait. ")
+            return super().__iter__()
+
+    model.answer(waiting.id, Interrupted(["It is 3.", types.Part(text="Sure.", thought=True)]))
+    assert (await call)[-1] == (False, ["Wait. It is 3.", "(Sure.)"])
+
+
 async def test_a_run_that_streams_is_given_each_piece_at_once() -> None:
     """A piece is a partial response; the complete one has all of them, and the rest."""
     model = HumanModel()
