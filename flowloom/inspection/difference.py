@@ -15,6 +15,7 @@ from flowloom.inspection.request_view import RequestView
 from flowloom.inspection.sections import CONTENTS, SYSTEM, TOOLS, Section, whole_system
 from flowloom.inspection.text import read_sections, write_sections
 from flowloom.models.request import LlmRequest
+from flowloom.objects.given import of_kind
 from flowloom.objects.notebook import count
 
 
@@ -28,6 +29,8 @@ class HasSections(Protocol):
 
 Comparable = HasSections | LlmRequest | Mapping[str, Any] | Path | str
 """An `Assembly` or what its `to_dict` gave, a `RequestView`, a request, a stored snapshot (its path or its text)."""
+
+_COMPARED = "A request to compare is an `Assembly` or its `to_dict`, a `RequestView`, an `LlmRequest`, or a snapshot."
 
 Part = Literal["tools", "system", "contents", "settings"]
 
@@ -114,7 +117,7 @@ def diff(old: Comparable, new: Comparable) -> RequestDiff:
     """What is different between the requests `old` and `new`: each an `Assembly` (or its `to_dict`), a `RequestView`,
     an `LlmRequest`, or a stored snapshot by its path or as text.
 
-    Raises `InputValidationError` for a snapshot that cannot be read; a path is given as a `pathlib.Path`.
+    Raises `InputValidationError` for what is none of these; a path is given as a `pathlib.Path`.
     """
     before, after = sections_in(old), sections_in(new)
     if _has_blocks(before) != _has_blocks(after) and _has_system(before) and _has_system(after):
@@ -150,10 +153,15 @@ def sections_in(source: Comparable) -> list[Section]:
         return read_sections(source.read_text(encoding="utf-8"))
     if isinstance(source, str):
         return read_sections(source)
-    stored = cast(Any, source.get("sections"))
+    stored = of_kind(cast("type[Mapping[str, Any]]", Mapping), source, _COMPARED).get("sections")
     if not isinstance(stored, list):
         raise InputValidationError("A stored request has `sections`, as `Assembly.to_dict` gives them; this has none.")
-    return [Section(entry["path"], entry["value"], entry.get("by")) for entry in cast(list[dict[str, Any]], stored)]
+    try:
+        return [Section(entry["path"], entry["value"], entry.get("by")) for entry in cast(list[Any], stored)]
+    except (TypeError, KeyError, AttributeError) as error:
+        raise InputValidationError(
+            f"A stored request has `sections` with `path` and `value` each: {error!r}."
+        ) from error
 
 
 def _has_blocks(sections: Iterable[Section]) -> bool:

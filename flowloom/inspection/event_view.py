@@ -11,7 +11,7 @@ from flowloom.inspection.canonical import Data, Ordinals, canonical
 from flowloom.inspection.sections import Section
 from flowloom.inspection.text import write_sections
 from flowloom.inspection.tree import Fields, fields_of
-from flowloom.objects.given import events_given
+from flowloom.objects.given import events_given, of_kind
 
 _VOLATILE = ("id", "timestamp", "error")
 _BOOKKEEPING = "pending_calls"
@@ -28,7 +28,8 @@ class EventsView:
     """
 
     def __init__(self, events: Iterable[Event]) -> None:
-        self._trees = [_tree_of(event) for event in events_given(events, "EventsView")]
+        given = events_given(events, "EventsView")
+        self._trees = [_tree_of(of_kind(Event, each, "`EventsView` reads a list of events.")) for each in given]
 
     @cached_property
     def data(self) -> list[dict[str, Data]]:

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Iterable, Sequence
+from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
 from typing import Any, TypeGuard, cast
 
 from google.genai import types
-from pydantic import BaseModel
 
 from flowloom.agents import BaseAgent
 from flowloom.artifacts import BaseArtifactService, InMemoryArtifactService
@@ -16,6 +15,8 @@ from flowloom.events import Event
 from flowloom.events.parts import content_of, text_part
 from flowloom.inspection.assembly import Assembly, Recording, RehearsalEffects, Tracing, rehearsal_of, rehearse
 from flowloom.memory import BaseMemoryService, InMemoryMemoryService
+from flowloom.objects.given import is_several
+from flowloom.objects.settings import check_kinds
 from flowloom.plugins import BasePlugin
 from flowloom.runner.app import App
 from flowloom.runner.message import Message, content_of_message
@@ -49,7 +50,8 @@ async def explain(
     is explained; given one of its sub-agents, that one. Artifacts and memory are those of `artifact_service` and
     `memory_service`, and empty if none is given.
 
-    Raises what a run would raise before it asks the model, and `InputValidationError` for a history that is none.
+    Raises what a run would raise before it asks the model, `InputValidationError` for a history that is none, and
+    `ConfigurationError` for an agent, a session or a state that is none.
     """
     recording = Recording()
     runner = Rehearsal(agent, recording, session, state, history, plugins, artifact_service, memory_service)
@@ -77,7 +79,9 @@ class Rehearsal(Runner):
         app, agent = (agent, agent.root_agent) if isinstance(agent, App) else (None, agent)
         if not isinstance(agent, BaseAgent):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise ConfigurationError(f"An agent or an `App` is expected, not a `{type(agent).__name__}`.")
-        self.start_session = session_for(session, state, events_of_history(history or (), agent.name))
+        self.start_session = session_for(
+            session, state, events_of_history(() if history is None else history, agent.name)
+        )
         """What runs begin with."""
         sessions = InMemorySessionService()
         sessions.adopt(self.start_session)
@@ -118,6 +122,7 @@ def _is_pair(said: object) -> TypeGuard[tuple[str, str]]:
 
 def session_for(session: Session | None, state: dict[str, Any] | None, events: Iterable[Event]) -> Session:
     """A copy of a session, or a new one, with more state and events."""
+    check_kinds(session=(session, Session), state=(state, Mapping))
     if session is None:
         session = Session(id="explained", app_name="app", user_id="user")
     merged = {**session.state, **(state or {})}
@@ -126,7 +131,7 @@ def session_for(session: Session | None, state: dict[str, Any] | None, events: I
 
 def events_of_history(history: Iterable[Said], agent: str) -> list[Event]:
     """A history as events; contents of the role `model` are the agent's. Raises `InputValidationError`."""
-    if isinstance(history, str | BaseModel):  # which can be iterated, but not as a history
+    if not is_several(history):
         raise InputValidationError(f"`history` takes a list, as `[{history!r:.60}]`.")
     events: list[Event] = []
     for said in history:

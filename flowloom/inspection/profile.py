@@ -30,6 +30,7 @@ from flowloom.flow import Flow
 from flowloom.inspection.assembly import ModelReached, Recording, RehearsalEffects, was_reached
 from flowloom.inspection.explanation import Rehearsal, Said
 from flowloom.models import BaseLlm, LlmRequest
+from flowloom.objects.given import of_kind
 from flowloom.objects.notebook import count, line, quoted, table
 from flowloom.plugins import BasePlugin
 from flowloom.runner.app import App
@@ -111,6 +112,7 @@ class ProcessorProfile:
 
     def compare(self, baseline: ProcessorProfile) -> list[CostChange]:
         """This beside an earlier profile, processor by processor; those that only one of them has are left out."""
+        baseline = of_kind(ProcessorProfile, baseline, "A profile is compared with another one: see `load`.")
         speed = self.yardstick / baseline.yardstick
         known = {each.name: each.median for each in baseline.processors}
         return [
@@ -209,8 +211,8 @@ async def measure(
 
     Raises `ConfigurationError` for a `repeat` below 1, and what a run would raise.
     """
-    if repeat < 1:
-        raise ConfigurationError(f"`repeat` is {repeat}: nothing can be measured in less than one turn.")
+    if not isinstance(repeat, int) or repeat < 1:  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise ConfigurationError(f"`repeat` is {repeat!r}: nothing can be measured in less than one turn.")
     if isinstance(agent_or_flow, Flow):
         agent_or_flow = LlmAgent(name="agent", model=_StandIn(), flow=agent_or_flow)
     bench = _Bench(agent_or_flow, Recording(), session, state, history, plugins, None, None)

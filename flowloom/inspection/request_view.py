@@ -12,6 +12,7 @@ from flowloom.inspection.sections import INTERNAL, Section, ordinals_of, section
 from flowloom.inspection.text import write_sections
 from flowloom.inspection.tree import Fields, tree_of
 from flowloom.models.request import LlmRequest
+from flowloom.objects.given import of_kind
 
 
 class RequestView:
@@ -20,10 +21,11 @@ class RequestView:
     Contents, tools and the user's own dicts keep the order of the wire, fields are sorted by name. Ids are ordinals in
     order of appearance (`call_1`), bytes `sha256:… (n bytes)`, signatures shortened, values of HTTP headers hidden.
     What a model does not get (`tools_dict`, `dynamic_instructions`) is left out. The request is looked at once, here.
+    Raises `InputValidationError` for what is no request.
     """
 
     def __init__(self, request: LlmRequest) -> None:
-        self._tree = tree_of(request)
+        self._tree = tree_of(of_kind(LlmRequest, request, "A `RequestView` is that of an `LlmRequest`."))
         self._ordinals = ordinals_of(self._tree)
         self._sections: list[Section] | None = None
 
