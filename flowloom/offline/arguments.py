@@ -9,6 +9,7 @@ from datetime import datetime
 from typing import Any, cast
 
 from flowloom.offline.evidence import Evidence
+from flowloom.offline.keywords import keywords_of
 from flowloom.offline.request import Function
 from flowloom.offline.words import plain_words, stem, stems
 
@@ -40,6 +41,7 @@ _LASTING = frozenset({"place", "date", "month", "nationality", "currency", "unit
 _CHOICES = ("anyOf", "oneOf", "allOf")
 _MAX_DEPTH = 4
 _MAX_ITEMS = 12
+_MAX_LENGTH = 10_000
 
 
 @dataclass(slots=True)
@@ -93,7 +95,7 @@ class Filler:
     def _object(self, schema: dict[str, Any], depth: int) -> Filled:
         filled = Filled()
         required = set(cast(list[str], schema.get("required") or []))
-        properties = cast(dict[str, dict[str, Any]], schema.get("properties") or {})
+        properties = cast(dict[str, Any], schema.get("properties") or {})
         # what can be told by its form is taken first, so that it is not used up as mere words
         order = sorted(properties, key=lambda name: _rank(name, self._resolved(properties[name])))
         values: dict[str, Any] = {}
@@ -112,19 +114,22 @@ class Filler:
         filled.args = {name: values[name] for name in properties if name in values}
         return filled
 
-    def _resolved(self, schema: dict[str, Any]) -> dict[str, Any]:
+    def _resolved(self, given: Any) -> dict[str, Any]:
         """A schema behind its reference, or the first of several that is not null."""
+        schema = keywords_of(given)
         for _ in range(_MAX_DEPTH):
-            options: list[dict[str, Any]] = []
+            options: list[Any] = []
             for key in _CHOICES:
                 options += schema.get(key) or ()
             reference = schema.get("$ref")
             if reference is not None:
-                schema = self._definitions.get(str(reference).rsplit("/", 1)[-1], {})
+                schema = keywords_of(self._definitions.get(str(reference).rsplit("/", 1)[-1]))
             elif options:
                 others = {key: value for key, value in schema.items() if key not in _CHOICES}
                 nothing: dict[str, Any] = {}
-                schema = others | next((each for each in options if each.get("type") != "null"), nothing)
+                schema = others | next(
+                    (each for each in map(keywords_of, options) if each.get("type") != "null"), nothing
+                )
             else:
                 break
         return schema
@@ -250,7 +255,7 @@ class Filler:
             least = schema.get("minimum", schema.get("exclusiveMinimum", 0))
             return least + 1 if "exclusiveMinimum" in schema else max(least, 0)
         if kind == "array":
-            count = schema.get("minItems", 0)
+            count = min(schema.get("minItems", 0), _MAX_ITEMS)
             return [self._plain(name, self._resolved(schema.get("items") or {}), depth) for _ in range(count)]
         if kind == "object":
             if depth >= _MAX_DEPTH:
@@ -260,7 +265,7 @@ class Filler:
             return "2000-01-01"
         if schema.get("format") == "date-time":
             return "2000-01-01T00:00:00Z"
-        least, most = schema.get("minLength", 0), schema.get("maxLength")
+        least, most = min(schema.get("minLength", 0), _MAX_LENGTH), schema.get("maxLength")
         return self.whole.ljust(least, ".")[:most]
 
 

@@ -5,6 +5,7 @@ Each find is given out once, so that two parameters of one call do not get the s
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
@@ -109,7 +110,8 @@ class Evidence:
             return None
         self._used.append(best.span(1))
         word = best.group(1).lower()
-        return float(_WORDS_AS_NUMBERS.index(word) if word in _WORDS_AS_NUMBERS else word.replace(",", ""))
+        number = float(_WORDS_AS_NUMBERS.index(word) if word in _WORDS_AS_NUMBERS else word.replace(",", ""))
+        return number if math.isfinite(number) else None
 
     def unit(self, side: str) -> str | None:
         """The unit or currency of an amount: `from` what it is given in, `to` what it is wanted in."""

@@ -13,6 +13,7 @@ from pydantic import TypeAdapter
 
 from flowloom.models.contents import SharedContents
 from flowloom.models.request import LlmRequest
+from flowloom.offline.keywords import keywords_of
 
 LABEL = "[offline]"
 """How each text of the offline model begins."""
@@ -35,8 +36,8 @@ class Function:
     """The JSON schema of its arguments."""
 
     @property
-    def properties(self) -> dict[str, dict[str, Any]]:
-        return cast(dict[str, dict[str, Any]], self.schema.get("properties") or {})
+    def properties(self) -> dict[str, Any]:
+        return cast(dict[str, Any], self.schema.get("properties") or {})
 
     @property
     def required(self) -> list[str]:
@@ -46,7 +47,7 @@ class Function:
     def texts(self) -> list[str]:
         """What is said about its parameters."""
         texts = list(self.properties)
-        for schema in self.properties.values():
+        for schema in map(keywords_of, self.properties.values()):
             texts += [str(schema.get("description") or ""), *map(str, schema.get("enum") or ())]
         return texts
 
@@ -107,7 +108,7 @@ def read(request: LlmRequest) -> View:
         view.functions[function.name] = function
     transfer = view.functions.pop(_TRANSFER, None)
     if transfer is not None:
-        names = transfer.properties.get("agent_name", {}).get("enum") or ()
+        names = keywords_of(transfer.properties.get("agent_name")).get("enum") or ()
         view.targets = {name: _description_of(name, system) for name in names}
     view.response_schema = _response_schema(request.config)
     contents = request.contents
@@ -180,7 +181,7 @@ def _json_object(text: str) -> dict[str, Any] | None:
         return None
     try:
         data = json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):
         return None
     return cast(dict[str, Any], data) if isinstance(data, dict) else None
 
@@ -202,7 +203,7 @@ def _functions(request: LlmRequest) -> Iterable[Function]:
             schema: Any = declared.parameters_json_schema
             if schema is None and declared.parameters is not None:
                 schema = _as_json_schema(declared.parameters)
-            yield Function(declared.name or "", declared.description or "", schema or {})
+            yield Function(declared.name or "", declared.description or "", keywords_of(schema))
 
 
 def _response_schema(config: types.GenerateContentConfig) -> dict[str, Any] | None:
@@ -211,8 +212,8 @@ def _response_schema(config: types.GenerateContentConfig) -> dict[str, Any] | No
 
 
 def _as_json_schema(given: Any) -> dict[str, Any]:
-    if isinstance(given, dict):
-        return cast(dict[str, Any], given)
+    if isinstance(given, dict | bool):
+        return keywords_of(given)
     if isinstance(given, types.Schema):
         return given.json_schema.model_dump(mode="json", exclude_none=True)
     return TypeAdapter(given).json_schema()

@@ -190,6 +190,52 @@ async def test_an_empty_request_is_answered() -> None:
     assert responses[0].text.startswith("[offline]")
 
 
+ODD_SCHEMAS: list[Any] = [
+    True,
+    False,
+    {"anyOf": [True, {"type": "null"}]},
+    {"anyOf": {"type": "string"}},
+    {"$ref": "#/$defs/Any"},
+    {"$ref": "#/$defs/Missing"},
+    {"type": "array", "items": [{"type": "string"}]},
+    {"type": "array", "items": True, "minItems": 2},
+    {"type": "array", "minItems": 10**12},
+    {"type": "string", "minLength": 10**12},
+    {"type": "integer", "minimum": "5"},
+    {"type": "number", "minimum": float("inf")},
+    {"enum": 5},
+    {"required": 5, "properties": {"a": None}},
+    {"required": [5, {}], "properties": {5: {"type": "string"}}},
+    None,
+    "string",
+    5,
+]
+"""Booleans and lists of items are legal; the others are what servers of tools write all the same."""
+
+
+@pytest.mark.parametrize("schema", ODD_SCHEMAS, ids=lambda schema: str(schema)[:40])
+async def test_a_schema_of_any_form_is_filled(schema: Any) -> None:
+    held = {"type": "object", "properties": {"value": schema}, "required": ["value"], "$defs": {"Any": True}}
+    tool = types.FunctionDeclaration(name="label", description="Label a value.", parameters_json_schema=held)
+    for config in (
+        types.GenerateContentConfig(tools=[types.Tool(function_declarations=[tool])]),
+        types.GenerateContentConfig(response_json_schema=held),
+        types.GenerateContentConfig(response_json_schema=schema if isinstance(schema, bool) else held),
+    ):
+        for message in ("Label the value Rome.", "hm"):
+            request = LlmRequest(contents=[user(message)], config=config)
+            [response] = [each async for each in OfflineModel().generate_content_async(request)]
+            assert response.error_code is None
+            assert response.content is not None
+
+
+@pytest.mark.parametrize("message", ["add " + "9" * 400, '{"a":' * 100_000], ids=["huge number", "nested message"])
+async def test_no_message_is_too_much(message: str) -> None:
+    numbers = {"type": "object", "properties": {"first": {"type": "integer"}}, "required": ["first"]}
+    root = LlmAgent(name="root", model=OfflineModel(), tools=[Declared("add", "Add numbers.", numbers, "added")])
+    assert (await Chat(root).say(message))[-1].text.startswith("[offline]")
+
+
 async def test_the_request_is_not_changed() -> None:
     """It only reads."""
     root = scripted("root", call("look", city="Rome"), "Done.", tools=[Declared("look", "Look.", {}, "seen")])
