@@ -93,4 +93,5 @@ def _not_here(where: str, name: str) -> str:
 __all__ = list(PATHS[""])  # pyright: ignore[reportUnsupportedDunderAll]
 __path__: list[str] = []  # nothing below is looked for among files, where only type checkers find something
 __getattr__, __dir__ = _on_use("")
+sys.meta_path[:] = [each for each in sys.meta_path if type(each).__module__ != __name__]  # that of before a reload
 sys.meta_path.append(_Paths())

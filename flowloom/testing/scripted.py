@@ -10,7 +10,7 @@ from itertools import pairwise
 from typing import Any, TypedDict, Unpack, cast
 
 from google.genai import types
-from pydantic import BaseModel, PrivateAttr
+from pydantic import PrivateAttr
 
 from flowloom.errors import ConfigurationError, FlowloomError, ModelStreamError
 from flowloom.events.clock import sleep
@@ -18,6 +18,7 @@ from flowloom.events.parts import content_of, parts_of, text_part
 from flowloom.events.wire import make
 from flowloom.models import BaseLlm, LlmRequest, LlmResponse
 from flowloom.models.request import snapshot
+from flowloom.objects.given import is_several
 from flowloom.objects.notebook import count
 
 
@@ -240,7 +241,7 @@ class ScriptedModel(AnsweringModel):
 
     def __init__(self, answers: Iterable[Answer | list[LlmResponse]] = (), **fields: Unpack[AnsweringFields]) -> None:
         super().__init__(**fields)
-        if isinstance(answers, str | BaseModel):  # which can be iterated, but not as answers
+        if not is_several(answers):
             raise ConfigurationError(f"A `ScriptedModel` takes a list of answers, as `[{answers!r:.60}]`.")
         self._answers = list(answers)
 

@@ -159,6 +159,16 @@ def test_looking_for_a_name_is_no_import() -> None:
     assert "LlmAgent" in pydoc.render_doc(module_at("agents.llm_agent"), renderer=pydoc.plaintext)
 
 
+def test_what_is_loaded_again_is_the_same() -> None:
+    """A reload makes no second finder of modules, and the classes stay those that they were."""
+    finders = len(sys.meta_path)
+    for path in ("agents", "agents.llm_agent", ""):
+        module = module_at(path)
+        assert importlib.reload(module) is module
+        assert module.LlmAgent is flowloom.LlmAgent if path else module.Agent is flowloom.LlmAgent
+    assert len(sys.meta_path) == finders
+
+
 def test_what_stands_in_place_of_others_exists() -> None:
     """Each name in backticks that is flowloom's can be had."""
     for text in INSTEAD.values():

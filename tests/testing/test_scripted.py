@@ -41,6 +41,14 @@ def test_what_is_no_answer_is_said_to_be_none(wrong: Any) -> None:
         response_of(wrong)
 
 
+@pytest.mark.parametrize(
+    "wrong", [None, 5, "Hi", b"Hi", {"text": "Hi"}, LlmResponse()], ids=lambda it: type(it).__name__
+)
+def test_a_script_is_a_list_of_answers(wrong: Any) -> None:
+    with pytest.raises(ConfigurationError, match="takes a list of answers, as "):
+        ScriptedModel(wrong)
+
+
 async def test_what_is_no_response_among_several_is_named() -> None:
     with pytest.raises(ConfigurationError, match="A list of responses holds 'Hi'"):
         await answers(ScriptedModel([[LlmResponse(partial=True), "Hi"]]))  # type: ignore[list-item]
