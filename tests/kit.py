@@ -69,7 +69,7 @@ def named_call(call_id: str, name: str, /, **args: Any) -> types.Part:
     return types.Part(function_call=types.FunctionCall(id=call_id, name=name, args=args))
 
 
-def result(call_id: str | None, name: str, response: dict[str, Any]) -> types.Part:
+def result(call_id: str | None, name: str, response: dict[str, Any] | None) -> types.Part:
     """A part that answers a call."""
     return types.Part(function_response=types.FunctionResponse(id=call_id, name=name, response=response))
 

@@ -22,9 +22,10 @@ from flowloom.testing import call
 GATED = {"id": "c1", "name": "pay", "args": {}}
 
 
-def asks(request_id: str = "r1", about: dict[str, Any] = GATED, **fields: Any) -> Event:
+def asks(request_id: str = "r1", about: dict[str, Any] | None = GATED, **fields: Any) -> Event:
     """The event by which the engine asks a person."""
-    part = named_call(request_id, "adk_request_confirmation", originalFunctionCall=about)
+    args = {} if about is None else {"originalFunctionCall": about}
+    part = named_call(request_id, "adk_request_confirmation", **args)
     return event("root", part, long_running_tool_ids=[request_id], **fields)
 
 
@@ -38,8 +39,13 @@ HELD = event(
     result("c1", "pay", {"error": "It needs a decision."}),
     actions={"requested_tool_confirmations": {"c1": {"hint": "?"}}},
 )
+HELD_FOR_INPUT = event("root", result("c1", "pay", {"error": "?"}), actions={"requested_inputs": {"c1": {}}})
 BEGUN = event("root", result("c1", "pay", {"status": "pending"}), long_running_tool_ids=["c1"])
 RESULT = event("root", result("c1", "pay", {"ok": True}))
+FAILED_TO_BEGIN = event("root", result("c1", "pay", {"error": "no"}), long_running_tool_ids=["c1"])
+TWO = event("root", named_call("c1", "pay"), named_call("c2", "order"))
+ONE_LONG = event("root", named_call("c1", "pay"), named_call("c2", "order"), long_running_tool_ids=["c2"])
+ONE_BEGUN = event("root", result("c1", "pay", {}), result("c2", "order", {}), long_running_tool_ids=["c2"])
 LONG = event("root", named_call("c1", "order"), long_running_tool_ids=["c1"])
 LEFT = event("root", named_call("c1", "pay"), long_running_tool_ids=["c1"], custom_metadata={CLIENT_EXECUTED: ["c1"]})
 REFUSED = event("root", result("r1", "adk_request_confirmation", {"error": "The run failed."}))
@@ -95,6 +101,18 @@ MARK = event("root", actions={"agent_state": {REPEATED: ["c1"]}})
         ([CALLED, INNER_OPEN, HELD_INSIDE], {"c2": "answered"}),
         ([CALLED, HELD, asks(), decides(), INNER], {"c1": "suspended", "r1": "decided", "c2": "waiting"}),
         ([event("root", named_call("c1", "pay"), isolation_scope="c1"), RESULT], {"c1": "answered"}),
+        ([CALLED, event("root", result("c1", "pay", None))], {"c1": "answered"}),
+        ([CALLED, FAILED_TO_BEGIN], {"c1": "answered"}),
+        ([CALLED, HELD_FOR_INPUT], {"c1": "open"}),
+        ([CALLED, HELD, asks(), event("user", result("c1", "pay", {}))], {"c1": "waiting", "r1": "waiting"}),
+        ([CALLED, BEGUN, asks(), decides()], {"c1": "waiting", "r1": "decided"}),
+        ([CALLED, INNER, asks(), decides()], {"c1": "suspended", "r1": "decided"}),
+        ([CALLED, asks(about=None)], {"c1": "open", "r1": "waiting"}),
+        ([asks(about=None), decides()], {"r1": "answered"}),
+        ([CALLED, HELD, asks(), decides(), RESULT, decides(reason="Late.")], {"c1": "answered", "r1": "answered"}),
+        ([CALLED, Event(author="inner", content=types.Content(role="model", parts=[]), **KEPT)], {"c1": "open"}),
+        ([ONE_LONG], {"c1": "open", "c2": "waiting"}),
+        ([TWO, ONE_BEGUN], {"c1": "answered", "c2": "waiting"}),
     ],
 )
 def test_the_state_of_a_call(log: list[Event], states: dict[str, str | None]) -> None:
@@ -118,10 +136,21 @@ def test_all_answers_are_kept_and_the_first_decision_counts() -> None:
     assert ([each.event for each in request.answers], request.decision.event) == (decisions, decisions[0])
 
 
+def test_a_result_of_the_engines_is_no_decision() -> None:
+    """A client may have executed the call that the run stopped before, and so may the run that resumes it."""
+    given = event("user", result("c1", "pay", {"ok": True}))
+    for log, decision in (([LEFT, RESULT], None), ([LEFT, given], given), ([LEFT, RESULT, given], given)):
+        made = CallLedger.of(log).call("c1")
+        assert made is not None
+        assert (made.decision and made.decision.event) is decision
+
+
 def test_the_place_of_an_event_has_its_node_path() -> None:
+    """What is empty is not there."""
     inside = event("a", "hi", node_info=NodeInfo(path="flow@1/a@2"), branch="x", isolation_scope="c1")
     assert Place.of(inside) == ("a", "x", "c1", "flow@1/a@2")
     assert Place.of(event("a", "hi")) == ("a", None, None, "")
+    assert Place.of(event("a", "hi", branch="", isolation_scope="")) == ("a", None, None, "")
 
 
 def test_a_rewind_gives_calls_the_state_that_they_had() -> None:
@@ -211,6 +240,7 @@ ASKED_INSIDE = asks("r2", {"id": "c2", "name": "pay", "args": {}}, **KEPT)
         ([inner("c2", "pay"), ASKED_INSIDE, decides("r2")], True),
         ([inner("c2", "deeper"), inner("c3", "order", "c2", waits=True)], False),
         ([inner("c2", "deeper"), inner("c3", "look", "c2")], True),
+        ([inner("c2", "order", waits=True), event("user", result("c2", "order", {})), inner("c3", "look")], True),
     ],
 )
 def test_an_agent_that_runs_as_a_tool_is_ready_when_nothing_in_it_waits_for_an_answer(
@@ -301,10 +331,30 @@ def test_a_request_from_elsewhere_is_history() -> None:
 
 
 def test_a_ledger_reads_what_is_new() -> None:
-    """A log that does not begin with what was read is read anew."""
-    ledger = CallLedger().read([CALLED, HELD])
+    """A log that does not begin with what was read is read anew, and what the other one had is not known."""
+    ledger = CallLedger().read([CALLED, HELD, event("root", named_call("c9", "look"))])
     assert ledger.read([LONG]).call("c1") is not None
     assert [made.kind for made in ledger.pending()] == ["client"]
+    assert ledger.ever("c9") is None
+
+
+def test_what_was_rewound_is_known_still() -> None:
+    """So that no new call has its id: a call, and a request that came from elsewhere."""
+    kept, gone = event("root", "Hi.", invocation_id="e-1"), [CALLED.model_copy(), FOREIGN.model_copy()]
+    for each in gone:
+        each.invocation_id = "e-2"
+    rewind = event("root", actions={"rewind_before_invocation_id": "e-2"}, invocation_id="e-3")
+    again = event("root", actions={"rewind_before_invocation_id": "e-1"}, invocation_id="e-4")
+    for log in ([kept, *gone, rewind], [kept, *gone, rewind, again]):
+        ledger = CallLedger.of(log)
+        assert [made and made.id for made in map(ledger.ever, ("c1", "r1"))] == ["c1", "r1"]
+        assert [ledger.call("c1"), ledger.call("r1")] == [None, None]
+
+
+def test_a_call_without_an_id_is_not_told_of() -> None:
+    """Nothing could answer it."""
+    ledger = CallLedger.of([event("root", types.Part(function_call=types.FunctionCall(name="look", args={})))])
+    assert [*ledger.live()] == []
 
 
 @pytest.mark.parametrize(
