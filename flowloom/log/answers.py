@@ -111,7 +111,8 @@ def subjects_of(event: Event) -> set[str]:
 def subject_call_id(call: types.FunctionCall) -> str | None:
     """The id of the call that a request to a person is about, if it is about one."""
     original: Any = (call.args or {}).get("originalFunctionCall")
-    return original.get("id") if isinstance(original, dict) else None  # pyright: ignore[reportUnknownVariableType, reportUnknownMemberType]
+    call_id: Any = original.get("id") if isinstance(original, dict) else None  # pyright: ignore[reportUnknownVariableType, reportUnknownMemberType]
+    return call_id if isinstance(call_id, str) else None
 
 
 def answers_request(answer: types.FunctionResponse, request: types.FunctionCall) -> bool:

@@ -73,6 +73,12 @@ def asks(event: Event, call_id: str | None) -> bool:
     return call_id in actions.requested_tool_confirmations or call_id in (actions.requested_inputs or ())
 
 
+def _ids_under(marks: Mapping[str, Any] | None, key: str) -> list[str]:
+    """The call ids that an event lists under a key. Callers may write there, too: what is no list of ids has none."""
+    listed: Any = (marks or {}).get(key)
+    return [each for each in listed if isinstance(each, str)] if isinstance(listed, list) else []  # pyright: ignore[reportUnknownVariableType]
+
+
 @dataclass(slots=True, eq=False, repr=False)
 class CallRecord:
     """A function call: where it was made, what it is, and how far it is."""
@@ -132,7 +138,7 @@ class CallRecord:
     @property
     def is_decided_once(self) -> bool:
         """Whether it has one answer of the user's at most, and no reports of how far something is."""
-        return self.is_request or self.id in (self.event.custom_metadata or {}).get(CLIENT_EXECUTED, ())
+        return self.is_request or self.id in _ids_under(self.event.custom_metadata, CLIENT_EXECUTED)
 
     @property
     def client_executed(self) -> bool:
@@ -215,15 +221,14 @@ class CallLedger:
                 continue
             for part in content.parts or ():
                 call, response = part.function_call, part.function_response
-                if call is not None:
-                    if call.id:
-                        self._take_call(event, call, call.id, inner)
+                if call is not None and call.id:
+                    self._take_call(event, call, call.id, inner)
                 elif response is not None and response.id:
                     self._take_response(event, response, response.id, inner)
 
     def _read_marks(self, state: Mapping[str, Any]) -> None:
         """Calls are about to be made a second time."""
-        for call_id in state.get(REPEATED, ()):
+        for call_id in _ids_under(state, REPEATED):
             if (made := self._calls.get(call_id)) is not None:
                 made.attempts += 1
 
@@ -234,8 +239,7 @@ class CallLedger:
             self._scopes.pop(scope, None)
             self._scopes[scope] = None
             return False
-        made = self._calls.get(scope)
-        if made is not None:
+        if (made := self._calls.get(scope)) is not None:
             if (made.state == "open" or made.state == "decided") and event.content is not None and event.content.parts:
                 made.state = "suspended"
             for outer in (made, *self.around(made)):
@@ -271,8 +275,7 @@ class CallLedger:
             self._decide(subject, "waiting")
 
     def _take_response(self, event: Event, response: types.FunctionResponse, call_id: str, inner: bool) -> None:
-        if self._scopes:
-            self._scopes.pop(call_id, None)
+        self._scopes.pop(call_id, None)
         made, answer = self._calls.get(call_id), Answer(response, event, self._count)
         if event.author == "user":
             if made is not None:
@@ -280,8 +283,7 @@ class CallLedger:
             return
         for request in self._requests.get(call_id, ()):  # what people were asked about the call is over
             self._end(request)
-        if call_id in self._inside:
-            self._end_inside(call_id)
+        self._end_inside(call_id)
         if made is not None:
             self._take_result(made, answer, inner)
 
@@ -412,8 +414,7 @@ class CallLedger:
         seen: set[str | None] = {None}
         while made is not None and made.parent not in seen:
             seen.add(made.parent)
-            made = self.call(made.parent)
-            if made is not None:
+            if (made := self.call(made.parent)) is not None:
                 yield made
 
     def inside(self, call_id: str) -> list[CallRecord]:

@@ -101,16 +101,21 @@ MARK = event("root", actions={"agent_state": {REPEATED: ["c1"]}})
         ([CALLED, INNER_OPEN, HELD_INSIDE], {"c2": "answered"}),
         ([CALLED, HELD, asks(), decides(), INNER], {"c1": "suspended", "r1": "decided", "c2": "waiting"}),
         ([event("root", named_call("c1", "pay"), isolation_scope="c1"), RESULT], {"c1": "answered"}),
-        ([CALLED, event("root", result("c1", "pay", None))], {"c1": "answered"}),
+        ([LONG, event("root", result("c1", "order", None))], {"c1": "waiting"}),
         ([CALLED, FAILED_TO_BEGIN], {"c1": "answered"}),
+        ([CALLED, RESULT, BEGUN], {"c1": "waiting"}),
+        ([CALLED, event("user", result("c1", "pay", {}))], {"c1": "answered"}),
+        ([CALLED, HELD, asks(), RESULT], {"c1": "answered", "r1": "answered"}),
         ([CALLED, HELD_FOR_INPUT], {"c1": "open"}),
         ([CALLED, HELD, asks(), event("user", result("c1", "pay", {}))], {"c1": "waiting", "r1": "waiting"}),
         ([CALLED, BEGUN, asks(), decides()], {"c1": "waiting", "r1": "decided"}),
         ([CALLED, INNER, asks(), decides()], {"c1": "suspended", "r1": "decided"}),
         ([CALLED, asks(about=None)], {"c1": "open", "r1": "waiting"}),
+        ([CALLED, asks(about={"id": ["c1"]})], {"c1": "open", "r1": "waiting"}),
         ([asks(about=None), decides()], {"r1": "answered"}),
         ([CALLED, HELD, asks(), decides(), RESULT, decides(reason="Late.")], {"c1": "answered", "r1": "answered"}),
         ([CALLED, Event(author="inner", content=types.Content(role="model", parts=[]), **KEPT)], {"c1": "open"}),
+        ([CALLED, Event(author="inner", content=types.Content(role="model"), **KEPT)], {"c1": "open"}),
         ([ONE_LONG], {"c1": "open", "c2": "waiting"}),
         ([TWO, ONE_BEGUN], {"c1": "answered", "c2": "waiting"}),
     ],
@@ -121,6 +126,8 @@ def test_the_state_of_a_call(log: list[Event], states: dict[str, str | None]) ->
     ledger = CallLedger.of(log)
     found = {call_id: ledger.call(call_id) for call_id in states}
     assert {call_id: made and made.state for call_id, made in found.items()} == states
+    over = {call_id for call_id, state in states.items() if state in ("answered", None)}
+    assert over.isdisjoint(made.id for made in ledger.live())
 
 
 def test_all_answers_are_kept_and_the_first_decision_counts() -> None:
@@ -137,9 +144,14 @@ def test_all_answers_are_kept_and_the_first_decision_counts() -> None:
 
 
 def test_a_result_of_the_engines_is_no_decision() -> None:
-    """A client may have executed the call that the run stopped before, and so may the run that resumes it."""
+    """A client may have executed the call that the run stopped before; so may the run that resumes it, as may an agent
+    that runs as a tool, in whose log the end of a task is the user's."""
     given = event("user", result("c1", "pay", {"ok": True}))
-    for log, decision in (([LEFT, RESULT], None), ([LEFT, given], given), ([LEFT, RESULT, given], given)):
+    ended = event(
+        "user", result("c1", "pay", {"ok": True}), isolation_scope="c0", custom_metadata={AGENT_TOOL_CALL: "c0"}
+    )
+    logs = (([LEFT, RESULT], None), ([LEFT, ended], None), ([LEFT, given], given), ([LEFT, RESULT, given], given))
+    for log, decision in logs:
         made = CallLedger.of(log).call("c1")
         assert made is not None
         assert (made.decision and made.decision.event) is decision
@@ -283,7 +295,7 @@ def test_what_is_asked_of_one_invocation_is_not_told_of_others() -> None:
             each.invocation_id = f"e-{n}"
         return events
 
-    ledger = CallLedger.of([*turn("a"), *turn("b")])
+    ledger = CallLedger.of(log := [*turn("a"), *turn("b"), event("root", "At last.", invocation_id="e-a")])
 
     def ids(found: Any) -> list[str]:
         return [made.id for made in found]
@@ -295,15 +307,19 @@ def test_what_is_asked_of_one_invocation_is_not_told_of_others() -> None:
     assert ids(ledger.unanswered("e-b")) == ["c1b", "c2b", "c3b", "c4b"]
     assert ids(ledger.unfinished("e-b", Place("root", None, None, ""))) == ["c1b", "c4b"]
     assert ids(ledger.pending()) == ["c4a", "c4b"]
-    assert {each.invocation_id for each in ledger.events_of("e-b")} == {"e-b"}
+    for each in ("e-a", "e-b", "e-c"):
+        assert ledger.events_of(each) == [event for event in log if event.invocation_id == each]
 
 
 def test_the_task_of_the_latest_event_is_the_open_one() -> None:
     def of(scope: str) -> Event:
         return event("helper", "Which?", isolation_scope=scope)
 
-    calls = [event("root", named_call(each, "helper")) for each in ("c1", "c2")]
-    assert CallLedger.of([*calls, of("c1"), of("c2"), of("c1")]).open_task({"helper"}) == "c1"
+    log = [event("root", named_call(each, "helper")) for each in ("c1", "c2")]
+    log += [of("c1"), of("c2"), of("c1"), event("root", "Meanwhile."), event("user", "And?")]
+    assert CallLedger.of(log).open_task({"helper"}) == "c1"
+    assert CallLedger.of([*log, event("user", result("c1", "helper", {}))]).open_task({"helper"}) == "c2"
+    assert CallLedger.of(log).open_task({"other"}) is None
 
 
 def test_an_id_that_is_used_again_names_the_latest_call() -> None:
@@ -332,7 +348,9 @@ def test_a_request_from_elsewhere_is_history() -> None:
 
 def test_a_ledger_reads_what_is_new() -> None:
     """A log that does not begin with what was read is read anew, and what the other one had is not known."""
-    ledger = CallLedger().read([CALLED, HELD, event("root", named_call("c9", "look"))])
+    ledger = CallLedger().read(log := [CALLED, HELD, event("root", named_call("c9", "look"))])
+    made = ledger.call("c9")
+    assert ledger.read([*log, RESULT]).call("c9") is made
     assert ledger.read([LONG]).call("c1") is not None
     assert [made.kind for made in ledger.pending()] == ["client"]
     assert ledger.ever("c9") is None
@@ -377,6 +395,16 @@ async def test_the_ledger_is_compared_with_readers_of_the_whole_log(monkeypatch:
     monkeypatch.setattr(CallLedger, "_take_result", lambda *_: None)
     with pytest.raises(AssertionError):
         await Chat(agent("root", call("pay"), "Done.", tools=[pay])).say("Pay.")
+
+
+@pytest.mark.parametrize("value", [None, 5, "c1", [["c1"]], [None], {"c1": 1}])
+def test_a_mark_that_is_no_list_of_call_ids_says_nothing(value: Any) -> None:
+    """Anyone may write to what an event of theirs holds; the session is read all the same."""
+    called = event("root", named_call("c1", "pay"), custom_metadata={CLIENT_EXECUTED: value})
+    marked = event("root", actions={"agent_state": {REPEATED: value}})
+    made = CallLedger.of([called, marked, event("user", result("c1", "pay", {}))]).call("c1")
+    assert made is not None
+    assert (made.attempts, made.is_decided_once, made.decision) == (0, False, None)
 
 
 def test_a_session_has_one_ledger() -> None:
