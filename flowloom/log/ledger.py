@@ -346,7 +346,7 @@ class CallLedger:
         self._forget(made)
 
     def _forget(self, made: CallRecord) -> None:
-        invocation_id, call_id = made.event.invocation_id, made.call.id or ""
+        invocation_id, call_id = made.event.invocation_id, made.id
         live = self._live.get(invocation_id)
         if live is not None and live.get(call_id) is made:
             del live[call_id]
@@ -366,7 +366,7 @@ class CallLedger:
 
     def ever(self, call_id: str | None) -> CallRecord | None:
         """The latest call of the id `call_id`, also if it was rewound, or is a request that came from elsewhere."""
-        return self._calls.get(call_id or "") or self._gone.get(call_id or "")
+        return self.call(call_id) or self._gone.get(call_id or "")
 
     def live(self, invocation_id: str | None = None) -> Iterable[CallRecord]:
         """The calls that are not over, of one invocation if it is named."""

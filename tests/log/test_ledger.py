@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+import timeit
 from typing import Any
 
 import ledger_check
@@ -196,6 +198,23 @@ def test_what_waits_stands_in_the_order_asked() -> None:
     other = event("root", named_call("c2", "order"), long_running_tool_ids=["c2"])
     ledger = CallLedger.of([CALLED, HELD, asks(), other, decides(), BEGUN])
     assert [made.id for made in ledger.pending()] == ["c2", "c1"]
+
+
+def test_what_has_no_answer_stands_in_the_order_made() -> None:
+    """Also if invocations take turns."""
+    calls = [event("root", named_call(f"c{n}", "look"), invocation_id=f"e-{n % 2}") for n in range(4)]
+    assert [made.id for made in CallLedger.of(calls).unanswered()] == ["c0", "c1", "c2", "c3"]
+
+
+def test_what_waits_is_found_in_the_same_time_however_many_calls_are_over() -> None:
+    def seconds(invocations: int) -> float:
+        log: list[Event] = []
+        for n in range(invocations):
+            parts = named_call(f"c{n}", "pay"), result(f"c{n}", "pay", {})
+            log += [event("root", part, invocation_id=f"e-{n}") for part in parts]
+        return min(timeit.repeat(CallLedger.of(log).pending, number=1000, repeat=5, timer=time.process_time))
+
+    assert seconds(2000) <= 10 * seconds(20)
 
 
 def test_attempts_count_until_the_agent_behind_a_call_has_come_further() -> None:
