@@ -55,15 +55,12 @@ def check_undecided(events: Sequence[Event], answer: Event) -> None:
 
 def _first_asked(events: Sequence[Event], answer: Event) -> int:
     """Where in a log the first of the calls was made that an event answers; of two of one id, the latest."""
-    wanted, first = {response.id for response in answer.get_function_responses() if response.id}, len(events)
+    wanted = {response.id for response in answer.get_function_responses() if response.id}
     for index in range(len(events) - 1, -1, -1):
         if not wanted:
-            break
-        for call in events[index].get_function_calls():
-            if call.id in wanted:
-                wanted.discard(call.id)
-                first = index
-    return first
+            return index + 1
+        wanted.difference_update(call.id for call in events[index].get_function_calls())
+    return 0
 
 
 def _decisions(ledger: CallLedger, message: types.Content) -> dict[str | None, Decision]:

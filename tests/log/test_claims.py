@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 import pytest
@@ -34,7 +35,7 @@ LOG = [
 ]
 
 
-@pytest.mark.parametrize("role", ["user", None])
+@pytest.mark.parametrize("role", ["user", None, "function"])
 def test_what_is_said_again_is_left_out_of_a_message(role: str | None) -> None:
     """However it is written; the rest is the user's, as it was."""
     again, new, words = (
@@ -43,14 +44,16 @@ def test_what_is_said_again_is_left_out_of_a_message(role: str | None) -> None:
         text("so"),
     )
     message, repeated = without_repeated(CallLedger.of(LOG), answers(again, new, words, role=role))
-    assert message == answers(new, words)
+    assert message == answers(new, words, role=role or "user")
     assert [(each.made.id, each.answer.event) for each in repeated] == [("r1", LOG[2])]
     assert without_repeated(CallLedger.of(LOG), answers(again))[0] is None
 
 
 def test_a_message_without_repetition_is_what_it_is() -> None:
-    message = answers(result("r2", INPUT_CALL, {"result": 3}), role="model")
-    assert without_repeated(CallLedger.of(LOG), message) == (message, [])
+    """Also if it says nothing."""
+    news = answers(result("r2", INPUT_CALL, {"result": 3}), role=None)
+    for message in (news, types.Content(role="user", parts=[]), types.Content(role="user")):
+        assert without_repeated(CallLedger.of(LOG), message) == (message, [])
 
 
 def test_a_decision_is_not_made_another() -> None:
@@ -67,3 +70,25 @@ def test_a_decision_is_not_made_another() -> None:
     check_undecided(LOG, LOG[2])
     check_undecided(LOG, Event(author="user", content=answers(result("r2", INPUT_CALL, {"result": 3}))))
     check_undecided(LOG, Event(author="user"))
+
+
+class Looked(list[Event]):
+    """A log that counts how many of its events are looked at."""
+
+    def __init__(self, events: Iterable[Event]) -> None:
+        super().__init__(events)
+        self.seen = 0
+
+    def __getitem__(self, at: Any) -> Any:
+        found: Any = super().__getitem__(at)
+        self.seen += len(found) if isinstance(at, slice) else 1
+        return found
+
+
+@pytest.mark.parametrize("earlier", [[], [asks("r1", CONFIRMATION_CALL)]])
+def test_a_log_is_read_for_a_decision_from_the_call_that_it_is_about_on(earlier: list[Event]) -> None:
+    """From the latest one, if the id was used before."""
+    log = Looked([*earlier, *(event("root", named_call(f"c{n}", "look")) for n in range(50)), *LOG])
+    with pytest.raises(AlreadyAnsweredError):
+        check_undecided(log, Event(author="user", content=answers(confirms(confirmed=False))))
+    assert log.seen == 2 * len(LOG)

@@ -15,6 +15,7 @@ def test_a_reader_is_given_what_is_new() -> None:
     assert cursor.advance([A, B]) == [A, B]
     assert cursor.advance([A, B]) == []
     assert cursor.advance([A, B, C]) == [C]
+    assert cursor.advance([A, B, C, D]) == [D]
 
 
 def test_a_log_that_does_not_begin_with_what_was_read_is_read_anew() -> None:
