@@ -18,10 +18,10 @@ from typing import NamedTuple
 from google.genai import types
 
 from flowloom.events.event import UNFIT_OUTPUT, Event
-from flowloom.events.parts import content_of, text_part
+from flowloom.events.parts import content_of, parts_of, text_part
 from flowloom.log.current_turn import CurrentTurn
 from flowloom.log.effective_log import EffectiveLog
-from flowloom.log.item import HistoryItem, Ids, for_model, foreign_content, ids_in, transcription_of, without_hidden
+from flowloom.log.item import HistoryItem, for_model, foreign_content, ids_in, transcription_of, without_hidden
 from flowloom.log.ledger import CallLedger
 from flowloom.log.rearrange import rearrange
 from flowloom.models.contents import is_special, is_words
@@ -152,7 +152,7 @@ class _View:
         self.projection = Projection()
         self._consumed = 0
         self._foreign_calls: set[str] = set()  # ids of other agents' calls
-        self._open_calls: list[str] | None = None  # ids of the calls in the latest item, if it was a call
+        self._open_calls: list[str] = []  # ids of the calls in the latest item
         self._unanswered = _NONE  # ids of those among them that are to be answered by what comes next
         self._rebuild_next = False
         self._changes = 0  # how many of the log's are taken into account
@@ -183,7 +183,7 @@ class _View:
         content = event.content
         if content is None or not content.role or not is_words(content) or not self._rule(event, viewer):
             return False
-        self._open_calls = None
+        self._open_calls = []
         self.projection.contents.append(content)
         return True
 
@@ -198,17 +198,11 @@ class _View:
             return False
         if self._viewer.current_turn_only and _starts_turn(item, event):
             self.projection = Projection()
-            self._open_calls, self._unanswered, self._turn = None, _NONE, position
-        if item.responses:
-            if self._open_calls is None or not _in_order(item.responses, self._open_calls):
-                return False
-            if not self._unanswered.issubset(item.responses):
-                return False
-            self._open_calls, self._unanswered = None, _NONE
-        elif self._unanswered:
+            self._open_calls, self._unanswered, self._turn = [], _NONE, position
+        answers = item.responses
+        if (answers or self._unanswered) and (answers != self._open_calls or len(set(answers)) < len(answers)):
             return False
-        else:
-            self._open_calls, self._unanswered = _distinct(item.calls), item.unanswered
+        self._open_calls, self._unanswered = item.calls, item.unanswered
         self._emit(item.content)
         return True
 
@@ -228,15 +222,11 @@ class _View:
         self._reset()
         self._changes = len(log.changes)
         items = self._items_of_turn(log) if self._viewer.current_turn_only else self._items_of(log.shown())
-        items = _merge_transcriptions(items)
-        last = items[-1] if items else None
-        arranged = rearrange(_with_answers(items))
+        arranged = rearrange(_with_answers(_merge_transcriptions(items)))
         for content in arranged.contents:
             self._emit(content)
         self.projection.orphans.extend(arranged.orphans)
-        asked = last if last is not None and not last.responses else None
-        self._rebuild_next = arranged.drops_between or bool(asked and asked.unanswered)
-        self._open_calls = _distinct(asked.calls) if asked else None
+        self._rebuild_next = arranged.drops_between
         self._consumed = len(events)
 
     def _items_of(self, events: Sequence[Event]) -> list[HistoryItem]:
@@ -269,29 +259,18 @@ class _View:
         content = event.content
         if content is None or not content.role or not content.parts:
             return transcription_of(event)
-        calls, responses = ids_in(content)
-        if calls or responses:
-            return self._item_of_calls(event, content, calls, responses)
-        said = event.author in ("user", self._viewer.agent)
-        return HistoryItem(content, calls, responses) if said else self._told(event, content)
-
-    def _item_of_calls(self, event: Event, whole: types.Content, calls: Ids, responses: Ids) -> HistoryItem | None:
-        """What an event with calls or responses contributes."""
-        author, waiting, content = event.author, event.long_running_tool_ids, whole
-        own = author == self._viewer.agent
-        if waiting or not own:
-            content = without_hidden(whole, event, own)
-            if content is None:
-                return None
-            if content is not whole:
-                calls, responses = ids_in(content)
+        author, own = event.author, event.author == self._viewer.agent
+        shown = without_hidden(content, event, own)
+        if shown is None:
+            return None
+        calls, responses = ids_in(shown)
         if own:
-            unanswered = frozenset(calls).difference(waiting or (), ("",))
-            return HistoryItem(content, calls, responses, unanswered)
+            unanswered = frozenset(calls).difference(event.long_running_tool_ids or (), ("",))
+            return HistoryItem(shown, calls, responses, unanswered)
         if author == "user" and not (responses and self._foreign_calls.issuperset(responses)):
-            return HistoryItem(content, calls, responses, beside_answer=content is not whole)
+            return HistoryItem(shown, calls, responses, beside_answer=shown is not content)
         self._foreign_calls.update(filter(None, calls))
-        return self._told(event, content)
+        return self._told(event, shown)
 
     def _told(self, event: Event, content: types.Content) -> HistoryItem | None:
         """What is told of another agent's event, or of the answer to one of its calls; None for nothing."""
@@ -315,19 +294,6 @@ def _with_answers(items: list[HistoryItem]) -> list[HistoryItem]:
     return kept
 
 
-def _distinct(calls: list[str]) -> list[str] | None:
-    """The ids of an item's calls; None if there are none, or if they do not tell the calls apart."""
-    return calls if calls and len(set(calls)) == len(calls) and "" not in calls else None
-
-
-def _in_order(responses: list[str], calls: list[str]) -> bool:
-    """Whether these answer some of the calls, each once, in their order: nothing has to be put elsewhere."""
-    if responses == calls:
-        return True
-    given = set(responses)
-    return responses == [call for call in calls if call in given]
-
-
 def _merge_transcriptions(items: list[HistoryItem]) -> list[HistoryItem]:
     """Neighbouring transcriptions of one speaker become one text (spec §9.5)."""
     merged: list[HistoryItem] = []
@@ -335,7 +301,7 @@ def _merge_transcriptions(items: list[HistoryItem]) -> list[HistoryItem]:
         if speaker is None:
             merged.extend(said)
         else:
-            texts = [part.text or "" for item in said for part in item.content.parts or ()]
+            texts = [part.text or "" for item in said for part in parts_of(item.content)]
             merged.append(HistoryItem(content_of(speaker, [text_part("".join(texts))]), [], []))
     return merged
 

@@ -5,12 +5,13 @@ from __future__ import annotations
 import pytest
 from google.genai import types
 from growing_logs import shown_of
-from kit import event, named_call, result, said
+from kit import event, named_call, result, said, user
 
 from flowloom import Event, EventActions
 from flowloom.events import EventCompaction
 from flowloom.log import Viewer
 from flowloom.log.effective_log import Span
+from flowloom.log.item import FOREIGN_LEAD_IN
 
 CURRENT = Viewer("root", current_turn_only=True, keeps_call_ids=True)
 
@@ -71,6 +72,31 @@ def test_an_answer_to_no_call_begins_no_turn_and_words_beside_it_do() -> None:
     assert lines([*THIRD, event("user", stray, "well?")]) == ["well?"]
 
 
+def test_a_message_that_the_agent_does_not_see_is_no_other_one() -> None:
+    """What was said since the one before it comes back all the same."""
+    elsewhere, answer = event("user", "psst", isolation_scope="task"), event("root", result("c1", "order", {}))
+    shown = lines([*FIRST, *SECOND, event("user"), event("root", "on it"), elsewhere, answer, event("root", "it came")])
+    assert shown == ["one", "c1()", "-> c1", "ordered one", "on it", "it came"]
+
+
+def test_a_summary_that_tells_of_itself_begins_no_turn() -> None:
+    """It is not what the user says."""
+    short = summary(0, 1)
+    short.content = user("in short")
+    assert lines([*FIRST, *THIRD, short, event("root", "more")]) == ["three", "done three", "more"]
+
+
+def test_an_answer_to_another_agents_call_is_told_in_a_turn_with_a_summary_as_without() -> None:
+    """One that came before the call of its id was to none."""
+    tail = [event("root", "two"), event("root", "three"), summary(3, 3)]
+    ask = event("helper", named_call("c1", "order"), long_running_tool_ids=["c1"])
+    told = lines([event("user", "one"), ask, event("user", result("c1", "order", {})), *tail])
+    assert told == [FOREIGN_LEAD_IN, "[user] tool `order` returned: {}", "<in short>", "three"]
+    stray = event("user", result("c1", "transfer_to_agent", {}), "mine")
+    asked = lines([event("user", "one"), stray, event("helper", named_call("c1", "transfer_to_agent")), *tail])
+    assert asked == ["mine", FOREIGN_LEAD_IN, "[helper] called tool `transfer_to_agent` with parameters: {}", *told[2:]]
+
+
 def test_a_decision_begins_no_turn() -> None:
     """No model is shown it."""
     decision = event("user", result("r1", "adk_request_confirmation", {"confirmed": True}))
@@ -113,13 +139,15 @@ def test_an_earlier_step_back_changes_no_turn_that_comes_back() -> None:
 
 
 def test_words_beside_a_tools_result_begin_no_turn() -> None:
-    """Nor do words of the role of models that stand in the user's name."""
+    """Nor do words of the role of models that stand in the user's name, or of that of users in an agent's."""
     results = event("root", result("c1", "order", {}), "here you are")
     assert results.content is not None
     results.content.role = "user"
     assert lines([*FIRST[:2], results, event("root", "done")]) == ["one", "c1()", "-> c1", "here you are", "done"]
     put = Event(author="user", content=said("said before"))
     assert lines([event("user", "one"), put, event("root", "done")]) == ["one", "said before", "done"]
+    asked = Event(author="root", content=user("go on"))
+    assert lines([event("user", "one"), asked, event("root", "done")]) == ["one", "go on", "done"]
 
 
 def test_a_summary_of_a_turn_behind_a_step_back_is_shown() -> None:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from itertools import product
 from typing import Any
 
+import pytest
 from google.genai import types
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from kit import examples, result, text
+from kit import event, examples, named_call, result, text
 
 from flowloom import Event, EventActions
 from flowloom.events import EventCompaction
@@ -100,6 +102,33 @@ def test_the_history_as_it_grows_is_the_one_built_at_once(log: list[Event], view
         assert grown.contents == whole.contents
         assert grown.special == whole.special
         assert grown.orphans == whole.orphans
+
+
+CALLS = [named_call("c1", "look"), named_call("c2", "look")]
+RESULTS = [result("c1", "look", {}), result("c2", "look", {})]
+ANY = [
+    event("user", "words"),
+    event("root", types.Part(inline_data=types.Blob(data=b"x", mime_type="image/png"))),
+    event("root", CALLS[0]),
+    event("root", CALLS[0], long_running_tool_ids=["c1"]),
+    event("root", "words", *CALLS, long_running_tool_ids=["c2"]),
+    event("user", RESULTS[0], "words"),
+    event("user", *RESULTS),
+    event("user", *reversed(RESULTS)),
+    event("helper", CALLS[0]),
+]
+
+
+@pytest.mark.parametrize("current_turn_only", [False, True])
+def test_any_three_events_are_shown_alike_however_they_come(current_turn_only: bool) -> None:
+    """At once, or one after the other."""
+    viewer = Viewer("root", current_turn_only=current_turn_only)
+    for log in product(ANY, repeat=3):
+        once, by_one = History(), History()
+        for seen in (1, 2):
+            by_one.contents(log[:seen], viewer)
+        for history in (once, by_one):
+            assert history.contents(log, viewer).contents == project(log, viewer).contents
 
 
 @settings(max_examples=examples(200), deadline=None)

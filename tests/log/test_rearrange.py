@@ -90,6 +90,8 @@ def test_words_beside_an_answer_that_another_one_replaced_go_with_it_unless_the_
 IMAGE = types.Part(inline_data=types.Blob(data=b"x", mime_type="image/png"))
 TWICE = event("root", named_call("c1", "look"), named_call("c1", "look"))
 LOOK = event("root", text("let me look"), named_call("c2", "look"))
+AGAIN = event("root", named_call("c2", "look"))
+BOTH = event("root", named_call("c1", "look"), named_call("c2", "look"))
 
 
 @pytest.mark.parametrize(
@@ -113,6 +115,9 @@ LOOK = event("root", text("let me look"), named_call("c2", "look"))
             ["c1?", "c1=1", "one", "c2?", "c2=2"],
         ),
         ([event("root", IMAGE, named_call("c2", "look")), gives(2, "c2"), ONE], [" c2?", "c2=2", "one"]),
+        ([AGAIN, ONE, AGAIN, gives(2, "c2")], ["one", "c2?", "c2=2"]),
+        ([AGAIN, ONE, event("root", IMAGE)], ["one", ""]),
+        ([BOTH, gives(1, "c1", beside="so far"), gives(2, "c1", "c2")], ["c1? c2?", "c1=2 so far c2=2"]),
         ([TWICE, ONE], ["one"]),
         ([TWICE, gives(1, "c1", "c1"), ONE], ["c1? c1?", "c1=1", "one"]),
     ],
@@ -184,3 +189,9 @@ def test_answers_without_ids_belong_to_calls_without_ids_in_their_order() -> Non
 def test_what_answers_no_call_is_told() -> None:
     """By its id."""
     assert project([asks("c1"), gives(1, "c9", "c1"), gives(1, "c8")], ROOT).orphans == ["c9", "c8"]
+
+
+def test_what_needs_a_look_is_named() -> None:
+    """By where it stands: what holds more than words, calls and results."""
+    log = [ONE, event("root", IMAGE), asks("c1"), gives(1, "c1"), event("root", text("hm", thought=True)), TWO]
+    assert shown_of(log, ROOT).special == [1, 4]

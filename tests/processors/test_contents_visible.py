@@ -196,6 +196,14 @@ async def test_an_unscoped_agent_sees_what_has_no_scope() -> None:
     assert await seen(*SCOPED) == ["user: None"]
 
 
+@pytest.mark.parametrize("none", ["", None])
+async def test_an_empty_scope_is_none_and_so_is_an_empty_branch(none: str | None) -> None:
+    """As another program may have stored it."""
+    log = [event("user", "one", isolation_scope=""), event("user", "two", branch=""), event("user", "three")]
+    for branch in (none, "side"):
+        assert await seen(*log, isolation_scope=none, branch=branch) == ["user: one", "user: two", "user: three"]
+
+
 @pytest.mark.parametrize("name", ["adk_request_confirmation", "adk_request_credential"])
 async def test_requests_to_the_client_and_their_answers_are_hidden(name: str) -> None:
     """Confirmation FC + confirmation FR | nothing; credential request FC | nothing."""
