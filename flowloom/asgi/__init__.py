@@ -1,5 +1,5 @@
-"""What all that serves HTTP shares, without a framework: who may ask (`auth=`, `Principal`), from where (hosts and
-origins), and how much (bodies, headers).
+"""What everything that serves HTTP shares, without a framework: which callers (`auth=`, `Principal`), hosts and origins
+may ask, and how large bodies and headers may be.
 
 It imports `errors`; nothing else. Begin with `guard.py`, the middleware.
 """

@@ -1,4 +1,4 @@
-"""The command line: `flowloom run | explain | bench PATH`. It needs the extra `cli`, loaded only when it is used.
+"""The command line, `flowloom`. It needs the extra `cli`, loaded only when it is used.
 
 It imports any other room but `testing` and `adk`. Begin with `commands.py`; `chat.py` is a conversation in the
 terminal.

@@ -1,7 +1,7 @@
 """Fleets: runs that outlive their worker, on one machine or many.
 
-It imports `client`, `runner`, `run_stream` and the rooms below. Begin with `worker.py` and `client.py`; `schema.py` has
-the tables, `sql_runs.py` what becomes of a run in them, and `courier.py` what brings runs to workers.
+It imports `interop`, `runner`, `run_stream` and the rooms below. Begin with `worker.py` and `client.py`; `schema.py`
+has the tables, `sql_runs.py` what becomes of a run in them, and `courier.py` what brings runs to workers.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """What stands for the libraries of an extra that is not installed.
 
-A module that needs an extra can be imported without it; whoever uses what the extra is for is told how to install it.
+A module that needs an extra can be imported without it; the first use raises an error that says how to install it.
 It imports `errors` only. Begin with `missing_extra`.
 """
 

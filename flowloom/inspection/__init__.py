@@ -1,4 +1,4 @@
-"""Looking at the engine: requests and events as data and text, what is different, what a request costs, who made it.
+"""Looking at the engine: requests and events as data and text, differences, what a request costs, what wrote it.
 
 It imports `runner` and the rooms below; running an agent loads nothing of it. Begin with `explanation.py`, which uses
 `assembly.py`: a request, and how it came about.

@@ -3,7 +3,7 @@
 Each protocol is a folder and an extra of its own; its library is loaded when something is connected, and in a thread
 (`loading.py`). What all toolsets from elsewhere do alike stands here, once:
 
-- `names.py`: what a tool of a stranger is called; which names are never taken from outside.
+- `names.py`: what a tool from outside is called; which names it may not have.
 - `words.py`: descriptions without control and invisible characters.
 - `schema.py`: the schema of a tool's arguments, and their check against it.
 - `files.py`: files that come with a result.
