@@ -13,8 +13,9 @@ from flowloom.processors.output_schema import needs_response_tool
 def basic(ctx: InvocationContext, request: LlmRequest) -> None:
     """The model's name, and the agent's generation config with its output schema.
 
-    Reads: model, `generate_content_config`, `output_schema`, mode and tools of the agent; labels of the run.
-    Writes: `model`, `config`.
+    Reads: model, `generate_content_config`, `output_schema`, mode and tools of the agent; labels, HTTP options and
+    service tier of the run.
+    Writes: `model`, `config`, `service_tier`.
     Must come after: nothing; it may replace the config, so all that append to it come later.
     """
     agent = ctx.llm_agent
@@ -22,8 +23,8 @@ def basic(ctx: InvocationContext, request: LlmRequest) -> None:
         return
     config = request.config if agent.generate_content_config is None else own_copy(agent.generate_content_config)
     values = stored_fields(request)
-    values["model"], values["config"] = model_of(ctx).model, config
     run_config = ctx.run.config
+    values["model"], values["config"], values["service_tier"] = model_of(ctx).model, config, run_config.service_tier
     if run_config.labels:
         config.labels = (config.labels or {}) | run_config.labels
     if run_config.http_options is not None:

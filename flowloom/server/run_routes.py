@@ -39,7 +39,7 @@ _READY_SECONDS = 5.0
 _FAILED = "flowloom.failed"
 """What the operation of a request has raised."""
 _JSON = (b"content-type", b"application/json")
-_config = copier(RunConfig(streaming_mode=StreamingMode.NONE, custom_metadata=None))
+_config = copier(RunConfig(streaming_mode=StreamingMode.NONE, custom_metadata=None, service_tier=None))
 _NO_EVENTS = GetSessionConfig(num_recent_events=0)
 
 _Name = Annotated[str, Field(pattern=r"^[^\x00]*$")]
@@ -63,6 +63,7 @@ class RunRequest(Body):
     custom_metadata: dict[str, Any] | None = None
     """What every event of the run carries."""
     service_tier: str | None = None
+    """What the provider is asked for: `flex`, `priority` or another of its tiers."""
 
 
 Grace = Annotated[float | None, Query(ge=0, le=60)]
@@ -273,7 +274,7 @@ async def _begin(request: Request, body: RunRequest, *, split: bool, grace: floa
     key = await _session_key(served, (app_name, body.user_id, body.session_id), body.new_message)
     metadata = {key: value for key, value in (body.custom_metadata or {}).items() if not key.startswith(INTERNAL)}
     mode = StreamingMode.SSE if body.streaming else StreamingMode.NONE
-    config = _config(streaming_mode=mode, custom_metadata=metadata or None)
+    config = _config(streaming_mode=mode, custom_metadata=metadata or None, service_tier=body.service_tier)
     if served.settings.max_llm_calls is not None:
         config = config.model_copy(update={"max_llm_calls": served.settings.max_llm_calls})
     arguments: RunArguments = {

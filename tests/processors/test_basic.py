@@ -136,6 +136,10 @@ def test_labels_and_http_options_of_the_run_are_added() -> None:
     assert request.config.http_options is not options
 
 
+def test_the_service_tier_of_the_run_is_asked_for() -> None:
+    assert built(agent("a"), run_config=RunConfig(service_tier="flex")).service_tier == "flex"
+
+
 def test_what_a_request_does_to_its_http_options_does_not_reach_the_runs() -> None:
     """Headers, say."""
     config = RunConfig(http_options=types.HttpOptions(headers={"x": "1"}))

@@ -48,6 +48,14 @@ def test_the_result_of_a_task_is_sent_and_the_message_is_not() -> None:
         assert later.count("data: ") == len(sent)
 
 
+def test_the_service_tier_of_a_body_is_asked_of_the_model() -> None:
+    model = ScriptedModel(["Hello."])
+    with serving(app_of(LlmAgent(name="desk", model=model))) as server:
+        run = {**body(server.new_session(), "go"), "serviceTier": "flex"}
+        assert server.client.post("/run", json=run).status_code == 200
+    assert [request.service_tier for request in model.requests] == ["flex"]
+
+
 class TestWhatIsNoText:
     """Half of a character, as in the names of some files, and in what is cut off: it is told as U+FFFD."""
 
