@@ -19,7 +19,9 @@ if TYPE_CHECKING:
 
 AgentName = Annotated[
     str | None,
-    typer.Option(metavar="NAME", help="The agent of the tree that answers; the root finds one.", show_default=False),
+    typer.Option(
+        metavar="NAME", help="The agent of the tree that answers; by default the one that would.", show_default=False
+    ),
 ]
 Conversation = Annotated[
     str | None,
@@ -59,7 +61,7 @@ def run(
         str | None,
         typer.Option(
             metavar="NAME",
-            help="Go on with the session of this name, or begin it; by default a new one.",
+            help="Continue the session of this name, or begin it; by default a new one.",
             show_default=False,
         ),
     ] = None,
@@ -67,7 +69,7 @@ def run(
         bool | None,
         typer.Option(
             "--go-on/--no-go-on",
-            help="Whether to finish a turn that was cut off. By default a terminal asks you.",
+            help="Whether to resume a turn that was interrupted. By default a terminal asks you.",
             show_default=False,
         ),
     ] = None,
@@ -81,9 +83,9 @@ def run(
 
     When the input is no terminal, each of its lines is a message.
 
-    Sessions are kept: a program that was stopped, or killed, goes on with `--session NAME` where it was.
+    Sessions are kept: after a stop or a kill, `--session NAME` continues where the program was.
 
-    Without a Gemini key in the environment the offline stand-in answers.
+    The offline stand-in answers for agents without a model, or whose model lacks a key in the environment.
 
     Ctrl-C stops an answer; Ctrl-C or Ctrl-D at the prompt leaves. `/help` lists what else the chat understands.
     """

@@ -12,7 +12,7 @@ import typer
 from flowloom.cli.display import Display, call_text
 from flowloom.cli.durations import seconds
 from flowloom.cli.fleet import AppName, Labels, apps_of, client_of, client_of_run, in_store, show_data, show_table
-from flowloom.cli.options import USER_ID, AsJson, StoreName, User
+from flowloom.cli.options import USER_ID, AsJson, FleetStoreName, User
 from flowloom.cli.stores import Store, session_name
 from flowloom.cli.tables import moment
 from flowloom.cli.usage_error import UsageError
@@ -46,7 +46,7 @@ def submit(
     ] = None,
     run_id: Annotated[
         str | None,
-        typer.Option("--id", metavar="RUN", help="The run's id; one that is there is not begun again."),
+        typer.Option("--id", metavar="RUN", help="The run's id; with one that exists, nothing new begins."),
     ] = None,
     priority: Annotated[int, typer.Option(help="Runs of a higher one come first.")] = 0,
     delay: Annotated[float | None, _seconds("--delay", "It begins no earlier than this from now: `45`, `90m`.")] = None,
@@ -57,7 +57,7 @@ def submit(
         int, typer.Option(min=1, help="How often it is tried in all, if what failed may pass.", show_default=True)
     ] = 1,
     label: Labels = None,
-    store: StoreName = None,
+    store: FleetStoreName = None,
     json: AsJson = False,
 ) -> None:
     """Have the workers answer a message; prints the run's id when it is on the disk."""
@@ -101,7 +101,7 @@ def list_runs(
         typer.Option(metavar="STATUS", help="Only those in this state; may be repeated.", show_default=False),
     ] = None,
     limit: Annotated[int, typer.Option(min=1, help="The most that are listed of an app.")] = 100,
-    store: StoreName = None,
+    store: FleetStoreName = None,
     json: AsJson = False,
 ) -> None:
     """List runs, the latest first."""
@@ -129,7 +129,7 @@ def list_runs(
 
 
 @runs.command()
-def show(run_id: RunId, store: StoreName = None, json: AsJson = False) -> None:
+def show(run_id: RunId, store: FleetStoreName = None, json: AsJson = False) -> None:
     """Show in what state a run is, which worker has it, and what it waits for."""
 
     async def work(run: SubmittedRun) -> tuple[RunInfo, list[PendingCall]]:
@@ -154,7 +154,7 @@ def show(run_id: RunId, store: StoreName = None, json: AsJson = False) -> None:
 def attach(
     run_id: RunId,
     after: Annotated[int, typer.Option(min=0, help="How many of its events to leave out.")] = 0,
-    store: StoreName = None,
+    store: FleetStoreName = None,
     json: AsJson = False,
 ) -> None:
     """Show what a run says and does, from its beginning, as it happens; ends when it is over, or waits for a person.
@@ -203,7 +203,7 @@ def cancel(
     after_step: Annotated[
         bool, typer.Option("--after-step", help="Only when the model's answer and its tool calls are complete.")
     ] = False,
-    store: StoreName = None,
+    store: FleetStoreName = None,
     json: AsJson = False,
 ) -> None:
     """Stop a run; prints its state. One that is over stays as it is."""
@@ -211,20 +211,20 @@ def cancel(
 
 
 @runs.command()
-def pause(run_id: RunId, store: StoreName = None, json: AsJson = False) -> None:
+def pause(run_id: RunId, store: FleetStoreName = None, json: AsJson = False) -> None:
     """Let a run go no further than to its next model call, until `resume`; prints its state."""
     _asked(lambda run: run.pause(), run_id, store, json)
 
 
 @runs.command()
-def resume(run_id: RunId, store: StoreName = None, json: AsJson = False) -> None:
-    """Go on with a run that was paused; prints its state."""
+def resume(run_id: RunId, store: FleetStoreName = None, json: AsJson = False) -> None:
+    """Resume a run that was paused; prints its state."""
     _asked(lambda run: run.resume(), run_id, store, json)
 
 
 @runs.command()
-def retry(run_id: RunId, store: StoreName = None, json: AsJson = False) -> None:
-    """Go on with a run that failed, or reached a limit, from its log; prints its state."""
+def retry(run_id: RunId, store: FleetStoreName = None, json: AsJson = False) -> None:
+    """Resume a run that failed, or reached a limit, from its log; prints its state."""
     _asked(lambda run: run.retry(), run_id, store, json)
 
 
@@ -244,7 +244,7 @@ def answer(
         str | None,
         typer.Option(metavar="ID", help="Which request; needed if the run waits for several.", show_default=False),
     ] = None,
-    store: StoreName = None,
+    store: FleetStoreName = None,
     json: AsJson = False,
 ) -> None:
     """Give a run what it waits for; prints its state. The worker that asked need not live."""

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from flowloom.cli.fleet import AppName, Labels, client_of, in_store, show_data, show_table
-from flowloom.cli.options import USER_ID, AsJson, StoreName, User
+from flowloom.cli.options import USER_ID, AsJson, FleetStoreName, User
 from flowloom.cli.stores import Store
 from flowloom.cli.tables import moment
 from flowloom.cli.usage_error import UsageError
@@ -22,7 +22,7 @@ schedules = typer.Typer(no_args_is_help=True, help="List, put and delete the sch
 
 
 @schedules.command("list")
-def list_schedules(app: AppName = None, store: StoreName = None, json: AsJson = False) -> None:
+def list_schedules(app: AppName = None, store: FleetStoreName = None, json: AsJson = False) -> None:
     """List the schedules of an app: when each is due next, and what became of its latest run."""
 
     async def work(opened_store: Store) -> list[ScheduleInfo]:
@@ -61,11 +61,11 @@ def put(
         Literal["skip", "queue"], typer.Option(help="What happens to a run while the one before is not over.")
     ] = "skip",
     catch_up: Annotated[
-        bool, typer.Option("--catch-up", help="Make good all times that passed without a worker.")
+        bool, typer.Option("--catch-up", help="Run all times that passed without a worker, not the latest only.")
     ] = False,
     priority: Annotated[int, typer.Option(help="Runs of a higher one come first.")] = 0,
     label: Labels = None,
-    store: StoreName = None,
+    store: FleetStoreName = None,
     json: AsJson = False,
 ) -> None:
     """Keep a schedule, in the place of one of its name; prints when it is due first."""
@@ -96,7 +96,7 @@ def put(
 
 
 @schedules.command()
-def delete(name: Name, app: AppName = None, store: StoreName = None, json: AsJson = False) -> None:
+def delete(name: Name, app: AppName = None, store: FleetStoreName = None, json: AsJson = False) -> None:
     """Forget a schedule. Runs that it has submitted stay."""
 
     async def work(opened_store: Store) -> None:

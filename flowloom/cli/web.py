@@ -99,7 +99,7 @@ class ServeOptions:
         Literal["reject", "queue"] | None,
         typer.Option(
             "--on_busy",
-            help="What a run does whose session has one. Default: `web` queues it, `api_server` rejects it.",
+            help="What happens to a second run of a session. Default: `web` queues it, `api_server` rejects it.",
             show_default=False,
         ),
     ] = None

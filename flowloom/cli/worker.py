@@ -14,7 +14,7 @@ from flowloom.cli.display import Display
 from flowloom.cli.fleet import in_store, show_data, show_table
 from flowloom.cli.loading import Loaded, load_app
 from flowloom.cli.model_choice import ModelChoice
-from flowloom.cli.options import AGENT_HELP, AllowImports, AllowStdio, AsJson, ModelName, StoreName
+from flowloom.cli.options import AGENT_HELP, AllowImports, AllowStdio, AsJson, FleetStoreName, ModelName
 from flowloom.cli.stores import Store, store_named
 from flowloom.cli.tables import moment
 from flowloom.errors import ConfigurationError, MissingExtraError
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 def worker(
     agent: Annotated[Path, typer.Argument(metavar="AGENT", help=AGENT_HELP, show_default=False)],
-    store: StoreName = None,
+    store: FleetStoreName = None,
     courier: Annotated[
         Literal["store", "dbos"] | None,
         typer.Option(
@@ -40,31 +40,37 @@ def worker(
         list[str] | None,
         typer.Option(metavar="LABEL", help="What this worker can do; may be repeated.", show_default=False),
     ] = None,
-    heartbeat: Annotated[float, typer.Option(metavar="SECONDS", help="It is heard of this often.")] = 2.0,
-    dead_after: Annotated[float, typer.Option(metavar="SECONDS", help="Unheard of for this long, it is dead.")] = 10.0,
-    drain: Annotated[float, typer.Option(metavar="SECONDS", help="How long its runs have when it ends.")] = 30.0,
+    heartbeat: Annotated[float, typer.Option(metavar="SECONDS", help="How often it reports that it is alive.")] = 2.0,
+    dead_after: Annotated[
+        float, typer.Option(metavar="SECONDS", help="After this long without a report, other workers resume its runs.")
+    ] = 10.0,
+    drain: Annotated[
+        float, typer.Option(metavar="SECONDS", help="How long its runs may continue after SIGTERM.")
+    ] = 30.0,
     pin_version: Annotated[
         str | None,
-        typer.Option(metavar="VERSION", help="What it begins goes on at workers of this version.", show_default=False),
+        typer.Option(
+            metavar="VERSION", help="Only workers of this version resume the runs that it begins.", show_default=False
+        ),
     ] = None,
     deltas_host: Annotated[
         str | None,
         typer.Option(
             "--deltas_host",
             metavar="HOST",
-            help="Clients of other machines get deltas at this name or address of this one.",
+            help="Name or address of this machine, at which clients on others get deltas.",
             show_default=False,
         ),
     ] = None,
     deltas_port: Annotated[
-        int, typer.Option("--deltas_port", min=0, max=65535, help="The port for that; 0 takes one that is free.")
+        int, typer.Option("--deltas_port", min=0, max=65535, help="The port for deltas; 0 takes one that is free.")
     ] = 0,
     deltas_cert: Annotated[
         Path | None,
         typer.Option(
             "--deltas_cert",
             metavar="FILE",
-            help="A certificate (PEM) for that, may be self-signed.",
+            help="The certificate (PEM) for deltas; may be self-signed.",
             show_default=False,
         ),
     ] = None,
@@ -80,10 +86,10 @@ def worker(
     allow_stdio: AllowStdio = False,
     json: AsJson = False,
 ) -> None:
-    """Run the runs that are submitted to a store, with other workers of the same app.
+    """Execute the runs that are submitted to a store, with other workers of the same app.
 
-    Prints `up` when it serves. SIGTERM or Ctrl-C ends it: it takes no more runs, waits for those that it has, and hands
-    over what lasts longer than `--drain`.
+    Prints `up` when it is ready. SIGTERM or Ctrl-C ends it: it takes no more runs, waits for those that it has, and
+    leaves those that last longer than `--drain` to other workers.
     """
     logging.basicConfig(format="%(asctime)s %(levelname)s %(name)s: %(message)s", level=logging.WARNING)
 
@@ -124,7 +130,7 @@ def worker(
 
 def workers(
     app: Annotated[str | None, typer.Option(metavar="NAME", help="Only those of this app.", show_default=False)] = None,
-    store: StoreName = None,
+    store: FleetStoreName = None,
     json: AsJson = False,
 ) -> None:
     """List the workers of a store."""

@@ -35,7 +35,7 @@ class ServerSettings:
     max_llm_calls: int | None = None
     """How many model calls a run may make; None for what the engine allows, 0 or less for any number."""
     on_busy: Literal["reject", "queue"] = "queue"
-    """What a run does whose session has one already."""
+    """What happens to a second run of a session."""
     max_body_bytes: int = 32 * 1024 * 1024
     """The largest body of a request."""
     max_streams: int = 1000

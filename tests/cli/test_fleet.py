@@ -256,9 +256,11 @@ def test_a_worker_that_is_told_to_end_hands_over_what_lasts(store: str, tmp_path
     ],
     ids=" ".join,
 )
-def test_every_command_of_fleets_prints_json(command: tuple[str, ...]) -> None:
-    """For programs; its help says so."""
-    assert "--json" in flowloom(*command, "--help").stdout
+def test_the_help_of_every_command_of_fleets_offers_json_and_no_store_in_memory(command: tuple[str, ...]) -> None:
+    """For programs; and runs outlive their process only in a store on the disk."""
+    told = flowloom(*command, "--help").stdout
+    assert "--json" in told
+    assert "`memory`" not in told
 
 
 def test_what_is_asked_prints_the_run_as_json(store: str) -> None:
