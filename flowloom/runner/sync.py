@@ -24,14 +24,18 @@ _T = TypeVar("_T")
 
 
 class _Anchor:
-    """Dies with its thread, and with the generators that were begun in it."""
+    """Holds the loop of a thread, and dies with the thread and with the generators that were begun in it."""
+
+    def __init__(self) -> None:
+        self.loop = asyncio.new_event_loop()
+        _every_loop.add(self.loop)
+        weakref.finalize(self, _close, self.loop, os.getpid())
 
 
 class _Loops(threading.local):
     """The loop of each thread that called one of the functions here; closed when its thread, or the program, ends."""
 
     anchor: _Anchor | None = None
-    loop: asyncio.AbstractEventLoop | None = None
     beside: futures.ThreadPoolExecutor | None = None
 
 
@@ -46,19 +50,15 @@ def _call_beside(function: Callable[[], _T]) -> _T:
     return _loops.beside.submit(function).result()
 
 
-def _loop() -> tuple[asyncio.AbstractEventLoop, _Anchor | None]:
+def _loop() -> _Anchor:
     """The loop for what is begun here, which is there for as long as the anchor is held."""
     return _call_beside(_own_loop) if in_event_loop() else _own_loop()
 
 
-def _own_loop() -> tuple[asyncio.AbstractEventLoop, _Anchor | None]:
-    loop = _loops.loop
-    if loop is None or loop.is_closed():
-        loop = _loops.loop = asyncio.new_event_loop()
-        _every_loop.add(loop)
+def _own_loop() -> _Anchor:
+    if _loops.anchor is None or _loops.anchor.loop.is_closed():
         _loops.anchor = _Anchor()
-        weakref.finalize(_loops.anchor, _close, loop, os.getpid())
-    return loop, _loops.anchor
+    return _loops.anchor
 
 
 _every_loop: weakref.WeakSet[asyncio.AbstractEventLoop] = weakref.WeakSet()
@@ -132,11 +132,7 @@ def _run(loop: asyncio.AbstractEventLoop, task: asyncio.Task[_T]) -> _T:
 
 def run_sync(work: Coroutine[Any, Any, _T]) -> _T:
     """The result of `work`, which runs in a loop that stays; within a running loop, in another thread's."""
-    loop, anchor = _loop()
-    try:
-        return _complete(loop, work)
-    finally:
-        del anchor
+    return _complete(_loop().loop, work)
 
 
 def iterate_sync(items: AsyncGenerator[_T, None]) -> Generator[_T, None, None]:
@@ -144,7 +140,8 @@ def iterate_sync(items: AsyncGenerator[_T, None]) -> Generator[_T, None, None]:
 
     Raises `ConfigurationError` in a process that was forked after the first item.
     """
-    loop, anchor = _loop()  # the loop is there for as long as this generator is, whichever thread ends it
+    anchor = _loop()  # the loop is there for as long as this generator is, whichever thread ends it
+    loop = anchor.loop
     _begun[id(items)] = loop, items
     atexit.unregister(_close_begun)
     atexit.register(_close_begun)  # the last to come is the first to be called
