@@ -37,40 +37,37 @@ class Threads:
     async def call(self, name: str, function: Callable[..., _T], /, *args: Any, **kwargs: Any) -> _T:
         """Run `function` in a thread named after `name`, and wait for its result."""
         async with self._slots:
-            return await self._run(name, function, args, kwargs)
+            loop = asyncio.get_running_loop()
+            context = contextvars.copy_context()
+            outcome: list[Any] = []
+            done: asyncio.Event | None = None
 
-    async def _run(self, name: str, function: Callable[..., _T], args: Any, kwargs: Any) -> _T:
-        loop = asyncio.get_running_loop()
-        context = contextvars.copy_context()
-        outcome: list[Any] = []
-        done: asyncio.Event | None = None
+            def work() -> None:
+                try:
+                    outcome.append((context.run(function, *args, **kwargs), None))
+                except BaseException as error:
+                    outcome.append((None, error))
+                if done is not None:
+                    with contextlib.suppress(RuntimeError):  # the loop is closed, and with it the task that waited
+                        loop.call_soon_threadsafe(done.set)
 
-        def work() -> None:
+            thread = threading.Thread(target=work, name=f"flowloom:{name}", daemon=True)
+            thread.start()
+            if not outcome:  # a call that waits for nothing has ended by the time that its thread has started
+                done = self._busy[thread] = asyncio.Event()
+                if not outcome:  # from here on the thread tells of its end
+                    await done.wait()
+                del self._busy[thread]
+            thread.join()  # it has nothing left to do but to end
+            value, error = outcome.pop()
+            if isinstance(error, StopIteration):  # cannot be raised into a coroutine
+                raise RuntimeError(f"`{name}` raised StopIteration") from error
+            if error is None:
+                return value
             try:
-                outcome.append((context.run(function, *args, **kwargs), None))
-            except BaseException as error:
-                outcome.append((None, error))
-            if done is not None:
-                with contextlib.suppress(RuntimeError):  # the loop is closed, and with it the task that waited
-                    loop.call_soon_threadsafe(done.set)
-
-        thread = threading.Thread(target=work, name=f"flowloom:{name}", daemon=True)
-        thread.start()
-        if not outcome:  # a call that waits for nothing has ended by the time that its thread has started
-            done = self._busy[thread] = asyncio.Event()
-            if not outcome:  # from here on the thread tells of its end
-                await done.wait()
-            del self._busy[thread]
-        thread.join()  # it has nothing left to do but to end
-        value, error = outcome.pop()
-        if isinstance(error, StopIteration):  # cannot be raised into a coroutine
-            raise RuntimeError(f"`{name}` raised StopIteration") from error
-        if error is None:
-            return value
-        try:
-            raise error
-        finally:
-            error = None  # the traceback must not hold its own frame
+                raise error
+            finally:
+                error = None  # the traceback must not hold its own frame
 
     async def close(self) -> None:
         """Wait for the calls that were given up."""
