@@ -192,9 +192,9 @@ class Round:
 
     async def cut_off(self) -> list[Event]:
         """The last events of a run that is cancelled at once, in the round or after it. To be called where the
-        cancellation is handled, which is raised again if the caller did not request it; raises what the round failed
-        with."""
-        if self.stop_requested != "cancelled":
+        cancellation is handled, which is raised again if the caller did not request it, or if another run has the
+        message; raises what the round failed with."""
+        if self.stop_requested != "cancelled" or self.preempted:
             raise
         if self.error is not None:
             raise self.error

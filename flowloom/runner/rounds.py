@@ -57,8 +57,6 @@ class Rounds:
     _stop_requested: Literal["paused", "cancelled"] | None = field(default=None, init=False)
     error: BaseException | None = field(default=None, init=False)
     """What `events` has raised, as who reads them notes."""
-    _closing: Sequence[Event] = field(default=(), init=False)
-    """The events of a run that was cancelled between two rounds."""
     _answers: Sequence[AuthAnswer] = field(default=(), init=False)
     """What was taken out of the message: answers to requests for a credential."""
     _left_to_others: tuple[str, list[PendingCall]] | None = field(default=None, init=False)
@@ -137,9 +135,12 @@ class Rounds:
                     yield event
                 if current.error is not None:
                     raise current.error
-                current = await self._next_round(current)
-            for event in self._closing:
-                yield event
+                try:
+                    current = await self._next_round(current)
+                except asyncio.CancelledError:
+                    for event in await current.cut_off():
+                        yield event
+                    break
             if self._rounds:
                 self._rounds[-1].run.check_stored()
                 host.after_run(self._rounds[-1].ctx)
@@ -186,11 +187,7 @@ class Rounds:
         if self._later:
             self._message = self._later.pop(0)
         elif self.host.confirm is not None:
-            try:
-                self._message = await decisions_of(self.host.confirm, self._pending(), self._decided)
-            except asyncio.CancelledError:
-                self._closing = await latest.cut_off()
-                return None
+            self._message = await decisions_of(self.host.confirm, self._pending(), self._decided)
         if self._message is None and latest.run.progress is not None:
             self.invocation_id = self._with_decisions_left(latest.run)
         return None if self._message is None and self.invocation_id is None else self._begin()
