@@ -141,6 +141,12 @@ async def test_a_missing_session_is_an_error_unless_it_is_to_be_made(exists: boo
             await collect(run)
 
 
+async def test_a_session_that_was_made_is_found_by_the_id_it_was_named_by() -> None:
+    """Also with spaces around it, which stores leave out."""
+    chat = Chat(agent("root", "one", "two"), session_id=" s1 ")
+    assert [story(await chat.say(text)) for text in ("a", "b")] == [["root: one"], ["root: two"]]
+
+
 async def test_the_in_memory_runner_needs_no_set_up() -> None:
     events = InMemoryRunner(agent("root", "hi")).run_async(user_id="u", session_id="s", new_message="go")
     assert story(await collect(events)) == ["root: hi"]
