@@ -13,7 +13,7 @@ from flowloom.events.event import Event
 from flowloom.events.requests import looks_like_request
 from flowloom.flow.delegation import ends_turn
 from flowloom.flow.handover import place_of_target
-from flowloom.flow.turn import AGAIN, OVER, WAITING, Turn, TurnOf
+from flowloom.flow.turn import OVER, WAITING, Turn, TurnOf
 from flowloom.log.answers import subjects_of
 from flowloom.log.ledger import CallRecord
 from flowloom.processors.unfinished import pending_follow_ups
@@ -58,7 +58,6 @@ def _restore(turn: Turn, progress: Progress, start: int, *, on_top: bool) -> Non
     if not on_top:
         turn.begun = True
         turn.enter()
-        turn.outcome = AGAIN
         return
     tells_how_far = own and (inside is None or (turn.last is own[-1] and own[-1].is_final_response()))
     if tells_how_far and not _is_answered(progress, after, said):

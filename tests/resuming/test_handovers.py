@@ -6,7 +6,7 @@ from collections.abc import AsyncGenerator, Callable
 
 import pytest
 from waiting.desk import WHERE, Desk, World, by_turn, last_text
-from waiting.office import HAND_TO, payer
+from waiting.office import HAND_TO, approve_all, payer
 
 from flowloom import BaseAgent, Event, InvocationContext, ParallelAgent, SequentialAgent, Session, ToolContext
 from flowloom.testing import call
@@ -168,3 +168,37 @@ async def test_one_that_has_handed_over_to_agents_that_are_done_takes_no_further
     it = Desk(root)
     assert last_text(await it.say("Go.")) == "Paid."
     assert await resumed(it) == []
+
+
+class Quiet(BaseAgent):
+    """Has its sub-agents carry out what they have to, and keeps what they say last to itself."""
+
+    async def _run_async_impl(self, ctx: InvocationContext) -> AsyncGenerator[Event, None]:
+        for agent in self.sub_agents:
+            async for event in agent.run_async(ctx):
+                if not event.is_final_response() or event.long_running_tool_ids:
+                    yield event
+
+
+@pytest.mark.parametrize("waits", [False, True])
+async def test_one_that_has_handed_over_goes_on_without_beginning_anew_when_control_comes_back(waits: bool) -> None:
+    """Whether the other one was cut off or waited: it has its delegates, and what comes before a turn is asked once."""
+    asked: list[str] = []
+
+    def root() -> BaseAgent:
+        clerk = Quiet(name="clerk", sub_agents=[payer(World(), "cashier", 2)] if waits else [])
+        helper = by_turn("helper", "Noted.", mode="single_turn")
+        calls = call(HAND_TO, agent_name="clerk"), call("helper", request="Note it.")
+        desk = by_turn("desk", *calls, "It is paid.", sub_agents=[clerk, helper])
+        desk.before_agent_callback = lambda callback_context: asked.append("desk")
+        return SequentialAgent(name="flow", sub_agents=[desk]) if waits else desk
+
+    it = Desk(root)
+    await it.say("Go.")
+    if waits:
+        await it.restart()
+        said = await approve_all(it)
+    else:
+        it = await cut(it, root, 3)
+        said = await it.say(invocation_id=(await it.events())[-1].invocation_id)
+    assert ([event.text for event in said if event.text], asked) == (["Noted.", "It is paid."], ["desk"])
