@@ -19,6 +19,7 @@ from flowloom import (
     LoopAgent,
     ParallelAgent,
     SequentialAgent,
+    Session,
 )
 from flowloom.testing import call
 from waiting.desk import Desk, World, by_turn, last_text, model_of, seen_results
@@ -117,6 +118,78 @@ async def test_words_beside_the_result_are_heard(world: World) -> None:
     await it.answer((await it.only()).reply("hot"), types.Part(text="Enjoy!"))
     contents = model_of(it.runner.agent).requests[-1].contents
     assert "Enjoy!" in [part.text for content in contents for part in content.parts or ()]
+
+
+def two_orders(name: str = "root") -> BaseAgent:
+    """Orders two things in its first turn, and looks at something in its next one."""
+    first, look = [call("order", what="pen"), call("order", what="ink")], call("look", what="shelf")
+    world = World()
+    return by_turn(name, first, look, "I see.", tools=[world.ordering, world.look])
+
+
+@pytest.mark.parametrize("cut_off", [False, True])
+async def test_words_beside_one_of_two_results_do_not_wait_for_the_other(cut_off: bool) -> None:
+    """Also if the run that was to hear them was cut off."""
+    it = Desk(two_orders)
+    await it.say("Go.")
+    log, (pen, _) = await it.events(), await it.waiting()
+    said = await it.answer(pen.reply({"price": 1}), types.Part(text="And?"))
+    if cut_off:
+        wire = (await it.session()).to_wire()
+        it.service.adopt(Session.model_validate({**wire, "events": wire["events"][: len(log) + 1]}))
+        said = await it.say(invocation_id=log[-1].invocation_id)
+    assert last_text(said) == "I see."
+
+
+async def test_the_other_of_two_results_is_waited_for_whatever_was_said_in_between() -> None:
+    """In another invocation the agent has called a tool, which has its result."""
+    it = Desk(two_orders)
+    await it.say("Go.")
+    pen, ink = await it.waiting()
+    assert last_text(await it.say("What is on the shelf?")) == "I see."
+    assert await it.answer(pen.reply({"price": 1})) == []
+    assert last_text(await it.answer(ink.reply({"price": 2}))) == "I see."
+
+
+async def test_the_other_of_two_results_is_waited_for_in_an_agent_that_runs_as_a_tool() -> None:
+    """The words that it was called with are none of the user's."""
+
+    def root() -> BaseAgent:
+        return by_turn("root", call("inner", request="Order."), "Done.", tools=[AgentTool(two_orders("inner"))])
+
+    it = Desk(root)
+    await it.say("Go.")
+    pen, ink = await it.waiting()
+    assert [event.text for event in await it.answer(pen.reply({"price": 1})) if event.text] == []
+    assert last_text(await it.answer(ink.reply({"price": 2}))) == "Done."
+
+
+async def test_the_other_of_two_results_is_waited_for_beside_calls_of_other_agents() -> None:
+    """Of one that the agent has handed over to, which has called a tool since."""
+    world = World()
+
+    def root() -> BaseAgent:
+        clerk = by_turn("clerk", call("look", what="shelf"), "Here.", tools=[world.look])
+        calls = [call("order", what="pen"), call("order", what="ink"), call("transfer_to_agent", agent_name="clerk")]
+        return by_turn("root", calls, "All.", tools=[world.ordering], sub_agents=[clerk])
+
+    it = Desk(root)
+    assert last_text(await it.say("Go.")) == "Here."
+    pen, ink = await it.waiting()
+    assert await it.answer(pen.reply({"price": 1})) == []
+    assert last_text(await it.answer(ink.reply({"price": 2}))) == "All."
+
+
+async def test_a_result_is_waited_for_in_an_invocation_without_a_message(world: World) -> None:
+    """It was cut off before the other call of the answer had run."""
+    calls = [call("order", what="pen"), call("look", what="shelf")]
+    it = Desk(lambda: by_turn("root", calls, "unreachable", tools=[world.ordering, world.look]))
+    await it.say("Go.")
+    wire, pen = (await it.session()).to_wire(), await it.only()
+    it.service.adopt(Session.model_validate({**wire, "events": wire["events"][1:2]}))
+    world.ran.clear()
+    assert last_text(await it.say(invocation_id=pen.invocation_id)) == ""
+    assert world.ran == ["look shelf"]
 
 
 async def test_the_same_result_twice_in_one_message_is_shown_once(world: World) -> None:
