@@ -265,6 +265,7 @@ class _View:
             return None
         calls, responses = ids_in(shown)
         if own:
+            self._foreign_calls.difference_update(calls)  # an answer from here on is to these
             unanswered = frozenset(calls).difference(event.long_running_tool_ids or (), ("",))
             return HistoryItem(shown, calls, responses, unanswered)
         if author == "user" and not (responses and self._foreign_calls.issuperset(responses)):

@@ -191,6 +191,13 @@ def test_what_answers_no_call_is_told() -> None:
     assert project([asks("c1"), gives(1, "c9", "c1"), gives(1, "c8")], ROOT).orphans == ["c9", "c8"]
 
 
+def test_of_calls_of_one_id_by_two_agents_the_later_one_has_the_answer() -> None:
+    """As of those by one agent."""
+    asked = event("helper", named_call("c1", "look"), long_running_tool_ids=["c1"])
+    assert lines(asked, asks("c1"), ONE, gives(2, "c1"), TWO)[1:] == ["c1?", "c1=2", "one", "two"]
+    assert lines(asks("c1"), gives(1, "c1"), asked, gives(2, "c1"))[:2] == ["c1?", "c1=1"]
+
+
 def test_what_needs_a_look_is_named() -> None:
     """By where it stands: what holds more than words, calls and results."""
     log = [ONE, event("root", IMAGE), asks("c1"), gives(1, "c1"), event("root", text("hm", thought=True)), TWO]
