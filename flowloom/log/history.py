@@ -316,7 +316,7 @@ def _starts_turn(item: HistoryItem, event: Event) -> bool:
         return not _hands_over(event)
     if event.author != "user" or item.content.role != "user":
         return False
-    return not item.responses or len(item.responses) < len(item.content.parts or ())
+    return len(item.responses) < len(parts_of(item.content))
 
 
 def _hands_over(event: Event) -> bool:

@@ -38,6 +38,7 @@ def summary(first: float, last: float) -> Event:
     return Event(author="user", actions=EventActions(compaction=compaction))
 
 
+BACK = Event(author="user", actions=EventActions(rewind_before_invocation_id="i0"))
 IMAGE = types.Part(inline_data=types.Blob(data=b"x", mime_type="image/png"))
 ASKED = event("root", named_call("c1", "look"), named_call("c2", "look"))
 ORDERED = event("root", named_call("c3", "order"), long_running_tool_ids=["c3"])
@@ -64,11 +65,27 @@ def test_each_event_is_looked_at_once(viewer: Viewer) -> None:
 
 
 def test_a_summary_of_earlier_turns_is_nothing_to_who_is_shown_the_current_one() -> None:
-    """It costs no look, however many there are."""
-    turns = [[event("user", "one"), event("root", "two")], [event("user", "three")]]
-    behind = [[summary(0, 1)], [event("root", "four")], [summary(0, 1), event("root", "five")]]
+    """It costs no look, however many there are, and whatever was rewound before."""
+    turns = [[event("user", "wrong", invocation_id="i0")], [BACK, event("user", "one"), event("root", "two")]]
+    behind = [
+        [event("user", "three")],
+        [summary(2, 3)],
+        [event("root", "four")],
+        [summary(2, 3), event("root", "five")],
+    ]
     words = [[each for each in step if each.actions.compaction is None] for step in behind]
-    assert looked_at([*turns, *behind], CURRENT) == [*turns, *words]
+    assert looked_at([*turns, *behind], CURRENT)[2:] == words
+
+
+def test_a_rewind_and_a_summary_have_the_log_looked_at_anew_once() -> None:
+    """What counts of it, that is."""
+    one, short = event("user", "one"), summary(0, 0)
+    steps = [[one], [event("user", "wrong", invocation_id="i0")], [BACK], [event("root", "two")], [short]]
+    more = [[event("root", "three")], [event("root", "four")]]
+    looks = looked_at([*steps, *more], ROOT)
+    assert looks[:4] == [*steps[:2], [one], steps[3]]
+    assert [each.author for each in looks[4]] == ["user", "root"]
+    assert looks[5:] == more
 
 
 def test_a_late_answer_has_the_log_looked_at_anew_until_the_next_event() -> None:
