@@ -84,7 +84,7 @@ def _pair(items: list[HistoryItem]) -> tuple[dict[int, list[_Answer]], list[str]
     for index, item in enumerate(items):
         if item.calls:
             nameless = [(index, f"#{position}") for position, call_id in enumerate(item.calls) if not call_id]
-            call_of.update((call_id, index) for call_id in item.calls if call_id)
+            call_of.update((call_id, index) for call_id in item.calls)
         by_call: dict[int, dict[int, str]] = {}
         for number, response_id in enumerate(item.responses):
             if response_id:
@@ -133,7 +133,7 @@ def _merge(items: list[HistoryItem], asked: HistoryItem, found: list[_Answer]) -
                 parts.append(part)
         parts.extend(beside)
     in_order = [parts[positions[key]] for key in _in_call_order(list(positions), asked)]
-    for index, part in zip(sorted(positions.values()), in_order, strict=True):
+    for index, part in zip(positions.values(), in_order, strict=True):
         parts[index] = part
     return content_of(first.content.role, parts)
 
@@ -160,9 +160,9 @@ def _in_call_order(keys: list[str], asked: HistoryItem) -> list[str]:
     for index, key in enumerate(order):
         if key.startswith(CLIENT_CALL_PREFIX):
             places.setdefault(names.get(key), []).append(index)
-    for name, indices in places.items():
+    for indices in places.values():
         given = {order[index] for index in indices}
-        in_order = [call_id for call_id in dict.fromkeys(asked.calls) if names[call_id] == name and call_id in given]
+        in_order = [call_id for call_id in dict.fromkeys(asked.calls) if call_id in given]
         for index, key in zip(indices, in_order, strict=True):
             order[index] = key
     return order

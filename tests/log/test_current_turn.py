@@ -45,10 +45,12 @@ THIRD = [event("user", "three"), event("root", "done three")]
 
 
 def test_an_answer_to_calls_of_two_turns_brings_back_both_in_their_order() -> None:
-    """Whatever the order of the answers, and without the turn between."""
+    """Whatever the order of the answers, and without the turn between. They stay if one of them is told of again."""
     answers = event("user", result("c2", "order", {}), result("c1", "order", {}))
-    shown = lines([*FIRST, *SECOND, *THIRD, answers, event("root", "both came")])
-    assert shown == ["one", "c1()", "-> c1", "ordered one", "two", "c2()", "-> c2", "ordered two", "both came"]
+    log = [*FIRST, *SECOND, *THIRD, answers, event("root", "both came")]
+    shown = ["one", "c1()", "-> c1", "ordered one", "two", "c2()", "-> c2", "ordered two", "both came"]
+    assert lines(log) == shown
+    assert lines([*log, event("root", result("c1", "order", {})), event("root", "again")]) == [*shown, "again"]
 
 
 def test_an_answer_to_the_current_turn_and_to_an_earlier_one_shows_nothing_twice() -> None:

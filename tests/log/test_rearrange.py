@@ -146,6 +146,8 @@ def test_ids_that_were_minted_here_are_kept_from_models_that_have_none() -> None
 
 def test_a_message_that_calls_and_answers_no_call_is_shown_once() -> None:
     """As another program may have stored it."""
+    itself = event("root", named_call("c1", "look"), gives_part("c1"), long_running_tool_ids=["c1"])
+    assert lines(itself, ONE) == ["c1? c1=3", "one"]
     both = event("root", text("hm"), named_call("c1", "look"), gives_part("c9"))
     assert lines(both, gives(1, "c1")) == ["hm c1? c9=3", "c1=1"]
     assert lines(event("user", "go"), both, gives(0, "c8", beside="mine"), gives(1, "c1")) == [
