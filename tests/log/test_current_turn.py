@@ -118,7 +118,7 @@ def test_a_summary_of_all_that_was_said_is_shown_if_no_turn_has_begun() -> None:
 
 
 def test_what_the_user_was_heard_to_say_begins_a_turn() -> None:
-    """What the agent was heard to say goes on with it."""
+    """What the agent was heard to say goes on with it, and silence begins none."""
     heard = [
         Event(author=author, **{field: types.Transcription(text=said)})
         for author, field, said in (
@@ -126,6 +126,7 @@ def test_what_the_user_was_heard_to_say_begins_a_turn() -> None:
             ("root", "output_transcription", "first"),
             ("user", "input_transcription", "two"),
             ("root", "output_transcription", "second"),
+            ("user", "input_transcription", ""),
         )
     ]
     assert lines(heard) == ["two", "second"]

@@ -204,10 +204,14 @@ async def test_an_empty_scope_is_none_and_so_is_an_empty_branch(none: str | None
         assert await seen(*log, isolation_scope=none, branch=branch) == ["user: one", "user: two", "user: three"]
 
 
-@pytest.mark.parametrize("name", ["adk_request_confirmation", "adk_request_credential"])
-async def test_requests_to_the_client_and_their_answers_are_hidden(name: str) -> None:
-    """Confirmation FC + confirmation FR | nothing; credential request FC | nothing."""
-    assert await seen(event("root", named_call("r1", name)), event("user", result("r1", name, {}))) == []
+@pytest.mark.parametrize(
+    ("name", "call_id"),
+    [("adk_request_confirmation", "r1"), ("adk_request_credential", "r1"), ("adk_request_input", "adk-input-1")],
+)
+async def test_requests_to_the_client_and_their_answers_are_hidden(name: str, call_id: str) -> None:
+    """Confirmation FC + confirmation FR | nothing; credential request FC | nothing; a tool's question | nothing."""
+    asked = event("root", named_call(call_id, name), long_running_tool_ids=[call_id])
+    assert await seen(asked, event("user", result(call_id, name, {}))) == []
 
 
 @pytest.mark.parametrize("name", ["adk_request_confirmation", "adk_request_credential"])
