@@ -77,6 +77,15 @@ def test_an_invocation_is_rewound_once() -> None:
     assert texts(log) == ["one", "three", "four"]
 
 
+def test_what_came_behind_a_rewind_can_be_rewound() -> None:
+    """And a call that was rewound with its summary is shown no more, though an answer to it comes."""
+    one, two, three = (event("user", word, invocation_id=word) for word in ("one", "two", "three"))
+    assert texts(log_of(one, two, rewind("two"), three, rewind("three"))) == ["one"]
+    waits = event("root", named_call("c1", "look"), long_running_tool_ids=["c1"], invocation_id="two")
+    answer = event("user", result("c1", "look", {}))
+    assert texts(log_of(one, waits, summary(1, 1, invocation_id="two"), rewind("two"), answer)) == ["one"]
+
+
 def test_the_ids_of_all_calls_that_were_rewound_stay_taken() -> None:
     """By however many rewinds."""
     calls = [event("root", named_call(f"c{n}", "look"), invocation_id=f"i{n}") for n in (1, 2)]
@@ -188,7 +197,8 @@ def test_a_summary_made_elsewhere_stands_for_what_is_in_its_scope() -> None:
 def test_a_rewind_of_nothing_but_a_summary_shows_again_what_it_stood_for() -> None:
     """One that was made in a turn of its own."""
     log = log_of(ONE, TWO, summary(0, 1, invocation_id="i2"), THREE)
-    assert texts([*log, rewind("i2")]) == ["one", "two"]
+    for seen in (3, 4):
+        assert texts([*log[:seen], rewind("i2")]) == ["one", "two"]
     gone = log_of(event("user", "one", invocation_id="i1"), summary(0, 0, invocation_id="i1"), rewind("i1"))
     assert texts(gone, NOW) == texts(gone) == []
 
@@ -297,6 +307,13 @@ def test_a_summary_made_here_is_seen_where_its_events_were() -> None:
     log = log_of(*said, THREE, summary(0, 1, here=True, branch="side.a"))
     assert texts(log, ROOT._replace(branch="side.a")) == ["<in short>", "three"]
     assert texts(log, ROOT._replace(branch="side.b")) == ["three"]
+
+
+def test_a_summary_stands_for_what_has_an_empty_branch_or_scope_as_for_what_has_none() -> None:
+    """As another program may have stored it."""
+    empty = [event("user", "one", branch=""), event("root", "two", isolation_scope="")]
+    for here in (True, False):
+        assert texts(log_of(*empty, THREE, summary(0, 1, here=here))) == ["<in short>", "three"]
 
 
 def test_a_call_behind_a_summary_waits_for_its_answer_as_ever() -> None:
