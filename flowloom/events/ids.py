@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from struct import iter_unpack
 
 CLIENT_CALL_PREFIX = "adk-"
 """Marks function-call ids that were minted here and not by a model (decision 16)."""
@@ -35,12 +36,8 @@ def _more() -> list[str]:
     random = bytearray(os.urandom(16 * _BATCH))
     random[6::16] = random[6::16].translate(_VERSION)
     random[8::16] = random[8::16].translate(_VARIANT)
-    text = random.hex()  # slices cost a third of what a pattern does
-    return [
-        f"{text[at : at + 8]}-{text[at + 8 : at + 12]}-{text[at + 12 : at + 16]}-{text[at + 16 : at + 20]}-"
-        f"{text[at + 20 : at + 32]}"
-        for at in range(0, 32 * _BATCH, 32)
-    ]
+    groups = iter_unpack("8s4s4s4s12s", random.hex().encode())  # all in C: a third of what slices cost
+    return b" ".join(map(b"-".join, groups)).decode().split()
 
 
 def set_source(source: Callable[[], str] | None) -> Callable[[], str] | None:
