@@ -23,17 +23,16 @@ def place_of_target(ctx: InvocationContext, name: str) -> InvocationContext:
     """
     assert ctx.llm_agent is not None
     targets = transfer_targets(ctx.llm_agent, ctx.parent)
-    for target in targets:
-        if target.name != name:
-            continue
-        if any(child is target for child in ctx.agent.sub_agents):
-            return ctx.below(target)
-        return ctx.at(target, ctx.lineage[:-1] if target is ctx.parent else ctx.lineage)
-    names = quoted_list(closest_first(name, [target.name for target in targets]))
-    raise AgentNotFoundError(
-        f"Agent `{ctx.agent.name}` cannot hand over to `{name}`. It reaches: {names}. Add it to `sub_agents`, or "
-        f"allow the transfer."
-    )
+    target = targets.get(name)
+    if target is None:
+        names = quoted_list(closest_first(name, targets))
+        raise AgentNotFoundError(
+            f"Agent `{ctx.agent.name}` cannot hand over to `{name}`. It reaches: {names}. Add it to `sub_agents`, or "
+            f"allow the transfer."
+        )
+    if any(child is target for child in ctx.agent.sub_agents):
+        return ctx.below(target)
+    return ctx.at(target, ctx.lineage[:-1] if target is ctx.parent else ctx.lineage)
 
 
 def response_of_task(ctx: InvocationContext, task: types.FunctionCall, turn: Turn) -> dict[str, Any] | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Iterable
+from collections.abc import Awaitable, Iterable, Mapping
 from typing import Any
 
 from flowloom.context import InvocationContext
@@ -22,13 +22,10 @@ def agent_transfer(ctx: InvocationContext, request: LlmRequest) -> Awaitable[Non
     agent = ctx.llm_agent
     if agent is None or agent.mode in ("task", "single_turn"):
         return None
-    parent, children = ctx.parent, agent.sub_agents
-    if parent is None and not children:
-        return None
-    peers = () if parent is None else (id(parent), *map(id, parent.sub_agents))
-    offer = agent.derive("transfer", lambda: _offer(agent, parent), *map(id, children), peers)
-    if offer is not None:
-        block, instruction, late = offer
+    parent = ctx.parent
+    targets = transfer_targets(agent, parent)
+    if targets:
+        block, instruction, late = agent.derive("transfer", lambda: _offer(targets, parent), targets)
         if late:
             return _look_up(ctx, agent, request, late)
         request.append_tools(block)
@@ -41,50 +38,54 @@ def those_late(agents: Iterable[Any]) -> tuple[Any, ...]:
     return tuple(agent for agent in agents if hasattr(agent, "look_up_description"))
 
 
-def _offer(agent: AnyLlmAgent, parent: AnyAgent | None) -> tuple[ToolBlock, str, tuple[Any, ...]] | None:
-    """The tool, the instruction, and those who look up what they are for; None if there is no agent to hand over to."""
-    targets = transfer_targets(agent, parent)
-    if not targets:
-        return None
-    above = parent if any(target is parent for target in targets) else None
-    tool = TransferToAgentTool([target.name for target in targets])
-    return ToolBlock([tool]), _instruction(targets, above), those_late(targets)
+def _offer(targets: Mapping[str, AnyAgent], parent: AnyAgent | None) -> tuple[ToolBlock, str, tuple[Any, ...]]:
+    """The tool, the instruction, and those who look up what they are for."""
+    above = parent if any(target is parent for target in targets.values()) else None
+    return ToolBlock([TransferToAgentTool([*targets])]), _instruction(targets, above), those_late(targets.values())
 
 
 async def _look_up(ctx: InvocationContext, agent: AnyLlmAgent, request: LlmRequest, late: tuple[Any, ...]) -> None:
     """The same, when those who have to have looked up what they are for."""
     for each in late:
         await each.look_up_description(ctx)
-    offer = _offer(agent, ctx.parent)
-    if offer is not None:
-        request.append_tools(offer[0])
-        request.append_instructions((offer[1],))
+    block, instruction, _ = _offer(transfer_targets(agent, ctx.parent), ctx.parent)
+    request.append_tools(block)
+    request.append_instructions(instruction)
 
 
-def transfer_targets(agent: AnyLlmAgent, parent: AnyAgent | None) -> list[AnyAgent]:
-    """Whom `agent` may hand over to, below `parent` (spec §11.3): sub-agents, parent, peers, in that order.
+def transfer_targets(agent: AnyLlmAgent, parent: AnyAgent | None) -> Mapping[str, AnyAgent]:
+    """Whom `agent` may hand over to, below `parent`, by name (spec §11.3): sub-agents, parent, peers, in that order.
 
     Agents that are delegated to (`task`, `single_turn`) are called and not handed over to. A parent that is no
     LLM agent runs its children itself: neither it nor they can be reached.
     """
-    targets = [child for child in agent.sub_agents if _takes_over(child)]
+    children = agent.sub_agents
+    if parent is None and not children:
+        return {}
+    above = () if parent is None else (parent, *parent.sub_agents)
+    return agent.derive("targets", lambda: _targets_of(agent, parent), *children, above)
+
+
+def _targets_of(agent: AnyLlmAgent, parent: AnyAgent | None) -> Mapping[str, AnyAgent]:
+    found = [child for child in agent.sub_agents if _takes_over(child)]
     above = as_llm_agent(parent)
-    if above is None:
-        return targets
-    if not agent.disallow_transfer_to_parent:
-        targets.append(above)
-    if not agent.disallow_transfer_to_peers:
-        targets.extend(peer for peer in above.sub_agents if peer is not agent and _takes_over(peer))
+    if above is not None and not agent.disallow_transfer_to_parent:
+        found.append(above)
+    if above is not None and not agent.disallow_transfer_to_peers:
+        found.extend(peer for peer in above.sub_agents if peer is not agent and _takes_over(peer))
+    targets: dict[str, AnyAgent] = {}
+    for target in found:
+        targets.setdefault(target.name, target)
     return targets
 
 
 def transfer_problem(ctx: InvocationContext, name: str) -> str | None:
     """What is wrong with handing over to `name` from here; None if it can be done (decision 5)."""
     agent = ctx.llm_agent
-    names = [] if agent is None else [target.name for target in transfer_targets(agent, ctx.parent)]
-    if name in names:
+    targets = None if agent is None else transfer_targets(agent, ctx.parent)
+    if targets and name in targets:
         return None
-    reachable = quoted_list(closest_first(name, names))
+    reachable = quoted_list(closest_first(name, targets or ()))
     return f"Agent `{ctx.agent.name}` cannot hand over to `{name}`. It can reach: {reachable}."
 
 
@@ -93,12 +94,10 @@ def _takes_over(agent: AnyAgent) -> bool:
     return llm_agent is None or llm_agent.mode not in ("task", "single_turn")
 
 
-def _instruction(targets: list[AnyAgent], parent: AnyAgent | None) -> str:
+def _instruction(targets: Mapping[str, AnyAgent], parent: AnyAgent | None) -> str:
     lines = ["Other agents that you can hand the conversation over to:"]
-    lines += [
-        f"- {target.name}: {target.description}" if target.description else f"- {target.name}" for target in targets
-    ]
-    names = ", ".join(f"`{name}`" for name in sorted(target.name for target in targets))
+    lines += [f"- {name}: {each.description}" if each.description else f"- {name}" for name, each in targets.items()]
+    names = quoted_list(sorted(targets))
     lines.append(
         f"\nIf you are the best one to answer, answer. If another agent fits better by its description, call "
         f"`{TRANSFER_TOOL}` with its name and write nothing else.\n"

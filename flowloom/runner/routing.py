@@ -57,8 +57,10 @@ def find_agent_to_run(root: BaseAgent, events: Sequence[Event], answered: Event 
     if answered is not None and (position := position_of(root, answered.author)) is not None:
         return _workflow_above(position)
     for event in reversed(events):
+        if event.author == root.name:
+            return top
         position = None if event.author == "user" else position_of(root, event.author)
-        if position is not None and (position[0] is root or _transferable(position)):
+        if position is not None and _transferable(position):
             return position
     return top
 
