@@ -18,7 +18,8 @@ from flowloom.flow.turn import BodyTurn, Turn
 from flowloom.objects.given import of_kind
 from flowloom.objects.settings import Settings, nothing
 
-_NAME = re.compile(r"[\w-]+")
+NAME = re.compile(r"[\w-]+")
+"""The names of agents and applications; `user` is none."""
 _WITHIN_A_RUN = "`run_async` of an agent takes an `InvocationContext`; to say something to it, use a `Runner`."
 _T = TypeVar("_T")
 _edits = [0]
@@ -93,7 +94,7 @@ class BaseAgent(TypedByOutput[OutputT]):
     def _check_name(self) -> None:
         if self.name == "user":
             raise AgentNameError("An agent cannot be named `user`: that is the author of the user's messages.")
-        if not _NAME.fullmatch(self.name):
+        if not NAME.fullmatch(self.name):
             raise AgentNameError(f"`{self.name}` is no name for an agent: use letters, digits, `_` and `-`.")
 
     def _adopt_sub_agents(self) -> None:

@@ -16,7 +16,7 @@ RECEIVED: Final = {"status": "received"}
 """What is stored of an answer."""
 
 
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
+@dataclass(slots=True, eq=False, repr=False)
 class AuthAnswer:
     """A user's answer to the request `request_id`: secrets, which are kept in memory only.
 

@@ -9,10 +9,9 @@ from __future__ import annotations
 import inspect
 from collections.abc import AsyncGenerator, AsyncIterable, Callable, Iterable, Sequence
 from contextlib import aclosing
-from dataclasses import dataclass
 from inspect import isawaitable
 from types import FunctionType
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 from pydantic import BaseModel
 
@@ -28,8 +27,7 @@ Processor = Callable[..., Any]
 """`(ctx, request)`, or `(ctx, request, response)` for a response processor."""
 
 
-@dataclass(frozen=True, slots=True)
-class Step:
+class Step(NamedTuple):
     """A processor with its name."""
 
     name: str

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
-from dataclasses import dataclass
 from enum import Enum
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from google.genai import types
 
@@ -39,8 +38,7 @@ class Outcome(Enum):
     """Control goes back to the turn below."""
 
 
-@dataclass(frozen=True, slots=True)
-class Enter:
+class Enter(NamedTuple):
     """Another agent's turn comes first: a transfer, a delegated task, a member of a workflow."""
 
     ctx: InvocationContext

@@ -8,14 +8,16 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from flowloom.memory.in_memory import InMemoryMemoryService
-from flowloom.memory.service import BaseMemoryService, MemoryEntry, SearchMemoryResponse
+from flowloom.memory.service import BaseMemoryService
 from flowloom.objects.on_use import homes_of, loaded_on_use
 
 if TYPE_CHECKING:
+    from flowloom.memory.entries import MemoryEntry, SearchMemoryResponse
     from flowloom.memory.postgres import PostgresMemoryService
     from flowloom.memory.sqlite import SqliteMemoryService
 
 _HOMES = {
+    "entries": "MemoryEntry SearchMemoryResponse",
     "postgres": "PostgresMemoryService",
     "sqlite": "SqliteMemoryService",
 }

@@ -5,14 +5,38 @@ from __future__ import annotations
 import copy
 import datetime
 import unicodedata
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from google.genai import types
+from pydantic import Field
 
 from flowloom.errors import InputValidationError
 from flowloom.events.event import Event
 from flowloom.events.ids import new_id
-from flowloom.memory.service import MemoryEntry, Metadata
+from flowloom.events.wire import WireModel
+
+Metadata = Mapping[str, Any] | None
+"""What an application notes beside a memory."""
+
+
+class MemoryEntry(WireModel):
+    """One thing that is remembered."""
+
+    content: types.Content
+    custom_metadata: dict[str, Any] = Field(default_factory=dict)
+    id: str | None = None
+    """What `delete_memory` takes. A service gives one to an entry that comes without."""
+    author: str | None = None
+    """Who said it: `user` or an agent's name."""
+    timestamp: str | None = None
+    """When it was said, in ISO 8601."""
+
+
+class SearchMemoryResponse(WireModel):
+    """What a search found, best match first."""
+
+    memories: list[MemoryEntry] = Field(default_factory=list[MemoryEntry])
 
 
 def words_of(text: str) -> frozenset[str]:

@@ -6,13 +6,17 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from flowloom.events.event import Event
-from flowloom.memory.entries import check_owner, entry_of, is_memorable, own_entries, text_of, words_of
-from flowloom.memory.service import BaseMemoryService, MemoryEntry, Metadata, SearchMemoryResponse
+from flowloom.memory.service import BaseMemoryService
+from flowloom.objects.on_use import ModuleOnUse
 
 if TYPE_CHECKING:
+    from flowloom.memory import entries as remembered
+    from flowloom.memory.entries import MemoryEntry, Metadata, SearchMemoryResponse
     from flowloom.sessions import Session
+else:
+    remembered = ModuleOnUse("flowloom.memory.entries")
 
-_Memories = dict[tuple[str | None, str], tuple[MemoryEntry, frozenset[str]] | None]
+_Memories = dict[tuple[str | None, str], "tuple[MemoryEntry, frozenset[str]] | None"]
 """Entries and their words, by session and event id. A deleted entry leaves None: what was forgotten stays forgotten."""
 
 
@@ -44,9 +48,9 @@ class InMemoryMemoryService(BaseMemoryService):
         memories = self._of(app_name, user_id)
         for event in events:
             key = (session_id, event.id)
-            if is_memorable(event) and key not in memories:
-                entry = entry_of(event, custom_metadata)
-                memories[key] = (entry.model_copy(deep=True), words_of(text_of(entry.content)))
+            if remembered.is_memorable(event) and key not in memories:
+                entry = remembered.entry_of(event, custom_metadata)
+                memories[key] = (entry.model_copy(deep=True), remembered.words_of(remembered.text_of(entry.content)))
 
     async def add_memory(
         self, *, app_name: str, user_id: str, memories: Sequence[MemoryEntry], custom_metadata: Metadata = None
@@ -55,18 +59,18 @@ class InMemoryMemoryService(BaseMemoryService):
 
         Raises `InputValidationError` for an entry without text, which no search could find; none is added then.
         """
-        entries = own_entries(memories, custom_metadata)
+        entries = remembered.own_entries(memories, custom_metadata)
         held = self._of(app_name, user_id)
         for entry in entries:
             key = next((key for key in held if key[1] == entry.id), (None, str(entry.id)))
-            held[key] = (entry, words_of(text_of(entry.content)))
+            held[key] = (entry, remembered.words_of(remembered.text_of(entry.content)))
 
     async def search_memory(self, *, app_name: str, user_id: str, query: str) -> SearchMemoryResponse:
-        wanted = words_of(query)
+        wanted = remembered.words_of(query)
         held = filter(None, self._users.get((app_name, user_id), {}).values())
         found = [(entry, len(wanted & words)) for entry, words in held if wanted & words]
         found.sort(key=lambda pair: -pair[1])
-        return SearchMemoryResponse(memories=[entry.model_copy(deep=True) for entry, _ in found])
+        return remembered.SearchMemoryResponse(memories=[entry.model_copy(deep=True) for entry, _ in found])
 
     async def delete_memory(self, *, app_name: str, user_id: str, memory_id: str) -> None:
         """Forget the entries of that id. Adding their session again does not bring them back."""
@@ -74,5 +78,5 @@ class InMemoryMemoryService(BaseMemoryService):
         held.update({key: None for key in held if key[1] == memory_id})
 
     def _of(self, app_name: str, user_id: str) -> _Memories:
-        check_owner(app_name, user_id)
+        remembered.check_owner(app_name, user_id)
         return self._users.setdefault((app_name, user_id), {})

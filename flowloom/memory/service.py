@@ -3,41 +3,16 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
-
-from google.genai import types
-from pydantic import Field
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from flowloom.errors import NotSupportedError
 from flowloom.events.event import Event
-from flowloom.events.wire import WireModel
 from flowloom.objects.service import Service
 
 if TYPE_CHECKING:
+    from flowloom.memory.entries import MemoryEntry, Metadata, SearchMemoryResponse
     from flowloom.sessions import Session
-
-Metadata = Mapping[str, Any] | None
-"""What an application notes beside a memory."""
-
-
-class MemoryEntry(WireModel):
-    """One thing that is remembered."""
-
-    content: types.Content
-    custom_metadata: dict[str, Any] = Field(default_factory=dict)
-    id: str | None = None
-    """What `delete_memory` takes. A service gives one to an entry that comes without."""
-    author: str | None = None
-    """Who said it: `user` or an agent's name."""
-    timestamp: str | None = None
-    """When it was said, in ISO 8601."""
-
-
-class SearchMemoryResponse(WireModel):
-    """What a search found, best match first."""
-
-    memories: list[MemoryEntry] = Field(default_factory=list[MemoryEntry])
 
 
 class BaseMemoryService(Service, ABC):

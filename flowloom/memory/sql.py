@@ -10,8 +10,18 @@ from typing import TYPE_CHECKING
 from flowloom.errors import ConfigurationError
 from flowloom.events.event import Event
 from flowloom.events.json_data import without_halves
-from flowloom.memory.entries import check_owner, entry_of, is_memorable, own_entries, text_of, words_of
-from flowloom.memory.service import BaseMemoryService, MemoryEntry, Metadata, SearchMemoryResponse
+from flowloom.memory.entries import (
+    MemoryEntry,
+    Metadata,
+    SearchMemoryResponse,
+    check_owner,
+    entry_of,
+    is_memorable,
+    own_entries,
+    text_of,
+    words_of,
+)
+from flowloom.memory.service import BaseMemoryService
 from flowloom.memory.sql_words import PostgresWords, SqliteWords, WordIndex
 from flowloom.sql import Connection, Database, Schema
 

@@ -17,17 +17,19 @@ from pydantic import Field, PrivateAttr
 from flowloom.errors import ConfigurationError
 from flowloom.events.response import LlmResponse
 from flowloom.models.base_llm import SILENCE_SECONDS, Backend, BaseLlm, is_loopback
-from flowloom.models.context_cache import ContextCacheConfig
 from flowloom.models.model_names import model_name, needs_schema_tool
 from flowloom.models.request import LlmRequest
 from flowloom.models.retry import RetryOptions
 from flowloom.objects.on_use import ModuleOnUse
+from flowloom.objects.settings import class_on_use
 
 if TYPE_CHECKING:
     from flowloom.models import gemini_service
+    from flowloom.models.context_cache import ContextCacheConfig
     from flowloom.models.server_tools import Asked
 else:
     gemini_service = ModuleOnUse("flowloom.models.gemini_service")
+    ContextCacheConfig = class_on_use("flowloom.models.context_cache", "ContextCacheConfig")
 
 
 class Gemini(BaseLlm):

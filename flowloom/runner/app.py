@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from pydantic import Field
 
 from flowloom.agents import BaseAgent
-from flowloom.agents.base_agent import OutputT, TypedByOutput
-from flowloom.compaction.config import EventsCompactionConfig
+from flowloom.agents.base_agent import NAME, OutputT, TypedByOutput
 from flowloom.errors import ConfigurationError
-from flowloom.models.context_cache import ContextCacheConfig
-from flowloom.objects.settings import Settings
+from flowloom.objects.settings import Settings, class_on_use
 from flowloom.plugins import BasePlugin
 
-_NAME = re.compile(r"[\w-]+")
+if TYPE_CHECKING:
+    from flowloom.compaction.config import EventsCompactionConfig
+    from flowloom.models.context_cache import ContextCacheConfig
+else:
+    ContextCacheConfig = class_on_use("flowloom.models.context_cache", "ContextCacheConfig")
+    EventsCompactionConfig = class_on_use("flowloom.compaction.config", "EventsCompactionConfig")
 
 
 class ResumabilityConfig(Settings):
@@ -49,7 +51,7 @@ class App(TypedByOutput[OutputT]):
     resumability_config: ResumabilityConfig | None = None
 
     def _when_made(self) -> None:
-        if not _NAME.fullmatch(self.name) or self.name == "user":
+        if not NAME.fullmatch(self.name) or self.name == "user":
             raise ConfigurationError(
                 f"`{self.name}` is no name for an app: use letters, digits, `_` and `-`, and not `user`."
             )
