@@ -16,13 +16,14 @@ from flowloom.errors import ContextError, InputRequiredError
 from flowloom.events.actions import EventActions, InputRequest, ToolConfirmation, no_actions
 from flowloom.events.event import Event
 from flowloom.events.json_data import as_json, keep_json_actions
-from flowloom.memory import BaseMemoryService, MemoryEntry, SearchMemoryResponse
+from flowloom.memory import BaseMemoryService
 from flowloom.schemas.validator import validator_of
 from flowloom.sessions.session import Session
 from flowloom.sessions.state import State
 
 if TYPE_CHECKING:
     from flowloom.auth import AuthConfig, AuthCredential
+    from flowloom.memory import MemoryEntry, SearchMemoryResponse
 
 _T = TypeVar("_T")
 

@@ -1,6 +1,6 @@
 """`RunConfig` and `Limits`: how one run behaves (spec §18.3, decision 23)."""
 
-from __future__ import annotations
+# no annotations as texts: pydantic would compile each of the fields' by itself
 
 from enum import Enum
 from typing import Any, Literal
@@ -39,7 +39,7 @@ class Limits(Settings):
     total_tokens: int | None = Field(default=None, ge=0)
     seconds: float | None = Field(default=None, ge=0)
     tools: dict[str, int] = Field(default_factory=dict)
-    agents: dict[str, Limits] = Field(default_factory=dict)
+    agents: "dict[str, Limits]" = Field(default_factory=dict)
     on_limit: Literal["raise", "stop", "summarise"] = "raise"
 
 

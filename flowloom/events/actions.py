@@ -1,6 +1,6 @@
 """`EventActions`: what an event does besides saying something (spec §0.5)."""
 
-from __future__ import annotations
+# no annotations as texts: pydantic would compile each of the fields' by itself
 
 from typing import Any
 

@@ -1,6 +1,6 @@
 """`Event`: one entry of a session's log, and of the stream that a run yields (spec §0.4 to §0.8)."""
 
-from __future__ import annotations
+# no annotations as texts: pydantic would compile each of the fields' by itself
 
 import datetime
 from collections.abc import Iterable, Mapping

@@ -1,6 +1,6 @@
 """`LlmResponse`: what a model answers, whole or one chunk of a stream (spec §0.3, §16.1)."""
 
-from __future__ import annotations
+# no annotations as texts: pydantic would compile each of the fields' by itself
 
 from typing import Any, Self
 

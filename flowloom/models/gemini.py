@@ -11,7 +11,6 @@ from collections.abc import AsyncGenerator, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from google.auth import credentials as auth_credentials
-from google.genai import types
 from pydantic import Field, PrivateAttr
 
 from flowloom.errors import ConfigurationError
@@ -24,11 +23,14 @@ from flowloom.objects.on_use import ModuleOnUse
 from flowloom.objects.settings import class_on_use
 
 if TYPE_CHECKING:
+    from google.genai.types import HttpOptions
+
     from flowloom.models import gemini_service
     from flowloom.models.context_cache import ContextCacheConfig
     from flowloom.models.server_tools import Asked
 else:
     gemini_service = ModuleOnUse("flowloom.models.gemini_service")
+    HttpOptions = class_on_use("google.genai.types", "HttpOptions")  # its schema takes longer than all else here
     ContextCacheConfig = class_on_use("flowloom.models.context_cache", "ContextCacheConfig")
 
 
@@ -60,7 +62,7 @@ class Gemini(BaseLlm):
     """Google credentials for Vertex AI; application default credentials if left out."""
     retry_options: RetryOptions = Field(default_factory=RetryOptions)
     """How refused and failed calls are made again; google-genai's `HttpRetryOptions` are accepted."""
-    http_options: types.HttpOptions | None = Field(default=None, repr=False, exclude=True)
+    http_options: HttpOptions | None = Field(default=None, repr=False, exclude=True)
     """google-genai's HTTP options, for all calls. Its `timeout` is in milliseconds, is told to the server too, and goes
     before the model's own; its `aiohttp_client` is not used."""
     timeout: float | None = Field(default=SILENCE_SECONDS, gt=0)
