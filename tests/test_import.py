@@ -17,7 +17,7 @@ NOT_NEEDED = ("inspection", "interop", "client", "providers", "offline", "wrappe
 """Rooms that running an agent does not need."""
 ON_USE = (
     "models.gemini_service models.http models.context_cache processors.code_executors processors.planners "
-    "tools.function_tool compaction.config memory.entries events.event_json"
+    "tools.function_tool compaction.config memory.entries artifacts.version events.event_json"
 ).split()
 """Modules that wait for what few agents have, or for the first call of a model."""
 BESIDE_TYPES = 1.1

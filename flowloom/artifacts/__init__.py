@@ -8,14 +8,16 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from flowloom.artifacts.in_memory import InMemoryArtifactService
-from flowloom.artifacts.service import ArtifactVersion, BaseArtifactService
+from flowloom.artifacts.service import BaseArtifactService
 from flowloom.objects.on_use import homes_of, loaded_on_use
 
 if TYPE_CHECKING:
     from flowloom.artifacts.files import FileArtifactService
+    from flowloom.artifacts.version import ArtifactVersion
 
 _HOMES = {
     "files": "FileArtifactService",
+    "version": "ArtifactVersion",
 }
 
 __all__ = [

@@ -25,7 +25,8 @@ from typing import Any, Self, TypeVar
 from google.genai import types
 
 from flowloom.artifacts.file_names import folder_name, plain_name
-from flowloom.artifacts.service import ArtifactVersion, BaseArtifactService, owning_session, private_part
+from flowloom.artifacts.service import BaseArtifactService, owning_session, private_part
+from flowloom.artifacts.version import ArtifactVersion
 from flowloom.artifacts.version_folder import NewVersion, VersionFolder, sync_folder
 from flowloom.errors import StorageError
 from flowloom.events.clock import now

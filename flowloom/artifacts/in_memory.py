@@ -3,16 +3,23 @@
 from __future__ import annotations
 
 import copy
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 from google.genai import types
 
-from flowloom.artifacts.service import ArtifactVersion, BaseArtifactService, owning_session, private_part
+from flowloom.artifacts.service import BaseArtifactService, owning_session, private_part
+from flowloom.objects.on_use import ModuleOnUse
+
+if TYPE_CHECKING:
+    from flowloom.artifacts import version as about
+    from flowloom.artifacts.version import ArtifactVersion
+else:
+    about = ModuleOnUse("flowloom.artifacts.version")
 
 _Scope = tuple[str, str, str | None]
 """App, user, and session; no session for a user's own files."""
-_Versions = list[tuple[types.Part, ArtifactVersion] | None]
+_Versions = list["tuple[types.Part, ArtifactVersion] | None"]
 """By number. A deleted version leaves None behind, so that its number is not given again."""
 
 
@@ -40,7 +47,7 @@ class InMemoryArtifactService(BaseArtifactService):
         part = private_part(artifact)
         versions = self._files.setdefault(scope, {}).setdefault(filename, [])
         data = part.inline_data or part.file_data
-        info = ArtifactVersion(
+        info = about.ArtifactVersion(
             version=len(versions),
             canonical_uri=(part.file_data and part.file_data.file_uri) or _uri(scope, filename, len(versions)),
             custom_metadata=copy.deepcopy(custom_metadata or {}),

@@ -4,30 +4,19 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from google.genai import types
-from pydantic import Field, ValidationError
+from pydantic import ValidationError
 
 from flowloom.errors import InputValidationError
-from flowloom.events.clock import now
-from flowloom.events.wire import WireModel
 from flowloom.objects.service import Service
+
+if TYPE_CHECKING:
+    from flowloom.artifacts.version import ArtifactVersion
 
 USER_PREFIX = "user:"
 """A file whose name starts so belongs to the user: all of the user's sessions share it."""
-
-
-class ArtifactVersion(WireModel):
-    """What is known about one stored version of a file."""
-
-    version: int
-    canonical_uri: str = ""
-    """Where the data is: an address of the service, or the file's own URI for file data."""
-    custom_metadata: dict[str, Any] = Field(default_factory=dict)
-    create_time: float = Field(default_factory=now)
-    """Epoch seconds."""
-    mime_type: str | None = None
 
 
 class BaseArtifactService(Service, ABC):

@@ -15,7 +15,7 @@ from typing import Any, TypeVar, cast
 from google.genai import types
 from pydantic import ValidationError
 
-from flowloom.artifacts.service import ArtifactVersion
+from flowloom.artifacts.version import ArtifactVersion
 from flowloom.errors import InputValidationError, StorageError
 
 _DATA = "data"

@@ -8,7 +8,8 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Query, Request
 from fastapi.responses import Response
 
-from flowloom.artifacts.service import USER_PREFIX, ArtifactVersion
+from flowloom.artifacts.service import USER_PREFIX
+from flowloom.artifacts.version import ArtifactVersion
 from flowloom.errors import InputValidationError
 from flowloom.server.problems import ProblemError
 from flowloom.server.served import admit, served_of

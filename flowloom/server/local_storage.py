@@ -12,7 +12,7 @@ from google.genai import types
 
 from flowloom.artifacts import BaseArtifactService, InMemoryArtifactService
 from flowloom.artifacts.files import FileArtifactService
-from flowloom.artifacts.service import ArtifactVersion
+from flowloom.artifacts.version import ArtifactVersion
 from flowloom.events import Event
 from flowloom.sessions import BaseSessionService, InMemorySessionService, Session
 from flowloom.sessions.leases import SessionLease
