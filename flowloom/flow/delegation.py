@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from google.genai import types
 
@@ -32,14 +32,14 @@ def is_single_turn(agent: AnyAgent, call: types.FunctionCall) -> bool:
     return called is not None and called.mode == "single_turn"
 
 
-def unresolved_tasks(
-    ctx: InvocationContext, names: Mapping[str, AnyAgent]
-) -> tuple[list[types.FunctionCall], list[types.FunctionCall]]:
-    """The calls that this agent has made of sub-agents, known by `names`, and that have no answer: those of
-    `single_turn` agents, and those of `task` agents."""
-    here = ctx.place[:3]
+def unresolved_tasks(ctx: InvocationContext) -> tuple[list[types.FunctionCall], list[types.FunctionCall]]:
+    """The calls that this agent has made of sub-agents, and that have no answer: those of `single_turn` agents, and
+    those of `task` agents."""
     singles: list[types.FunctionCall] = []
     tasks: list[types.FunctionCall] = []
+    if not (names := delegates_of(ctx.agent)):
+        return singles, tasks
+    here = ctx.place[:3]
     for made in ctx.run.ledger.unanswered():
         child = as_llm_agent(names.get(made.name))
         if child is None or made.place[:3] != here:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -11,12 +11,12 @@ from google.genai import types
 
 from flowloom.context import InvocationContext
 from flowloom.context.progress import Progress
-from flowloom.context.protocols import AnyAgent, AnyFlow, AnyLlmAgent
+from flowloom.context.protocols import AnyFlow, AnyLlmAgent
 from flowloom.errors import CallbackError, Halt, IncompleteStreamError, LimitExceededError
 from flowloom.events.event import UNFIT_OUTPUT, Event
 from flowloom.events.parts import content_of, parts_of, response_part
 from flowloom.events.response import LlmResponse
-from flowloom.flow.delegation import delegated_context, delegates_of, ends_turn, unresolved_tasks
+from flowloom.flow.delegation import delegated_context, ends_turn, unresolved_tasks
 from flowloom.flow.ending import error_event
 from flowloom.flow.handover import place_of_target, response_of_task
 from flowloom.flow.model_call import ONLY_THOUGHTS, ModelCall, is_thought_only
@@ -81,8 +81,6 @@ class LlmTurn(Turn):
         self.single_step = single_step
         self.delegated: list[types.FunctionCall] = []
         """Calls of `task` agents, which are to run one after the other before the next step."""
-        self.delegates: Mapping[str, AnyAgent] = {}
-        """The sub-agents that are called like functions, by name."""
         self.single_turns: list[types.FunctionCall] = []
         """Calls of `single_turn` agents that an earlier run has left open."""
         self.final_step: LimitExceededError | None = None
@@ -110,10 +108,8 @@ class LlmTurn(Turn):
 
     def enter(self) -> None:
         self.ctx.callbacks = self.flow.callbacks
-        self.delegates = delegates_of(self.agent)
-        if self.delegates:
-            self.single_turns, tasks = unresolved_tasks(self.ctx, self.delegates)
-            self.delegated.extend(tasks)
+        if self.agent.sub_agents:
+            self.single_turns, self.delegated = unresolved_tasks(self.ctx)
             self.decisions_first = bool(self.delegated or self.single_turns) and self.ctx.resumed
             if self.delegated and not self.decisions_first:
                 self.outcome = self._delegate()
@@ -243,8 +239,7 @@ class LlmTurn(Turn):
 
     async def _run_tools(self, result: StepResult, event: Event, request: LlmRequest) -> Events:
         """What comes of the calls of an event. Raises the error of a call that ends the run."""
-        calls, delegates = event.get_function_calls(), bool(self.delegates)
-        running, forwarded = tool_run(self.ctx, calls, request.tools_dict, delegates=delegates)
+        running, forwarded = tool_run(self.ctx, event.get_function_calls(), request.tools_dict)
         if forwarded is not None:
             async with aclosing(forwarded):
                 async for inner in forwarded:
@@ -260,7 +255,7 @@ class LlmTurn(Turn):
         if results.error is not None:
             raise results.error
         result.waiting = bool(results.waiting)
-        if self.delegates:
+        if self.agent.sub_agents:
             self._note_open_calls(result)
         has_results = results.event is not None and results.event.content is not None
         result.answered = has_results or bool(self.delegated) or result.waiting or result.cut_short
@@ -268,8 +263,7 @@ class LlmTurn(Turn):
     def _note_open_calls(self, result: StepResult) -> None:
         """Of the calls of sub-agents that have no result, those of `task` agents come next; those of `single_turn`
         agents, which wait, or in which the run was stopped, are answered by a later run."""
-        singles, tasks = unresolved_tasks(self.ctx, self.delegates)
-        self.delegated = tasks
+        singles, self.delegated = unresolved_tasks(self.ctx)
         result.cut_short = bool(singles) and self.ctx.run.stopped
         result.waiting = result.waiting or (bool(singles) and not result.cut_short)
 

@@ -24,7 +24,7 @@ from flowloom.flow.turn import AGAIN, Events
 from flowloom.log.marks import CLIENT_EXECUTED
 from flowloom.processors.agent_transfer import transfer_problem
 from flowloom.tools.calls import CallResults, run_calls
-from flowloom.tools.delegation import FINISH_TASK
+from flowloom.tools.delegation import FINISH_TASK, DelegateTool
 from flowloom.tools.output import SET_MODEL_RESPONSE
 from flowloom.tools.progress_box import ProgressBox
 
@@ -33,18 +33,17 @@ _NEVER_PAUSED = ("transfer_to_agent", SET_MODEL_RESPONSE, FINISH_TASK, *RESERVED
 
 
 def tool_run(
-    ctx: InvocationContext, calls: Sequence[types.FunctionCall], tools: Mapping[str, RunnableTool], *, delegates: bool
+    ctx: InvocationContext, calls: Sequence[types.FunctionCall], tools: Mapping[str, RunnableTool]
 ) -> tuple[Awaitable[CallResults], Events | None]:
     """The run of the calls of an answer, and what agents say meanwhile, to be read to its end first: None if that is
     not seen. Of agents that run as tools, it is if the run's config says so.
-
-    `delegates` says whether the agent has sub-agents that are called like functions.
     """
-    agent, forwards = ctx.agent, ctx.run.config.forward_agent_tool_events
-    reports = False
+    seen = forwards = ctx.run.config.forward_agent_tool_events
     for call in calls:  # no generator: this is done for each answer with calls
-        reports = reports or getattr(tools.get(call.name or ""), "reports_progress", False)
-    if not forwards and not reports and not (delegates and any(is_single_turn(agent, call) for call in calls)):
+        tool = tools.get(call.name or "")
+        seen = seen or getattr(tool, "reports_progress", False)
+        seen = seen or (isinstance(tool, DelegateTool) and is_single_turn(ctx.agent, call))
+    if not seen:
         return run_calls(ctx, calls, tools, None, transfer_problem), None
     outbox = Outbox()
     inner = ctx.model_copy(

@@ -6,7 +6,7 @@ import pytest
 from kit import Chat, agent, context, event, named_call, result
 
 from flowloom import LlmAgent, ParallelAgent, SequentialAgent
-from flowloom.flow.delegation import delegated_context, delegates_of, unresolved_tasks
+from flowloom.flow.delegation import delegated_context, unresolved_tasks
 
 
 def caller(name: str, *answers: object, **fields: object) -> LlmAgent:
@@ -73,7 +73,7 @@ def test_an_agent_has_left_open_what_it_has_called_itself_in_its_place(
         event("root", named_call("t2", "task"), named_call("s1", "single"), invocation_id="here"),
     ]
     place = context(root, *log, isolation_scope=scope, invocation_id="here")
-    singles, tasks = unresolved_tasks(place, delegates_of(root))
+    singles, tasks = unresolved_tasks(place)
     assert ([call.id for call in singles], [call.id for call in tasks]) == expected
 
 

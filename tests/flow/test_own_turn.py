@@ -69,7 +69,7 @@ class LiveTurn(Turn):
                 calls = event.get_function_calls()
                 if not calls:
                     continue
-                running, _ = tool_run(ctx, calls, request.tools_dict, delegates=False)
+                running, _ = tool_run(ctx, calls, request.tools_dict)
                 results = (await running).event
                 assert results is not None
                 yield self.note(results)

@@ -102,7 +102,7 @@ class _ClientTurn(Turn):
             later = [call["id"]] if tool is not None and tool.is_long_running else None
             asked = self.note(ctx.new_event({"content": content_of("model", parts), "long_running_tool_ids": later}))
             yield asked
-            running, forwarded = tool_run(ctx, asked.get_function_calls(), request.tools_dict, delegates=False)
+            running, forwarded = tool_run(ctx, asked.get_function_calls(), request.tools_dict)
             if forwarded is not None:
                 async with aclosing(forwarded):
                     async for event in forwarded:
