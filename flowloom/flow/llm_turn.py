@@ -54,13 +54,12 @@ class StepResult:
     transfer_to: str | None = None
     halted_by: str | None = None
     answered: bool = False
-    """Whether the model is not listened to (any further): the calls of its latest answer have results, say."""
+    """Whether the model is not listened to (any further): the calls of its latest answer have results, say, or a tool
+    that was confirmed has given the structured final answer."""
     waiting: bool = False
     """Whether a call stays open: an agent that runs as a tool waits, or a client is to execute it."""
     cut_short: bool = False
     """Whether the run was stopped in an agent that this one has called: the step is not over."""
-    gave_output: bool = False
-    """Whether a tool that was confirmed has given the structured final answer."""
     unfit: str | None = None
     """What is wrong with the answer, if it is not of the form that it has to have."""
     limit: LimitExceededError | None = None
@@ -95,16 +94,6 @@ class LlmTurn(Turn):
         """Whether something is made of the agent's final answer."""
         self.decisions_first = False
         """Whether what people have decided comes before the delegated calls, in a step without the model."""
-        self._steps: tuple[bool, StepsOfTurn] | None = None
-
-    @property
-    def steps(self) -> StepsOfTurn:
-        """The processors of the next step (see `steps_of`)."""
-        run = self.ctx.run
-        answered = self.ctx.resumed or run.answering_message() is not None
-        if self._steps is None or self._steps[0] is not answered:
-            self._steps = answered, steps_of(self.llm, self.flow.steps, run, answered=answered)
-        return self._steps[1]
 
     def enter(self) -> None:
         self.ctx.callbacks = self.flow.callbacks
@@ -131,8 +120,9 @@ class LlmTurn(Turn):
 
     async def _ask_model(self, spans: Recorder | None) -> Events:
         """The request, the model, its tool calls (spec §2)."""
-        request, result = LlmRequest.empty(None), StepResult()
-        steps = self.steps
+        request, result, run = LlmRequest.empty(None), StepResult(), self.ctx.run
+        answered = self.ctx.resumed or run.answering_message() is not None
+        steps = steps_of(self.llm, self.flow.steps, run, answered=answered)
         call = ModelCall(self.ctx, request, spans, processed=bool(steps.response))
         try:
             try:
@@ -177,7 +167,7 @@ class LlmTurn(Turn):
         event = self._noted(result, keep_answer(self.ctx, self.llm, event) if self.keeps else event)
         result.waiting = result.waiting or is_from_agent_tool(event)
         result.transfer_to = event.actions.transfer_to_agent or result.transfer_to
-        result.gave_output = result.gave_output or event.id in (self.ctx.run.outputs or ())
+        result.answered = result.answered or event.id in (self.ctx.run.outputs or ())
         return event
 
     def _wants_model(self, result: StepResult) -> bool:
@@ -185,11 +175,11 @@ class LlmTurn(Turn):
 
         Not when a processor halted, or when what it emitted (the results of a confirmed tool) ends the step itself.
         """
-        if self.decisions_first or self.ctx.end_invocation or result.halted_by:
+        if result.answered or self.decisions_first or self.ctx.end_invocation or result.halted_by:
             return False
         last = result.last
         if last is not None:
-            if result.transfer_to or result.gave_output or result.waiting or result.unfit is not None:
+            if result.transfer_to or result.waiting or result.unfit is not None:
                 return False
             if last.actions.skip_summarization or last.long_running_tool_ids or task_result(last) is not None:
                 return False
