@@ -1,16 +1,20 @@
-"""Running the sub-agents that a coordinator calls like functions (spec §17.9)."""
+"""The sub-agents that a coordinator calls like functions: where they run, and what answers their calls (spec §17.9)."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from google.genai import types
 
 from flowloom.context import InvocationContext
-from flowloom.context.protocols import AnyAgent, as_llm_agent
-from flowloom.errors import AgentNotFoundError
+from flowloom.context.protocols import AnyAgent, AnyLlmAgent, as_llm_agent
+from flowloom.errors import AgentNotFoundError, ToolArgumentsError
 from flowloom.events.event import Event
-from flowloom.tools.delegation import task_result
+from flowloom.events.parts import as_object
+from flowloom.flow.turn import WAITING, Turn
+from flowloom.processors.output_schema import schema_of
+from flowloom.tools.delegation import failure_told, task_result
 
 _MODES = ("task", "single_turn")
 
@@ -64,6 +68,34 @@ def delegated_context(ctx: InvocationContext, call: types.FunctionCall) -> Invoc
         leaf = f"{child.name}@{call.id}"
         below.branch = f"{ctx.branch}.{leaf}" if ctx.branch else leaf
     return below
+
+
+def response_of_task(ctx: InvocationContext, task: types.FunctionCall, turn: Turn) -> dict[str, Any] | None:
+    """What answers the call of a sub-agent whose turn is over: what a `task` agent has finished with, or what a
+    `single_turn` agent has said last. None if it waits, or has more to say to the user: the call stays open."""
+    agent = as_llm_agent(turn.agent)
+    assert agent is not None
+    inside = (call.parent for call in ctx.run.waiting_calls.values())
+    if turn.outcome is WAITING or task.id in inside:
+        return None
+    if agent.mode != "task":
+        return _response_of_single_turn(agent, turn)
+    if turn.failure is not None:
+        return {"error": turn.failure}
+    return None if turn.output is None else as_object(turn.output, "output")
+
+
+def _response_of_single_turn(agent: AnyLlmAgent, turn: Turn) -> dict[str, Any]:
+    """What a `single_turn` agent has said last, of the form of its output schema, if it has one."""
+    if turn.output is None:
+        failed = turn.last is not None and turn.last.error_code and failure_told(agent, turn.last)
+        return {"error": turn.failure or failed or f"Agent `{agent.name}` ended without an answer."}
+    if agent.output_schema is None or not isinstance(turn.output, str):
+        return as_object(turn.output, "result")
+    try:
+        return {"result": schema_of(agent).parse(turn.output)}
+    except ToolArgumentsError as error:
+        return {"error": str(error)}
 
 
 def ends_turn(event: Event) -> bool:

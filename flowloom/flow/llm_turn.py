@@ -16,9 +16,9 @@ from flowloom.errors import CallbackError, Halt, IncompleteStreamError, LimitExc
 from flowloom.events.event import UNFIT_OUTPUT, Event
 from flowloom.events.parts import content_of, parts_of, response_part
 from flowloom.events.response import LlmResponse
-from flowloom.flow.delegation import delegated_context, ends_turn, unresolved_tasks
+from flowloom.flow.delegation import delegated_context, ends_turn, response_of_task, unresolved_tasks
 from flowloom.flow.ending import error_event
-from flowloom.flow.handover import place_of_target, response_of_task
+from flowloom.flow.handover import place_of_target
 from flowloom.flow.model_call import ONLY_THOUGHTS, ModelCall, is_thought_only
 from flowloom.flow.observed import StepsOfTurn, steps_of
 from flowloom.flow.output import ask_again, keep_answer, no_answer

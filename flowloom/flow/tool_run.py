@@ -15,8 +15,7 @@ from flowloom.events.event import Event
 from flowloom.events.parts import content_of, response_part
 from flowloom.events.requests import RESERVED_CALLS
 from flowloom.events.wire import replace
-from flowloom.flow.delegation import delegated_context, is_single_turn
-from flowloom.flow.handover import response_of_task
+from flowloom.flow.delegation import delegated_context, is_single_turn, response_of_task
 from flowloom.flow.outbox import Outbox, forwarding, put_events
 from flowloom.flow.play import play
 from flowloom.flow.resume import stack_of
