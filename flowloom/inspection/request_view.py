@@ -61,7 +61,7 @@ class RequestView:
     @property
     def digest(self) -> str:
         """A name for this request: 16 hexadecimal digits of the SHA-256 of `json`."""
-        return hashlib.sha256(self.json.encode()).hexdigest()[:16]
+        return hashlib.sha256(self.json.encode("utf-8", "surrogatepass")).hexdigest()[:16]
 
     def __str__(self) -> str:
         return self.text

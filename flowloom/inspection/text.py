@@ -22,6 +22,8 @@ from flowloom.inspection.sections import Section
 
 _ARROW = "  ← "
 _LONG = 90
+_ESCAPED = re.compile("[←\ud800-\udfff]")
+"""What is no part of a line, and the halves of characters, which no file can hold."""
 _NAME = re.compile(r"[A-Za-z_][\w-]*\Z")
 _STEP = re.compile(r'\.?([A-Za-z_][\w-]*)|\[(\d+)\]|\[("(?:[^"\\]|\\.)*")\]')
 
@@ -129,7 +131,7 @@ def _block(text: str, indent: str) -> Iterator[str]:
 
 
 def _json(value: Data) -> str:
-    return json.dumps(value, ensure_ascii=False).replace("←", "\\u2190")
+    return _ESCAPED.sub(lambda found: f"\\u{ord(found[0]):04x}", json.dumps(value, ensure_ascii=False))
 
 
 def _read_line(line: str) -> tuple[str, Data, str | None]:

@@ -103,6 +103,12 @@ def test_data_is_json() -> None:
     assert json.loads(view.json) == view.data
 
 
+def test_a_request_with_half_a_character_has_a_name() -> None:
+    view = RequestView(LlmRequest(contents=[user("half \ud83d")]))
+    assert view.digest in repr(view)
+    assert view.digest != RequestView(LlmRequest(contents=[user("half \ud83e")])).digest
+
+
 def test_events_are_the_same_whenever_the_same_happens() -> None:
     """Ids and times are left out; calls and runs are ordinals."""
     first, second = (

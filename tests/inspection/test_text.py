@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -56,6 +57,14 @@ def test_long_texts_stand_in_blocks_and_short_values_on_their_line() -> None:
         "    | b",
         '  parts[1].data["odd key"] = []',
     ]
+
+
+def test_halves_of_characters_can_be_written_to_a_file(tmp_path: Path) -> None:
+    """Models cut them off; they are read back as they were."""
+    sections = [Section("contents[0]", {"text": "half \ud83d", "\udc00": ["\ud800\n" * 90]}, None)]
+    file = tmp_path / "snapshot.txt"
+    file.write_text(write_sections(sections), encoding="utf-8")
+    assert read_sections(file.read_text(encoding="utf-8")) == sections
 
 
 def test_comments_are_no_part_of_it() -> None:
