@@ -72,7 +72,14 @@ def value_for(schema: Any, *, optional: bool = False, path: str = "value") -> Js
     found: for a pattern that is not simple, say.
     """
     root = _as_json_schema(schema, path)
-    return _Maker(root, optional).value(root, path, frozenset())
+    try:
+        return _Maker(root, optional).value(root, path, frozenset())
+    except SchemaValueError:
+        raise
+    except (TypeError, ValueError, AttributeError, LookupError, ArithmeticError, RecursionError) as error:
+        raise SchemaValueError(
+            path, f"a keyword of its schema is of a form that JSON Schema has not ({error})"
+        ) from error
 
 
 def _as_json_schema(schema: Any, path: str) -> Schema | bool:

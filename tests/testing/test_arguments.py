@@ -221,6 +221,27 @@ def test_what_need_not_be_there_is_left_out_deep_inside() -> None:
     assert value_for(schema, optional=True) == {"d": {"d": {"d": {"d": {}}}}}
 
 
+@pytest.mark.parametrize(
+    "schema",
+    [
+        {"enum": 5},
+        {"anyOf": 5},
+        {"anyOf": [5]},
+        {"type": "array", "items": 5, "minItems": 1},
+        {"type": "array", "minItems": "few"},
+        {"type": "object", "properties": ["a"], "required": ["a"]},
+        {"type": "object", "required": 5},
+        {"type": "number", "minimum": "much"},
+        {"type": "string", "minLength": None},
+    ],
+    ids=str,
+)
+def test_a_keyword_of_another_form_is_no_crash(schema: Any) -> None:
+    """Servers of tools write such schemas; the error says of which value."""
+    with pytest.raises(SchemaValueError, match="`value`"):
+        value_for(schema)
+
+
 def test_a_schema_that_never_ends_is_refused() -> None:
     """With the place where it comes back to itself."""
     with pytest.raises(SchemaValueError, match=r"`value.next`.*contains itself"):
