@@ -143,6 +143,7 @@ class RequestQueue:
             if entry is not None:
                 entry.waiting.said += parts
         if entry is None or not _deliver(entry, list(parts)):
+            self._end(request_id, "cancelled")
             raise self._missing(request_id)
 
     def settle(self, request_id: str, outcome: Outcome) -> None:

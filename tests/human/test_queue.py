@@ -183,6 +183,18 @@ def test_a_request_whose_loop_is_gone_cannot_be_answered() -> None:
     assert not tasks[0].done()
 
 
+def test_nothing_can_be_said_to_a_request_whose_loop_is_gone() -> None:
+    model = HumanModel()
+    loop = asyncio.new_event_loop()
+    tasks = loop.run_until_complete(asked(model, 1))
+    loop.close()
+    [waiting] = model.pending()
+    with pytest.raises(RequestOverError, match="was withdrawn"):
+        model.say(waiting.id, "Hello?")
+    assert (model.pending(), waiting.state) == ([], "cancelled")
+    assert not tasks[0].done()
+
+
 # -- time ------------------------------------------------------------------------------------------
 
 
