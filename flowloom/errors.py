@@ -262,7 +262,7 @@ class ModelNotFoundError(ConfigurationError, LookupError):
 
 
 class LimitExceededError(FlowloomError):
-    """A run reached one of its limits. Its history is kept; a new message goes on from there.
+    """A run reached one of its limits. Its history is kept; a new message continues from there.
 
     Attributes: `limit` (which one), `allowed`, `used`, `agent` (whose limit it is; None for the run's), `on_limit`
     (what is to happen: `raise`, `stop` or `summarise`).

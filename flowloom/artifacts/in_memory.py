@@ -26,8 +26,8 @@ _Versions = list["tuple[types.Part, ArtifactVersion] | None"]
 class InMemoryArtifactService(BaseArtifactService):
     """Keeps artifacts in dictionaries. Every operation is atomic within an event loop.
 
-    Parts are copied in and out, so that nobody changes a stored version. A file that is deleted as a whole is
-    forgotten: saved again, it starts at version 0.
+    Parts are copied in and out, so that no caller changes a stored version. A file that is deleted as a whole starts at
+    version 0 again.
     """
 
     def __init__(self) -> None:

@@ -21,20 +21,19 @@ _PASSING = OAuth2Auth.secrets | {"auth_uri", "state", "nonce", "redirect_uri", "
 
 
 class AuthConfig(AuthModel):
-    """What credential a tool needs: how the service is shown it, and what the tool has of it itself.
+    """The credential that a tool needs: its scheme, and the tool's own part of it.
 
-    `raw_auth_credential` is the tool's own: the client id and secret of an OAuth 2 client, or a credential that is
-    ready for use; None if the user has to give all of it. `exchanged_auth_credential` is what came of asking: a
-    request to a user holds it with the address to consent at, the answer with the address that the user was sent
-    back to.
+    `raw_auth_credential` is the tool's own part: the client id and secret of an OAuth 2 client, or a credential that
+    is ready for use; None if the user has to give all of it. `exchanged_auth_credential` is the user's part: in a
+    request it has the address at which the user consents, in the answer the address to which the user was redirected.
 
-    `credential_key` is the name that the credential is kept under, by default made from the scheme and the client id:
-    tools of one service share a credential.
+    `credential_key` is the name that the credential is stored under, by default derived from the scheme and the client
+    id, so that tools of one service share a credential.
 
-    With `identity_provider` the service's authorization server takes an organisation's word for its users (cross-app
-    access): they sign in there, once for all such services, and the service asks them nothing. It is the `AuthConfig`
-    of that sign-in: its scheme says where the provider is, its `raw_auth_credential` which client the tool is there;
-    an `id_token` in it is a user's who has signed in already.
+    With `identity_provider` the service's authorization server accepts assertions of an organisation's identity
+    provider (cross-app access): users sign in there, once for all such services, and the service does not ask them. It
+    is the `AuthConfig` of that sign-in: its scheme has the provider's address, its `raw_auth_credential` the tool's
+    client there; an `id_token` in it is that of a user who has signed in already.
 
     Raises `ConfigurationError` for OAuth 2 and OpenID without the extra `auth`.
     """

@@ -40,7 +40,7 @@ class HttpAuth(AuthModel):
 
 
 class OAuth2Auth(AuthModel):
-    """A client of an OAuth 2 or OpenID server, and what a user's consent has brought it."""
+    """A client of an OAuth 2 or OpenID server, and the codes and tokens that it got by a user's consent."""
 
     client_id: str | None = None
     client_secret: str | None = None

@@ -24,10 +24,10 @@ from flowloom.models.request import LlmRequest
 class HumanModel(BaseLlm):
     """A model whose requests wait until a person answers them.
 
-    `pending` gives those that wait, `answer` answers one; both may be called from any thread. Any number of runs, on
-    any number of event loops, may ask one model at the same time. With `timeout`, a request that nobody answers within
-    so many seconds fails with `ModelUnavailableError`, its code `TIMEOUT`. Raises `ConfigurationError` for a `timeout`
-    that is not above 0.
+    `pending` returns the waiting requests, `answer` answers one; both may be called from any thread. Any number of
+    runs, on any number of event loops, may ask one model at the same time. With `timeout`, a request without an answer
+    within so many seconds fails with `ModelUnavailableError`, its code `TIMEOUT`. Raises `ConfigurationError` for a
+    `timeout` that is not above 0.
     """
 
     model: str = "human"

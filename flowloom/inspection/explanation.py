@@ -43,10 +43,10 @@ async def explain(
 ) -> Assembly:
     """The first request that `agent` would send to a model in answer to `message`, and how it comes about.
 
-    It is a run that ends at the model's door, on a copy of `session` (a new one if none is given) with `history` and
-    `state` added, by the settings `run_config`: nothing is stored, no model is asked, no tool is run, no telemetry is
-    made. Everything else that a run does before the model is done: callbacks, plugins (those of an `App`, and
-    `plugins`), toolsets are listed, instruction providers asked. Given the root of a tree, the agent that would answer
+    It is a run that ends before the model call, on a copy of `session` (a new one if none is given) with `history` and
+    `state` added, by the settings `run_config`: it stores nothing, asks no model, runs no tool, and makes no telemetry.
+    It does all else that a run does before the model: it calls callbacks, plugins (those of an `App`, and `plugins`)
+    and instruction providers, and lists toolsets. Given the root of a tree, the agent that would answer
     is explained; given one of its sub-agents, that one. Artifacts and memory are those of `artifact_service` and
     `memory_service`, and empty if none is given.
 

@@ -18,7 +18,8 @@ if TYPE_CHECKING:
 class BaseMemoryService(Service, ABC):
     """Remembers what was said, by `app_name` and `user_id`, and finds it again.
 
-    A service implements adding a session and searching. The rest raises `NotSupportedError` unless it does that too.
+    A service implements `add_session_to_memory` and `search_memory`. The other methods raise `NotSupportedError` unless
+    it overrides them.
     """
 
     @abstractmethod

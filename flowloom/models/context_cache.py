@@ -16,7 +16,7 @@ _SOON = 120.0  # seconds
 class ContextCacheConfig(Settings):
     """How the beginning of an agent's requests is cached: system instruction, tools, and the older contents.
 
-    Only `Gemini` does it, other models leave it alone. A cache is made by the second request that has the same
+    Only `Gemini` caches; other models ignore it. A cache is made by the second request that has the same
     beginning, and is billed by the provider for as long as it lives. Raises `ConfigurationError` for a field that is
     not there, or a value that does not fit.
     """

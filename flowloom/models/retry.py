@@ -19,8 +19,8 @@ T = TypeVar("T")
 class RetryOptions(BaseModel):
     """Exponential backoff. Field names and units are those of google-genai's `HttpRetryOptions`, which is accepted.
 
-    Calls are made again only while nothing of the answer has been passed on. A provider that asks for a pause
-    (`Retry-After`) gets it; one that asks for more than `max_delay` is not called again.
+    A call is retried only while nothing of its answer has been passed on. If the provider asks for a pause
+    (`Retry-After`), the call waits for it; a pause longer than `max_delay` ends the retries.
     """
 
     model_config = ConfigDict(arbitrary_types_allowed=True, extra="forbid", defer_build=True)
@@ -34,7 +34,7 @@ class RetryOptions(BaseModel):
     exp_base: float = Field(default=2.0, ge=1)
     """Each pause is so many times the one before."""
     jitter: float = Field(default=1.0, ge=0)
-    """Up to so many seconds are added at random, so that many callers do not come back at once."""
+    """Up to so many seconds are added at random, so that many callers do not retry at once."""
     http_status_codes: list[int] | None = None
     """Which HTTP statuses are worth another call; by default 408, 429 and 5xx."""
     sleep: Callable[[float], Awaitable[None]] = Field(default=sleep, exclude=True, repr=False)

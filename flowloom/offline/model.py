@@ -49,10 +49,10 @@ _PARENT_FACTOR = 0.5
 
 
 class OfflineModel(BaseLlm):
-    """A model without a model: deterministic, and labelled as such in each text and in `model_version`.
+    """A stand-in for a model: deterministic, and labelled as offline in each text and in `model_version`.
 
-    It never makes the same call twice in a turn, asks for what it cannot fill, and hands over to an agent once in a
-    turn at most, so that every run ends. `seconds_per_word` slows streams down for people who watch.
+    It never makes the same call twice in a turn, asks for arguments that it cannot fill, and transfers to an agent at
+    most once in a turn, so that every run ends. `seconds_per_word` slows streams down for people who watch.
     """
 
     model: str = "offline"

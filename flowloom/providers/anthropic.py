@@ -63,8 +63,8 @@ class AnthropicModel(SdkModel):
     found by the SDK: `ANTHROPIC_API_KEY`, `ANTHROPIC_AUTH_TOKEN`, `ANTHROPIC_BASE_URL`, `ANTHROPIC_CUSTOM_HEADERS`,
     `ANTHROPIC_PROFILE` and the profiles in its configuration directory.
 
-    Thoughts come with a signature, and go back with it. Newer models refuse a thought once what stood before it has
-    changed, as when an instruction has a placeholder; Anthropic is asked to leave such thoughts out instead.
+    Thoughts go back with their signatures. Newer models refuse a thought if what comes before it has changed, for
+    example by a placeholder in the instruction; the adapter asks Anthropic to drop such thoughts instead.
     """
 
     media_types: ClassVar[Sequence[str]] = ("image/png", "image/jpeg", "image/gif", "image/webp", "application/pdf")

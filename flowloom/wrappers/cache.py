@@ -34,16 +34,16 @@ _ENDED_WELL = (None, types.FinishReason.STOP, types.FinishReason.MAX_TOKENS)
 
 
 class CachedModel(WrapperModel):
-    """Asks `model` (or the one of that name) the same thing once, and gives the same answer from then on.
+    """Asks `model` (or the one of that name) once for each request, and repeats its answer from then on.
 
     `store` says where answers are kept: by default in memory, the `max_entries` that were asked for last; a path is a
     directory, which several processes may share; or anything with `get` and item assignment for texts, such as a dict.
     Answers older than `ttl` seconds are not used.
 
     The same thing is asked if the model would be given the same: contents to the letter, files, instructions, tools,
-    every setting, the model's name, HTTP headers; and the same `namespace`, a text for what else answers depend on
-    (whose key it is, for example) where several models share a store. Whether it is streamed makes no difference. Who
-    asks while another caller asks the same waits for that answer, or that error.
+    every setting, the model's name, HTTP headers; and the same `namespace`, a text for what else answers depend on (the
+    owner of the API key, for example) if several models share a store. Streaming makes no difference. A caller that
+    asks while another one asks the same waits for that answer, or that error.
 
     Only complete answers are kept: no errors, no interrupted or empty ones, none that a safety filter cut off. An
     answer from the cache has fresh ids on its function calls, no `usage_metadata`, since it costs nothing, and

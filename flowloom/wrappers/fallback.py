@@ -50,15 +50,16 @@ class FallbackModel(BaseLlm):
     refused as it is would be refused again. A model that says nothing at all counts as a broken stream. With
     `retriable_status_codes`, as in google-adk, only these statuses count.
 
-    Once something of an answer was given out, its failure is raised, so that nothing is said twice. When the models
-    have failed, the last error is raised: its text names all of them, and its `__cause__` is an `ExceptionGroup` of
-    what each raised.
+    If a model fails after a part of its answer was passed on, its error is raised, so that nothing is streamed twice.
+    When all models have failed, the last error is raised: its text names all of them, and its `__cause__` is an
+    `ExceptionGroup` of their errors.
 
     Each model is asked under its own name, whatever the request says. Which one answered stands in `model_version`
     (unless the model itself fills it) and in `custom_metadata["fallback"]` of the complete response.
 
-    Requests are built before it is known who answers, so it promises what all models do: `output_schema_and_tools` and
-    `keeps_call_ids` if all have them, the backend that takes least. Name and `provider_name` are the first one's.
+    Requests are built before it is known which model answers, so it has the capabilities that all share:
+    `output_schema_and_tools` and `keeps_call_ids` if all have them, the backend that takes least. Name and
+    `provider_name` are the first one's.
     """
 
     DEFAULT_ON: ClassVar[tuple[Reason, ...]] = (

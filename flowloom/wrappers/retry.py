@@ -21,12 +21,12 @@ _log = logging.getLogger("flowloom.wrappers")
 class RetryModel(WrapperModel):
     """Asks `model` (or the one of that name) again when a call fails, after a pause.
 
-    `options` say which failures are worth another call, how often and after how long; a pause that the provider asks
-    for is kept, and one that is longer than `max_delay` ends the retries. A call is made again only while nothing of
-    its answer was given out: a stream that breaks in the middle is an error. A model that says nothing at all counts
-    as a broken stream. The error of the last call is raised.
+    `options` say which failures are retried, how often and after how long; it waits as long as the provider asks, and a
+    pause longer than `max_delay` ends the retries. It retries only while nothing of the answer was passed on: a stream
+    that breaks in the middle is an error. A model that ends without an answer counts as a broken stream. The error of
+    the last call is raised.
 
-    An answer that is an error itself (`LlmResponse.error_code`: a blocked prompt, a malformed call) is given out like
+    An answer that is an error itself (`LlmResponse.error_code`: a blocked prompt, a malformed call) is passed on like
     any other, unless its code is among `error_codes`.
 
     The adapters retry by themselves, so that attempts multiply; give the inner one `RetryOptions(attempts=1)`.

@@ -45,10 +45,10 @@ class RemoteA2aAgent(BaseAgent):
     of the card or of the agent. The card is fetched when it is first needed, and looked at again after an hour; the
     `description` is the card's if none is given.
 
-    A turn sends what the agent has not heard: the user's words, and what other agents said since its last turn, marked
-    as theirs; or what `context_builder` gives, called with the context. State, instructions, thoughts, credentials and
-    calls stay here, and nothing that the agent says changes state or does more than speak. Its questions pause the run;
-    the answer, a function response or plain words, goes to the task that asked.
+    A turn sends what the agent has not had yet: the user's words, and what other agents said since its last turn,
+    marked as theirs; or what `context_builder` returns for the context. State, instructions, thoughts, credentials and
+    calls are never sent, and the agent's answers change no state. Its questions pause the run; the answer, a function
+    response or plain words, goes to the task that asked.
 
     `timeout` limits a turn, in seconds; one that ends before has its task cancelled. `streaming=False` has the task
     looked at, every `polling_seconds` at the most, which is also done where a stream breaks. `header_provider` gives

@@ -64,7 +64,7 @@ class McpToolset(BaseToolset):
     `StreamableHTTPConnectionParams` or `SseConnectionParams`), `tool_filter` and `tool_name_prefix` (of `BaseToolset`),
     `tool_list_cache_ttl_seconds` (for how many seconds a listing is kept where the server does not tell of changes),
     `errlog` (a text file for what a stdio server writes to stderr; by default the log `flowloom.mcp`), `auth_scheme`,
-    `auth_credential` and `credential_key` (how the server is shown who calls), `require_confirmation` (True, or a
+    `auth_credential` and `credential_key` (how the client authenticates), `require_confirmation` (True, or a
     predicate over a call's arguments; `"destructive"` asks unless a trusted server says that the tool only reads),
     `header_provider` (gives further headers for a `ReadonlyContext`, perhaps as a coroutine), `progress_callback`
     (`async (done, total, message)`, or a function that makes one for a tool's name), `use_mcp_resources` (a tool
