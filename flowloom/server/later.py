@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+_A2A = "This server does not speak A2A yet; `flowloom.protocols.a2a.to_a2a` serves an agent"
+_TRACES = "Traces cannot be sent to Google Cloud yet; `flowloom.configure_telemetry` sends them to any OTLP endpoint"
 LATER = {
-    "a2a": "Agents cannot be reached by A2A yet",
-    "task_store_uri": "Agents cannot be reached by A2A yet",
+    "a2a": _A2A,
+    "task_store_uri": _A2A,
     "trigger_sources": "Agents cannot be run by triggers yet",
     "trigger_oidc_audience": "Agents cannot be run by triggers yet",
     "trigger_oidc_service_accounts": "Agents cannot be run by triggers yet",
     "trigger_auth_verifier": "Agents cannot be run by triggers yet",
     "eval_storage_uri": "Evaluations cannot be kept yet",
-    "trace_to_cloud": "Traces cannot be sent to Google Cloud yet; `setup_telemetry` sends them to any OTLP endpoint",
-    "otel_to_cloud": "Traces cannot be sent to Google Cloud yet; `setup_telemetry` sends them to any OTLP endpoint",
+    "trace_to_cloud": _TRACES,
+    "otel_to_cloud": _TRACES,
     "avatar_config": "There are no live runs with an avatar yet",
     "enable_features": "There are no features to switch on",
     "disable_features": "There are no features to switch off",

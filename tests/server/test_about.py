@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
+from importlib import import_module
 from pathlib import Path
+from typing import Any
 
 import pytest
 from fastapi import FastAPI
@@ -111,6 +114,16 @@ def test_what_there_is_not_yet_is_refused_by_name() -> None:
     with pytest.raises(NotSupportedError, match="`a2a`"):
         app_of(desk(), a2a=True)
     assert isinstance(app_of(desk(), a2a=False, trigger_sources=None), FastAPI)
+
+
+@pytest.mark.parametrize("setting", ["a2a", "trace_to_cloud", "otel_to_cloud"])
+def test_what_a_refusal_names_in_the_place_of_a_setting_exists(setting: str) -> None:
+    """By its full name."""
+    with pytest.raises(NotSupportedError) as caught:
+        app_of(desk(), **dict[str, Any]({setting: True}))
+    [instead] = re.findall(r"`flowloom\.([\w.]+)`", str(caught.value))
+    room, _, name = instead.rpartition(".")
+    assert hasattr(import_module(f"flowloom.{room}".rstrip(".")), name)
 
 
 def test_plugins_are_named_or_given(tmp_path: object) -> None:
