@@ -142,6 +142,7 @@ def test_a_summary_stands_for_what_was_said_between_its_times_wherever_that_stan
     """Though the log is not in the order of its times: two processes append to it, say, or a call is shown again."""
     log = at_times((0, ONE), (2, TWO), (1, THREE), (3, summary(0, 1)))
     assert texts(log) == ["<in short>", "two"]
+    assert texts(at_times((5, ONE), (3, TWO), (6, summary(4, 5)))) == ["<in short>", "two"]
     log = at_times((0, ONE), (5, TWO), (3, THREE), (9, summary(1, 2)))
     assert texts(log) == ["one", "<in short>", "two", "three"]
     log = at_times((0, ONE), (5, TWO), (3, THREE), (9, summary(-2, -1, "<old>")), (9, summary(3, 4)))
@@ -238,10 +239,12 @@ def test_an_answer_that_came_before_the_summary_of_its_call_is_shown_with_the_ca
 
 
 def test_another_call_behind_a_summarised_one_is_shown_as_ever() -> None:
-    """The summarised one is answered behind it all the same."""
+    """The summarised one is answered behind it all the same, unless both have one id: the later one has the answer."""
     other = event("root", named_call("c2", "look"))
     log = log_of(ONE, WAITS, TWO, summary(0, 2), other, event("user", result("c2", "look", {})), THREE, ANSWER, FOUR)
     assert texts(log) == ["<in short>", "?", "?", "three", "let me look?", "?", "four"]
+    again = event("root", text("again"), named_call("c1", "look"), long_running_tool_ids=["c1"])
+    assert texts(log_of(ONE, WAITS, TWO, summary(0, 2), again, ANSWER)) == ["<in short>", "again?", "?"]
 
 
 def test_a_summary_takes_the_place_of_all_that_it_stands_for() -> None:
@@ -283,8 +286,11 @@ def test_so_many_views_of_a_log_are_kept(monkeypatch: pytest.MonkeyPatch) -> Non
 
 @pytest.mark.parametrize(("last", "rest"), [(1, ["three"]), (3, [])])
 def test_a_later_summary_takes_in_one_of_no_more_than_it_is_of_itself(last: int, rest: list[str]) -> None:
-    """Of just as much, or of more."""
+    """Of just as much, or of more, but not of less."""
     assert texts(log_of(ONE, TWO, summary(0, 1), THREE, summary(0, last, "<later>"))) == ["<later>", *rest]
+    for here in (True, False):
+        short = summary(0, 0, "<later>", here=here)
+        assert texts(log_of(ONE, TWO, summary(0, 1, here=here), THREE, short)) == ["<in short>", "three"]
 
 
 def test_a_call_that_is_shown_again_is_seen_by_those_who_do_not_see_its_answer() -> None:
@@ -312,8 +318,8 @@ def test_a_summary_made_here_is_seen_where_its_events_were() -> None:
 def test_a_summary_stands_for_what_has_an_empty_branch_or_scope_as_for_what_has_none() -> None:
     """As another program may have stored it."""
     empty = [event("user", "one", branch=""), event("root", "two", isolation_scope="")]
-    for here in (True, False):
-        assert texts(log_of(*empty, THREE, summary(0, 1, here=here))) == ["<in short>", "three"]
+    for short in (summary(0, 1), summary(0, 1, here=True), summary(0, 1, isolation_scope="", branch="")):
+        assert texts(log_of(*empty, THREE, short)) == ["<in short>", "three"]
 
 
 def test_a_call_behind_a_summary_waits_for_its_answer_as_ever() -> None:
