@@ -179,11 +179,13 @@ def test_a_summary_of_what_is_not_there_stands_where_that_would() -> None:
 
 
 def test_of_summaries_of_what_is_not_there_one_that_another_holds_is_not_shown() -> None:
-    """One that reaches further at either end is."""
+    """One that reaches further at either end is, and one of another scope."""
     wide = (-5, -2)
     held, beside = [(-4, -3), (-5, -2), (-4, -2), (-5, -3)], [(-6, -3), (-4, -1), (-9, -7)]
     for other, shown in [*((each, 1) for each in held), *((each, 2) for each in beside)]:
         assert len(texts(log_of(ONE, summary(*wide), summary(*other)))) == 1 + shown
+    elsewhere = [summary(-2, -1, "<a>"), summary(-2, -1, "<b>", isolation_scope="task")]
+    assert texts(log_of(ONE, *elsewhere), ROOT._replace(isolation_scope="task")) == ["<b>"]
 
 
 def test_a_summary_made_elsewhere_stands_for_what_is_in_its_scope() -> None:
