@@ -304,6 +304,7 @@ def test_a_call_that_is_shown_again_is_seen_by_those_who_do_not_see_its_answer()
 
 def test_summaries_stand_in_the_order_of_what_they_are_of() -> None:
     """Of what is there and of what is not."""
+    assert texts(log_of(summary(-5, -4, "<a>"))) == ["<a>"]
     assert texts(log_of(ONE, summary(-5, -4, "<a>"), summary(-3, -2, "<b>"))) == ["<a>", "<b>", "one"]
     log = at_times((0, ONE), (5, TWO), (6, summary(0, 1, here=True)), (7, summary(1, 2, "<b>")))
     assert texts(log) == ["<in short>", "<b>"]
