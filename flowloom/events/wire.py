@@ -118,6 +118,14 @@ def assemble(
     return new
 
 
+def fill(model: BaseModel, fields: dict[str, Any], given: set[str]) -> None:
+    """Make `fields`, all of them, the values of an instance that has none yet; those that were `given` fit."""
+    _put_fields(model, fields)
+    set_given(model, given)
+    set_extra(model, {})
+    set_private(model, None)
+
+
 def private_of(cls: type[BaseModel]) -> Callable[[], dict[str, Any]] | None:
     """What gives each new instance of a class its private attributes; None if it has none."""
     attributes = cls.__private_attributes__
