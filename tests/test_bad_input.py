@@ -34,6 +34,7 @@ from flowloom import (
     Session,
     SessionNotFoundError,
     SqliteSessionService,
+    StreamingMode,
     Template,
     answers,
     explain,
@@ -47,6 +48,7 @@ from flowloom.errors import (
     MissingVariableError,
     ModelNotConfiguredError,
     ModelNotFoundError,
+    NotSupportedError,
     PipelineError,
     TemplateError,
     ToolSignatureError,
@@ -181,6 +183,20 @@ def test_arguments_of_a_run_are_named_by_the_runner(method: str) -> None:
     ):
         with pytest.raises(TypeError, match=rf"^Runner\.run\w*\(\) .*'{named}'"):
             getattr(InMemoryRunner(agent()), method)(**arguments)
+
+
+@pytest.mark.parametrize(
+    ("settings", "named"),
+    [
+        ({"streaming_mode": StreamingMode.BIDI}, "`StreamingMode.BIDI`"),
+        ({"response_modalities": ["AUDIO"]}, "`response_modalities`"),
+        ({"speech_config": types.SpeechConfig()}, "`speech_config`"),
+        ({"support_cfc": True}, "`support_cfc`"),
+    ],
+)
+def test_settings_of_live_runs_are_refused_and_not_ignored(settings: dict[str, Any], named: str) -> None:
+    with pytest.raises(NotSupportedError, match=named):
+        RunConfig(**settings)
 
 
 async def test_a_run_config_that_is_none_is_refused() -> None:

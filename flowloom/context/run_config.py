@@ -8,6 +8,7 @@ from typing import Any, Literal
 from google.genai import types
 from pydantic import ConfigDict, Field
 
+from flowloom.errors import NotSupportedError, quoted_list
 from flowloom.events.wire import replace
 from flowloom.objects.settings import Settings
 from flowloom.sessions.service import GetSessionConfig
@@ -53,7 +54,8 @@ class ToolThreadPoolConfig(Settings):
 
 
 class RunConfig(Settings):
-    """Settings of one run. Raises `ConfigurationError` for a field that is not there, or a value that does not fit."""
+    """Settings of one run. Raises `ConfigurationError` for a field that is not there, or a value that does not fit, and
+    `NotSupportedError` for what only live runs have."""
 
     streaming_mode: StreamingMode = StreamingMode.NONE
     max_llm_calls: int = 500
@@ -80,6 +82,14 @@ class RunConfig(Settings):
     response_modalities: list[str] | None = None
     speech_config: types.SpeechConfig | None = None
     support_cfc: bool = False
+
+    def _when_made(self) -> None:
+        live = [name for name in ("response_modalities", "speech_config", "support_cfc") if getattr(self, name)]
+        if live or self.streaming_mode is StreamingMode.BIDI:
+            raise NotSupportedError(
+                f"{quoted_list(live or ['StreamingMode.BIDI'])} of a `RunConfig` is for live (bidirectional) runs, "
+                f"which are not supported yet. Leave it out; `StreamingMode.SSE` streams text."
+            )
 
 
 _DEFAULT = RunConfig.model_construct()
