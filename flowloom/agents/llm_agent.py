@@ -67,7 +67,7 @@ class LlmAgent(BaseAgent[OutputT]):
     `model` is a model's name, or a `BaseLlm`; without one it is that of the nearest agent above. `instruction` may
     be a text in the brace dialect, a `Template`, or a provider. `tools` takes functions, tools and toolsets,
     and `types.Tool`s that the model's provider runs.
-    `sub_agents` can be handed over to; those in mode `task` or `single_turn` are called like functions.
+    `sub_agents` are transfer targets; those in mode `task` or `single_turn` are called like functions.
     `output_key` names the state key that takes the final answer, as JSON data if there is an `output_schema`. An answer
     that does not fit the schema goes back to the model, `output_retries` times; then the run ends with a
     `ModelResponseError`.

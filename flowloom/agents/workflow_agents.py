@@ -20,8 +20,8 @@ from flowloom.flow.workflow_turn import FinishedMember, WorkflowTurn
 class WorkflowAgent(BaseAgent):
     """Runs its sub-agents, in an order that `following` gives. Derive from it for a workflow of your own.
 
-    A member that waits for a person, a client or a long-running tool stops the workflow; when the answer is there, it
-    goes on in that member, also in another process. Branches, node paths and escalation are kept for you.
+    A member that waits for a person, a client or a long-running tool pauses the workflow; the answer resumes it in that
+    member, also in another process. Branches, node paths and escalation are kept for you.
 
     A class that overrides `_run_async_impl` instead is a custom agent: it runs from its start again when it is resumed.
     """
@@ -55,8 +55,8 @@ class WorkflowAgent(BaseAgent):
 class SequentialAgent(WorkflowAgent):
     """Runs its sub-agents once each, in order.
 
-    A member that waits for a person or a long-running tool stops the sequence; when the answer is there, it goes
-    on in that member. A member that escalates ends the sequence only in a parallel branch (decision 33).
+    A member that waits for a person or a long-running tool pauses the sequence; the answer resumes it in that member.
+    A member that escalates ends the sequence only in a parallel branch (decision 33).
     """
 
     def following(self, latest: FinishedMember | None, ctx: InvocationContext) -> BaseAgent | None:
@@ -96,7 +96,7 @@ class LoopAgent(WorkflowAgent):
 class ParallelAgent(WorkflowAgent):
     """Runs its sub-agents at the same time; they do not see each other's events.
 
-    A member goes on only when its event has been recorded, so that it sees its own history. The first error
+    A member continues only after its event is recorded, so that it sees its own history. The first error
     cancels the others; it is raised when they have ended. A member that escalates ends its own branch only; the others
     finish, and a loop around them then ends (decision 33).
     """

@@ -30,7 +30,7 @@ class Limits(Settings):
 
     `on_limit` says what happens when another limit is reached: `raise` ends the run with a `LimitExceededError`; `stop`
     ends it (or the turn of the agent whose limit it is) with one error event; `summarise` lets the agent answer once
-    more, without tools, from what it has. The history is kept, and the next message goes on from there.
+    more, without tools, from what it has. The history is kept, and the next message continues from there.
     """
 
     model_config = ConfigDict(frozen=True)

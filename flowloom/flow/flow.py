@@ -30,7 +30,7 @@ class Flow:
     called around model and tools.
 
     A flow never changes: `with_processor`, `without` and `with_callbacks` give new flows. A processor is any callable
-    `(ctx, request)`, a response processor `(ctx, request, response)`; sync or async, they return nothing, an event,
+    `(ctx, request)`, a response processor `(ctx, request, response)`; sync or async, they return None, an event,
     several events, or are async generators of them. Each is looked at once, here.
 
     Raises `PipelineError` for what is no processor, cannot be called as one, or has the name of another.

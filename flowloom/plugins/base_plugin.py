@@ -20,7 +20,7 @@ class BasePlugin:
 
     Override what you need; all take keywords only. `invocation_context` is the place of the agent that runs, in
     `callback_context` (of agents and models) and `tool_context` (of tools) state and artifacts can be read and written.
-    `name` is what the plugin is found by in its `PluginManager`. Plugins are asked in the order they were given, before
+    `name` identifies the plugin in its `PluginManager`. Plugins are asked in the order they were given, before
     the callbacks of agents; the first answer that is not None wins. A hook that is not overridden costs nothing.
     """
 

@@ -30,10 +30,9 @@ class ResumabilityConfig(Settings):
 class App(TypedByOutput[OutputT]):
     """An application: a name under which sessions are kept, the root agent, and what holds for all of its runs.
 
-    `version` is what others are told of it, as on the card of a served agent. `events_compaction_config` has long
+    `version` is published, for example on the card of a served agent. `events_compaction_config` has long
     conversations summed up, within runs and after them; `context_cache_config` has providers cache the beginning of
-    conversations. `resumability_config` is taken for the sake of code that gives it:
-    every invocation can be resumed.
+    conversations. `resumability_config` is accepted and changes nothing: every invocation can be resumed.
 
     Raises `ConfigurationError` for a name that is not of letters, digits, `_` and `-`, or is `user`.
     """

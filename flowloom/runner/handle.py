@@ -21,7 +21,7 @@ _running: set[asyncio.Task[None]] = set()
 
 
 class RunHandle(Generic[OutputT]):
-    """A run that goes on by itself, in a task that ends with it: an async iterator of its events, to be read once.
+    """A run that proceeds by itself, in a task that ends with it: an async iterator of its events, to be read once.
 
     `stream` gives them as typed events. `async with` the handle to have the run cancelled when the block is left before
     it is over. Raises `ConfigurationError` without a running event loop.

@@ -25,11 +25,11 @@ Kind = RequestKind | Literal["tool"]
 
 @dataclass(slots=True)
 class PendingCall:
-    """A call that waits for the user, or for whoever runs it: a request for a decision, input, or a result.
+    """A call that is pending for the user or a client: a request for a decision, input, or a result.
 
     `id` is what an answer names, `kind` what is waited for (`confirmation`, `input`, `credential`, or the result of a
-    `tool`), `agent` who asks. Of a confirmation, `name` and `args` are those of the call to decide about. The methods
-    make the part that answers; several of them go into one message.
+    `tool`), `agent` the agent that asks. Of a confirmation, `name` and `args` are those of the call to decide about.
+    The methods make the part that answers; several of them go into one message.
 
     `payload` is what the tool shows with its request, `response_schema` the JSON schema of an answer (None for any),
     `invocation_id` that of the run that waits.
@@ -108,7 +108,7 @@ Confirm = Callable[[PendingCall], "bool | ToolConfirmation | Awaitable[bool | To
 
 
 def pending_calls(events: Iterable[Event], invocation_id: str | None = None) -> list[PendingCall]:
-    """What the log `events` says to be waiting, in the order asked; of one invocation, if `invocation_id` names it.
+    """The pending calls of the log `events`, in the order asked; of one invocation, if `invocation_id` names it.
 
     A call that was answered once waits no more, even if the answer was only a report of how far it is. One that was
     rewound does not either. Raises `InputValidationError` for what is no list of events, a session for one.

@@ -19,10 +19,10 @@ RunStatus = Literal["final", "paused", "limit", "cancelled", "failed"]
 
 @dataclass(slots=True, repr=False)
 class RunResult(Generic[OutputT]):
-    """What came of a run, and why it ended.
+    """The result of a run, and why it ended.
 
-    `status`: `final` (the agents have answered), `paused` (something waits, see `pending`, or the run was paused and is
-    resumed by `invocation_id`), `limit`, `cancelled` or `failed` (see `error`).
+    `status`: `final` (the agents have answered), `paused` (calls are pending, see `pending`, or the run was paused and
+    is resumed by `invocation_id`), `limit`, `cancelled` or `failed` (see `error`).
 
     `model_calls` and `tool_calls` are how many there were, those of sub-agents and agent tools included.
     """

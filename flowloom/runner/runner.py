@@ -75,9 +75,9 @@ class Runner(Generic[OutputT]):
     those of the app; each may take `plugin_close_timeout` seconds to close. `auto_create_session` makes sessions that
     do not exist. `effects` replaces what the flow does to the world; `observers` see what it does. When a session has a
     run already, `concurrency` lets a second one wait (`queue`), refuses it with a `SessionBusyError` (`reject`), or
-    lets both go on (`allow`). A process that died elsewhere blocks the session of its run for `lease_seconds`; a run
-    that was not heard of for so long may find its session taken over, and ends with `RunLostError`. `confirm` decides
-    in the process itself about tool calls that need a person's approval: True, False, a `ToolConfirmation`, or None to
+    runs both (`allow`). A process that died elsewhere blocks the session of its run for `lease_seconds`; a run that did
+    not renew its lease for so long may find its session taken over, and ends with `RunLostError`. `confirm` decides in
+    the process itself about tool calls that need a person's approval: True, False, a `ToolConfirmation`, or None to
     leave it open.
 
     Type checkers know a runner by what its agent's `output_schema` makes: `Runner[City]` gives a `RunResult[City]`.
@@ -397,7 +397,7 @@ class Runner(Generic[OutputT]):
 
 
 class InMemoryRunner(Runner[OutputT]):
-    """A runner with services in memory, which makes sessions as they are named.
+    """A runner with services in memory, which creates sessions on first use.
 
     It takes an agent, or an `App` with all that belongs to it. `model` answers for all agents (see `ModelOverride`), so
     that either can be put under test as it is.
