@@ -80,7 +80,7 @@ class Event(LlmResponse):
 
     @classmethod
     def carrying(cls, response: LlmResponse, more: dict[str, Any]) -> Self:
-        """The event of a response, not validated; `more` are its other fields, with `id`, `timestamp` and `actions`.
+        """The event of a `response`, not validated; `more` are its other fields, with `id`, `timestamp` and `actions`.
 
         Every chunk is one: this takes two thirds of what `make` does.
         """
