@@ -72,7 +72,7 @@ class Gemini(BaseLlm):
     """How the beginnings of requests are cached, for those that do not say it themselves (`cache_config`)."""
 
     if TYPE_CHECKING:
-        _connection: gemini_service.Connection | None
+        _connection: gemini_service.Connection | None = PrivateAttr(default=None)
     else:
         _connection: Any = PrivateAttr(default=None)
 
