@@ -16,6 +16,7 @@ from flowloom.errors import ConfigurationError, ToolArgumentsError, UnfitAnswerE
 from flowloom.inspection.report import parameters_of
 from flowloom.models.request import LlmRequest
 from flowloom.providers.sdk_request import calling_mode, json_schema_of
+from flowloom.schemas.keywords import keywords_of
 from flowloom.schemas.validator import JsonValidator, validator_of
 from flowloom.tools.validation import read_again
 
@@ -139,7 +140,8 @@ def _form_of(declared: types.FunctionDeclaration, model: str) -> ToolForm:
     properties: dict[str, Any] = schema.get("properties") or {}
     fields: list[FormField] = []
     for parameter in parameters_of({"parameters_json_schema": schema}):
-        known = _words_of(properties[parameter.name])
+        held: Any = properties[parameter.name]
+        known: dict[str, Any] = cast(dict[str, Any], held) if isinstance(held, dict) else {}
         fields.append(
             FormField(
                 name=parameter.name,
@@ -154,27 +156,18 @@ def _form_of(declared: types.FunctionDeclaration, model: str) -> ToolForm:
     return ToolForm(name, declared.description or "", fields, schema)
 
 
-def _choices(schema: Mapping[str, Any], definitions: Mapping[str, Any]) -> list[JsonValue]:
+def _choices(schema: Any, definitions: Mapping[str, Any]) -> list[JsonValue]:
     """The values that a schema names, also behind a reference or beside null."""
+    said = keywords_of(schema)
     for _ in range(_MAX_REFERENCES):
-        several = [each for each in _list_in(schema, "anyOf") if _words_of(each).get("type") != "null"]
-        if "$ref" in schema:
-            schema = _words_of(definitions.get(str(schema["$ref"]).rpartition("/")[2]))
+        several = [each for each in said.get("anyOf", ()) if keywords_of(each).get("type") != "null"]
+        if "$ref" in said:
+            said = keywords_of(definitions.get(str(said["$ref"]).rpartition("/")[2]))
         elif len(several) == 1:
-            schema = _words_of(several[0])
+            said = keywords_of(several[0])
         else:
             break
-    return [schema["const"]] if "const" in schema else _list_in(schema, "enum")
-
-
-def _words_of(schema: Any) -> dict[str, Any]:
-    """What a schema says; nothing for one that is a boolean, or none."""
-    return cast(dict[str, Any], schema) if isinstance(schema, dict) else {}
-
-
-def _list_in(schema: Mapping[str, Any], keyword: str) -> list[Any]:
-    held: Any = schema.get(keyword)
-    return cast(list[Any], held) if isinstance(held, list) else []
+    return [said["const"]] if "const" in said else said.get("enum", [])
 
 
 def fit(validator: JsonValidator | None, data: Any, heading: str, *, tool: str | None = None) -> None:

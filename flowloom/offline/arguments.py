@@ -9,9 +9,9 @@ from datetime import datetime
 from typing import Any, cast
 
 from flowloom.offline.evidence import Evidence
-from flowloom.offline.keywords import keywords_of
 from flowloom.offline.request import Function
 from flowloom.offline.words import plain_words, stem, stems
+from flowloom.schemas.keywords import keywords_of
 
 _KINDS: list[tuple[str, frozenset[str]]] = [
     (kind, frozenset(words.split()))

@@ -13,7 +13,7 @@ from pydantic import TypeAdapter
 
 from flowloom.models.contents import SharedContents
 from flowloom.models.request import LlmRequest
-from flowloom.offline.keywords import keywords_of
+from flowloom.schemas.keywords import keywords_of
 
 LABEL = "[offline]"
 """How each text of the offline model begins."""

@@ -39,6 +39,16 @@ async def asked(model: HumanModel, count: int) -> list[asyncio.Task[str]]:
     return tasks
 
 
+def asked_and_gone() -> tuple[HumanModel, WaitingRequest, asyncio.Task[str]]:
+    """A model, a request that waits for its answer, and the call of it, whose loop is closed."""
+    model = HumanModel()
+    loop = asyncio.new_event_loop()
+    [task] = loop.run_until_complete(asked(model, 1))
+    loop.close()
+    [waiting] = model.pending()
+    return model, waiting, task
+
+
 async def test_a_run_waits_until_somebody_answers() -> None:
     model = HumanModel()
     turn = said(chat(agent(model)), "1 + 2?")
@@ -172,27 +182,19 @@ async def test_the_conversation_goes_on_after_a_cancelled_run() -> None:
 
 
 def test_a_request_whose_loop_is_gone_cannot_be_answered() -> None:
-    model = HumanModel()
-    loop = asyncio.new_event_loop()
-    tasks = loop.run_until_complete(asked(model, 1))
-    loop.close()
-    [waiting] = model.pending()
+    model, waiting, task = asked_and_gone()
     with pytest.raises(RequestOverError, match="was withdrawn"):
         model.answer(waiting.id, "Hello?")
     assert model.pending() == []
-    assert not tasks[0].done()
+    assert not task.done()
 
 
 def test_nothing_can_be_said_to_a_request_whose_loop_is_gone() -> None:
-    model = HumanModel()
-    loop = asyncio.new_event_loop()
-    tasks = loop.run_until_complete(asked(model, 1))
-    loop.close()
-    [waiting] = model.pending()
+    model, waiting, task = asked_and_gone()
     with pytest.raises(RequestOverError, match="was withdrawn"):
         model.say(waiting.id, "Hello?")
     assert (model.pending(), waiting.state) == ([], "cancelled")
-    assert not tasks[0].done()
+    assert not task.done()
 
 
 # -- time ------------------------------------------------------------------------------------------

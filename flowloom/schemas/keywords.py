@@ -1,4 +1,4 @@
-"""What a JSON schema says, whoever wrote it: tools come from anywhere, and the offline model has to cope with all."""
+"""What a JSON schema says, whoever wrote it: tools come from anywhere, and readers of their schemas cope with all."""
 
 from __future__ import annotations
 
