@@ -26,7 +26,8 @@ from flowloom.sessions.sql_schema import PLACES
 from flowloom.sessions.sql_service import SqlSessionService
 from flowloom.testing import call
 
-LEASE = 2.0
+LEASE = 30.0
+"""Seconds. Longer than a busy machine keeps one of many processes waiting, so that none loses its session by that."""
 WHO = {"app_name": "app", "user_id": "ann"}
 
 
