@@ -244,23 +244,22 @@ async def test_no_tool_begins_on_a_beat_that_is_old(where: str) -> None:
         """Note."""
         begun.append(number)
         if number == 1:  # as if the process had been stopped, and another worker had buried it
-            row = next(iter(worker.legs.values()))
-            row.fence.renewed = uptime() - 60
-            sql = "DELETE FROM flowloom_workers"
-            await worker.registry.write(lambda c: c.execute(sql), "test")
+            leg = next(iter(worker.legs.values()))
+            async with worker.beats._beating:  # a beat that was under way would make the fence new
+                leg.fence.renewed = uptime() - 3000
+                sql = "DELETE FROM flowloom_workers"
+                await worker.registry.write(lambda c: c.execute(sql), "test")
         return "ok"
 
     agent = LlmAgent(
         name="agent", model=ScriptedModel([call("note", number=1), call("note", number=2), "Done."]), tools=[note]
     )
-    worker = Worker(Runner(app_name=APP, agent=agent, session_service=service), heartbeat=10, dead_after=40)
+    worker = Worker(Runner(app_name=APP, agent=agent, session_service=service), heartbeat=1000, dead_after=4000)
     async with worker, client_of(service) as client:
         before = worker.name
         await client.submit("Go.", **WHO)
-        while worker.name == before:  # noqa: ASYNC110
-            await asyncio.sleep(0.01)
-        while worker.running:  # noqa: ASYNC110
-            await asyncio.sleep(0.01)
+        await until(lambda: begun and not worker.running)
+        assert worker.name != before
     assert begun == [1]
     await service.close()
 
