@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import time
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -102,21 +102,24 @@ async def test_cancelled_while_the_model_is_waited_for(midway: bool) -> None:
 
 
 async def test_cancelled_while_a_blocking_tool_works_it_ends_when_the_tool_does() -> None:
-    begun = asyncio.Event()
+    begun, go_on = asyncio.Event(), threading.Event()
     loop = asyncio.get_running_loop()
     ended = []
 
     def block() -> str:
         """Block."""
         loop.call_soon_threadsafe(begun.set)
-        time.sleep(0.01)
-        ended.append(True)
+        ended.append(go_on.wait(60))
         return "done"
 
     chat = Chat(agent("root", call("block"), "next", tools=[block]))
     run = held(chat)
     await begun.wait()
     run.cancel()
+    for _ in range(50):  # far more turns of the loop than a run takes to end
+        await asyncio.sleep(0)
+    assert not run.done
+    go_on.set()
     assert (await run.result()).status == "cancelled"
     assert ended == [True]
     nothing_left()
