@@ -35,14 +35,14 @@ async def test_a_turn_costs_the_same_after_two_thousand() -> None:
         for author, word in (("user", "question"), ("root", "answer"), ("root", "more")):
             each = event(author, f"{word} {turn}", timestamp=turn * 10.0, invocation_id=f"i{turn}")
             await service.append_event(session, each)
-            started = time.perf_counter()
+            started = time.process_time()
             longest = max(longest, len(session.history.contents(session.events, ROOT).contents))
-            spent = time.perf_counter() - started
+            spent = time.process_time() - started
             seconds.append(spent)
-        started = time.perf_counter()
+        started = time.process_time()
         await compact_session(session, service, config)
         session.history.contents(session.events, ROOT)
-        seconds[-1] += time.perf_counter() - started
+        seconds[-1] += time.process_time() - started
     assert longest <= 10 * 3 + 1
     quarter = len(seconds) // 4
     early, late = min_of_means(seconds[:quarter]), min_of_means(seconds[-quarter:])
@@ -68,9 +68,9 @@ async def test_a_log_with_many_summaries_is_read_in_one_go() -> None:
         return events
 
     def spent(events: list[Event]) -> float:
-        started = time.perf_counter()
+        started = time.process_time()
         assert len(project(events, ROOT).contents) == len(events) // 2
-        return time.perf_counter() - started
+        return time.process_time() - started
 
     small, large = log(250), log(2000)
     pairs = [(spent(small), spent(large)) for _ in range(7)]
