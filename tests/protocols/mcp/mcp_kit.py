@@ -26,11 +26,11 @@ class Raw:
         self.journal = folder / f"journal-{len(list(folder.iterdir()))}.jsonl"
         self.told = {"journal": str(self.journal), **told}
 
-    def params(self, timeout: float = 5.0, **fields: Any) -> StdioConnectionParams:
+    def params(self, timeout: float = 30.0, **fields: Any) -> StdioConnectionParams:
         server = {"command": sys.executable, "args": ["-I", str(SERVER), json.dumps(self.told)], **fields}
         return StdioConnectionParams(server, timeout=timeout)
 
-    def toolset(self, timeout: float = 5.0, env: dict[str, str] | None = None, **options: Any) -> McpToolset:
+    def toolset(self, timeout: float = 30.0, env: dict[str, str] | None = None, **options: Any) -> McpToolset:
         return McpToolset(connection_params=self.params(timeout, env=env), **options)
 
     def noted(self) -> list[dict[str, Any]]:
@@ -51,6 +51,15 @@ class Raw:
     @property
     def pids(self) -> list[int]:
         return [each["pid"] for each in self.noted() if each.get("started")]
+
+
+async def pass_time(seconds: float) -> None:
+    """Have the event loop's clock go on by so much, at once: what was to be done by then is done."""
+    loop: Any = asyncio.get_running_loop()
+    now = loop.time
+    loop.time = lambda: now() + seconds
+    for _ in range(10):
+        await asyncio.sleep(0)
 
 
 def is_alive(pid: int) -> bool:

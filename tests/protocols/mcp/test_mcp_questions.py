@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from kit import Chat
-from mcp_kit import Raw, asks, is_alive, result_of
+from mcp_kit import Raw, asks, is_alive, pass_time, result_of
 
 from flowloom import InMemoryRunner, PendingCall, pending_calls
 from flowloom.run_stream import ToolCallProgress, run_stream_of
@@ -39,11 +39,11 @@ async def test_a_question_pauses_the_run_and_the_answer_goes_to_the_open_call(
 ) -> None:
     """The server's call stays open meanwhile, so it is made once; defaults are filled in; `false` declines."""
     raw = Raw(tmp_path)
-    chat = Chat(asks(raw.toolset(timeout=1), call("elicit"), "ok"))
+    chat = Chat(asks(raw.toolset(timeout=60), call("elicit"), "ok"))
     await chat.say("go")
     pending = await asked(chat)
     assert (pending.kind, pending.name, pending.message) == ("input", "elicit", "Whose shirt?")
-    await asyncio.sleep(1.2)  # longer than the timeout of a call
+    await pass_time(120)  # longer than the timeout of a call
     events = await chat.answer(pending.reply(value))
     assert json.loads(told(events)["result"]) == answer
     assert events[-1].text == "ok"
@@ -218,19 +218,24 @@ async def test_progress_is_in_the_stream_and_in_the_callback(tmp_path: Path) -> 
     for callback in (direct, factory):
         seen.clear()
         chat = Chat(asks(Raw(tmp_path).toolset(progress_callback=callback), call("progress", count=50), "ok"))
+        began = asyncio.get_running_loop().time()
         reports = [each for each in run_stream_of(await chat.say("go")) if isinstance(each, ToolCallProgress)]
+        took = asyncio.get_running_loop().time() - began
         assert [each[0] for each in seen] == [float(number) for number in range(1, 51)]
-        assert 1 <= len(reports) <= 5
+        assert 1 <= len(reports) <= 10 * took + 2  # the first and the last are besides
         assert reports[-1].result == {"progress": 50.0, "total": 50.0, "message": "step 50"}
         await chat.runner.close()
 
 
 async def test_progress_may_begin_the_timeout_anew(tmp_path: Path) -> None:
     """Only if the program says so."""
+
+    async def take_long(*_: Any) -> None:
+        await pass_time(40)
+
     for resets in (True, False):
-        toolset = Raw(tmp_path).toolset(timeout=0.6, reset_timeout_on_progress=resets)
-        await toolset.get_tools()
-        result = await result_of(toolset, "progress", count=5, pause=0.3)
+        toolset = Raw(tmp_path).toolset(timeout=60, reset_timeout_on_progress=resets, progress_callback=take_long)
+        result = await result_of(toolset, "progress", count=5, pause=0.01)
         assert ("error" in result) == (not resets)
 
 
