@@ -344,7 +344,7 @@ async def step(number: int) -> str:
     "Take a step."
     print("step", number, flush=True)
     if number == 2:
-        await asyncio.sleep(0.05)
+        await asyncio.to_thread(sys.stdin.readline)
     return f"zombie {number}"
 
 async def main():
@@ -369,7 +369,10 @@ async def test_a_process_that_was_stopped_and_woken_changes_nothing(
 ) -> None:
     """The log is that of whoever resumed its run, and no tool is begun by the one that wakes."""
     where = str(tmp_path / "a.db") if kind == "sqlite" else request.getfixturevalue("postgres_dsn")
-    process = subprocess.Popen([sys.executable, "-c", PROGRAM, where], stdout=subprocess.PIPE, text=True)  # noqa: ASYNC220
+    process = subprocess.Popen(  # noqa: ASYNC220
+        [sys.executable, "-c", PROGRAM, where], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
+    assert process.stdin is not None
     assert process.stdout is not None
     try:
         assert [process.stdout.readline() for _ in range(2)] == ["step 1\n", "step 2\n"]
@@ -391,6 +394,8 @@ async def test_a_process_that_was_stopped_and_woken_changes_nothing(
         assert session is not None
         result = await runner.run_to_result(**WHERE, invocation_id=session.events[0].invocation_id)
         assert result.text == "Mine."
+        process.stdin.write("\n")
+        process.stdin.flush()
         os.kill(process.pid, signal.SIGCONT)
         assert process.stdout.read() == "lost\n"
         assert process.wait() == 0
