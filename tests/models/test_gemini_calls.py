@@ -315,9 +315,9 @@ async def test_a_long_stream_takes_time_in_proportion() -> None:
     async def seconds(count: int) -> float:
         chunks = [frame(answer(text("word "))) for _ in range(count)]
         with WireServer(raw_stream([b"".join(chunks), frame(answer(text("."), finish="STOP"))])) as server:
-            started = time.perf_counter()
+            started = time.process_time()
             await answers(adapter(server), stream=True)
-            return time.perf_counter() - started
+            return time.process_time() - started
 
     ratios = [await seconds(2000) / await seconds(500) for _ in range(3)]
     assert min(ratios) < 8
