@@ -93,7 +93,9 @@ async def finish_run(ctx: InvocationContext, events: Events, *, whole: bool = Fa
         await events.aclose()
     finally:
         try:
-            appended = await _to_its_end(run, _finished(ctx, whole)) if _leaves_something(run, whole) else []
+            _share_calls(run)
+            left = run.open_calls or run.undelivered_events or run.in_doubt_event or (run.streamed and not whole)
+            appended = await _to_its_end(run, _finished(ctx, whole)) if left else []
         finally:
             try:
                 if run.unflushed:
@@ -104,16 +106,15 @@ async def finish_run(ctx: InvocationContext, events: Events, *, whole: bool = Fa
     return [] if run.lost else appended
 
 
-def _leaves_something(run: Run, whole: bool) -> bool:
-    """Whether there is anything to answer or to keep."""
+def _share_calls(run: Run) -> None:
+    """Say of the run's calls which it has to answer beside those that it has made, and which a later run does."""
     if run.progress is not None and run.progress.interrupted:  # agents that this run did not reach
         waiting = run.waiting_calls
         for call in waiting.values():
             if call.suspended and call.parent not in waiting and run.ledger.is_ready(call.id):
                 run.begin_again(call.id)
     if run.stop == "paused" and run.stopped:
-        run.leave_open(*run.open_calls)  # the run that resumes it answers them
-    return bool(run.open_calls or run.undelivered_events or run.in_doubt_event or (run.streamed and not whole))
+        run.leave_open(*run.open_calls)
 
 
 async def _finished(ctx: InvocationContext, whole: bool) -> list[Event]:

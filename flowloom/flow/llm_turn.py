@@ -21,7 +21,7 @@ from flowloom.flow.ending import error_event
 from flowloom.flow.handover import place_of_target
 from flowloom.flow.model_call import ONLY_THOUGHTS, ModelCall, is_thought_only
 from flowloom.flow.observed import StepsOfTurn, steps_of
-from flowloom.flow.output import ask_again, keep_answer, no_answer
+from flowloom.flow.output import can_be_asked_again, keep_answer, no_answer
 from flowloom.flow.pipeline import run_steps
 from flowloom.flow.tool_run import paused_at, pauses_at, resumed_run, tool_run
 from flowloom.flow.turn import AGAIN, OVER, WAITING, Enter, Events, Outcome, Turn
@@ -29,7 +29,7 @@ from flowloom.flow.waiting import awaits_more
 from flowloom.log.marks import AGENT_ENDED, is_from_agent_tool
 from flowloom.models.request import LlmRequest
 from flowloom.processors.model_choice import model_of
-from flowloom.processors.output_schema import refusal_in
+from flowloom.processors.output_schema import refusal_in, retry_event
 from flowloom.tools.agent_tool import answer_in
 from flowloom.tools.confirmation import follow_ups
 from flowloom.tools.delegation import task_result
@@ -71,6 +71,8 @@ class LlmTurn(Turn):
 
     With `single_step`, it ends after one.
     """
+
+    tells_how_far = True
 
     def __init__(self, ctx: InvocationContext, flow: AnyFlow, *, single_step: bool = False) -> None:
         super().__init__(ctx)
@@ -189,13 +191,10 @@ class LlmTurn(Turn):
 
     def _noted(self, result: StepResult, event: Event) -> Event:
         """Take an event of this step into account."""
+        result.open_partial = bool(event.partial)
         if event.partial:
-            result.open_partial = True
             return event
-        result.open_partial = False
-        result.last = self.last = event
-        if event.actions.escalate:
-            self.ctx.escalated = True
+        result.last = self.note(event)
         if self.structured:
             wrong = refusal_in(event)
             if wrong is not None:
@@ -287,12 +286,12 @@ class LlmTurn(Turn):
         self.ctx.run.steps[self.ctx.path] = self.ctx.step + 1
         if result.unfit is not None:
             assert result.last is not None
-            retry = None if self.final_step else ask_again(self.ctx, self.llm, result.last, self.refusals)
-            if retry is None:
+            if self.final_step or not can_be_asked_again(self.ctx, self.llm, result.last, self.refusals):
                 self._give_up(result.unfit, result.last)
-            if retry or self.failure is not None:
-                self.outcome = OVER if self.failure is not None or self.single_step else AGAIN
-                return retry or ()
+                return ()
+            if UNFIT_OUTPUT in (result.last.custom_metadata or ()):  # else a result of the model's call says what is
+                self.outcome = OVER if self.single_step else AGAIN
+                return (retry_event(self.ctx, result.last),)
         self.outcome = self.rule(result)
         if self.final_step is None:
             return self._only_thoughts() if self.thoughts > MAX_THOUGHT_TURNS else ()
@@ -347,7 +346,7 @@ class LlmTurn(Turn):
         error = no_answer(self.ctx, self.llm, self.refusals, wrong, last)
         if self.task is None:
             raise error
-        self.failure = str(error)
+        self.failure, self.outcome = str(error), OVER
 
     def _at_limit(self, error: LimitExceededError) -> Sequence[Event]:
         """A limit was reached: raise it, end the turn, or have the agent sum up; the history stays legal."""
@@ -408,6 +407,3 @@ class LlmTurn(Turn):
             self._take_output(event)
         if self.structured:
             self.refusals = sum(refusal_in(event) is not None for event in own)
-
-    def inside(self, progress: Progress) -> None:
-        return None

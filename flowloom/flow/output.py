@@ -14,7 +14,7 @@ from flowloom.events.wire import replace
 from flowloom.flow.model_call import is_thought_only
 from flowloom.models.base_llm import NO_CONTENT
 from flowloom.processors.model_choice import model_of
-from flowloom.processors.output_schema import retry_event, schema_of
+from flowloom.processors.output_schema import schema_of
 
 _LONGEST_QUOTE = 500
 """How many characters of an answer an error repeats."""
@@ -56,15 +56,11 @@ def _marked(event: Event, wrong: str) -> Event:
     return replace(event, custom_metadata={**(event.custom_metadata or {}), UNFIT_OUTPUT: wrong})
 
 
-def ask_again(ctx: InvocationContext, agent: AnyLlmAgent, last: Event, refusals: int) -> list[Event] | None:
-    """After a step whose answer does not fit: the message that says so, unless a result of the model's call does.
-
-    None when the model was asked often enough (this was its `refusals`-th such answer), or nothing is left to mend.
-    """
+def can_be_asked_again(ctx: InvocationContext, agent: AnyLlmAgent, last: Event, refusals: int) -> bool:
+    """Whether the model is asked for another answer, as the `last` does not fit: not if it was asked often enough (that
+    was its `refusals`-th such answer), nor if nothing is left to mend."""
     failed = last.error_code not in (None, NO_CONTENT) and not last.text.strip()
-    if refusals > agent.output_retries or failed or ctx.end_invocation:
-        return None
-    return [retry_event(ctx, last)] if UNFIT_OUTPUT in (last.custom_metadata or ()) else []
+    return not (refusals > agent.output_retries or failed or ctx.end_invocation)
 
 
 def no_answer(ctx: InvocationContext, agent: AnyLlmAgent, refusals: int, wrong: str, last: Event | None) -> Exception:

@@ -52,15 +52,15 @@ def _restore(turn: Turn, progress: Progress, start: int, *, on_top: bool) -> Non
     """
     before, after = progress.own(turn.ctx, start)
     turn.recall(progress, own := [*before, *after])
-    inside = turn.inside(progress)
-    said, latest = [*own, *(inside or ())], {id(event) for event in (*own[-1:], *(inside or ())[-1:])}
+    inside = () if turn.tells_how_far else turn.inside(progress)
+    said, latest = [*own, *inside], {id(event) for event in (*own[-1:], *inside[-1:])}
     turn.last = next((event for event in reversed(progress.events) if id(event) in latest), None)
     if not on_top:
         turn.begun = True
         turn.enter()
         return
-    tells_how_far = own and (inside is None or (turn.last is own[-1] and own[-1].is_final_response()))
-    if tells_how_far and not _is_answered(progress, after, said):
+    known = own and (turn.tells_how_far or (turn.last is own[-1] and own[-1].is_final_response()))
+    if known and not _is_answered(progress, after, said):
         _resume(turn, progress, own, silent=not after)
 
 

@@ -75,6 +75,10 @@ class Turn:
         self.failure: str | None = None
         """Why a delegated turn has come to nothing."""
 
+    tells_how_far: bool = False
+    """Whether the events of the turn say by themselves how far it got before this run; else they say only that it is
+    over, if its agent had the last word beside those `inside`."""
+
     def step(self, spans: Recorder | None) -> Events:
         """Take a step, and set `outcome`; yields what comes of it."""
         raise NotImplementedError
@@ -175,9 +179,8 @@ class Turn:
         """Take into account what the turn has said before this run: its `own` events."""
         self.ctx.escalated = self.ctx.escalated or any(event.actions.escalate for event in own)
 
-    def inside(self, progress: Progress) -> Sequence[Event] | None:
-        """What agents have said before this run that this turn's own agent runs. None if the events of the turn tell
-        by themselves how far it got; else they tell only that it is over, if the agent had the last word."""
+    def inside(self, progress: Progress) -> Sequence[Event]:
+        """What agents have said before this run that this turn's own agent runs."""
         agent, branch = self.agent, self.ctx.branch
         below = (each for each in progress.events if each.author != agent.name and has_agent(agent, each.author))
         return [each for each in below if is_within(each.branch, branch)]
