@@ -123,8 +123,7 @@ class LlmTurn(Turn):
     async def _ask_model(self, spans: Recorder | None) -> Events:
         """The request, the model, its tool calls (spec §2)."""
         request, result, run = LlmRequest.empty(None), StepResult(), self.ctx.run
-        answered = self.ctx.resumed or run.answering_message() is not None
-        steps = steps_of(self.llm, self.flow.steps, run, answered=answered)
+        steps = steps_of(self.llm, self.flow.steps, run)
         call = ModelCall(self.ctx, request, spans, processed=bool(steps.response))
         try:
             try:

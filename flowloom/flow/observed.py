@@ -15,9 +15,7 @@ from flowloom.events.event import Event
 from flowloom.events.response import LlmResponse
 from flowloom.flow.pipeline import Processor, Step, Steps, events_of, with_extra
 from flowloom.models.request import LlmRequest
-from flowloom.processors import DECISIONS, FILES, NEEDS, REQUEST_PROCESSORS
-
-_BEFORE_DECISIONS = REQUEST_PROCESSORS[: REQUEST_PROCESSORS.index(DECISIONS[-1]) + 1]
+from flowloom.processors import FILES, NEEDS
 
 
 class StepsOfTurn(NamedTuple):
@@ -29,24 +27,20 @@ class StepsOfTurn(NamedTuple):
     """The response processors of an answer that holds files (see `FILES`)."""
 
 
-def steps_of(agent: AnyLlmAgent, steps: Steps, run: Run, *, answered: bool) -> StepsOfTurn:
+def steps_of(agent: AnyLlmAgent, steps: Steps, run: Run) -> StepsOfTurn:
     """The processors of a step of an agent in a run, those of the app among them: all of them, wrapped for observers
-    that look at processors; without such, those that have anything to do for the agent (see `NEEDS`), and for what
-    people have `answered` (see `DECISIONS`)."""
+    that look at processors; without such, those that have anything to do for the agent (see `NEEDS`)."""
     (request, response), observers = steps, tuple(filter(_looks_at_processors, run.observers))
     if run.extra_steps:
         request = with_extra(request, run.extra_steps)
     if not observers:
-        name = "steps" if answered else "steps without answers"
 
         def busy() -> StepsOfTurn:
             idle = [processor for processor, field in NEEDS if getattr(agent, field) is None]
             unless_files = [processor for processor in idle if processor is not FILES]
-            if not answered and all(step.run is usual for step, usual in zip(request, _BEFORE_DECISIONS, strict=False)):
-                idle += DECISIONS
             return StepsOfTurn(_without(request, idle), _without(response, idle), _without(response, unless_files))
 
-        return agent.derive(name, busy, request, response)
+        return agent.derive("steps", busy, request, response)
     wrapped = _observed(response, observers)
     return StepsOfTurn(_observed(request, observers), wrapped, wrapped)
 

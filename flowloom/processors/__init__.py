@@ -79,10 +79,6 @@ NEEDS: tuple[tuple[Callable[..., Any], str], ...] = (
 observed at its processors."""
 FILES = code_execution_response
 """What saves the files in an answer, for all agents."""
-DECISIONS = (auth, confirmation)
-"""What carries out what people have answered. While there is no answer, these have nothing to do, and are not called
-unless the run is observed at its processors, or a processor of the user's own stands before them, which may put answers
-into the log."""
 
 __all__ = [
     "BaseCodeExecutor",

@@ -172,47 +172,49 @@ def mine_too(ctx: InvocationContext, request: LlmRequest, response: LlmResponse)
     """Nothing."""
 
 
-PLAIN = ["basic", "tools", "instructions", "identity", "contents", "agent_transfer", "tool_declarations"]
-PLAIN += ["file_uploads"]
+PLAIN = [
+    "basic",
+    "tools",
+    "auth",
+    "confirmation",
+    "instructions",
+    "identity",
+    "contents",
+    "agent_transfer",
+    "tool_declarations",
+    "file_uploads",
+]
 
 
 @pytest.mark.parametrize(
-    ("fields", "flow", "answered", "more", "response"),
+    ("fields", "flow", "more", "response"),
     [
-        ({}, Flow(), False, [], []),
-        ({}, Flow(), True, ["auth", "confirmation"], []),
-        ({"planner": PlanReActPlanner()}, Flow(), False, ["planning"], ["planning_response"]),
-        ({"code_executor": BuiltInCodeExecutor()}, Flow(), False, ["code_execution"], []),
-        ({"output_schema": City}, Flow(), False, ["output_schema"], []),
-        ({}, Flow().with_processor(mine, before="confirmation"), False, ["auth", "mine", "confirmation"], []),
-        ({}, Flow().with_processor(mine, replace="basic"), False, ["-basic", "auth", "mine", "confirmation"], []),
-        ({}, Flow().with_processor(mine, after="confirmation"), False, ["mine"], []),
-        ({}, Flow().with_processor(mine, after="confirmation"), True, ["auth", "confirmation", "mine"], []),
-        ({}, Flow().with_response_processor(mine_too), False, [], ["mine_too"]),
-        ({}, Flow([basic, tools], []), False, [f"-{name}" for name in PLAIN[2:]], []),
+        ({}, Flow(), [], []),
+        ({"planner": PlanReActPlanner()}, Flow(), ["planning"], ["planning_response"]),
+        ({"code_executor": BuiltInCodeExecutor()}, Flow(), ["code_execution"], []),
+        ({"output_schema": City}, Flow(), ["output_schema"], []),
+        ({}, Flow().with_processor(mine, before="confirmation"), ["mine"], []),
+        ({}, Flow().with_response_processor(mine_too), [], ["mine_too"]),
+        ({}, Flow([basic, tools], []), [f"-{name}" for name in PLAIN[2:]], []),
     ],
-    ids=["none", "answers", "planner", "code", "schema", "before", "first", "after", "after answers", "end", "short"],
+    ids=["none", "planner", "code", "schema", "own", "end", "short"],
 )
 @pytest.mark.parametrize("watching", [(), (Observer(),)], ids=["alone", "watched elsewhere"])
 def test_processors_that_have_anything_to_do_are_called_and_all_if_an_observer_looks(
-    fields: dict[str, Any], flow: Flow, answered: bool, more: list[str], response: list[str], watching: Any
+    fields: dict[str, Any], flow: Flow, more: list[str], response: list[str], watching: Any
 ) -> None:
-    """Those of decisions when people have answered, or a processor of one's own may have."""
     root = agent("root", **fields)
     run = context(root).run
     run.observers = watching
-    found = steps_of(root, flow.steps, run, answered=answered)
+    found = steps_of(root, flow.steps, run)
     expected = {*PLAIN, *(name for name in more if name[0] != "-")} - {name[1:] for name in more}
     assert [step.name for step in found[0]] == [each.name for each in flow.request_steps if each.name in expected]
     assert [step.name for step in found[1] if step.name != "code_execution_response"] == response
-    assert steps_of(root, flow.steps, run, answered=answered) is found
-    assert steps_of(root, flow.steps, run, answered=not answered) is not found
+    assert steps_of(root, flow.steps, run) is found
     request, other = flow.steps[0], Flow().steps[1][:1]
-    assert len(steps_of(root, (request, other), run, answered=answered)[1]) == len(other) * ("planner" in fields)
+    assert len(steps_of(root, (request, other), run)[1]) == len(other) * ("planner" in fields)
     run.observers = (OnlyEnds(), *watching)
-    assert [step.name for step in steps_of(root, flow.steps, run, answered=answered)[0]] == [
-        step.name for step in flow.request_steps
-    ]
+    assert [step.name for step in steps_of(root, flow.steps, run)[0]] == [step.name for step in flow.request_steps]
 
 
 @pytest.mark.parametrize("watching", [(), (OnlyEnds(),)])
@@ -223,7 +225,7 @@ def test_processors_of_an_app_stand_before_contents_once(watching: Any) -> None:
         root = agent("root")
         run = context(root).run
         run.observers, run.extra_steps = watching, extra
-        names = [step.name for step in steps_of(root, flow.steps, run, answered=True)[0]]
+        names = [step.name for step in steps_of(root, flow.steps, run)[0]]
         assert names[names.index("mine") + 1 :][:1] == ([before] if before else [])
         own = Flow([mine, basic], []).steps
-        assert [step.name for step in steps_of(root, own, run, answered=True)[0]] == ["mine", "basic"]
+        assert [step.name for step in steps_of(root, own, run)[0]] == ["mine", "basic"]
