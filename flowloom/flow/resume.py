@@ -14,7 +14,6 @@ from flowloom.events.requests import looks_like_request
 from flowloom.flow.delegation import ends_turn
 from flowloom.flow.handover import place_of_target
 from flowloom.flow.turn import OVER, WAITING, Turn, TurnOf
-from flowloom.log.answers import subjects_of
 from flowloom.log.ledger import CallRecord
 from flowloom.processors.unfinished import pending_follow_ups
 
@@ -53,27 +52,25 @@ def _restore(turn: Turn, progress: Progress, start: int, *, on_top: bool) -> Non
     before, after = progress.own(turn.ctx, start)
     turn.recall(progress, own := [*before, *after])
     inside = () if turn.tells_how_far else turn.inside(progress)
-    said, latest = [*own, *inside], {id(event) for event in (*own[-1:], *inside[-1:])}
-    turn.last = next((event for event in reversed(progress.events) if id(event) in latest), None)
+    said = [*own, *inside]
+    ids = set(map(id, said))
+    turn.last = next((event for event in reversed(progress.events) if id(event) in ids), None)
     if not on_top:
         turn.begun = True
         turn.enter()
         return
     known = own and (turn.tells_how_far or (turn.last is own[-1] and own[-1].is_final_response()))
     if known and not _is_answered(progress, after, said):
-        _resume(turn, progress, own, silent=not after)
+        _resume(turn, progress, own)
 
 
-def _resume(turn: Turn, progress: Progress, own: Sequence[Event], *, silent: bool) -> None:
-    """Have a turn go on, wait or end, as its `own` events tell. `silent`: none came after the user's message."""
+def _resume(turn: Turn, progress: Progress, own: Sequence[Event]) -> None:
+    """Have a turn go on, wait or end, as its `own` events tell."""
     run, calls = turn.ctx.run, _calls_in(own)
     live = [made for made in run.ledger.live(run.invocation_id) if made.id in calls]
     ended, waits = bool(own[-1].actions.end_of_agent), any(made.waits for made in live)
-    goes_on = not ended and _has_work_left(turn, progress, own, live)
-    if goes_on and silent and not ends_turn(own[-1]):
-        return  # it was interrupted before the user answered another agent: it begins anew
     turn.begun = True
-    if goes_on:
+    if not ended and _has_work_left(turn, progress, own, live):
         turn.enter()
     else:
         turn.outcome = WAITING if waits else OVER
@@ -98,7 +95,7 @@ def _has_work_left(turn: Turn, progress: Progress, own: Sequence[Event], live: S
             return run.ledger.is_ready(made.id)
         if made.is_of_stopped_run:
             return made.event is said and not made.attempts and not later
-        return made.state == "open" and progress.interrupted
+        return made.state == "open"
 
     if any(map(can_go_on, live)) or any(True for _ in pending_follow_ups(own)):
         return True
@@ -135,8 +132,8 @@ class _Handovers:
 
     def _read(self, index: int, event: Event) -> None:
         depth = self._depth_of(event)
-        if depth is None:  # what answers a call, or comes of it, belongs to the turn that made it
-            self.go_back(self._progress.answered_by(event.content) | subjects_of(event))
+        if depth is None:  # what answers a call belongs to the turn that made it
+            self.go_back(self._progress.answered_by(event.content))
             depth = self._depth_of(event)
         if depth is None:
             return
@@ -147,17 +144,14 @@ class _Handovers:
             return  # people are asked what its tools want to know: that gives control to no agent
         del self.turns[depth + 1 :]
         target, ctx = event.actions.transfer_to_agent, self.turns[-1][0].ctx
-        if target is not None and ctx.llm_agent is not None and at_place(event, self._ctx):
+        if target is not None and ctx.llm_agent is not None:
             place = place_of_target(ctx, target)
             place.resumed = True
-            self.turns.append((place.agent.turn(place), index + 1))
+            self.turns.append((place.agent.turn(place), index))
 
     def _depth_of(self, event: Event) -> int | None:
         """Whose turn an event belongs to; what a workflow's members say belongs to the workflow's."""
-        name, ctx = event.author, self._ctx
-        if not at_place(event, ctx):
-            path, above = path_of(event), f"{ctx.node_path}/" if ctx.node_path else ""
-            if event.isolation_scope != ctx.isolation_scope or not path.startswith(above):
-                return None
-            name = path.removeprefix(above).partition("@")[0]
+        name = event.author
+        if not at_place(event, self._ctx):
+            name = path_of(event).removeprefix(f"{self._ctx.node_path}/").partition("@")[0]
         return next((i for i in reversed(range(len(self.turns))) if self.turns[i][0].agent.name == name), None)

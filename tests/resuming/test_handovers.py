@@ -5,10 +5,19 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, Callable
 
 import pytest
-from waiting.desk import WHERE, Desk, World, by_turn, last_text
+from waiting.desk import WHERE, Desk, World, by_turn, last_text, model_of, seen_results
 from waiting.office import HAND_TO, approve_all, payer
 
-from flowloom import BaseAgent, Event, InvocationContext, ParallelAgent, SequentialAgent, Session, ToolContext
+from flowloom import (
+    AgentTool,
+    BaseAgent,
+    Event,
+    InvocationContext,
+    ParallelAgent,
+    SequentialAgent,
+    Session,
+    ToolContext,
+)
 from flowloom.testing import call
 
 
@@ -28,6 +37,10 @@ def handing_to_workflow() -> BaseAgent:
 
 def in_sequence() -> BaseAgent:
     return SequentialAgent(name="flow", sub_agents=[handing_desk(), by_turn("after", "After.")])
+
+
+def in_sequence_to_workflow() -> BaseAgent:
+    return SequentialAgent(name="flow", sub_agents=[handing_desk(to_workflow=True), by_turn("after", "After.")])
 
 
 async def cut(it: Desk, root: Callable[[], BaseAgent], count: int) -> Desk:
@@ -59,7 +72,10 @@ async def test_the_one_that_handed_over_goes_on_with_its_answer(root: Callable[[
     assert await resumed(await cut(it, root, asked + 1)) == ["Desk ordered."]
 
 
-@pytest.mark.parametrize(("root", "then"), [(handing_desk, []), (handing_to_workflow, []), (in_sequence, ["After."])])
+@pytest.mark.parametrize(
+    ("root", "then"),
+    [(handing_desk, []), (handing_to_workflow, []), (in_sequence, ["After."]), (in_sequence_to_workflow, ["After."])],
+)
 async def test_the_one_whose_call_has_run_last_goes_on_with_its_result(
     root: Callable[[], BaseAgent], then: list[str]
 ) -> None:
@@ -108,7 +124,7 @@ async def test_one_that_a_task_agent_has_handed_over_to_goes_on_with_its_answer(
 
 
 async def test_one_that_is_handed_over_to_anew_begins_anew() -> None:
-    """Though it had its say before the run was resumed."""
+    """Though it had its say before the run was resumed, also if that is cut off before it speaks again."""
 
     def root() -> BaseAgent:
         clerk, hand = by_turn("clerk", "Noted.", "Again."), call(HAND_TO, agent_name="clerk")
@@ -118,6 +134,7 @@ async def test_one_that_is_handed_over_to_anew_begins_anew() -> None:
     it = Desk(root)
     assert last_text(await it.say("Go.")) == "Noted."
     assert last_text(await it.answer((await it.only("order")).reply("pen"))) == "Again."
+    assert await resumed(await cut(it, root, len(await it.events()) - 1)) == ["Again."]
 
 
 async def test_one_that_was_handed_over_to_in_a_workflow_goes_on_with_its_answer() -> None:
@@ -131,6 +148,72 @@ async def test_one_that_was_handed_over_to_in_a_workflow_goes_on_with_its_answer
     asked = len(await it.events())
     await it.answer((await it.only()).reply("pen"))
     assert await resumed(await cut(it, root, asked + 1)) == ["Ordered.", "After."]
+
+
+async def test_one_that_control_came_back_to_goes_on_alone_with_an_answer_for_it() -> None:
+    """The one that it had handed over to, and that has nothing more to do, is not entered again."""
+    asked: list[str] = []
+
+    def root() -> BaseAgent:
+        clerk = Quiet(name="clerk", before_agent_callback=lambda callback_context: asked.append("clerk"))
+        calls = call(HAND_TO, agent_name="clerk"), call("order", what="pen")
+        desk = by_turn("desk", *calls, "Ordered.", tools=[World().ordering], sub_agents=[clerk])
+        return SequentialAgent(name="flow", sub_agents=[desk])
+
+    it = Desk(root)
+    await it.say("Go.")
+    assert (last_text(await it.answer((await it.only()).reply("pen"))), asked) == ("Ordered.", ["clerk"])
+
+
+@pytest.mark.parametrize("answered", [True, False])
+async def test_one_that_got_control_back_by_a_handover_goes_on_as_the_one_that_was_answered_or_the_third(
+    answered: bool,
+) -> None:
+    """The runner begins at the agent that was answered (spec §18.6); a run that was cut off goes on as it stood, and
+    control goes back through those that handed over (decision 27)."""
+    ended: list[str] = []
+
+    def root() -> BaseAgent:
+        clerk = by_turn("clerk", call(HAND_TO, agent_name="desk"))
+        to_do = call("pay", amount=1) if answered else call("look", what="pen")
+        calls = call(HAND_TO, agent_name="clerk"), to_do
+        desk = by_turn("desk", *calls, "Done.", tools=[World().paying, World().look], sub_agents=[clerk])
+        for each in (desk, clerk):
+            each.after_agent_callback = lambda callback_context: ended.append(callback_context.agent_name)
+        return desk
+
+    it = Desk(root)
+    await it.say("Go.")
+    ended.clear()
+    if answered:
+        assert last_text(await approve_all(it)) == "Done."
+        assert ended == ["desk"]
+    else:
+        assert await resumed(await cut(it, root, len(await it.events()) - 1)) == ["Done."]
+        assert ended == ["desk", "clerk", "desk"]
+
+
+async def test_those_that_have_handed_over_to_one_that_waits_wait_too() -> None:
+    def root() -> BaseAgent:
+        asking = AgentTool(payer(World(), "cashier", 1))
+        clerk = by_turn("clerk", call("cashier", request="Pay."), "unreachable", tools=[asking])
+        return by_turn("desk", call(HAND_TO, agent_name="clerk"), "unreachable", sub_agents=[clerk])
+
+    it = Desk(root)
+    await it.say("Go.")
+    assert await resumed(it) == []
+
+
+async def test_one_that_was_handed_over_to_in_an_agent_that_runs_as_a_tool_goes_on_with_its_answer() -> None:
+    def root() -> BaseAgent:
+        clerk = by_turn("clerk", call("order", what="pen"), "Ordered.", tools=[World().ordering])
+        desk = by_turn("desk", call(HAND_TO, agent_name="clerk"), "unreachable", sub_agents=[clerk])
+        return by_turn("root", call("desk", request="Go."), "Done.", tools=[AgentTool(desk)])
+
+    it = Desk(root)
+    await it.say("Go.")
+    assert last_text(await it.answer((await it.only("order")).reply("pen"))) == "Done."
+    assert seen_results(model_of(it.runner.agent).requests[-1]) == [{"result": "Ordered."}]
 
 
 @pytest.mark.parametrize("in_workflow", [False, True])
