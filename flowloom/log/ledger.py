@@ -240,7 +240,8 @@ class CallLedger:
             self._scopes[scope] = None
             return False
         if (made := self._calls.get(scope)) is not None:
-            if (made.state == "open" or made.state == "decided") and event.content is not None and event.content.parts:
+            begins = made.state in ("open", "decided") or (made.state == "waiting" and made.client_executed)
+            if begins and event.content is not None and event.content.parts:
                 made.state = "suspended"
             for outer in (made, *self.around(made)):
                 outer.attempts = 0

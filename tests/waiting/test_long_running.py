@@ -23,6 +23,7 @@ from flowloom import (
 )
 from flowloom.testing import call
 from waiting.desk import Desk, World, by_turn, last_text, model_of, seen_results
+from waiting.office import payer
 
 
 def orders(world: World, name: str, what: str, *after: Any, **fields: Any) -> BaseAgent:
@@ -139,6 +140,26 @@ async def test_words_beside_one_of_two_results_do_not_wait_for_the_other(cut_off
         it.service.adopt(Session.model_validate({**wire, "events": wire["events"][: len(log) + 1]}))
         said = await it.say(invocation_id=log[-1].invocation_id)
     assert last_text(said) == "I see."
+
+
+async def test_words_beside_a_result_do_not_wait_for_what_is_called_after_them() -> None:
+    """Only agents as tools that were called since do, also in a run that goes on where another one was cut off."""
+    world = World()
+
+    def root(*beside: types.Part, then: str) -> BaseAgent:
+        tools = [world.look, world.ordering, AgentTool(payer(world, "inner", 1))]
+        return by_turn("root", call("order", what="pen"), [call("look", what="up"), *beside], then, tools=tools)
+
+    it = Desk(lambda: root(call("order", what="ink"), then="Noted."))
+    await it.say("Go.")
+    assert last_text(await it.answer((await it.only()).reply("pen"), types.Part(text="And?"))) == "Noted."
+    it = Desk(lambda: root(call("inner", request="Pay."), then="unreachable"))
+    await it.say("Go.")
+    await it.answer((await it.only()).reply("pen"), types.Part(text="And?"))
+    log = [e for e in await it.events() if all(each.name != "look" for each in e.get_function_responses())]
+    it.service.adopt((await it.session()).model_copy(update={"events": log}))
+    assert [event.text for event in await it.say(invocation_id=log[-1].invocation_id) if event.text] == []
+    assert world.ran.count("look up") == 3
 
 
 async def test_the_other_of_two_results_is_waited_for_whatever_was_said_in_between() -> None:
