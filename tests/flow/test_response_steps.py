@@ -98,3 +98,26 @@ def test_a_response_processor_is_found_by_itself_as_by_its_name() -> None:
         ):
             assert [step.name for step in Flow().with_processor(mine, **place).response_steps] == names
         assert [step.name for step in Flow().without(found).response_steps] == ["planning_response"]
+
+
+@pytest.mark.parametrize("says", [False, True])
+@pytest.mark.parametrize(
+    ("side", "called"), [("request_processors", ["first"]), ("response_processors", ["first", "second"])]
+)
+async def test_once_the_invocation_is_ended_processors_of_the_request_are_not_called_but_those_of_the_response(
+    side: str, called: list[str], says: bool
+) -> None:
+    """Whether the one that has ended it says something or not."""
+    asked: list[str] = []
+
+    def first(ctx: InvocationContext, request: LlmRequest, response: Any = None) -> Event | None:
+        asked.append("first")
+        ctx.end_invocation = True
+        return ctx.new_event({"content": None}) if says else None
+
+    def second(ctx: InvocationContext, request: LlmRequest, response: Any = None) -> None:
+        asked.append("second")
+
+    given: dict[str, Any] = {"request_processors": [], "response_processors": [], side: [first, second]}
+    await Chat(agent("root", "hi", flow=Flow(**given))).say("go")
+    assert asked == called
