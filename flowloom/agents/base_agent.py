@@ -1,6 +1,6 @@
 """`BaseAgent`: an agent of any kind (spec §17.1 to §17.5)."""
 
-from __future__ import annotations
+# no annotations as texts: pydantic would compile each of the fields' by itself
 
 import re
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
@@ -71,10 +71,10 @@ class BaseAgent(TypedByOutput[OutputT]):
     description: str = ""
     """What the agent is for, in a sentence: other agents decide by it."""
     if TYPE_CHECKING:  # given as any sequence, read as a list
-        sub_agents: list[BaseAgent] = Field(init=False)
-        _sub_agents: Sequence[BaseAgent] = Field(default=(), alias="sub_agents")
+        sub_agents: "list[BaseAgent]" = Field(init=False)
+        _sub_agents: "Sequence[BaseAgent]" = Field(default=(), alias="sub_agents")
     else:
-        sub_agents: list[BaseAgent] = Field(default_factory=nothing)
+        sub_agents: "list[BaseAgent]" = Field(default_factory=nothing)
     before_agent_callback: AgentCallbacks = None
     after_agent_callback: AgentCallbacks = None
 
@@ -127,23 +127,23 @@ class BaseAgent(TypedByOutput[OutputT]):
     # -- the tree ---------------------------------------------------------------------------------
 
     @property
-    def parent_agent(self) -> BaseAgent | None:
+    def parent_agent(self) -> "BaseAgent | None":
         """The first agent that lists this one as a sub-agent."""
         return self._parent
 
     @property
-    def root_agent(self) -> BaseAgent:
+    def root_agent(self) -> "BaseAgent":
         """The agent at the top, following `parent_agent`."""
         agent = self
         while agent.parent_agent is not None:
             agent = agent.parent_agent
         return agent
 
-    def find_agent(self, name: str) -> BaseAgent | None:
+    def find_agent(self, name: str) -> "BaseAgent | None":
         """This agent or the first one below it of that `name`; None if there is none."""
         return self if self.name == name else self.find_sub_agent(name)
 
-    def find_sub_agent(self, name: str) -> BaseAgent | None:
+    def find_sub_agent(self, name: str) -> "BaseAgent | None":
         """The first agent named `name` below this one; None if there is none."""
         found = (child.find_agent(name) for child in self.sub_agents)
         return next((agent for agent in found if agent is not None), None)

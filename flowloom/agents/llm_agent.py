@@ -1,6 +1,6 @@
 """`LlmAgent`: an agent that works through a flow and a model (spec §17.8)."""
 
-from __future__ import annotations
+# no annotations as texts: pydantic would compile each of the fields' by itself
 
 from collections.abc import Callable, Sequence
 from inspect import isawaitable
@@ -211,7 +211,7 @@ class LlmAgent(BaseAgent[OutputT]):
             agent = agent.parent_agent
         raise ModelNotConfiguredError(f"Agent `{self.name}` has no model, and no agent above it has one.")
 
-    def companion(self, **fields: Any) -> LlmAgent[Any]:
+    def companion(self, **fields: Any) -> "LlmAgent[Any]":
         """Another agent, of these `fields`, for a tool of this one that needs an agent to do its work."""
         return LlmAgent(**fields)
 

@@ -1,6 +1,6 @@
 """`BaseLlm`: the seam between the flow and any model (contract "Model" of the house)."""
 
-from __future__ import annotations
+# no annotations as texts: pydantic would compile each of the fields' by itself
 
 import logging
 from abc import abstractmethod
@@ -78,7 +78,7 @@ class BaseLlm(Settings):
         """Whether the model itself can combine a response schema with tools (spec §10.1)."""
         return False
 
-    def server_tool_refusal(self, asked: Asked, functions: Sequence[str], model: str | None = None) -> str | None:
+    def server_tool_refusal(self, asked: "Asked", functions: Sequence[str], model: str | None = None) -> str | None:
         """Why the provider cannot run the tool that is `asked` for beside these `functions`, and what to do.
 
         None if it can, or if nothing is known of it. `model` is the name in the request, if that has one of its own.

@@ -3,7 +3,7 @@
 Here is what an adapter is told, and what it says of itself; `gemini_service` has how it calls.
 """
 
-from __future__ import annotations
+# no annotations as texts: pydantic would compile each of the fields' by itself
 
 import asyncio
 import os
@@ -120,7 +120,7 @@ class Gemini(BaseLlm):
         """Whether a response schema may be set beside tools (spec §10.1); tuned models and others get it as well."""
         return not needs_schema_tool(self.model, self.backend)
 
-    def server_tool_refusal(self, asked: Asked, functions: Sequence[str], model: str | None = None) -> str | None:
+    def server_tool_refusal(self, asked: "Asked", functions: Sequence[str], model: str | None = None) -> str | None:
         return gemini_service.gemini_refusal(asked, functions, model_name(model or self.model), self.backend)
 
     def generate_content_async(
@@ -160,7 +160,7 @@ class Gemini(BaseLlm):
         base_url = self.base_url or options_url or os.environ.get("GOOGLE_VERTEX_BASE_URL")
         return bool(self.project or os.environ.get("GOOGLE_CLOUD_PROJECT") or base_url)
 
-    async def _connected(self) -> gemini_service.Connection:
+    async def _connected(self) -> "gemini_service.Connection":
         if self._connection is None:
             if self.missing_credentials is not None:
                 raise ConfigurationError(f"The model `{self.model}` has no credentials. {self.missing_credentials}")

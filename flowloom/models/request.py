@@ -1,6 +1,6 @@
 """`LlmRequest`: everything that one model call is given (spec §0.2, §3.7)."""
 
-from __future__ import annotations
+# no annotations as texts: pydantic would compile each of the fields' by itself
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, Self, cast
@@ -22,7 +22,7 @@ _empty_config = copier(EMPTY_CONFIG)
 class Dropped(list[LlmResponse]):
     """Answers that a model around others has not given out. Copies of a request share them."""
 
-    def __deepcopy__(self, memo: dict[int, Any]) -> Dropped:
+    def __deepcopy__(self, memo: dict[int, Any]) -> "Dropped":
         return self
 
 

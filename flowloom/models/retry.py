@@ -1,6 +1,6 @@
 """`RetryOptions`: when and after how long a failed model call is made again."""
 
-from __future__ import annotations
+# no annotations as texts: pydantic would compile each of the fields' by itself
 
 import random
 from collections.abc import Awaitable, Callable, Mapping
@@ -23,7 +23,7 @@ class RetryOptions(BaseModel):
     (`Retry-After`), the call waits for it; a pause longer than `max_delay` ends the retries.
     """
 
-    model_config = ConfigDict(arbitrary_types_allowed=True, extra="forbid", defer_build=True)
+    model_config = ConfigDict(arbitrary_types_allowed=True, extra="forbid")
 
     attempts: int = Field(default=3, ge=0)
     """Calls at most, the first one included; 1 (or 0) turns retries off."""
@@ -40,7 +40,7 @@ class RetryOptions(BaseModel):
     sleep: Callable[[float], Awaitable[None]] = Field(default=sleep, exclude=True, repr=False)
     """Waits so many seconds. Replaced in tests."""
 
-    def overridden_by(self, *given: Any) -> RetryOptions:
+    def overridden_by(self, *given: Any) -> "RetryOptions":
         """The first options in `given` that are not None (flowloom's or google-genai's), waiting as these do."""
         for options in given:
             if options is not None:

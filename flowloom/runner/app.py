@@ -1,6 +1,6 @@
 """`App`: a root agent with what belongs to it."""
 
-from __future__ import annotations
+# no annotations as texts: pydantic would compile each of the fields' by itself
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING

@@ -1,6 +1,6 @@
 """`Session`: one conversation's state and log."""
 
-from __future__ import annotations
+# no annotations as texts: pydantic would compile each of the fields' by itself
 
 from typing import Any
 
