@@ -17,9 +17,7 @@ if TYPE_CHECKING:
     from flowloom.agents.workflow_agents import LoopAgent, ParallelAgent, SequentialAgent, WorkflowAgent
     from flowloom.flow.workflow_turn import FinishedMember
 
-_HOMES = {
-    "workflow_agents": "FinishedMember LoopAgent ParallelAgent SequentialAgent WorkflowAgent",
-}
+_HOMES = {"workflow_agents": "FinishedMember LoopAgent ParallelAgent SequentialAgent WorkflowAgent"}
 
 __all__ = [
     "Agent",

@@ -68,10 +68,7 @@ class LlmResponse(WireModel):
         only) is valid and empty.
         """
         raw = generate_content_response
-        values: dict[str, Any] = {
-            "usage_metadata": raw.usage_metadata,
-            "model_version": raw.model_version,
-        }
+        values: dict[str, Any] = {"usage_metadata": raw.usage_metadata, "model_version": raw.model_version}
         if raw.candidates:
             candidate = raw.candidates[0]
             values["grounding_metadata"] = candidate.grounding_metadata

@@ -4,11 +4,18 @@ It imports `run_stream`, `plugins`, `agents` and the rooms below. Begin with `ru
 rounds of one call of it.
 """
 
+from typing import TYPE_CHECKING
+
+from flowloom.objects.on_use import homes_of, loaded_on_use
 from flowloom.runner.app import App, ResumabilityConfig
 from flowloom.runner.handle import RunHandle
-from flowloom.runner.pending import PendingCall, answers, pending_calls
-from flowloom.runner.result import RunResult
 from flowloom.runner.runner import InMemoryRunner, RunArguments, Runner
+
+if TYPE_CHECKING:
+    from flowloom.runner.pending import PendingCall, answers, pending_calls
+    from flowloom.runner.result import RunResult
+
+_HOMES = {"pending": "PendingCall answers pending_calls", "result": "RunResult"}
 
 __all__ = [
     "App",
@@ -22,3 +29,5 @@ __all__ = [
     "answers",
     "pending_calls",
 ]
+
+__getattr__, __dir__ = loaded_on_use(__name__, homes_of(__name__, _HOMES))

@@ -10,11 +10,11 @@ from flowloom.agents.base_agent import OutputT
 from flowloom.errors import ConfigurationError
 from flowloom.events import Event
 from flowloom.objects.event_loop import in_event_loop
-from flowloom.runner.result import RunResult
 from flowloom.runner.rounds import Rounds
 
 if TYPE_CHECKING:
     from flowloom.run_stream import RunStreamEvent
+    from flowloom.runner.result import RunResult
 
 _running: set[asyncio.Task[None]] = set()
 """The runs that are under way: an event loop alone does not keep a task without a reference to it."""

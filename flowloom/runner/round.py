@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from google.genai import types
 
@@ -21,8 +21,10 @@ from flowloom.events.wire import make
 from flowloom.flow.ending import error_event, finish_failed_run, finish_run, record_end
 from flowloom.log.answers import check_answers
 from flowloom.objects.notebook import count
-from flowloom.runner.pending import Confirm
 from flowloom.sessions import BaseSessionService, Session
+
+if TYPE_CHECKING:
+    from flowloom.runner.pending import Confirm
 
 
 class RunCancelledError(FlowloomError):

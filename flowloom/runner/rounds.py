@@ -19,9 +19,8 @@ from flowloom.events.parts import answers_calls
 from flowloom.log.answers import check_answers, readable_answers
 from flowloom.log.claims import without_repeated
 from flowloom.log.marks import AGENT_ENDED
+from flowloom.objects.on_use import ModuleOnUse
 from flowloom.runner.message import Message, content_of_message
-from flowloom.runner.pending import PendingCall, decisions_of, pending_in
-from flowloom.runner.result import RunResult, RunStatus
 from flowloom.runner.round import Host, Round
 from flowloom.runner.routing import answered_call, as_reply, messages_of
 from flowloom.sessions.admission import check_texts
@@ -29,6 +28,12 @@ from flowloom.sessions.leases import SessionLease
 
 if TYPE_CHECKING:
     from flowloom.run_stream import RunStreamEvent
+    from flowloom.runner import pending, result
+    from flowloom.runner.pending import PendingCall
+    from flowloom.runner.result import RunResult, RunStatus
+else:
+    pending = ModuleOnUse("flowloom.runner.pending")  # few runs wait for a person
+    result = ModuleOnUse("flowloom.runner.result")  # streams of events have none
 
 
 @dataclass(eq=False, kw_only=True)
@@ -187,7 +192,7 @@ class Rounds:
         if self._later:
             self._message = self._later.pop(0)
         elif self.host.confirm is not None:
-            self._message = await decisions_of(self.host.confirm, self._pending(), self._decided)
+            self._message = await pending.decisions_of(self.host.confirm, self._pending(), self._decided)
         if self._message is None and latest.run.progress is not None:
             self.invocation_id = self._with_decisions_left(latest.run)
         return None if self._message is None and self.invocation_id is None else self._begin()
@@ -221,7 +226,7 @@ class Rounds:
         if self.lease is not None and any(is_left_behind(ledger, decision) for decision in repeated):
             self._message, self.state_delta, self.invocation_id = None, None, invocation_id
             return True
-        self._left_to_others = invocation_id, pending_in(ledger, invocation_id)
+        self._left_to_others = invocation_id, pending.pending_in(ledger, invocation_id)
         return False
 
     async def _without_secrets(self, message: types.Content) -> types.Content:
@@ -291,20 +296,20 @@ class Rounds:
     def result(self, events: Sequence[Event]) -> RunResult:
         """What came of the run, now that it is over; `events` are those that it gave."""
         error = None if isinstance(self.error, asyncio.CancelledError) else self.error
-        result = RunResult(self.current_id, self.status, error=error)
-        result.take(events, {key: made for each in self._rounds for key, made in (each.run.outputs or {}).items()})
+        told = result.RunResult(self.current_id, self.status, error=error)
+        told.take(events, {key: made for each in self._rounds for key, made in (each.run.outputs or {}).items()})
         if self._rounds:
             used = self._rounds[-1].run.totals
-            result.usage, result.model_calls, result.tool_calls = used.usage, used.model_calls, used.tool_calls
-            result.pending = self._pending()
+            told.usage, told.model_calls, told.tool_calls = used.usage, used.model_calls, used.tool_calls
+            told.pending = self._pending()
         if self._left_to_others is not None:
-            result.pending = self._left_to_others[1]
-        return result
+            told.pending = self._left_to_others[1]
+        return told
 
     def _pending(self) -> list[PendingCall]:
         """What the invocation waits for."""
         run = self._rounds[-1].run
-        return pending_in(run.ledger, run.invocation_id)
+        return pending.pending_in(run.ledger, run.invocation_id)
 
     @property
     def status(self) -> RunStatus:

@@ -21,11 +21,7 @@ from flowloom.context.observer import Observer
 from flowloom.context.observer import observers as observers_of_all
 from flowloom.context.progress import Progress
 from flowloom.context.run_config import default_run_config
-from flowloom.errors import (
-    ConfigurationError,
-    NotSupportedError,
-    SessionNotFoundError,
-)
+from flowloom.errors import ConfigurationError, NotSupportedError, SessionNotFoundError
 from flowloom.events import Event
 from flowloom.flow.pipeline import Processor, Step, compile_steps
 from flowloom.memory import BaseMemoryService, InMemoryMemoryService
@@ -37,8 +33,6 @@ from flowloom.processors.model_choice import model_of
 from flowloom.runner.app import App
 from flowloom.runner.handle import RunHandle
 from flowloom.runner.message import Message
-from flowloom.runner.pending import Confirm
-from flowloom.runner.result import RunResult
 from flowloom.runner.rounds import Rounds, result_of
 from flowloom.runner.routing import agents_of, check_tree, find_agent_to_run
 from flowloom.runner.sync import iterate_sync, run_sync
@@ -48,6 +42,8 @@ from flowloom.tools.agent_tool import AgentTool
 
 if TYPE_CHECKING:
     from flowloom.run_stream import RunStreamEvent
+    from flowloom.runner.pending import Confirm
+    from flowloom.runner.result import RunResult
 
 # Python names it in the error for an argument that is missing or unknown: users know the methods of a runner.
 Rounds.__init__.__qualname__ = "Runner.run"
