@@ -132,6 +132,7 @@ class LlmTurn(Turn):
                     async with aclosing(produced):
                         async for event in produced:
                             yield self._took(result, event)
+                            result.transfer_to = run.ledger.handovers.get(event.id, result.transfer_to)
             except Halt as halt:
                 result.halted_by = halt.processor
             result.answered = not self._wants_model(result)
@@ -167,7 +168,6 @@ class LlmTurn(Turn):
         """An event of a request processor: the results of a confirmed tool, say."""
         event = self._noted(result, keep_answer(self.ctx, self.llm, event) if self.keeps else event)
         result.waiting = result.waiting or is_from_agent_tool(event)
-        result.transfer_to = event.actions.transfer_to_agent or result.transfer_to
         result.answered = result.answered or event.id in (self.ctx.run.outputs or ())
         return event
 
@@ -372,8 +372,11 @@ class LlmTurn(Turn):
     # -- agents that this one hands over or delegates to ------------------------------------------
 
     def _after_answers(self) -> Outcome | Enter:
-        """The next delegated call; without one, another step."""
-        return self._delegate() if self.delegated and not self.single_turns else AGAIN
+        """The next delegated call; without one, the handover that was to come behind them, or another step."""
+        if self.delegated and not self.single_turns:
+            return self._delegate()
+        target = self.last and self.ctx.run.ledger.handovers.get(self.last.id)
+        return Enter(place_of_target(self.ctx, target)) if target else AGAIN
 
     def _delegate(self) -> Enter:
         """The turn of the sub-agent that the next delegated call is for."""
@@ -393,10 +396,10 @@ class LlmTurn(Turn):
         if response is None:
             self.ctx.run.leave_open(task.id, *(call.id for call in self.delegated))
             self.outcome = WAITING
-            return ()
-        self.outcome = self._after_answers()
+            return
         content = content_of("user", [response_part(task.id, task.name, response)])
-        return (self.note(self.ctx.new_event({"author": "user", "content": content})),)
+        yield self.note(self.ctx.new_event({"author": "user", "content": content}))
+        self.outcome = self._after_answers()
 
     # -- resuming ---------------------------------------------------------------------------------
 

@@ -7,9 +7,10 @@ runner, and nothing else.
 
 from __future__ import annotations
 
+from itertools import chain
+
 from flowloom.context import InvocationContext
 from flowloom.context.run import Run
-from flowloom.events.event import Event
 from flowloom.flow.ending import finish_failed_run, finish_run
 from flowloom.flow.resume import stack_of
 from flowloom.flow.turn import AGAIN, Enter, Events, Turn, TurnOf
@@ -35,8 +36,7 @@ async def play(run: Run, stack: list[Turn]) -> Events:
                 run.stopped = run.stopped or run.stop is not None  # paused, cancelled, or at its limit
                 if run.stopped:
                     break
-                if spans is not None:
-                    turn.start_span(spans)
+                turn.start_span(spans)
                 if not turn.begun:
                     for event in await turn.begin():
                         yield event
@@ -48,10 +48,12 @@ async def play(run: Run, stack: list[Turn]) -> Events:
                 finally:
                     await events.aclose()
             elif isinstance(turn.outcome, Enter):
-                below, turn.outcome = turn.outcome, AGAIN
-                stack += stack_of(below.ctx, below.task)
-            else:
-                for event in await _leave(stack):
+                entered, turn.outcome = turn.outcome, AGAIN
+                stack += stack_of(entered.ctx, entered.task)
+            else:  # control goes back to the turn below (spec §1.6, decision 27)
+                ended = await turn.end()
+                stack.pop()
+                for event in chain(ended, *(below.returned(turn) for below in stack[-1:])):
                     yield event
     except BaseException as raised:
         error = raised
@@ -61,14 +63,6 @@ async def play(run: Run, stack: list[Turn]) -> Events:
     finally:
         for turn in reversed(stack):
             turn.close(error)
-
-
-async def _leave(stack: list[Turn]) -> list[Event]:
-    """End the turn on top, and give control back to the one below (spec §1.6, decision 27)."""
-    turn = stack[-1]
-    events = await turn.end()
-    stack.pop()
-    return [*events, *stack[-1].returned(turn)] if stack else events
 
 
 async def _record_all(ctx: InvocationContext, bare: TurnOf | None) -> Events:

@@ -110,7 +110,7 @@ class _Handovers:
     """Who has control, from event to event of an invocation, from the turn of one agent on."""
 
     def __init__(self, first: Turn, progress: Progress) -> None:
-        self._ctx, self._progress = first.ctx, progress
+        self._ctx, self._progress, self._handovers = first.ctx, progress, first.ctx.run.ledger.handovers
         self.turns: list[tuple[Turn, int]] = [(first, 0)]
         """The turns under way, each with where in the log it has begun; the last one has control."""
         self._at_call: dict[str, list[tuple[Turn, int]]] = {}
@@ -121,7 +121,7 @@ class _Handovers:
         for index, event in enumerate(self._progress.events):
             if index == begun_at:
                 del self.turns[1:]
-            else:
+            if index != begun_at or event.id in self._handovers:  # the latest message may be the response of a task
                 self._read(index, event)
 
     def go_back(self, answered: Collection[Any]) -> None:
@@ -143,7 +143,7 @@ class _Handovers:
         if any(looks_like_request(event, call) for call in calls):
             return  # people are asked what its tools want to know: that gives control to no agent
         del self.turns[depth + 1 :]
-        target, ctx = event.actions.transfer_to_agent, self.turns[-1][0].ctx
+        target, ctx = self._handovers.get(event.id), self.turns[-1][0].ctx
         if target is not None and ctx.llm_agent is not None:
             place = place_of_target(ctx, target)
             place.resumed = True
@@ -151,7 +151,10 @@ class _Handovers:
 
     def _depth_of(self, event: Event) -> int | None:
         """Whose turn an event belongs to; what a workflow's members say belongs to the workflow's."""
-        name = event.author
-        if not at_place(event, self._ctx):
-            name = path_of(event).removeprefix(f"{self._ctx.node_path}/").partition("@")[0]
+        name, ctx = event.author, self._ctx
+        if event.id in self._handovers:  # the response of a task is in the user's name
+            answered = map(ctx.run.ledger.call, (each.id for each in event.get_function_responses()))
+            name = next((made.author for made in answered if made is not None), name)
+        if not at_place(event, ctx):
+            name = path_of(event).removeprefix(f"{ctx.node_path}/").partition("@")[0]
         return next((i for i in reversed(range(len(self.turns))) if self.turns[i][0].agent.name == name), None)

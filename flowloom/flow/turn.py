@@ -109,9 +109,9 @@ class Turn:
 
     # -- beginning and end ------------------------------------------------------------------------
 
-    def start_span(self, spans: Recorder) -> None:
+    def start_span(self, spans: Recorder | None) -> None:
         """Open the span of the turn, when it begins or is resumed."""
-        if self.span is None and not self.bare:
+        if spans is not None and self.span is None and not self.bare:
             self.span = spans.start_agent(self.ctx)
 
     async def begin(self) -> list[Event]:

@@ -159,6 +159,11 @@ class CallRecord:
         return CLIENT_EXECUTED in (self.event.custom_metadata or ())
 
     @property
+    def is_under_way(self) -> bool:
+        """Whether what runs here has to answer it, and no person or client first."""
+        return self.kind == "tool" and (self.state in ("decided", "suspended") or not self.answers)
+
+    @property
     def waits(self) -> bool:
         """Whether the run can end before it is over: for a client or a person, or for what its agent waits for."""
         if self.state == "suspended":
@@ -187,6 +192,10 @@ class CallLedger:
         self._requests: dict[str, list[CallRecord]] = {}  # by the call that they are about
         self._inside: dict[str, list[CallRecord]] = {}  # by the call whose agent made them
         self._scopes: dict[str, None] = {}  # of agents that were called and have not finished, the latest one last
+        self._handing: dict[str, str] = {}  # the target of an answer of calls that hand over, while others are open
+        self.handovers: dict[str, str] = {}
+        """The agent that control goes to, by the event behind which it does: not before the agents have answered that
+        were called beside the handover."""
 
     # -- reading -------------------------------------------------------------------------------------------------------
 
@@ -213,18 +222,18 @@ class CallLedger:
     def _read(self, events: Sequence[Event]) -> None:
         for event in events:
             said = fields_of(event)
-            scope, content, marks = said["isolation_scope"], said["content"], fields_of(said["actions"])["agent_state"]
+            scope, content, actions = said["isolation_scope"], said["content"], fields_of(said["actions"])
             inner = self._read_scope(event, scope) if scope else False
-            if marks:
-                self._read_marks(marks)
-            if content is None:
-                continue
-            for part in content.parts or ():
+            if actions["agent_state"]:
+                self._read_marks(actions["agent_state"])
+            for part in (content.parts if content is not None else None) or ():
                 call, response = part.function_call, part.function_response
                 if call is not None and call.id:
                     self._take_call(event, call, call.id, inner)
                 elif response is not None and response.id:
                     self._take_response(event, response, response.id, inner)
+            if self._handing or actions["transfer_to_agent"]:
+                self._read_handover(event, actions["transfer_to_agent"])
 
     def _read_marks(self, state: Mapping[str, Any]) -> None:
         """Calls are about to be made a second time."""
@@ -246,6 +255,16 @@ class CallLedger:
             for outer in (made, *self.around(made)):
                 outer.attempts = 0
         return True
+
+    def _read_handover(self, event: Event, target: str | None) -> None:
+        """Take note of an answer of calls that hands over, and of the last result that it has waited for."""
+        answered = filter(None, (self.call(each.id) for each in event.get_function_responses()))
+        for calling in [made.event for made in answered] or [event]:
+            if target:
+                self._handing[calling.id] = target
+            beside = filter(None, (self.call(call.id) for call in calling.get_function_calls()))
+            if calling.id in self._handing and not any(made.is_under_way for made in beside):
+                self.handovers[event.id] = self._handing.pop(calling.id)
 
     def _take_call(self, event: Event, call: types.FunctionCall, call_id: str, inner: bool) -> None:
         kind: Kind = "tool"

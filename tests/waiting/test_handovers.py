@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
-from flowloom import BaseAgent, ParallelAgent, SequentialAgent
+import pytest
+
+from flowloom import AgentTool, BaseAgent, FunctionTool, ParallelAgent, SequentialAgent, Session, ToolContext
 from flowloom.testing import call
-from waiting.desk import World, by_turn, last_text, model_of, seen_results
+from waiting.desk import Desk, World, by_turn, last_text, model_of, seen_results
 from waiting.office import HAND_TO, approve_all, payer
 
 
@@ -165,3 +168,88 @@ async def test_an_answer_to_an_agent_that_has_handed_over_since(world: World, of
     await it.answer(*(each.approve() for each in await it.waiting()))
     assert sorted(world.ran) == ["pay 1 bob", "pay 2 bob"]
     assert await it.waiting() == []
+
+
+def hand_on(tool_context: ToolContext) -> str:
+    """Hand the case to the helper."""
+    tool_context.actions.transfer_to_agent = "helper"
+    return "handed on"
+
+
+def handing_beside(kind: str, *, approved: bool) -> Callable[[], BaseAgent]:
+    """Hands over, beside an agent that asks a person before it pays."""
+
+    def root() -> BaseAgent:
+        mode = {} if kind == "agent tool" else {"mode": kind}
+        after = [call("finish_task", result="paid")] if kind == "task" else []
+        clerk, helper = payer(World(), "clerk", 1, *after, **mode), by_turn("helper", "I help.")
+        tools: list[Any] = [FunctionTool(hand_on, require_confirmation=approved)]
+        below: list[BaseAgent] = [helper]
+        tools, below = (tools, [*below, clerk]) if mode else ([*tools, AgentTool(clerk)], below)
+        asked = [call("hand_on") if approved else call(HAND_TO, agent_name="helper"), call("clerk", request="Pay.")]
+        desk = by_turn("desk", asked, "unreachable", tools=tools, sub_agents=below)
+        return SequentialAgent(name="flow", sub_agents=[desk, by_turn("after", "After.")])
+
+    return root
+
+
+KINDS = ["task", "single_turn", "agent tool"]
+BESIDE = [(kind, True) for kind in KINDS] + [(kind, False) for kind in KINDS[1:]]
+
+
+@pytest.mark.parametrize("order", [["hand_on", "pay"], ["hand_on pay"]], ids=["one by one", "at once"])
+@pytest.mark.parametrize(("kind", "approved"), BESIDE)
+async def test_a_handover_comes_when_the_agent_beside_it_has_answered(
+    office: Any, kind: str, approved: bool, order: list[str]
+) -> None:
+    """Control is not lost for that one's question: the model that has handed over is not asked again."""
+    it = office(handing_beside(kind, approved=approved))
+    await it.say("Go.")
+    for names in order if approved else ["pay"]:
+        assert "helper" not in {event.author for event in await it.events()}
+        await it.answer(*(each.approve() for each in await it.waiting() if each.name in names.split()))
+    assert [event.text for event in await it.events() if event.text][-2:] == ["I help.", "After."]
+    assert "unreachable" not in {event.text for event in await it.events()}
+
+
+@pytest.mark.parametrize(("kind", "approved"), BESIDE)
+async def test_a_run_that_was_cut_off_anywhere_hands_over_as_it_would_have(kind: str, approved: bool) -> None:
+    root = handing_beside(kind, approved=approved)
+    it = Desk(root)
+    await it.say("Go.")
+    if approved:
+        await it.answer((await it.only("hand_on")).approve())
+    asked = len(await it.events())
+    await approve_all(it)
+    wire = (await it.session()).to_wire()
+    whole = [event.text for event in await it.events() if event.text]
+    for count in range(asked - 1, len(wire["events"])):
+        found = Desk(root)
+        found.service.adopt(Session.model_validate({**wire, "events": wire["events"][:count]}))
+        await found.say(invocation_id=wire["events"][0]["invocationId"])
+        if await found.waiting():
+            await approve_all(found)
+        assert [event.text for event in await found.events() if event.text] == whole, count
+
+
+@pytest.mark.parametrize("cut", [False, True])
+async def test_a_handover_comes_when_the_task_beside_it_has_talked_to_the_user(cut: bool) -> None:
+    """Its answers come in messages, and so in invocations, of their own."""
+
+    def root() -> BaseAgent:
+        clerk = by_turn("clerk", "Which one?", call("finish_task", result="red"), mode="task")
+        calls = [call("hand_on"), call("clerk", request="Choose.")]
+        gated = FunctionTool(hand_on, require_confirmation=True)
+        helper = by_turn("helper", "I help.")
+        return by_turn("desk", calls, "unreachable", tools=[gated], sub_agents=[helper, clerk])
+
+    it = Desk(root)
+    await it.say("Go.")
+    await approve_all(it)
+    said = await it.say("The red one.")
+    if cut:
+        wire = (await it.session()).to_wire()
+        it = Desk(root)
+        it.service.adopt(Session.model_validate({**wire, "events": wire["events"][:-1]}))
+        said = await it.say(invocation_id=wire["events"][-1]["invocationId"])
+    assert last_text(said) == "I help."
