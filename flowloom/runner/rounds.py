@@ -16,6 +16,7 @@ from flowloom.context.progress import Progress, is_left_behind, progress_of, wit
 from flowloom.errors import ConfigurationError, InputValidationError, LimitExceededError
 from flowloom.events import Event
 from flowloom.events.parts import answers_calls
+from flowloom.flow.ending import finish_failed_run
 from flowloom.log.answers import check_answers, readable_answers
 from flowloom.log.claims import without_repeated
 from flowloom.log.marks import AGENT_ENDED
@@ -113,15 +114,7 @@ class Rounds:
     async def events(self) -> AsyncGenerator[Event, None]:
         """Run it; yields events as they happen, each stored before it is seen."""
         self.check()
-        host = self.host
-        if self.lease is None and host.concurrency != "allow":
-            self.lease = await host.session_service.acquire_lease(
-                app_name=host.app_name,
-                user_id=self.user_id,
-                session_id=self.session_id,
-                wait=host.concurrency == "queue",
-                seconds=host.lease_seconds,
-            )
+        await self._take_lease()
         try:
             current = await self._open()
             while current is not None:
@@ -146,9 +139,13 @@ class Rounds:
                     for event in await current.cut_off():
                         yield event
                     break
+                except Exception as error:  # of `confirm`, say
+                    for event in await finish_failed_run(current.ctx, error):
+                        yield event
+                    raise
             if self._rounds:
                 self._rounds[-1].run.check_stored()
-                host.after_run(self._rounds[-1].ctx)
+                self.host.after_run(self._rounds[-1].ctx)
         finally:
             if self.lease is not None:
                 await self.lease.release()
@@ -167,6 +164,17 @@ class Rounds:
             await events.aclose()
         for shown in mapper.finish(status=self.status, error=error):
             yield shown
+
+    async def _take_lease(self) -> None:
+        host = self.host
+        if self.lease is None and host.concurrency != "allow":
+            self.lease = await host.session_service.acquire_lease(
+                app_name=host.app_name,
+                user_id=self.user_id,
+                session_id=self.session_id,
+                wait=host.concurrency == "queue",
+                seconds=host.lease_seconds,
+            )
 
     async def _open(self) -> Round | None:
         """Open the session, take secrets out of the message, and begin the first round."""

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from flowloom import AgentTool, BaseAgent, LoopAgent, ParallelAgent, SequentialAgent, ToolConfirmation, ToolContext
+from flowloom.errors import CallbackError
 from flowloom.runner.pending import PendingCall
 from flowloom.testing import call
 from waiting.desk import WHERE, Desk, World, by_turn, last_text, model_of, seen_results
@@ -154,6 +155,27 @@ async def test_an_error_of_its_own_ends_the_run_and_the_call_waits(world: World)
         await it.say("Go.")
     await it.answer((await it.only()).reject())
     assert world.ran == []
+
+
+@pytest.mark.parametrize(("answer", "code"), [(1 / 4, "CallbackError"), (RuntimeError("no"), "RuntimeError")])
+async def test_decision_31_an_error_of_its_own_is_raised_after_one_error_event(
+    world: World, answer: Any, code: str
+) -> None:
+    """It is stored behind the request, which can be answered still."""
+
+    def broken(_: PendingCall) -> Any:
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    it = Desk(lambda: plain(world), confirm=broken)
+    with pytest.raises((CallbackError, RuntimeError)) as caught:
+        await it.say("Go.")
+    assert type(caught.value).__name__ == code
+    codes = [event.error_code for event in await it.events()]
+    assert ([*filter(None, codes)], codes[-1]) == ([code], code)
+    it.runner.confirm = None
+    assert last_text(await it.answer((await it.only()).approve())) == "root paid."
 
 
 async def test_input_is_left_to_a_person(world: World) -> None:
