@@ -26,11 +26,11 @@ from flowloom.server.failures import shutting_down
 from flowloom.server.frames import Frame, Place, frames_of, is_said_by_run, read_place
 from flowloom.server.places import Places
 from flowloom.server.problems import ProblemError, session_not_found
-from flowloom.server.served import Served, admit, served_of
+from flowloom.server.served import NO_EVENTS, Served, admit, served_of
 from flowloom.server.served_run import Key, ServedRun, StoredFrames, answered_calls
 from flowloom.server.sessions import make_session, session_of
 from flowloom.server.wire import INTERNAL, Body, Content, answer, json_bytes, public_data
-from flowloom.sessions import GetSessionConfig, Session
+from flowloom.sessions import Session
 
 _S = "/apps/{app_name}/users/{user_id}/sessions/{session_id}"
 _BEGINNING_SECONDS = 1.0
@@ -40,7 +40,6 @@ _FAILED = "flowloom.failed"
 """What the operation of a request has raised."""
 _JSON = (b"content-type", b"application/json")
 _config = copier(RunConfig(streaming_mode=StreamingMode.NONE, custom_metadata=None, service_tier=None))
-_NO_EVENTS = GetSessionConfig(num_recent_events=0)
 
 _Name = Annotated[str, Field(pattern=r"^[^\x00]*$")]
 """What a store can be asked for."""
@@ -235,7 +234,7 @@ async def ready(request: Request) -> Response:
                 app_name="flowloom",
                 user_id="flowloom",
                 session_id="ready",
-                config=_NO_EVENTS,
+                config=NO_EVENTS,
             )
             workers = {} if served.fleet is None else {"workers": await served.fleet.workers()}
     except Exception as error:
@@ -306,7 +305,7 @@ async def _session_key(served: Served, key: Key, message: types.Content | None) 
         app_name=app_name,
         user_id=user_id,
         session_id=session_id,
-        config=None if answered else _NO_EVENTS,
+        config=None if answered else NO_EVENTS,
     )
     if session is None:
         if not served.settings.auto_create_session:

@@ -182,6 +182,8 @@ ARTIFACTS = [
         "§3 20",
         "of a session that is not there",
         [Ask(POST, f"{S}/none/artifacts", picture()), Ask(GET, f"{S}/none/artifacts")],
+        gap="flowloom keeps no file of a session that is not there",
+        ours=lambda answers: (answers[0].status, answers[1].body) == (404, []),
     ),
     Row(
         "§3 15",

@@ -86,6 +86,15 @@ def test_what_is_not_there_is_not_found(server: Running, place: str, way: str) -
     assert server.client.delete(f"{place}/nothing.png").text == "null"
 
 
+@pytest.mark.parametrize("name", ["x.png", "user:x.png"])
+def test_a_session_that_is_not_there_takes_no_file(server: Running, name: str) -> None:
+    """Nor does it keep one of the user's."""
+    place = f"{server.sessions(user_id='zoe')}/none/artifacts"
+    saved = server.client.post(place, json={"filename": name, "artifact": {"text": "x"}})
+    assert (saved.status_code, saved.json()["code"]) == (404, "session_not_found")
+    assert server.client.get(place).json() == []
+
+
 def test_a_file_is_deleted_with_all_its_versions(server: Running, place: str) -> None:
     """Afterwards there is none of it."""
     save(server, place, "gone.png", "iVBO")
