@@ -19,7 +19,7 @@ from flowloom.events.requests import RESERVED_CALLS, RequestKind, is_request
 from flowloom.events.wire import fields_of
 from flowloom.log.answers import answers_request, subject_call_id
 from flowloom.log.effective_log import EffectiveLog
-from flowloom.log.marks import CLIENT_EXECUTED, REPEATED, is_from_agent_tool
+from flowloom.log.marks import CLIENT_EXECUTED, REPEATED, ids_under, is_from_agent_tool
 
 Kind = RequestKind | Literal["tool", "client"]
 State = Literal["open", "waiting", "decided", "suspended", "answered"]
@@ -71,12 +71,6 @@ def asks(event: Event, call_id: str | None) -> bool:
     about the call."""
     actions = event.actions
     return call_id in actions.requested_tool_confirmations or call_id in (actions.requested_inputs or ())
-
-
-def _ids_under(marks: Mapping[str, Any] | None, key: str) -> list[str]:
-    """The call ids that an event lists under a key. Callers may write there, too: what is no list of ids has none."""
-    listed: Any = (marks or {}).get(key)
-    return [each for each in listed if isinstance(each, str)] if isinstance(listed, list) else []  # pyright: ignore[reportUnknownVariableType]
 
 
 @dataclass(slots=True, eq=False, repr=False)
@@ -138,7 +132,7 @@ class CallRecord:
     @property
     def is_decided_once(self) -> bool:
         """Whether it has one answer of the user's at most, and no reports of how far something is."""
-        return self.is_request or self.id in _ids_under(self.event.custom_metadata, CLIENT_EXECUTED)
+        return self.is_request or self.id in ids_under(self.event.custom_metadata, CLIENT_EXECUTED)
 
     @property
     def client_executed(self) -> bool:
@@ -237,7 +231,7 @@ class CallLedger:
 
     def _read_marks(self, state: Mapping[str, Any]) -> None:
         """Calls are about to be made a second time."""
-        for call_id in _ids_under(state, REPEATED):
+        for call_id in ids_under(state, REPEATED):
             if (made := self._calls.get(call_id)) is not None:
                 made.attempts += 1
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 from flowloom.events.event import Event
 
 CLIENT_EXECUTED = "client_executed_calls"
@@ -29,3 +32,9 @@ def is_from_agent_tool(event: Event) -> bool:
 def tells_of_end(event: Event) -> bool:
     """Whether an event only says how a run has ended."""
     return bool(event.custom_metadata) and RUN_ENDED in event.custom_metadata
+
+
+def ids_under(marks: Mapping[str, Any] | None, key: str) -> list[str]:
+    """The call ids that an event lists under a key. Callers may write there, too: what is no list of ids has none."""
+    listed: Any = (marks or {}).get(key)
+    return [each for each in listed if isinstance(each, str)] if isinstance(listed, list) else []  # pyright: ignore[reportUnknownVariableType]

@@ -52,7 +52,7 @@ def conversation_of(ctx: InvocationContext) -> Conversation:
     """The conversation of the session with `ctx.agent`, as the stored events tell."""
     events = ctx.session.history.kept(ctx.session.events)
     last = _last_turn(ctx, events)
-    marks: dict[str, Any] = {} if last is None else events[last].custom_metadata or {}
+    marks = _named({} if last is None else events[last].custom_metadata or {})
     asked = {} if last is None else _asked(events, last)
     news = events if last is None else events[last + 1 :]
     replies = [
@@ -64,6 +64,11 @@ def conversation_of(ctx: InvocationContext) -> Conversation:
     ]
     waits = marks.get(TASK_ID) if asked else None
     return Conversation(marks.get(CONTEXT_ID), waits, _told(ctx, news), replies)
+
+
+def _named(marks: dict[str, Any]) -> dict[str, str]:
+    """What the marks of an event name. Callers may write there, too: what is no text names nothing."""
+    return {key: marks[key] for key in (CONTEXT_ID, TASK_ID) if isinstance(marks.get(key), str)}
 
 
 def whole_conversation(ctx: InvocationContext) -> Sequence[types.Part]:

@@ -15,6 +15,7 @@ from flowloom.errors import FlowloomError, InputValidationError
 from flowloom.events.event import Event
 from flowloom.events.parts import as_object, call_part, content_of, parts_of, response_part, text_part
 from flowloom.events.requests import CREDENTIAL_CALL
+from flowloom.log.marks import ids_under
 from flowloom.protocols.ag_ui.data import CLOSED_PREFIXES, as_data, as_mapping
 from flowloom.protocols.names import is_fit, is_reserved
 from flowloom.runner import PendingCall, pending_calls
@@ -145,7 +146,7 @@ def _new_words(messages: Sequence[Any], events: Sequence[Event]) -> tuple[list[t
             return told, []
         last = max(index for index, message in enumerate(messages) if message.role == "user")
         return _told_before(messages[:last]), said[-1:]
-    ids = {given for event in events for given in (event.custom_metadata or {}).get(MESSAGE_IDS, ())}
+    ids = {given for event in events for given in ids_under(event.custom_metadata, MESSAGE_IDS)}
     fresh = [message for message in said if message.id not in ids]
     heard = [event for event in spoken if event.author == "user"]
     nameless = [_text_of(event.content) for event in heard if MESSAGE_IDS not in (event.custom_metadata or {})]

@@ -39,6 +39,20 @@ async def test_a_turn_sends_what_is_new_in_one_context() -> None:
     }
 
 
+async def test_marks_that_are_no_texts_name_no_context() -> None:
+    """Another writer of the session has given them to an event: the agent begins a context of its own."""
+    async with peer(echoes) as other:
+        chat = Chat(RemoteA2aAgent("weather", other.url))
+        service = chat.runner.session_service
+        session = await service.create_session(app_name="app", **WHERE)
+        marks = {"a2a:context_id": 5, "a2a:task_id": ["x"]}
+        await service.append_event(session, Event(author="weather", custom_metadata=marks))
+        events = await chat.say("a")
+        await chat.runner.close()
+    assert events[-1].custom_metadata is not None
+    assert events[-1].custom_metadata["a2a:context_id"] == other.heard[0].context_id
+
+
 async def test_others_words_are_sent_once_and_marked() -> None:
     """What other agents said since the last turn comes with their names; thoughts, calls and results do not."""
     model = ScriptedModel(

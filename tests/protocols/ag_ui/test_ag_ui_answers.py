@@ -8,9 +8,11 @@ import json
 from pathlib import Path
 from typing import Any
 
+import pytest
+from google.genai import types
 from test_ag_ui import add, await_response, of, page_of, told
 
-from flowloom import FunctionTool, InMemoryRunner, LlmAgent, Runner, SqliteSessionService, request_input
+from flowloom import Event, FunctionTool, InMemoryRunner, LlmAgent, Runner, SqliteSessionService, request_input
 from flowloom.auth import AuthConfig, AuthCredential
 from flowloom.testing import FunctionModel, ScriptedModel, call
 from flowloom.tools import AuthenticatedFunctionTool
@@ -42,6 +44,21 @@ async def test_a_thread_that_began_with_a_file_is_known() -> None:
         page.messages.append({"id": "a1", "role": "assistant", "content": "Nice."})
         await page.say("And now?")
     assert said(model, 1) == ["file", "Nice.", "And now?"]
+
+
+@pytest.mark.parametrize("ids", [5, "m1", [["m1"], 5], {"m1": 1}])
+async def test_what_an_event_says_in_the_place_of_message_ids_is_a_claim(ids: Any) -> None:
+    """Another writer of the session has given it that: it names no message of the page."""
+    model = ScriptedModel(["One.", "Two."])
+    runner = InMemoryRunner(LlmAgent(name="desk", model=model))
+    where = {"app_name": runner.app_name, "user_id": "ann", "session_id": "t1"}
+    session = await runner.session_service.create_session(**where)
+    content = types.Content(role="user", parts=[types.Part(text="Elsewhere.")])
+    event = Event(author="user", content=content, custom_metadata={"ag_ui_message_ids": ids})
+    await runner.session_service.append_event(session, event)
+    async with page_of(runner, user="ann") as page:
+        assert told(await page.say("Hello.")) == "One."
+    assert said(model, 0) == ["Elsewhere.", "Hello."]
 
 
 async def test_a_thread_that_is_gone_goes_on_with_the_pages_results() -> None:
