@@ -56,8 +56,8 @@ def visible(event: Event, viewer: Viewer) -> bool:
     """
     if event.isolation_scope != viewer.isolation_scope and (event.isolation_scope or viewer.isolation_scope):
         return False
-    theirs, ours = event.branch, viewer.branch
-    return not theirs or not ours or theirs == ours or ours.startswith(theirs + ".")
+    ours = viewer.branch
+    return not ours or not (theirs := event.branch) or theirs == ours or ours.startswith(theirs + ".")
 
 
 class History:
@@ -175,25 +175,24 @@ class _View:
         return not self._viewer.current_turn_only or log.changed_since(self._changes, self._turn)
 
     def _append_words(self, event: Event) -> bool:
-        """Extend the view by words of the user or of the agent itself, which are shown as they are: most events are
-        that. False for others."""
-        author, viewer = event.author, self._viewer
-        if (author != "user" and author != viewer.agent) or self._unanswered or viewer.current_turn_only:
+        """Extend the view by words: most events are that. False for others."""
+        viewer, content = self._viewer, event.content
+        if self._unanswered or viewer.current_turn_only:
             return False
-        content = event.content
         if content is None or not content.role or not is_words(content) or not self._rule(event, viewer):
             return False
-        self._open_calls = []
-        self.projection.contents.append(content)
+        author = event.author
+        shown = content if author == "user" or author == viewer.agent else self._told(event, content)
+        if shown is not None:
+            self._open_calls = []
+            self.projection.contents.append(shown)
         return True
 
     def _append(self, event: Event, position: int) -> bool:
         """Extend the view by one event. False if only a rebuild can tell what the view is now."""
-        if event.actions.compaction is not None:
-            return True  # what is shown here did not change by it
-        item = self._item_of(event)
+        item = None if event.actions.compaction is not None else self._item_of(event)
         if item is None:
-            return True
+            return True  # what is shown here did not change by it
         if item.transcription is not None:
             return False
         if self._viewer.current_turn_only and _starts_turn(item, event):
@@ -271,14 +270,13 @@ class _View:
         if author == "user" and not (responses and self._foreign_calls.issuperset(responses)):
             return HistoryItem(shown, calls, responses, beside_answer=shown is not content)
         self._foreign_calls.update(filter(None, calls))
-        return self._told(event, shown)
-
-    def _told(self, event: Event, content: types.Content) -> HistoryItem | None:
-        """What is told of another agent's event, or of the answer to one of its calls; None for nothing."""
-        if event.custom_metadata and UNFIT_OUTPUT in event.custom_metadata:
-            return None  # other agents are told the answer that fits
-        told = foreign_content(event.author, content, self._viewer.foreign_thoughts)
+        told = self._told(event, shown)
         return None if told is None else HistoryItem(told, [], [], foreign=True)
+
+    def _told(self, event: Event, content: types.Content) -> types.Content | None:
+        """What is told of another agent's event, or of the answer to one of its calls; None for nothing."""
+        unfit = event.custom_metadata and UNFIT_OUTPUT in event.custom_metadata  # others are told the answer that fits
+        return None if unfit else foreign_content(event.author, content, self._viewer.foreign_thoughts)
 
 
 def _with_answers(items: list[HistoryItem]) -> list[HistoryItem]:

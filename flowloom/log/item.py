@@ -93,8 +93,8 @@ def _is_hidden(part: types.Part, event: Event, own: bool) -> bool:
     its error."""
     call = part.function_call
     named = call or part.function_response
-    shown = own and (call is None or not looks_like_request(event, call))
-    return not shown and named is not None and is_hidden(named)
+    hidden = named is not None and is_hidden(named)
+    return hidden and (not own or (call is not None and looks_like_request(event, call)))
 
 
 def transcription_of(event: Event) -> HistoryItem | None:
