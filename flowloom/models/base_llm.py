@@ -114,12 +114,14 @@ def as_response(given: Any, model: str) -> LlmResponse:
 
 def mark_if_empty(response: LlmResponse) -> LlmResponse:
     """A complete response that says nothing becomes an error, never silence (decision 3)."""
-    heard = response.input_transcription or response.output_transcription
-    if response.partial or response.error_code or response.interrupted or heard:
+    if response.partial:
         return response
     parts = parts_of(response.content)
     ended = response.finish_reason is types.FinishReason.STOP or not (parts or response.turn_complete)
     if not ended or not all(map(_says_nothing, parts)):
+        return response
+    heard = response.input_transcription or response.output_transcription
+    if response.error_code or response.interrupted or heard:
         return response
     told = response.error_message or "The model ended its turn without saying or calling anything."
     return replace(response, error_code=NO_CONTENT, error_message=told)

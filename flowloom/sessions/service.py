@@ -357,5 +357,6 @@ def apply_event(session: Session, event: Event, stored: Event) -> None:
     """Bring a caller's snapshot up to date with an event that was stored."""
     if event.actions.state_delta:
         session.state.update(event.actions.state_delta)
-    session.events.append(stored)
-    stored_fields(session)["last_update_time"] = stored.timestamp
+    fields = stored_fields(session)
+    fields["events"].append(stored)
+    fields["last_update_time"] = stored.timestamp
