@@ -153,11 +153,6 @@ class CallRecord:
         return CLIENT_EXECUTED in (self.event.custom_metadata or ())
 
     @property
-    def is_under_way(self) -> bool:
-        """Whether what runs here has to answer it, and no person or client first."""
-        return self.kind == "tool" and (self.state in ("decided", "suspended") or not self.answers)
-
-    @property
     def waits(self) -> bool:
         """Whether the run can end before it is over: for a client or a person, or for what its agent waits for."""
         if self.state == "suspended":
@@ -257,7 +252,9 @@ class CallLedger:
             if target:
                 self._handing[calling.id] = target
             beside = filter(None, (self.call(call.id) for call in calling.get_function_calls()))
-            if calling.id in self._handing and not any(made.is_under_way for made in beside):
+            tools = (made for made in beside if made.kind == "tool")
+            under_way = any(made.state in ("decided", "suspended") or not made.answers for made in tools)
+            if calling.id in self._handing and not under_way:
                 self.handovers[event.id] = self._handing.pop(calling.id)
 
     def _take_call(self, event: Event, call: types.FunctionCall, call_id: str, inner: bool) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from flowloom.events.event import Event
+from flowloom.events.event import UNFIT_OUTPUT, Event
 
 CLIENT_EXECUTED = "client_executed_calls"
 """Says that the run stopped before the event's calls, which the client executes (`RunConfig.pause_on_tool_calls`), or
@@ -20,6 +20,8 @@ AGENT_ENDED = "agent_ended"
 """Says that a `limit` of its agent has ended the agent's turn."""
 TOOL_PROGRESS = "tool_progress"
 """Marks a partial event by which a call tells how far it is."""
+MARKS = {CLIENT_EXECUTED, AGENT_TOOL_CALL, AGENT_TOOL_PARTIAL, RUN_ENDED, AGENT_ENDED, TOOL_PROGRESS, UNFIT_OUTPUT}
+"""What no caller may have a run put on its events."""
 REPEATED = "repeated_calls"
 """The key of an event's `agent_state` that names calls which are about to be made a second time."""
 

@@ -13,13 +13,13 @@ from flowloom import run_stream
 from flowloom.auth.answers import AuthAnswer, credential_requests, redact_message
 from flowloom.context import Run, RunConfig, StreamingMode
 from flowloom.context.progress import Progress, is_left_behind, progress_of, without_others
-from flowloom.errors import ConfigurationError, InputValidationError, LimitExceededError
+from flowloom.errors import ConfigurationError, InputValidationError, LimitExceededError, quoted_list
 from flowloom.events import Event
 from flowloom.events.parts import answers_calls
 from flowloom.flow.ending import finish_failed_run
 from flowloom.log.answers import check_answers, readable_answers
 from flowloom.log.claims import without_repeated
-from flowloom.log.marks import AGENT_ENDED
+from flowloom.log.marks import AGENT_ENDED, MARKS
 from flowloom.objects.on_use import ModuleOnUse
 from flowloom.runner.message import Message, content_of_message
 from flowloom.runner.round import Host, Round
@@ -83,6 +83,8 @@ class Rounds:
             raise ConfigurationError(f"`run_config` takes a `RunConfig`, not a `{type(config).__name__}`.")
         if type(self.user_id) is not str or type(self.session_id) is not str:
             check_texts(user_id=self.user_id, session_id=self.session_id)
+        if config is not None and (marks := sorted(MARKS.intersection(config.custom_metadata or ()))):
+            raise InputValidationError(f"`custom_metadata` has {quoted_list(marks)}, the engine's own. Rename it.")
         if delta is not None and not isinstance(delta, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise InputValidationError(f"`state_delta` takes a dict of names and values, not {delta!r:.60}.")
 
@@ -114,7 +116,6 @@ class Rounds:
     async def events(self) -> AsyncGenerator[Event, None]:
         """Run it; yields events as they happen, each stored before it is seen."""
         self.check()
-        await self._take_lease()
         try:
             current = await self._open()
             while current is not None:
@@ -165,7 +166,8 @@ class Rounds:
         for shown in mapper.finish(status=self.status, error=error):
             yield shown
 
-    async def _take_lease(self) -> None:
+    async def _open(self) -> Round | None:
+        """Take the lease of the session, open it, take secrets out of the message, and begin the first round."""
         host = self.host
         if self.lease is None and host.concurrency != "allow":
             self.lease = await host.session_service.acquire_lease(
@@ -175,15 +177,12 @@ class Rounds:
                 wait=host.concurrency == "queue",
                 seconds=host.lease_seconds,
             )
-
-    async def _open(self) -> Round | None:
-        """Open the session, take secrets out of the message, and begin the first round."""
-        self.session = await self.host.open_session(self.user_id, self.session_id, self.run_config)
+        self.session = await host.open_session(self.user_id, self.session_id, self.run_config)
         self.session.guard(None if self.lease is None else self.lease.fence)
         message = self._message
         if message is not None:
-            if self.host.takes_words and not answers_calls(message):
-                message = as_reply(self.host.agent, self.session, message)
+            if host.takes_words and not answers_calls(message):
+                message = as_reply(host.agent, self.session, message)
             self._message = await self._without_secrets(message) if answers_calls(message) else message
         return self._begin()
 

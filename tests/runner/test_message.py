@@ -8,7 +8,7 @@ import pytest
 from google.genai import types
 from kit import Chat, agent, requests_of
 
-from flowloom import Event, InMemoryRunner, InputValidationError
+from flowloom import Event, InMemoryRunner, InputValidationError, RunConfig
 from flowloom.errors import FlowloomError
 from flowloom.runner.message import content_of_message
 
@@ -76,4 +76,18 @@ async def test_what_cannot_begin_is_told_where_a_run_tells_of_errors(arguments: 
     """When its events are iterated, and not before."""
     events = InMemoryRunner(agent("root")).run_async(user_id="ann", session_id="s1", **arguments)
     with pytest.raises(FlowloomError):
+        await anext(events)
+
+
+MARKS = ["client_executed_calls", "agent_ended", "agent_tool_call_id", "run_ended", "unfit_output"]
+
+
+@pytest.mark.parametrize("mark", MARKS)
+async def test_what_the_engine_marks_events_with_no_caller_puts_on_those_of_a_run(mark: str) -> None:
+    """They say who executes a call, and how a run has ended: `custom_metadata` may not claim that."""
+    config = RunConfig(custom_metadata={mark: "limit", "trace": 1})
+    events = InMemoryRunner(agent("root")).run_async(
+        user_id="ann", session_id="s1", new_message="Hi", run_config=config
+    )
+    with pytest.raises(InputValidationError, match=f"`custom_metadata` has `{mark}`"):
         await anext(events)

@@ -139,6 +139,14 @@ def test_custom_metadata_is_on_every_event(server: Running) -> None:
     assert [event["customMetadata"] for event in stored(server, session)] == [{"trace": 7}] * 4
 
 
+def test_custom_metadata_cannot_claim_what_the_engine_says_of_its_events(server: Running) -> None:
+    session = server.new_session()
+    asked = body(session, "say 1", customMetadata={"agent_ended": "limit"})
+    answer = server.client.post("/run", json=asked)
+    assert (answer.status_code, "`agent_ended`" in answer.text) == (400, True)
+    assert stored(server, session) == []
+
+
 def test_a_failing_run_ends_with_an_event_and_an_error_frame(server: Running) -> None:
     """The event has what went wrong and the text so far; the frame behind it says why the stream ends."""
     session = server.new_session()

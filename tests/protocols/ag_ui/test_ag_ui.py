@@ -290,3 +290,12 @@ async def test_what_cannot_be_served_is_refused() -> None:
         await page.run()
     session = await runner.session_service.get_session(app_name=runner.app_name, user_id="ann", session_id="t1")
     assert [event.text for event in session.events] == ["Hi", "Hi."]
+
+
+async def test_what_a_page_forwards_cannot_claim_what_the_engine_says_of_its_events() -> None:
+    runner = InMemoryRunner(LlmAgent(name="desk", model=ScriptedModel(["Hi."])))
+    async with page_of(runner) as page:
+        page.messages = [{"id": "1", "role": "user", "content": "Hi"}]
+        events = await page.run(forwardedProps={"agent_ended": "limit"})
+        assert [event["type"] for event in events][-1] == "RUN_ERROR"
+        assert "`custom_metadata` has `agent_ended`" in events[-1]["message"]
