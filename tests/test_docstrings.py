@@ -52,15 +52,21 @@ def untold(public: Any) -> Iterator[str]:
 def untold_of(function: Callable[..., Any], told: str) -> Iterator[str]:
     """The parameters that `told` does not name and that their types do not tell."""
     parameters = [each for each in inspect.signature(function).parameters.values() if each.name not in ("self", "cls")]
-    types = [str(each.annotation) for each in parameters]
+    types = [type_of(each) for each in parameters]
     for each in parameters:
         if each.kind in (each.VAR_POSITIONAL, each.VAR_KEYWORD) and function.__name__ == "__init__":
             continue  # the fields of a model
-        kind = str(each.annotation)
+        kind = type_of(each)
         by_type = each.default is each.empty and types.count(kind) == 1 and kind.partition("[")[0] in own_classes()
         named = re.search(rf"`\**{each.name}\b|^\s+\**{each.name}:", told, re.MULTILINE)
         if not named and not by_type and not each.name.startswith("_"):
             yield f"{function.__module__}.{function.__qualname__}: {each.name}"
+
+
+def type_of(parameter: inspect.Parameter) -> str:
+    """The annotation of a parameter as the source has it, whether that is kept as a text or not."""
+    kind = parameter.annotation
+    return kind.__name__ if inspect.isclass(kind) else str(kind)
 
 
 def told_by(member: Any) -> str:
