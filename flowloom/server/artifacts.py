@@ -11,8 +11,9 @@ from fastapi.responses import Response
 from flowloom.artifacts.service import USER_PREFIX
 from flowloom.artifacts.version import ArtifactVersion
 from flowloom.errors import InputValidationError
-from flowloom.server.problems import ProblemError, session_not_found
-from flowloom.server.served import NO_EVENTS, admit, served_of
+from flowloom.server.problems import ProblemError
+from flowloom.server.served import admit, served_of
+from flowloom.server.sessions import NO_EVENTS, session_of
 from flowloom.server.wire import Body, Part, answer, json_bytes
 
 _A = "/apps/{app_name}/users/{user_id}/sessions/{session_id}/artifacts"
@@ -46,12 +47,9 @@ async def list_artifacts(request: Request, app_name: str, user_id: str, session_
 async def save_artifact(request: Request, app_name: str, user_id: str, session_id: str, body: NewArtifact) -> Response:
     """Save the next version of a file, in a session that is there."""
     file = _file(request, app_name, user_id, session_id, body.filename)
-    served = served_of(request)
-    await served.check_app(app_name)
-    where = {"app_name": app_name, "user_id": user_id, "session_id": session_id}
-    if await served.sessions.get_session(**where, config=NO_EVENTS) is None:
-        raise session_not_found()
-    store = served.artifacts
+    await served_of(request).check_app(app_name)
+    await session_of(request, app_name, user_id, session_id, NO_EVENTS)
+    store = served_of(request).artifacts
     try:
         version = await store.save_artifact(**file, artifact=body.artifact, custom_metadata=body.custom_metadata)
     except InputValidationError as error:

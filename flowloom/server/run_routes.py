@@ -26,9 +26,9 @@ from flowloom.server.failures import shutting_down
 from flowloom.server.frames import Frame, Place, frames_of, is_said_by_run, read_place
 from flowloom.server.places import Places
 from flowloom.server.problems import ProblemError, session_not_found
-from flowloom.server.served import NO_EVENTS, Served, admit, served_of
+from flowloom.server.served import Served, admit, served_of
 from flowloom.server.served_run import Key, ServedRun, StoredFrames, answered_calls
-from flowloom.server.sessions import make_session, session_of
+from flowloom.server.sessions import NO_EVENTS, make_session, session_of
 from flowloom.server.wire import INTERNAL, Body, Content, answer, json_bytes, public_data
 from flowloom.sessions import Session
 
@@ -186,7 +186,7 @@ async def list_runs(request: Request, app_name: str, user_id: str, session_id: s
 @router.post(_S + "/cancel")
 async def cancel_run(request: Request, app_name: str, user_id: str, session_id: str) -> dict[str, bool]:
     """Cancel the run of a session; the answer comes when it has ended."""
-    await session_of(request, app_name, user_id, session_id)
+    await session_of(request, app_name, user_id, session_id, NO_EVENTS)
     return {"cancelled": await served_of(request).runs.cancel((app_name, user_id, session_id))}
 
 

@@ -24,14 +24,11 @@ from flowloom.server.places import Places, places_in
 from flowloom.server.problems import LOG, ProblemError, session_not_found
 from flowloom.server.runs import LocalRuns, Runs
 from flowloom.server.settings import ServerSettings
-from flowloom.sessions import BaseSessionService, GetSessionConfig
+from flowloom.sessions import BaseSessionService
 
 if TYPE_CHECKING:
     from flowloom.server.development import Development
     from flowloom.server.fleet import Fleet
-
-NO_EVENTS = GetSessionConfig(num_recent_events=0)
-"""How a session is asked for of which only is to be known whether it is there."""
 
 
 class AppSource(Protocol):

@@ -22,7 +22,7 @@ from flowloom.server.restored import restored_events
 from flowloom.server.served import Served, admit, development_of, served_of
 from flowloom.server.session_pages import event_not_found, events_behind, page_of
 from flowloom.server.wire import Body, answer, session_json
-from flowloom.sessions import BaseSessionService, Session
+from flowloom.sessions import BaseSessionService, GetSessionConfig, Session
 
 _log = logging.getLogger("flowloom.server")
 _S = "/apps/{app_name}/users/{user_id}/sessions"
@@ -31,6 +31,8 @@ _STEPS = (".", "..")
 """What browsers take out of an address, however it is written."""
 _PAGE = 50
 """How many sessions a page has that does not say."""
+NO_EVENTS = GetSessionConfig(num_recent_events=0)
+"""How a session is asked for of which only is to be known whether it is there."""
 _EVALUATIONS = ("adk-eval-session-", "___eval___session___")
 """How the ids of sessions begin that evaluations make."""
 
@@ -158,7 +160,7 @@ async def fork_session(
     request: Request, app_name: str, user_id: str, session_id: str, body: Annotated[Fork | None, FromBody()] = None
 ) -> Response:
     """A new session that begins like another one."""
-    await session_of(request, app_name, user_id, session_id)
+    await session_of(request, app_name, user_id, session_id, NO_EVENTS)
     served, given = served_of(request), body or Fork()
     new_id = session_id_of(given.session_id)
     try:
@@ -178,10 +180,15 @@ async def fork_session(
     return answer(session_json(made, made.events, await served.places_of(app_name)))
 
 
-async def session_of(request: Request, app_name: str, user_id: str, session_id: str) -> Session:
-    """The session that a path names. Raises `ProblemError` (404) if there is none, or it is another's."""
+async def session_of(
+    request: Request, app_name: str, user_id: str, session_id: str, config: GetSessionConfig | None = None
+) -> Session:
+    """The session that a path names, with all events or those of `config`. Raises `ProblemError` (404) if there is
+    none, or it is another's."""
     admit(request, app_name, user_id)
-    session = await served_of(request).sessions.get_session(app_name=app_name, user_id=user_id, session_id=session_id)
+    session = await served_of(request).sessions.get_session(
+        app_name=app_name, user_id=user_id, session_id=session_id, config=config
+    )
     if session is None:
         raise session_not_found()
     return session
