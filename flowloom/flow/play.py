@@ -53,7 +53,7 @@ async def play(run: Run, stack: list[Turn]) -> Events:
             else:  # control goes back to the turn below (spec §1.6, decision 27)
                 ended = await turn.end()
                 stack.pop()
-                for event in chain(ended, *(below.returned(turn) for below in stack[-1:])):
+                for event in chain(ended, stack[-1].returned(turn) if stack else ()):
                     yield event
     except BaseException as raised:
         error = raised
