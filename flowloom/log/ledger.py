@@ -247,14 +247,14 @@ class CallLedger:
 
     def _read_handover(self, event: Event, target: str | None) -> None:
         """Take note of an answer of calls that hands over, and of the last result that it has waited for."""
-        answered = filter(None, (self.call(each.id) for each in event.get_function_responses()))
-        for calling in [made.event for made in answered] or [event]:
+        answered = list(filter(None, (self.call(each.id) for each in event.get_function_responses())))
+        made = answered or self.unfinished(event.invocation_id, Place.of(event))[-1:]  # what changes has no answer yet
+        for calling in {each.event.id: each.event for each in made}.values() or [event]:
             if target:
                 self._handing[calling.id] = target
             beside = filter(None, (self.call(call.id) for call in calling.get_function_calls()))
-            tools = (made for made in beside if made.kind == "tool")
-            under_way = any(made.state in ("decided", "suspended") or not made.answers for made in tools)
-            if calling.id in self._handing and not under_way:
+            under_way = (m for m in beside if m.state in ("decided", "suspended") or not m.answers)
+            if calling.id in self._handing and not any(m.kind == "tool" for m in under_way):
                 self.handovers[event.id] = self._handing.pop(calling.id)
 
     def _take_call(self, event: Event, call: types.FunctionCall, call_id: str, inner: bool) -> None:

@@ -41,7 +41,7 @@ from flowloom.events.actions import EventActions, ToolConfirmation, merge_action
 from flowloom.events.event import Event
 from flowloom.events.json_data import MAX_DEPTH, UNREADABLE, as_json
 from flowloom.events.parts import as_object, content_of, response_part, text_part
-from flowloom.events.wire import make, set_fields
+from flowloom.events.wire import fields_of, set_fields
 from flowloom.objects.retrying import retried
 from flowloom.telemetry import recorder
 from flowloom.tools.base_tool import BaseTool
@@ -139,10 +139,13 @@ async def run_calls(
                     for index, call in enumerate(calls)
                 ]
             )
+        hands_over = False
         for index, answer in enumerate(answers):
-            if transfer_problem is not None and answer.actions.transfer_to_agent is not None:
-                answers[index] = _reachable(ctx, answer, transfer_problem)
-        if len(calls) > 1:
+            if answer.actions.transfer_to_agent is not None and not answer.waiting:
+                if transfer_problem is not None:
+                    answers[index] = _reachable(ctx, answer, transfer_problem)
+                hands_over = True
+        if hands_over:
             _refuse_tasks(calls, answers, tools)
         results = _merged(ctx, answers)
         if spans is not None:
@@ -160,7 +163,10 @@ def _reachable(
     if problem is None:
         return answer
     answer.actions.transfer_to_agent = None
-    given = answer.part.function_response if answer.part is not None and answer.failure is None else None
+    if answer.part is None:  # the call has begun something: its answer is still to come
+        _log.warning("A call of agent `%s` that is answered later hands over to no agent: %s", ctx.agent.name, problem)
+        return answer
+    given = answer.part.function_response if answer.failure is None else None
     return answer if given is None else _Answer(response_part(given.id, given.name, {"error": problem}), answer.actions)
 
 
@@ -192,14 +198,17 @@ def _merged(ctx: InvocationContext, answers: list[_Answer]) -> CallResults:
             parts.append(answer.part)
             if answer.metadata is not None and answer.part.function_response is not None:
                 kept[answer.part.function_response.id] = answer.metadata
-        if answer.part is not None or answer.begun is not None:
+        if not answer.waiting:  # what an agent has changed stands on its own events
             actions = merge_actions(actions, answer.actions)
         if answer.display is not None:
             parts.append(text_part(answer.display))
         waiting.extend(answer.waiting)
         error = error or answer.error
-    if not parts or actions is None:
-        return CallResults(_changes(ctx, answers), waiting=waiting)
+    if actions is None or not (parts or any(fields_of(actions).values())):
+        return CallResults(None, waiting=waiting)
+    if not parts:  # calls that have no answer yet have begun work that outlives the run
+        begun = [answer.begun for answer in answers if answer.begun is not None]
+        return CallResults(ctx.new_event({"actions": actions, "long_running_tool_ids": begun or None}), waiting=waiting)
     if 0 < len(actions.requested_tool_confirmations) < sum(answer.part is not None for answer in answers):
         # only the calls that wait have nothing to sum up
         actions.skip_summarization = (
@@ -215,19 +224,6 @@ def _merged(ctx: InvocationContext, answers: list[_Answer]) -> CallResults:
     if actions.set_model_response is not None:
         set_fields(results, output=task_result(results))
     return CallResults(results, error, waiting)
-
-
-def _changes(ctx: InvocationContext, answers: list[_Answer]) -> Event | None:
-    """What calls have changed that have no answer yet: they began work that outlives the run."""
-    values: dict[str, Any] = {"state_delta": {}, "artifact_delta": {}}
-    for answer in answers:
-        if not answer.waiting:  # what an agent has changed stands on its own events
-            values["state_delta"] |= answer.actions.state_delta
-            values["artifact_delta"] |= answer.actions.artifact_delta
-    if not values["state_delta"] and not values["artifact_delta"]:
-        return None
-    begun = [answer.begun for answer in answers if answer.begun is not None]
-    return ctx.new_event({"actions": make(EventActions, values), "long_running_tool_ids": begun or None})
 
 
 async def _recorded(

@@ -186,8 +186,8 @@ async def test_decision_05_holds_for_a_tool_that_sets_the_action_itself() -> Non
     assert authors(events) == ["support"]
 
 
-async def test_decision_05_holds_for_a_call_that_is_answered_later() -> None:
-    """It stays open, and hands over to no agent."""
+async def test_decision_05_holds_for_a_call_that_is_answered_later(caplog: pytest.LogCaptureFixture) -> None:
+    """It stays open, and hands over to no agent; the log says so."""
 
     def route(tool_context: ToolContext) -> None:
         """Route."""
@@ -200,6 +200,7 @@ async def test_decision_05_holds_for_a_call_that_is_answered_later() -> None:
     assert story(events) == ["root: route()"]
     assert [each.actions.transfer_to_agent for each in events] == [None, None]
     assert events[1].actions.state_delta == {"asked": True}
+    assert "`nobody`" in caplog.text
 
 
 async def test_decision_07_results_of_other_calls_come_before_the_transfer() -> None:

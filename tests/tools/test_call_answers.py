@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
 from typing import Any
 
 import pytest
 from google.genai import types
-from kit import Chat, agent, approve, call, named_call, pending
+from kit import Chat, agent, approve, call, named_call, pending, story
 
 from flowloom import (
     AgentTool,
@@ -17,8 +17,10 @@ from flowloom import (
     FunctionTool,
     InvocationContext,
     LongRunningFunctionTool,
+    LoopAgent,
     RunConfig,
     ToolContext,
+    pending_calls,
 )
 from flowloom.errors import PlaceholderError
 from flowloom.events.json_data import UNREADABLE
@@ -54,6 +56,75 @@ async def test_what_a_call_has_changed_that_is_answered_later_is_told_with_the_a
     assert [(each.actions.state_delta, each.long_running_tool_ids) for each in told] == [
         ({"ordered": True}, ["c1", "c2"])
     ]
+
+
+def later(change: Callable[[ToolContext], None]) -> LongRunningFunctionTool:
+    """A tool that begins something, changes its actions, and is answered later."""
+
+    def begin(tool_context: ToolContext) -> None:
+        """Begin."""
+        change(tool_context)
+
+    return LongRunningFunctionTool(begin)
+
+
+def hands_over(to: str) -> Callable[[ToolContext], None]:
+    return lambda context: setattr(context.actions, "transfer_to_agent", to)
+
+
+@pytest.mark.parametrize("beside", [False, True])
+async def test_a_call_that_is_answered_later_may_hand_over(beside: bool) -> None:
+    """At once, as the answer of a tool does, whether another call has an answer or not; the call stays pending."""
+    calls = [named_call("c1", "begin"), *[named_call("c2", "look")][: int(beside)]]
+    root = agent("root", calls, "late", tools=[later(hands_over("other")), look], sub_agents=[agent("other", "hi")])
+    events = await Chat(root).say("go")
+    assert story(events)[-1] == "other: hi"
+    assert [each.id for each in pending_calls(events)] == ["c1"]
+
+
+async def test_a_call_that_is_answered_later_may_escalate() -> None:
+    tool = later(lambda context: setattr(context.actions, "escalate", True))
+    loop = LoopAgent(
+        name="loop", max_iterations=2, sub_agents=[agent("one", call("begin"), tools=[tool]), agent("two")]
+    )
+    assert any(each.actions.escalate for each in await Chat(loop).say("go"))
+
+
+async def test_a_call_that_is_answered_later_may_ask_a_person() -> None:
+    root = agent(
+        "root", named_call("c1", "begin"), tools=[later(lambda context: context.request_confirmation(hint="?"))]
+    )
+    events = await Chat(root).say("go")
+    assert [each.name for each in pending(events) if each.id != "c1"] == ["adk_request_confirmation"]
+
+
+async def test_what_a_callback_has_changed_at_the_call_of_an_agent_is_told_beside_the_answers_of_others() -> None:
+    """The agent begins, or goes on, when they are answered; its call is not made again."""
+
+    def note(tool: BaseTool, args: dict[str, Any], tool_context: ToolContext) -> None:
+        tool_context.state[tool.name] = True
+
+    worker = agent("work", call("finish_task", result="ok"), mode="task")
+    calls = [named_call("c1", "look"), named_call("c2", "work", request="go")]
+    root = agent("root", calls, "done", tools=[look], sub_agents=[worker], before_tool_callback=note)
+    changed = [each.actions.state_delta for each in await Chat(root).say("go") if each.actions.state_delta]
+    assert changed == [{"look": True, "looked": True, "work": True}]
+
+
+async def test_a_task_is_not_begun_if_a_callback_at_its_call_hands_over() -> None:
+    """Its call is answered so, as it is beside others."""
+    tried: list[str] = []
+
+    def away(tool: BaseTool, args: dict[str, Any], tool_context: ToolContext) -> None:
+        tried.append(tool.name)
+        hands_over("other")(tool_context)
+
+    worker = agent("work", call("finish_task", result="ok"), mode="task")
+    below = [worker, agent("other", "hi")]
+    root = agent("root", named_call("c1", "work", request="go"), sub_agents=below, before_tool_callback=away)
+    events = await Chat(root).say("go")
+    assert (tried, story(events)[-1]) == (["work"], "other: hi")
+    assert [(call_id, "not begun" in told["error"]) for call_id, told in answers(events)] == [("c1", True)]
 
 
 async def test_a_call_without_a_name_is_told_so_and_callbacks_are_given_a_tool_that_is_unknown() -> None:

@@ -27,4 +27,4 @@ def payer(world: World, name: str, amount: int, *after: Any, **fields: Any) -> L
 
 
 async def approve_all(it: Desk) -> list[Any]:
-    return await it.answer(*(each.approve() for each in await it.waiting()))
+    return await it.answer(*(each.approve() for each in await it.waiting() if each.kind == "confirmation"))

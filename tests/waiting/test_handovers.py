@@ -7,7 +7,17 @@ from typing import Any
 
 import pytest
 
-from flowloom import AgentTool, BaseAgent, FunctionTool, ParallelAgent, SequentialAgent, Session, ToolContext
+from flowloom import (
+    AgentTool,
+    BaseAgent,
+    BaseTool,
+    FunctionTool,
+    LongRunningFunctionTool,
+    ParallelAgent,
+    SequentialAgent,
+    Session,
+    ToolContext,
+)
 from flowloom.testing import call
 from waiting.desk import Desk, World, by_turn, last_text, model_of, seen_results
 from waiting.office import HAND_TO, approve_all, payer
@@ -176,58 +186,66 @@ def hand_on(tool_context: ToolContext) -> str:
     return "handed on"
 
 
-def handing_beside(kind: str, *, approved: bool) -> Callable[[], BaseAgent]:
+def begin(tool_context: ToolContext) -> None:
+    """Begin what takes long, and hand the case to the helper."""
+    hand_on(tool_context)
+
+
+def handing_beside(kind: str, how: str) -> Callable[[], BaseAgent]:
     """Hands over, beside an agent that asks a person before it pays."""
 
     def root() -> BaseAgent:
         mode = {} if kind == "agent tool" else {"mode": kind}
         after = [call("finish_task", result="paid")] if kind == "task" else []
         clerk, helper = payer(World(), "clerk", 1, *after, **mode), by_turn("helper", "I help.")
-        tools: list[Any] = [FunctionTool(hand_on, require_confirmation=approved)]
+        tools: list[Any] = [FunctionTool(hand_on, require_confirmation=True), LongRunningFunctionTool(begin)]
         below: list[BaseAgent] = [helper]
         tools, below = (tools, [*below, clerk]) if mode else ([*tools, AgentTool(clerk)], below)
-        asked = [call("hand_on") if approved else call(HAND_TO, agent_name="helper"), call("clerk", request="Pay.")]
-        desk = by_turn("desk", asked, "unreachable", tools=tools, sub_agents=below)
+        handover = call(HAND_TO, agent_name="helper") if how == HAND_TO else call(how)
+        desk = by_turn("desk", [handover, call("clerk", request="Pay.")], "unreachable", tools=tools, sub_agents=below)
         return SequentialAgent(name="flow", sub_agents=[desk, by_turn("after", "After.")])
 
     return root
 
 
 KINDS = ["task", "single_turn", "agent tool"]
-BESIDE = [(kind, True) for kind in KINDS] + [(kind, False) for kind in KINDS[1:]]
+BESIDE = [(kind, how) for how in ("hand_on", HAND_TO, "begin") for kind in KINDS[how != "hand_on" :]]
 
 
 @pytest.mark.parametrize("order", [["hand_on", "pay"], ["hand_on pay"]], ids=["one by one", "at once"])
-@pytest.mark.parametrize(("kind", "approved"), BESIDE)
+@pytest.mark.parametrize(("kind", "how"), BESIDE)
 async def test_a_handover_comes_when_the_agent_beside_it_has_answered(
-    office: Any, kind: str, approved: bool, order: list[str]
+    office: Any, kind: str, how: str, order: list[str]
 ) -> None:
     """Control is not lost for that one's question: the model that has handed over is not asked again."""
-    it = office(handing_beside(kind, approved=approved))
+    it = office(handing_beside(kind, how))
     await it.say("Go.")
-    for names in order if approved else ["pay"]:
+    for names in order if how == "hand_on" else ["pay"]:
         assert "helper" not in {event.author for event in await it.events()}
         await it.answer(*(each.approve() for each in await it.waiting() if each.name in names.split()))
-    assert [event.text for event in await it.events() if event.text][-2:] == ["I help.", "After."]
-    assert "unreachable" not in {event.text for event in await it.events()}
+    told = [event.text for event in await it.events() if event.text]
+    after = ["After."][: int(how != "begin")]  # what has begun is waited for
+    assert told[told.index("I help.") :] == ["I help.", *after]
+    assert "unreachable" not in told
 
 
-@pytest.mark.parametrize(("kind", "approved"), BESIDE)
-async def test_a_run_that_was_cut_off_anywhere_hands_over_as_it_would_have(kind: str, approved: bool) -> None:
-    root = handing_beside(kind, approved=approved)
+@pytest.mark.parametrize(("kind", "how"), BESIDE)
+async def test_a_run_that_was_cut_off_anywhere_hands_over_as_it_would_have(kind: str, how: str) -> None:
+    root = handing_beside(kind, how)
     it = Desk(root)
     await it.say("Go.")
-    if approved:
+    if how == "hand_on":
         await it.answer((await it.only("hand_on")).approve())
     asked = len(await it.events())
     await approve_all(it)
     wire = (await it.session()).to_wire()
     whole = [event.text for event in await it.events() if event.text]
-    for count in range(asked - 1, len(wire["events"])):
+    recorded = asked - (how != "begin")  # what has begun without a word is not made again
+    for count in range(recorded, len(wire["events"])):
         found = Desk(root)
         found.service.adopt(Session.model_validate({**wire, "events": wire["events"][:count]}))
         await found.say(invocation_id=wire["events"][0]["invocationId"])
-        if await found.waiting():
+        if [each for each in await found.waiting() if each.kind == "confirmation"]:
             await approve_all(found)
         assert [event.text for event in await found.events() if event.text] == whole, count
 
@@ -253,3 +271,25 @@ async def test_a_handover_comes_when_the_task_beside_it_has_talked_to_the_user(c
         it.service.adopt(Session.model_validate({**wire, "events": wire["events"][:-1]}))
         said = await it.say(invocation_id=wire["events"][-1]["invocationId"])
     assert last_text(said) == "I help."
+
+
+@pytest.mark.parametrize("cut", [False, True])
+async def test_a_handover_by_a_callback_at_the_call_of_an_agent_comes_when_that_one_has_answered(cut: bool) -> None:
+    def away(tool: BaseTool, args: dict[str, Any], tool_context: ToolContext) -> None:
+        hand_on(tool_context)
+
+    def root() -> BaseAgent:
+        below = [by_turn("helper", "I help."), payer(World(), "clerk", 1, mode="single_turn")]
+        calls = call("clerk", request="Pay.")
+        return by_turn("desk", calls, "unreachable", sub_agents=below, before_tool_callback=away)
+
+    it = Desk(root)
+    await it.say("Go.")
+    assert "helper" not in {event.author for event in await it.events()}
+    await approve_all(it)
+    if cut:
+        wire = (await it.session()).to_wire()
+        it = Desk(root)
+        it.service.adopt(Session.model_validate({**wire, "events": wire["events"][:-1]}))
+        await it.say(invocation_id=wire["events"][0]["invocationId"])
+    assert [event.text for event in await it.events() if event.text][-2:] == ["clerk paid.", "I help."]
