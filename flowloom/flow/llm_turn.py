@@ -302,8 +302,8 @@ class LlmTurn(Turn):
         """What follows from a step; the first that holds (spec §1.3). Raises `IncompleteStreamError`."""
         if self.final_step is not None:
             return OVER
-        if self.decisions_first:
-            self.decisions_first = False
+        decided, self.decisions_first = self.decisions_first, False
+        if decided and result.transfer_to is None:
             return OVER if self.single_step else self._after_answers()
         if result.waiting:
             return WAITING

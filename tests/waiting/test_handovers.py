@@ -293,3 +293,19 @@ async def test_a_handover_by_a_callback_at_the_call_of_an_agent_comes_when_that_
         it.service.adopt(Session.model_validate({**wire, "events": wire["events"][:-1]}))
         await it.say(invocation_id=wire["events"][0]["invocationId"])
     assert [event.text for event in await it.events() if event.text][-2:] == ["clerk paid.", "I help."]
+
+
+async def test_a_handover_is_not_put_off_by_a_task_that_a_later_message_has_begun() -> None:
+    """Both were asked about before either was answered; the task belongs to the answer that has called it."""
+
+    def root() -> BaseAgent:
+        clerk = payer(World(), "clerk", 1, call("finish_task", result="paid"), mode="task")
+        answers = [call("hand_on")], [call("clerk", request="Pay.")], "Clerk is done."
+        helper, gated = by_turn("helper", "I help."), FunctionTool(hand_on, require_confirmation=True)
+        return by_turn("desk", *answers, tools=[gated], sub_agents=[helper, clerk])
+
+    it = Desk(root)
+    await it.say("Go.")
+    await it.say("Pay, too.")
+    await approve_all(it)
+    assert [event.text for event in await it.events() if event.text][2:] == ["I help.", "Clerk is done."]
