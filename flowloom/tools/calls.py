@@ -139,13 +139,10 @@ async def run_calls(
                     for index, call in enumerate(calls)
                 ]
             )
-        hands_over = False
-        for index, answer in enumerate(answers):
-            if answer.actions.transfer_to_agent is not None and not answer.waiting:
-                if transfer_problem is not None:
-                    answers[index] = _reachable(ctx, answer, transfer_problem)
-                hands_over = True
-        if hands_over:
+        handing_over = [at for at, each in enumerate(answers) if each.actions.transfer_to_agent is not None]
+        if handing_over:
+            for at in handing_over:
+                answers[at] = _reachable(ctx, answers[at], transfer_problem)
             _refuse_tasks(calls, answers, tools)
         results = _merged(ctx, answers)
         if spans is not None:
@@ -157,9 +154,9 @@ async def run_calls(
 
 
 def _reachable(
-    ctx: InvocationContext, answer: _Answer, transfer_problem: Callable[[InvocationContext, str], str | None]
+    ctx: InvocationContext, answer: _Answer, transfer_problem: Callable[[InvocationContext, str], str | None] | None
 ) -> _Answer:
-    problem = transfer_problem(ctx, answer.actions.transfer_to_agent or "")
+    problem = transfer_problem and transfer_problem(ctx, answer.actions.transfer_to_agent or "")
     if problem is None:
         return answer
     answer.actions.transfer_to_agent = None
