@@ -108,10 +108,10 @@ class Run:
     rehearsal: bool = field(default=False, init=False)
     """Whether this only finds out what a run would do: no telemetry, and no model is asked."""
     own_threads: Threads | None = field(default=None, init=False)
-    stop: Literal["paused", "cancelled", "limit"] | None = field(default=None, init=False)
-    """Why no agent of the run is to take another step."""
-    stopped: bool = field(default=False, init=False)
-    """Whether an agent did not take a step for that."""
+    stop: Literal["paused", "cancelled"] | None = field(default=None, init=False)
+    """What was asked for: no agent of the run is to take another step."""
+    stopped: Literal["paused", "cancelled", "limit"] | None = field(default=None, init=False)
+    """Why an agent did not take a step, and no other one does."""
     unflushed: bool = field(default=False, init=False)
     """Whether an event was handed to the store that is perhaps not durable yet."""
     message_seen: tuple[int, int | None] = field(default=(0, None), init=False)
@@ -133,8 +133,8 @@ class Run:
         else:  # an agent that runs as a tool counts with those who called it
             self.totals, self.rehearsal = outer.totals, outer.rehearsal
             self.streaming = outer.streaming and outer.config.forward_agent_tool_events
-        self.stopped = self.unflushed = False
-        self.stop = self.streamed = self.undelivered_events = self.in_doubt_event = None
+        self.unflushed = False
+        self.stop = self.stopped = self.streamed = self.undelivered_events = self.in_doubt_event = None
 
     def note_failure(self, error: BaseException, ctx: AnyContext) -> None:
         """An `error` ends the turn of `ctx.agent`: what it was saying is broken off."""

@@ -113,7 +113,7 @@ def _share_calls(run: Run) -> None:
         for call in waiting.values():
             if call.suspended and call.parent not in waiting and run.ledger.is_ready(call.id):
                 run.begin_again(call.id)
-    if run.stop == "paused" and run.stopped:
+    if run.stopped == "paused":
         run.leave_open(*run.open_calls)
 
 

@@ -252,7 +252,7 @@ class LlmTurn(Turn):
         """Of the calls of sub-agents that have no result, those of `task` agents come next; those of `single_turn`
         agents, which wait, or in which the run was stopped, are answered by a later run."""
         singles, self.delegated = unresolved_tasks(self.ctx)
-        result.cut_short = bool(singles) and self.ctx.run.stopped
+        result.cut_short = bool(singles and self.ctx.run.stopped)
         result.waiting = result.waiting or (bool(singles) and not result.cut_short)
 
     async def _resume_single_turns(self) -> Events:
@@ -295,7 +295,7 @@ class LlmTurn(Turn):
         if self.final_step is None:
             return self._only_thoughts() if self.thoughts > MAX_THOUGHT_TURNS else ()
         if self.final_step.agent is None:
-            self.ctx.run.stop, self.ctx.run.stopped = "limit", True
+            self.ctx.run.stopped = "limit"
         return self.ctx.run.refusals_of(self.ctx, str(self.final_step))
 
     def rule(self, result: StepResult) -> Outcome | Enter:
@@ -355,7 +355,7 @@ class LlmTurn(Turn):
         events = run.refusals_of(ctx, str(error))
         if error.agent is None:
             if _REACHED in run.done_once:  # an agent of another branch has the last word
-                run.stopped = True
+                run.stopped = "limit"
                 return events
             run.done_once |= {_REACHED}
         if error.on_limit == "summarise":
@@ -363,7 +363,7 @@ class LlmTurn(Turn):
             return events
         if error.agent is None:
             event = error_event(ctx, error, "limit")
-            run.stop, run.stopped = "limit", True
+            run.stopped = "limit"
         else:
             event = error_event(ctx, error, "limit", AGENT_ENDED)
             self.outcome = OVER

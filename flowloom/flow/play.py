@@ -33,8 +33,8 @@ async def play(run: Run, stack: list[Turn]) -> Events:
         while stack:
             turn = stack[-1]
             if turn.outcome is AGAIN:
-                run.stopped = run.stopped or run.stop is not None  # paused, cancelled, or at its limit
-                if run.stopped:
+                run.stopped = run.stopped or run.stop
+                if run.stopped:  # paused, cancelled, or at its limit
                     break
                 turn.start_span(spans)
                 if not turn.begun:

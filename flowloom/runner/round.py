@@ -84,7 +84,6 @@ class Round:
 
     def __post_init__(self) -> None:
         self.run = self.ctx.run
-        self.stop_requested = self.run.stop
         self.hooks = self.run.hooks
         self.events = _nothing()
         """Those of the agents, not recorded yet; none if a plugin has answered in their place."""
@@ -189,18 +188,18 @@ class Round:
         self._settled = True
         if not self.aborted:
             self.closing = closing
-        if self.run.stop == "cancelled" and self.run.stopped:
+        if self.run.stopped == "cancelled":
             self.closing = [*self.closing, *await self._record_cancellation()]
 
     async def cut_off(self) -> list[Event]:
         """The last events of a run that is cancelled at once, in the round or after it. To be called where the
         cancellation is handled, which is raised again if the caller did not request it, or if another run has the
         message; raises what the round failed with."""
-        if self.stop_requested != "cancelled" or self.preempted:
+        if self.run.stop != "cancelled" or self.preempted:
             raise
         if self.error is not None:
             raise self.error
-        self.run.stop, self.run.stopped = "cancelled", True
+        self.run.stopped = "cancelled"
         task = asyncio.current_task()
         if task is not None:
             task.uncancel()  # it is taken care of here

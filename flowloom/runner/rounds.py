@@ -97,14 +97,10 @@ class Rounds:
 
     def stop(self, status: Literal["paused", "cancelled"]) -> None:
         """Let no agent take another step; what is under way is finished."""
-        if self._stop_requested == "cancelled":
-            return
-        self._stop_requested = status
-        if self._rounds:
-            latest = self._rounds[-1]
-            latest.stop_requested = status
-            if latest.run.stop != "limit":
-                latest.run.stop = status
+        if self._stop_requested != "cancelled":
+            self._stop_requested = status
+            if self._rounds:
+                self._rounds[-1].run.stop = status
 
     def stream_models(self) -> None:
         """Have the models stream from their next calls on, unless the caller's config says whether they do."""
@@ -326,8 +322,8 @@ class Rounds:
             return "cancelled"
         if error is not None:
             return "limit" if isinstance(error, LimitExceededError) else "failed"
-        if latest is not None and latest.run.stopped and latest.run.stop is not None:
-            return latest.run.stop
+        if latest is not None and latest.run.stopped:
+            return latest.run.stopped
         if self._left_to_others is not None:
             return "paused" if self._left_to_others[1] else "final"
         return "final" if latest is None else _status_of(latest)

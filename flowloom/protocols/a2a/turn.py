@@ -145,7 +145,7 @@ class RemoteTurn:
             if (kept := await self._hooked(hooks, latest, event)) is not None:
                 yield kept
         if reading.state == CANCELED and ctx.run.caller is None:
-            ctx.run.stop, ctx.run.stopped = "cancelled", True
+            ctx.run.stopped = "cancelled"
 
     async def _hooked(self, hooks: Sequence[RequestInterceptor], said: Any, event: Event) -> Event | None:
         """An event as the hooks leave it; None if one of them leaves it out."""

@@ -284,8 +284,7 @@ async def test_a_run_that_is_cancelled_says_so() -> None:
 
     async def slow(tool_context: Any) -> str:
         """Takes its time."""
-        tool_context._invocation_context.run.stop = "cancelled"
-        tool_context._invocation_context.run.stopped = True
+        tool_context._invocation_context.run.stopped = "cancelled"
         return "late"
 
     async with page_of(LlmAgent(name="desk", model=ScriptedModel([call("slow"), "Never."]), tools=[slow])) as page:
