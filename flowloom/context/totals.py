@@ -151,14 +151,11 @@ class Totals(Used):
     def _reached(
         self, limits: Limits, name: str, allowed: float, used: float, agent: str | None = None, *, wanted: int = 0
     ) -> LimitExceededError:
-        if name == "max_llm_calls":
-            text = (
-                f"The run made {count(int(used), 'model call')}, as many as `RunConfig.max_llm_calls` allows. Its "
-                f"history is kept; raise the limit or send a new message to go on."
-            )
-        else:
-            owner = "The run" if agent is None else f"Agent `{agent}`"
-            text = f"{owner} reached its limit `{name}`: {used:g} used of {allowed:g}. Its history is kept."
+        owner = "The run" if agent is None else f"Agent `{agent}`"
+        text = (
+            f"{owner} reached its limit `{name}`: {used:g} used of {allowed:g}. Its history is kept; raise the limit "
+            f"or send a new message to go on."
+        )
         if wanted:
             text += f" The model asked for {wanted} more."
         kind = LlmCallsLimitExceededError if name in ("model_calls", "max_llm_calls") else LimitExceededError
