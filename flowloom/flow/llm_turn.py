@@ -60,6 +60,8 @@ class StepResult:
     """Whether a call stays open: an agent that runs as a tool waits, or a client is to execute it."""
     cut_short: bool = False
     """Whether the run was stopped in an agent that this one has called: the step is not over."""
+    tasks: Sequence[types.FunctionCall] = ()
+    """Calls of `task` agents that have no result: they come, one after the other, before the next step."""
     unfit: str | None = None
     """What is wrong with the answer, if it is not of the form that it has to have."""
     limit: LimitExceededError | None = None
@@ -80,10 +82,6 @@ class LlmTurn(Turn):
         self.llm: AnyLlmAgent = ctx.llm_agent
         self.flow = flow
         self.single_step = single_step
-        self.delegated: list[types.FunctionCall] = []
-        """Calls of `task` agents, which are to run one after the other before the next step."""
-        self.single_turns: list[types.FunctionCall] = []
-        """Calls of `single_turn` agents that an earlier run has left open."""
         self.final_step: LimitExceededError | None = None
         """The limit that was reached, when the agent has one more step to sum up."""
         self.thoughts = 0
@@ -94,16 +92,11 @@ class LlmTurn(Turn):
         """Whether the agent's answer has to be of a certain form."""
         self.keeps = self.structured or bool(self.llm.output_key)
         """Whether something is made of the agent's final answer."""
-        self.decisions_first = False
-        """Whether what people have decided comes before the delegated calls, in a step without the model."""
 
     def enter(self) -> None:
         self.ctx.callbacks = self.flow.callbacks
-        if self.agent.sub_agents:
-            self.single_turns, self.delegated = unresolved_tasks(self.ctx)
-            self.decisions_first = bool(self.delegated or self.single_turns) and self.ctx.resumed
-            if self.delegated and not self.decisions_first:
-                self.outcome = self._delegate()
+        if self.agent.sub_agents and not self.ctx.resumed:
+            self.outcome = self._next_task() or AGAIN  # it may go on over many messages
 
     def answered_before(self, event: Event) -> Event:
         event = keep_answer(self.ctx, self.llm, event)
@@ -117,11 +110,9 @@ class LlmTurn(Turn):
 
     # -- a step -----------------------------------------------------------------------------------
 
-    def step(self, spans: Recorder | None) -> Events:
-        return self._ask_model(spans) if self.decisions_first or not self.single_turns else self._resume_single_turns()
-
-    async def _ask_model(self, spans: Recorder | None) -> Events:
-        """The request, the model, its tool calls (spec §2)."""
+    async def step(self, spans: Recorder | None) -> Events:
+        """The request, the model, its tool calls (spec §2). Without the model, if an earlier run has left calls of
+        sub-agents open: when what people have decided is done, they come first."""
         request, result, run = LlmRequest.empty(None), StepResult(), self.ctx.run
         steps = steps_of(self.llm, self.flow.steps, run)
         call = ModelCall(self.ctx, request, spans, processed=bool(steps.response))
@@ -135,6 +126,11 @@ class LlmTurn(Turn):
                             result.transfer_to = run.ledger.handovers.get(event.id, result.transfer_to)
             except Halt as halt:
                 result.halted_by = halt.processor
+            produced = self._resumed_events(result)
+            if produced is not None:
+                async with aclosing(produced):
+                    async for event in produced:
+                        yield event
             result.answered = not self._wants_model(result)
             while not result.answered and (response := await call.next_response(self.final_step)) is not None:
                 produced = self._response_events(steps, call, request, response)
@@ -146,7 +142,7 @@ class LlmTurn(Turn):
                 if event is None:
                     continue
                 yield (event := self._noted(result, self._finished(result, event)))
-                if call.has_calls and not result.answered:
+                if call.has_calls:
                     async with aclosing(self._run_tools(result, event, request)) as answers:
                         async for answer in answers:
                             yield answer
@@ -176,7 +172,7 @@ class LlmTurn(Turn):
 
         Not when a processor halted, or when what it emitted (the results of a confirmed tool) ends the step itself.
         """
-        if result.answered or self.decisions_first or self.ctx.end_invocation or result.halted_by:
+        if result.answered or result.tasks or self.ctx.end_invocation or result.halted_by:
             return False
         last = result.last
         if last is not None:
@@ -227,6 +223,8 @@ class LlmTurn(Turn):
 
     async def _run_tools(self, result: StepResult, event: Event, request: LlmRequest) -> Events:
         """What comes of the calls of an event. Raises the error of a call that ends the run."""
+        if result.answered:  # by errors or by the client, and not here
+            return
         running, forwarded = tool_run(self.ctx, event.get_function_calls(), request.tools_dict)
         if forwarded is not None:
             async with aclosing(forwarded):
@@ -246,19 +244,24 @@ class LlmTurn(Turn):
         if self.agent.sub_agents:
             self._note_open_calls(result)
         has_results = results.event is not None and results.event.content is not None
-        result.answered = has_results or bool(self.delegated) or result.waiting or result.cut_short
+        result.answered = has_results or bool(result.tasks) or result.waiting or result.cut_short
 
     def _note_open_calls(self, result: StepResult) -> None:
         """Of the calls of sub-agents that have no result, those of `task` agents come next; those of `single_turn`
         agents, which wait, or in which the run was stopped, are answered by a later run."""
-        singles, self.delegated = unresolved_tasks(self.ctx)
+        singles, result.tasks = unresolved_tasks(self.ctx)
         result.cut_short = bool(singles and self.ctx.run.stopped)
         result.waiting = result.waiting or (bool(singles) and not result.cut_short)
 
-    async def _resume_single_turns(self) -> Events:
+    def _resumed_events(self, result: StepResult) -> Events | None:
+        """Take note of the calls of sub-agents that an earlier run has left open; what comes of those that are resumed
+        at once. What waits beside them is asked in the step after."""
+        singles, result.tasks = unresolved_tasks(self.ctx) if self.agent.sub_agents else ((), ())
+        result.waiting = result.waiting and not (singles or result.tasks)
+        return self._resume_single_turns(result, singles) if singles else None
+
+    async def _resume_single_turns(self, result: StepResult, calls: Sequence[types.FunctionCall]) -> Events:
         """Resume the `single_turn` agents whose calls an earlier run has left open, all at once."""
-        calls, self.single_turns = self.single_turns, []
-        result = StepResult()
         running, forwarded = resumed_run(self.ctx, calls)
         async with aclosing(forwarded):
             async for event in forwarded:
@@ -266,9 +269,9 @@ class LlmTurn(Turn):
         answer = await running
         if answer is not None:
             yield self._noted(result, answer)
+            result.transfer_to = self.ctx.run.ledger.handovers.get(answer.id)
+        result.answered = True
         self._note_open_calls(result)
-        if not result.cut_short:
-            self.outcome = WAITING if result.waiting else self._after_answers()
 
     # -- what follows -----------------------------------------------------------------------------
 
@@ -302,15 +305,12 @@ class LlmTurn(Turn):
         """What follows from a step; the first that holds (spec §1.3). Raises `IncompleteStreamError`."""
         if self.final_step is not None:
             return OVER
-        decided, self.decisions_first = self.decisions_first, False
-        if decided and result.transfer_to is None:
-            return OVER if self.single_step else self._after_answers()
         if result.waiting:
             return WAITING
         if result.transfer_to is not None:
             return Enter(place_of_target(self.ctx, result.transfer_to))
-        if self.delegated:
-            return OVER if self.single_step else self._delegate()
+        if result.tasks:
+            return OVER if self.single_step else self._delegate(result.tasks[0])
         if result.halted_by or self.ctx.end_invocation:
             return OVER
         if result.open_partial:
@@ -371,16 +371,12 @@ class LlmTurn(Turn):
 
     # -- agents that this one hands over or delegates to ------------------------------------------
 
-    def _after_answers(self) -> Outcome | Enter:
-        """The next delegated call; without one, the handover that was to come behind them, or another step."""
-        if self.delegated and not self.single_turns:
-            return self._delegate()
-        target = self.last and self.ctx.run.ledger.handovers.get(self.last.id)
-        return Enter(place_of_target(self.ctx, target)) if target else AGAIN
+    def _next_task(self) -> Enter | None:
+        """The turn of the `task` agent that is called next; None if there is none."""
+        tasks = unresolved_tasks(self.ctx)[1]
+        return self._delegate(tasks[0]) if tasks else None
 
-    def _delegate(self) -> Enter:
-        """The turn of the sub-agent that the next delegated call is for."""
-        task = self.delegated.pop(0)
+    def _delegate(self, task: types.FunctionCall) -> Enter:
         return Enter(delegated_context(self.ctx, task), task)
 
     def returned(self, below: Turn) -> Iterable[Event]:
@@ -394,12 +390,14 @@ class LlmTurn(Turn):
     def _task_returned(self, below: Turn, task: types.FunctionCall) -> Iterable[Event]:
         response = response_of_task(self.ctx, task, below)
         if response is None:
-            self.ctx.run.leave_open(task.id, *(call.id for call in self.delegated))
+            self.ctx.run.leave_open(*(call.id for call in unresolved_tasks(self.ctx)[1]))
             self.outcome = WAITING
             return
         content = content_of("user", [response_part(task.id, task.name, response)])
-        yield self.note(self.ctx.new_event({"author": "user", "content": content}))
-        self.outcome = self._after_answers()
+        yield (event := self.note(self.ctx.new_event({"author": "user", "content": content})))
+        target = self.ctx.run.ledger.handovers.get(event.id)
+        handover = Enter(place_of_target(self.ctx, target)) if target else AGAIN
+        self.outcome = self._next_task() or handover
 
     # -- resuming ---------------------------------------------------------------------------------
 

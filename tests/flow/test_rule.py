@@ -21,8 +21,6 @@ def turn(**given: Any) -> LlmTurn:
     root = agent("root", sub_agents=[agent("other"), helper])
     options = {"single_step": given.pop("single_step", False)}
     it = LlmTurn(context(root), root.flow, **options)
-    if given.pop("delegated", False):
-        it.delegated.append(types.FunctionCall(id="c1", name="helper", args={}))
     for name, value in given.items():
         setattr(it, name, value)
     return it
@@ -35,6 +33,11 @@ def step(last: Event | None = None, **fields: Any) -> StepResult:
     for name, value in fields.items():
         setattr(it, name, value)
     return it
+
+
+def delegated(last: Event | None = None, **fields: Any) -> StepResult:
+    """The same with a call of `helper`, which has no result."""
+    return step(last, tasks=[types.FunctionCall(id="c1", name="helper", args={})], **fields)
 
 
 def ended(it: LlmTurn) -> LlmTurn:
@@ -67,19 +70,13 @@ TABLE: list[tuple[str, Callable[[], LlmTurn], StepResult, Any]] = [
     ("a call that stays open", turn, step(RESULTS, waiting=True), WAITING),
     ("an open call before a transfer", turn, step(RESULTS, waiting=True, transfer_to="other"), WAITING),
     ("a transfer", turn, step(RESULTS, transfer_to="other"), "other"),
-    ("a transfer before delegated calls", lambda: turn(delegated=True), step(RESULTS, transfer_to="other"), "other"),
+    ("a transfer before delegated calls", turn, delegated(RESULTS, transfer_to="other"), "other"),
     ("a transfer in one step", lambda: turn(single_step=True), step(RESULTS, transfer_to="other"), "other"),
-    ("delegated calls", lambda: turn(delegated=True), step(CALLS), "helper"),
-    ("delegated calls in one step", lambda: turn(delegated=True, single_step=True), step(CALLS), OVER),
-    ("decisions first", lambda: turn(delegated=True, decisions_first=True), step(RESULTS, waiting=True), "helper"),
-    (
-        "decisions first in one step",
-        lambda: turn(delegated=True, decisions_first=True, single_step=True),
-        step(RESULTS, waiting=True),
-        OVER,
-    ),
+    ("delegated calls", turn, delegated(CALLS), "helper"),
+    ("an open call before delegated calls", turn, delegated(CALLS, waiting=True), WAITING),
+    ("delegated calls in one step", lambda: turn(single_step=True), delegated(CALLS), OVER),
     ("a processor halted", turn, step(RESULTS, halted_by="guard"), OVER),
-    ("a processor halted after a delegated call", lambda: turn(delegated=True), step(halted_by="guard"), "helper"),
+    ("a processor halted after a delegated call", turn, delegated(halted_by="guard"), "helper"),
     ("the invocation was ended", lambda: ended(turn()), step(RESULTS), OVER),
     ("the invocation was ended in a stream", lambda: ended(turn()), step(open_partial=True), OVER),
     ("the final step at a limit", lambda: turn(final_step=LIMIT), step(RESULTS, transfer_to="other"), OVER),
@@ -119,12 +116,3 @@ def test_decision_02_thoughts_count_in_a_row() -> None:
     assert it.rule(step(RESULTS)) is AGAIN
     assert it.rule(step(THOUGHTS)) is AGAIN
     assert it.thoughts == 1
-
-
-def test_delegated_calls_are_answered_one_after_the_other() -> None:
-    """Each enters its agent; with the last one, the step's own outcome counts again."""
-    it = turn(delegated=True)
-    it.delegated.append(types.FunctionCall(id="c2", name="helper", args={}))
-    tasks = [it.rule(step(CALLS)), it.rule(step(CALLS))]
-    assert [each.task.id for each in tasks if isinstance(each, Enter) and each.task is not None] == ["c1", "c2"]
-    assert it.rule(step(ANSWER)) is OVER

@@ -791,10 +791,10 @@ async def test_single_turns_that_wait_together_go_on_together_each_on_its_own_br
     places = {("a", "a@c1"), ("b", "b@c2"), ("b", "b@c3"), ("root", None)}
     assert {(each.author, each.branch) for each in events} == places
     assert sorted(key for key in effects.given if key.startswith("then:") and "/model/" in key) == [
+        "then:row.root/0/tool/0/row.root.a/0/model/0",
+        "then:row.root/0/tool/1/row.root.b/0/model/0",
         "then:row.root/1/model/0",
-        "then:row.root/1/tool/0/row.root.a/0/model/0",
-        "then:row.root/1/tool/1/row.root.b/0/model/0",
-        "then:row.root/1/tool/2/row.root.b/0/model/0",
+        "then:row.root/1/tool/0/row.root.b/0/model/0",
         "then:row.root/2/model/0",
     ]
 
