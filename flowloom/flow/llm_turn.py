@@ -269,7 +269,7 @@ class LlmTurn(Turn):
         answer = await running
         if answer is not None:
             yield self._noted(result, answer)
-            result.transfer_to = self.ctx.run.ledger.handovers.get(answer.id)
+            result.transfer_to = self.ctx.run.ledger.handovers.get(answer.id, result.transfer_to)
         result.answered = True
         self._note_open_calls(result)
 
