@@ -240,6 +240,13 @@ def test_an_answer_that_came_before_the_summary_of_its_call_is_shown_with_the_ca
     assert texts(log_of(*log, TWO, summary(len(log), len(log), "<later>", here=True))) == [*shown, "<later>"]
 
 
+def test_a_summarised_call_without_an_id_is_shown_no_more() -> None:
+    """What comes without an id behind the summary is no answer to it."""
+    nameless = event("root", text("let me look"), named_call("", "look"))
+    log = log_of(ONE, nameless, summary(0, 1), event("user", result(None, "look", {})), FOUR)
+    assert texts(log) == ["<in short>", "four"]
+
+
 def test_another_call_behind_a_summarised_one_is_shown_as_ever() -> None:
     """The summarised one is answered behind it all the same, unless both have one id: the later one has the answer."""
     other = event("root", named_call("c2", "look"))
@@ -308,6 +315,22 @@ def test_summaries_stand_in_the_order_of_what_they_are_of() -> None:
     assert texts(log_of(ONE, summary(-5, -4, "<a>"), summary(-3, -2, "<b>"))) == ["<a>", "<b>", "one"]
     log = at_times((0, ONE), (5, TWO), (6, summary(0, 1, here=True)), (7, summary(1, 2, "<b>")))
     assert texts(log) == ["<in short>", "<b>"]
+
+
+def test_a_later_summary_finds_what_it_is_of_behind_ones_that_have_no_event_to_stand_for() -> None:
+    """One made elsewhere has taken in the events of one made here on their branch, which is put behind it."""
+    said = [event("root", word, branch="side.a") for word in ("one", "two")]
+    here = summary(0, 1, here=True, branch="side.a")
+    log = log_of(*said, summary(0, 1, "<elsewhere>"), here, THREE, summary(0, 4, "<later>", here=True))
+    assert texts(log[:-1]) == ["<elsewhere>", "<in short>", "three"]
+    assert texts(log) == ["<later>", "<in short>"]
+
+
+def test_a_call_that_is_shown_again_stands_where_its_answer_does() -> None:
+    """So that positions rise, and what a later summary is of is found by them."""
+    read = EffectiveLog()
+    read.read(log_of(ONE, WAITS, ANSWER, FOUR, summary(0, 1, here=True)))
+    assert [(entry.first, entry.last) for entry in read.entries()] == [(0, 1), (2, 2), (2, 2), (3, 3)]
 
 
 def test_a_summary_made_here_is_seen_where_its_events_were() -> None:
