@@ -11,6 +11,7 @@ import json
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from google.genai import types
@@ -126,19 +127,12 @@ async def run_calls(
     telemetry = recorder()
     spans = None if telemetry is None else telemetry.start_tools(ctx, len(calls))
     try:
-        if len(calls) == 1:
-            confirmation = decided.get(calls[0].id or "")
-            if spans is None:
-                answers = [await _answer(ctx, calls[0], first, tools, confirmation, refused[0])]
-            else:
-                answers = [await _recorded(ctx, calls[0], first, 0, tools, confirmation, refused[0], spans)]
-        else:
-            answers = await all_of(
-                [
-                    _recorded(ctx, call, first + index, index, tools, decided.get(call.id or ""), refused[index], spans)
-                    for index, call in enumerate(calls)
-                ]
-            )
+        begin = _answer if spans is None else partial(_recorded, spans, first)
+        works = [
+            begin(ctx, call, first + index, tools, decided.get(call.id or ""), refused[index])
+            for index, call in enumerate(calls)
+        ]
+        answers = [await works[0]] if len(works) == 1 else await all_of(works)
         handing_over = [at for at, each in enumerate(answers) if each.actions.transfer_to_agent is not None]
         if handing_over:
             for at in handing_over:
@@ -224,19 +218,17 @@ def _merged(ctx: InvocationContext, answers: list[_Answer]) -> CallResults:
 
 
 async def _recorded(
+    spans: ToolSpans,
+    first: int,
     ctx: InvocationContext,
     call: types.FunctionCall,
-    number: int,
     index: int,
     tools: Mapping[str, RunnableTool],
     confirmation: ToolConfirmation | None,
     refusal: str | None,
-    spans: ToolSpans | None,
 ) -> _Answer:
-    if spans is None:
-        return await _answer(ctx, call, number, tools, confirmation, refusal)
-    with spans.start(index, call, tools.get(call.name or "")):
-        return await _answer(ctx, call, number, tools, confirmation, refusal)
+    with spans.start(index - first, call, tools.get(call.name or "")):
+        return await _answer(ctx, call, index, tools, confirmation, refusal)
 
 
 async def _answer(

@@ -34,6 +34,7 @@ from pydantic import BaseModel
 
 from flowloom import (
     AgentTool,
+    BaseTool,
     ConfigurationError,
     Event,
     Flow,
@@ -47,6 +48,7 @@ from flowloom import (
     LoopAgent,
     ParallelAgent,
     SequentialAgent,
+    ToolContext,
 )
 from flowloom.errors import InvocationNotFoundError
 
@@ -256,6 +258,23 @@ async def test_a_task_beside_a_handover_is_told_to_be_not_begun_before_the_other
     assert story(events)[-1] == "helper: I help."
     assert "not begun" in str(shown(requests_of(helper)[0]))
     assert requests_of(worker) == []
+
+
+@pytest.mark.parametrize("beside", [[], [call("look")]], ids=["alone", "beside another call"])
+async def test_a_task_whose_callback_hands_over_is_told_to_be_not_begun(beside: list[types.Part]) -> None:
+    def look() -> str:
+        """Look."""
+        return "seen"
+
+    def hands_over(tool: BaseTool, args: dict[str, Any], tool_context: ToolContext) -> None:
+        tool_context.actions.transfer_to_agent = "helper" if tool.name == "worker" else None
+
+    subs = [task("worker", "never"), agent("helper", "I help.")]
+    asked = [call("worker", request="count"), *beside]
+    root = agent("root", asked, "never", sub_agents=subs, tools=[look], before_tool_callback=hands_over)
+    events = await Chat(root).say("go")
+    assert responses(events, "worker") == [NOT_BEGUN]
+    assert story(events)[-1] == "helper: I help."
 
 
 async def test_a_task_that_was_not_begun_can_be_called_again() -> None:

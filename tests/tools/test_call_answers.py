@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from google.genai import types
-from kit import Chat, agent, approve, call, named_call, pending, story
+from kit import Chat, agent, approve, call, context, named_call, pending, story
 
 from flowloom import (
     AgentTool,
@@ -111,22 +111,6 @@ async def test_what_a_callback_has_changed_at_the_call_of_an_agent_is_told_besid
     assert changed == [{"look": True, "looked": True, "work": True}]
 
 
-async def test_a_task_is_not_begun_if_a_callback_at_its_call_hands_over() -> None:
-    """Its call is answered so, as it is beside others."""
-    tried: list[str] = []
-
-    def away(tool: BaseTool, args: dict[str, Any], tool_context: ToolContext) -> None:
-        tried.append(tool.name)
-        hands_over("other")(tool_context)
-
-    worker = agent("work", call("finish_task", result="ok"), mode="task")
-    below = [worker, agent("other", "hi")]
-    root = agent("root", named_call("c1", "work", request="go"), sub_agents=below, before_tool_callback=away)
-    events = await Chat(root).say("go")
-    assert (tried, story(events)[-1]) == (["work"], "other: hi")
-    assert [(call_id, "not begun" in told["error"]) for call_id, told in answers(events)] == [("c1", True)]
-
-
 async def test_a_call_without_a_name_is_told_so_and_callbacks_are_given_a_tool_that_is_unknown() -> None:
     """As any call of a tool that is not there."""
     seen: list[tuple[str, str]] = []
@@ -163,6 +147,20 @@ async def test_a_tool_that_hands_over_to_no_one_that_can_be_reached_has_failed(n
     assert told["error"].startswith(f"Agent `root` cannot hand over to `{name}`.")
     assert [each.actions.transfer_to_agent for each in events if each.get_function_responses()] == [None]
     assert events[-1].text == "done"
+
+
+async def test_calls_that_are_run_without_a_rule_of_transfers_hand_over_to_any_agent() -> None:
+    """Whoever runs them sees to the handover."""
+
+    def leave(tool_context: ToolContext) -> str:
+        """Leave."""
+        tool_context.actions.transfer_to_agent = "far"
+        return "gone"
+
+    calls = [types.FunctionCall(id="c1", name="leave", args={})]
+    results = await run_calls(context(agent()), calls, {"leave": FunctionTool(leave)})
+    assert results.event is not None
+    assert (answers([results.event]), results.event.actions.transfer_to_agent) == ([("c1", {"result": "gone"})], "far")
 
 
 async def test_the_event_that_finishes_a_task_carries_what_it_came_to() -> None:
