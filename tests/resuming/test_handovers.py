@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Callable
+from typing import ClassVar
 
 import pytest
-from waiting.desk import WHERE, Desk, World, by_turn, last_text, model_of, seen_results
+from kit import event as logged
+from kit import result
+from waiting.desk import WHERE, ByTurn, Desk, World, by_turn, last_text, model_of, seen_results
 from waiting.office import HAND_TO, approve_all, payer
 
 from flowloom import (
@@ -13,11 +16,14 @@ from flowloom import (
     BaseAgent,
     Event,
     InvocationContext,
+    LlmAgent,
     ParallelAgent,
     SequentialAgent,
     Session,
     ToolContext,
 )
+from flowloom.context.hooks import FlowCallbacks
+from flowloom.flow.turn import BodyTurn, Turn
 from flowloom.testing import call
 
 
@@ -285,3 +291,99 @@ async def test_one_that_has_handed_over_goes_on_without_beginning_anew_when_cont
         it = await cut(it, root, 3)
         said = await it.say(invocation_id=(await it.events())[-1].invocation_id)
     assert ([event.text for event in said if event.text], asked) == (["Noted.", "It is paid."], ["desk"])
+
+
+@pytest.mark.parametrize("handed_back", [False, True])
+async def test_one_that_had_control_before_it_waited_goes_on_alone_if_its_answer_was_cut_off(handed_back: bool) -> None:
+    """In a workflow too, where the log alone tells who had control: of the one that has called, at the time."""
+    ended: list[str] = []
+
+    def root() -> BaseAgent:
+        clerk = by_turn("clerk", call(HAND_TO, agent_name="desk"))
+        order, hand = call("order", what="pen"), call(HAND_TO, agent_name="clerk")
+        calls = (hand, order) if handed_back else ([order, hand],)
+        desk = by_turn("desk", *calls, "Done.", tools=[World().ordering], sub_agents=[clerk])
+        for each in (desk, clerk):
+            each.after_agent_callback = lambda callback_context: ended.append(callback_context.agent_name)
+        return desk if handed_back else SequentialAgent(name="flow", sub_agents=[desk])
+
+    it = Desk(root)
+    await it.say("Go.")
+    log = len(await it.events())
+    await it.answer((await it.only("order")).reply("pen"))
+    it = await cut(it, root, log + 1)
+    ended.clear()
+    assert (await resumed(it), ended) == (["Done."], ["desk"])
+
+
+def show(tool_context: ToolContext) -> str:
+    """Show something as it is."""
+    tool_context.actions.skip_summarization = True
+    return "shown"
+
+
+async def test_one_that_waits_itself_ends_when_the_one_that_it_has_handed_over_to_is_done() -> None:
+    """Its callbacks are asked, though it has nothing more to do."""
+    ended: list[str] = []
+
+    def root() -> BaseAgent:
+        calls = [call("ship", what="pen"), call("show"), call(HAND_TO, agent_name="clerk")]
+        clerk = by_turn("clerk", "Here.")
+        desk = by_turn("desk", calls, "unreachable", tools=[World().shipping, show], sub_agents=[clerk])
+        desk.after_agent_callback = lambda callback_context: ended.append("desk")
+        return desk
+
+    it = Desk(root)
+    assert last_text(await it.say("Go.")) == "Here."
+    it = await cut(it, root, len(await it.events()) - 1)
+    ended.clear()
+    assert (await resumed(it), ended) == (["Here."], ["desk"])
+
+
+class Watched(LlmAgent):
+    """Runs its flow with one more callback."""
+
+    asked: ClassVar[list[str]] = []
+
+    def turn(self, ctx: InvocationContext) -> Turn:
+        return BodyTurn(ctx)
+
+    async def _run_async_impl(self, ctx: InvocationContext) -> AsyncGenerator[Event, None]:
+        flow = self.flow.with_callbacks(FlowCallbacks(before_model=(lambda **_: self.asked.append(self.name),)))
+        async for event in flow.run(ctx):
+            yield event
+
+
+async def test_a_flow_that_code_of_an_agents_own_runs_has_its_callbacks_when_control_comes_back() -> None:
+    def root() -> BaseAgent:
+        return Watched(
+            name="desk", model=ByTurn(call(HAND_TO, agent_name="clerk"), "Done."), sub_agents=[Quiet(name="clerk")]
+        )
+
+    it = Desk(root)
+    assert last_text(await it.say("Go.")) == "Done."
+    it = await cut(it, root, len(await it.events()) - 1)
+    Watched.asked.clear()
+    assert (await resumed(it), Watched.asked) == (["Done."], ["desk"])
+
+
+async def test_a_handover_in_a_log_whose_calls_have_no_ids_gives_control_too() -> None:
+    """As engines write it that leave the ids to the model."""
+
+    def root() -> BaseAgent:
+        return by_turn("desk", "unreachable", sub_agents=[by_turn("clerk", "Here.")])
+
+    it = Desk(root)
+    it.service.adopt(
+        Session(
+            id="s1",
+            app_name="app",
+            user_id="ann",
+            events=[
+                logged("user", "Go.", invocation_id="i1"),
+                logged("desk", call(HAND_TO, agent_name="clerk"), invocation_id="i1"),
+                logged("desk", result(None, HAND_TO, {}), invocation_id="i1", actions={"transfer_to_agent": "clerk"}),
+            ],
+        )
+    )
+    assert await resumed(it) == ["Here."]

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from kit import named_call, result, said
-from waiting.desk import Desk, World, by_turn
+from waiting.desk import ByTurn, Desk, World, by_turn
 from waiting.office import payer
 
 from flowloom import (
@@ -23,6 +23,7 @@ from flowloom import (
     Session,
     ToolContext,
 )
+from flowloom.flow.turn import BodyTurn, Turn
 from flowloom.testing import call
 
 from .test_handovers import cut, resumed
@@ -188,3 +189,33 @@ async def test_an_agent_with_code_of_its_own_begins_anew_unless_it_was_done() ->
     await without(it, lambda event: event.text == "Seen.")
     assert await resumed(it) == ["Seen."]
     assert asked == ["before a"] * 2
+
+
+class Helped(LlmAgent):
+    """Runs its flow, and then its sub-agent."""
+
+    def turn(self, ctx: InvocationContext) -> Turn:
+        return BodyTurn(ctx)
+
+    async def _run_async_impl(self, ctx: InvocationContext) -> AsyncGenerator[Event, None]:
+        async for event in self.flow.run(ctx):
+            yield event
+        async for event in self.sub_agents[0].run_async(ctx):
+            yield event
+
+
+async def test_an_agent_that_runs_its_flow_in_code_of_its_own_is_asked_once_what_comes_behind_its_turn() -> None:
+    """Not once more by the flow, which was over."""
+    helper = call("look", what="up"), "H."
+    it = Desk(
+        lambda: Helped(
+            name="a",
+            model=ByTurn("A."),
+            sub_agents=[by_turn("helper", *helper, tools=[World().look])],
+            after_agent_callback=after,
+        )
+    )
+    await it.say("Go.")
+    await without(it, lambda event: event.text == "H.")
+    asked.clear()
+    assert (await resumed(it), asked) == (["H."], ["after a"])
