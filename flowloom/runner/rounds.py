@@ -16,7 +16,6 @@ from flowloom.context.progress import Progress, is_left_behind, progress_of, wit
 from flowloom.errors import ConfigurationError, InputValidationError, LimitExceededError, quoted_list
 from flowloom.events import Event
 from flowloom.events.parts import answers_calls
-from flowloom.flow.ending import finish_failed_run
 from flowloom.log.answers import check_answers, readable_answers
 from flowloom.log.claims import without_repeated
 from flowloom.log.marks import AGENT_ENDED, MARKS
@@ -126,20 +125,12 @@ class Rounds:
                         if self.abort_signal is not None and self.abort_signal.is_set():
                             current.aborted = True
                             break
+                    await self._ask_confirm(current)
                 for event in current.closing:
                     yield event
                 if current.error is not None:
                     raise current.error
-                try:
-                    current = await self._next_round(current)
-                except asyncio.CancelledError:
-                    for event in await current.cut_off():
-                        yield event
-                    break
-                except Exception as error:  # of `confirm`, say
-                    for event in await finish_failed_run(current.ctx, error):
-                        yield event
-                    raise
+                current = await self._next_round(current)
             if self._rounds:
                 self._rounds[-1].run.check_stored()
                 self.host.after_run(self._rounds[-1].ctx)
@@ -182,9 +173,17 @@ class Rounds:
             self._message = await self._without_secrets(message) if answers_calls(message) else message
         return self._begin()
 
+    async def _ask_confirm(self, latest: Round) -> None:
+        """Have the runner's `confirm` callback decide what waits, if nothing else comes first: that is the next
+        message."""
+        confirm, nothing_else = self.host.confirm, not (self._later or latest.preempted or latest.aborted)
+        if confirm is not None and nothing_else and not latest.run.stopped:
+            decided = await pending.decisions_of(confirm, self._pending(), self._decided)
+            self._later += [] if decided is None else [decided]
+
     async def _next_round(self, latest: Round) -> Round | None:
-        """The round after the latest one: about an answer that resumes another agent, a decision of the runner's
-        `confirm` callback, or one that is not carried out yet. None if there is nothing more to do."""
+        """The round after the latest one: about an answer that resumes another agent, or a decision that is not carried
+        out yet. None if there is nothing more to do."""
         if latest.preempted:  # another run has stored its answer first
             self._rounds.pop()
             self.session = await self.host.open_session(self.user_id, self.session_id, self.run_config)
@@ -194,9 +193,7 @@ class Rounds:
         self._message = self.invocation_id = self.state_delta = None
         if self._later:
             self._message = self._later.pop(0)
-        elif self.host.confirm is not None:
-            self._message = await pending.decisions_of(self.host.confirm, self._pending(), self._decided)
-        if self._message is None and latest.run.progress is not None:
+        elif latest.run.progress is not None:
             self.invocation_id = self._with_decisions_left(latest.run)
         return None if self._message is None and self.invocation_id is None else self._begin()
 

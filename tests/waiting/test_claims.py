@@ -133,6 +133,7 @@ async def test_of_two_decisions_at_once_the_later_one_is_refused(office: Office,
     assert isinstance(refused, AlreadyAnsweredError)
     assert refused.call_id == pending.id
     assert sum(event.author == "user" for event in await office.log()) == 2
+    assert not [event for event in await office.log() if event.error_code]  # the run of the other one has not failed
 
 
 async def test_what_another_run_carries_out_is_not_carried_out_with_the_next_answer(
