@@ -19,7 +19,7 @@ Callback = Callable[..., Any]
 Callbacks = tuple[Callback, ...]
 
 
-class Hooks:
+class Hooks(NamedTuple):
     """What the plugins of a run implement, per hook in registration order. A hook without a plugin costs nothing."""
 
     on_user_message: Callbacks = ()
@@ -37,13 +37,7 @@ class Hooks:
     on_agent_error: Callbacks = ()
     on_run_error: Callbacks = ()
 
-    def __init__(self, **implemented: Callbacks) -> None:
-        for name in HOOKS:
-            setattr(self, name, implemented.get(name, ()))
 
-
-HOOKS = tuple(Hooks.__annotations__)
-"""The names of all hooks."""
 NO_HOOKS = Hooks()
 
 

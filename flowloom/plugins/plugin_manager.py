@@ -7,7 +7,7 @@ import logging
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from flowloom.context.hooks import HOOKS, Hooks, ask
+from flowloom.context.hooks import Hooks, ask
 from flowloom.errors import ConfigurationError, closest_of
 from flowloom.plugins.base_plugin import BasePlugin
 
@@ -42,7 +42,7 @@ class PluginManager:
             raise ConfigurationError(f"Two plugins are named `{plugin.name}`. Rename one.")
         self._plugins[plugin.name] = plugin
         self._hooks = None
-        hooks = {f"{hook}_callback" for hook in HOOKS}
+        hooks = {f"{hook}_callback" for hook in Hooks._fields}
         for method in {*dir(plugin)}.difference(dir(BasePlugin)):
             near = closest_of(f"{method}_callback", hooks, 1) or closest_of(method, hooks, 0.85)
             if near is not None and not method.startswith("_"):
@@ -63,7 +63,7 @@ class PluginManager:
                         for plugin in self._plugins.values()
                         if getattr(type(plugin), method) is not getattr(BasePlugin, method) or method in plugin.__dict__
                     )
-                    for hook in HOOKS
+                    for hook in Hooks._fields
                     for method in (f"{hook}_callback",)
                 }
             )
