@@ -55,7 +55,7 @@ def find_agent_to_run(root: BaseAgent, events: Sequence[Event], answered: Event 
     if any(isinstance(c, LlmAgent) and c.mode == "task" for c in delegates_of(root).values()):
         return top
     if answered is not None and (position := position_of(root, answered.author)) is not None:
-        return _workflow_above(position)
+        return _first_above(position)
     for event in reversed(events):
         if event.author == root.name:
             return top
@@ -117,14 +117,16 @@ def position_of(root: BaseAgent, name: str) -> Position | None:
     return next((position for position in _positions_in(root) if position[0].name == name), None)
 
 
-def _workflow_above(position: Position) -> Position:
-    """The uppermost agent on the way that runs its members itself: it has to go on after its member (decision 28)."""
+def _first_above(position: Position) -> Position:
+    """The uppermost agent on the way that has to go on after the one below it: it runs its members itself (decision
+    28), or has called it."""
     agent, above = position
-    for depth, ancestor in enumerate(above):
-        if not isinstance(ancestor, LlmAgent):
-            return ancestor, above[:depth]
-    if isinstance(agent, LlmAgent) and agent.mode in ("task", "single_turn"):
-        return above[-1], above[:-1]  # a delegated agent goes on below the one that called it
+    path = (*above, agent)
+    for depth, each in enumerate(path):
+        if not isinstance(each, LlmAgent):
+            return each, path[:depth]
+        if each.mode in ("task", "single_turn"):
+            return path[depth - 1], path[: depth - 1]
     return position
 
 

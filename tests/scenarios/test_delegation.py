@@ -783,6 +783,56 @@ async def test_what_was_decided_comes_first_then_a_single_turn_that_waited_and_t
     assert story(events)[-1] == "root: done"
 
 
+@pytest.mark.parametrize("inner", ["single_turn", "task"])
+@pytest.mark.parametrize("outer", ["single_turn", "task"])
+@pytest.mark.parametrize("handed_over", [False, True])
+async def test_an_agent_that_calls_waits_for_one_that_is_called_by_the_one_that_it_has_called(
+    outer: Literal["single_turn", "task"], inner: Literal["single_turn", "task"], handed_over: bool
+) -> None:
+    """An answer goes to the innermost one, and what comes of it to each that has called."""
+
+    def pay() -> str:
+        """Pay."""
+        return "paid"
+
+    def called(name: str, mode: Literal["single_turn", "task"], *answers: Any, **fields: Any) -> LlmAgent:
+        last = finish(result=f"{name} is done") if mode == "task" else f"{name} is done"
+        return agent(name, *answers, last, mode=mode, **fields)
+
+    payer = called("payer", inner, call("pay"), tools=[FunctionTool(pay, require_confirmation=True)])
+    expert = called("expert", outer, call("payer", request="pay"), sub_agents=[payer])
+    root = agent("desk", call("expert", request="go"), "done", sub_agents=[expert])
+    if handed_over:
+        root = agent("root", hand_to("desk"), sub_agents=[root])
+    chat = Chat(root)
+    asked = pending(await chat.say("go"))
+    events = await chat.answer(*map(approve, asked))
+    answered = [(r.name, r.response) for e in events for r in e.get_function_responses() if r.name != "finish_task"]
+    assert answered == [
+        ("pay", {"result": "paid"}),
+        ("payer", {"result": "payer is done"}),
+        ("expert", {"result": "expert is done"}),
+    ]
+    assert story(events)[-1] == "desk: done"
+
+
+async def test_an_agent_that_calls_waits_for_one_that_the_one_it_has_called_has_handed_over_to() -> None:
+    def pay() -> str:
+        """Pay."""
+        return "paid"
+
+    def hand_on(tool_context: ToolContext) -> str:
+        """Hand the case on."""
+        tool_context.actions.transfer_to_agent = "payer"
+        return "handed on"
+
+    payer = agent("payer", call("pay"), "It is paid.", tools=[FunctionTool(pay, require_confirmation=True)])
+    expert = single("expert", call("hand_on"), tools=[hand_on], sub_agents=[payer])
+    chat = Chat(agent("root", call("expert", request="go"), "done", sub_agents=[expert]))
+    asked = pending(await chat.say("go"))
+    assert story(await chat.answer(*map(approve, asked)))[-1] == "root: done"
+
+
 async def test_single_turns_that_wait_together_go_on_together_each_on_its_own_branch() -> None:
     """Their answers are one event in call order, each by its name; what they do has keys of their calls' own."""
 
