@@ -131,10 +131,8 @@ class _Handovers:
             self.turns = turns.copy()
 
     def _read(self, index: int, event: Event) -> None:
+        self.go_back(self._progress.answered_by(event.content))  # what answers a call belongs to the turn that made it
         depth = self._depth_of(event)
-        if depth is None:  # what answers a call belongs to the turn that made it
-            self.go_back(self._progress.answered_by(event.content))
-            depth = self._depth_of(event)
         if depth is None:
             return
         calls = event.get_function_calls()

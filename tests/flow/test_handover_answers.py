@@ -65,6 +65,8 @@ def test_an_agent_out_of_reach_is_named_with_those_in_reach_the_closest_first() 
         place_of_target(context(here, lineage=lineage), "besides")
     for name in ("`below`", "`parent`", "`sub_agents`", "allow the transfer"):
         assert name in str(e.value)
+    with pytest.raises(AgentNotFoundError, match="Agent `alone` cannot hand over to `below`"):
+        place_of_target(context(agent("alone")), "below")
 
 
 async def answered(helper: LlmAgent) -> Any:

@@ -252,6 +252,7 @@ async def test_what_a_target_is_for_may_be_looked_up_first() -> None:
     await looking_up
     assert targets(request) == ["far", "near", parent.name]
     assert system_text(request).splitlines()[1:3] == ["- far: Looked up for current.", "- near: Here."]
+    assert system_text(request).endswith(f"hand over to `{parent.name}`.")
 
 
 def test_what_is_wrong_with_a_handover_names_those_that_can_be_reached() -> None:

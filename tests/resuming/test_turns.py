@@ -6,6 +6,7 @@ from collections.abc import AsyncGenerator, Callable
 from typing import Any
 
 import pytest
+from auth.desk import API_KEY, ASKED, Calendar
 from kit import named_call, result, said
 from waiting.desk import ByTurn, Desk, World, by_turn
 from waiting.office import payer
@@ -123,6 +124,35 @@ async def test_an_agent_whose_answer_was_not_carried_out_begins_anew_like_the_on
     asked.clear()
     assert await approve(it, 2) == ["A.", "B."]
     assert sorted(asked) == ["before a", "before b"]
+
+
+async def test_agents_that_are_answered_one_after_the_other_go_on_together_if_no_answer_was_carried_out() -> None:
+    build = beside(lambda: payer(World(), "a", 1, "A."))
+    it = Desk(build)
+    await it.say("Go.")
+    log = len(await it.events())
+    await approve(it, 1)
+    it = await cut(it, build, log + 1)
+    await approve(it, 2)
+    assert sorted(await resumed(await cut(it, build, log + 2))) == ["A.", "B."]
+
+
+async def test_a_credential_that_was_not_asked_for_is_asked_for_beside_an_agent_that_waits() -> None:
+    """Though the run was cut off between the tool's call and the question."""
+
+    def root() -> BaseAgent:
+        calls = [call("read_calendar", day="today"), call("cashier", request="Pay.")]
+        tools = [Calendar().tool(API_KEY), AgentTool(payer(World(), "cashier", 1))]
+        return by_turn("a", calls, "unreachable", tools=tools)
+
+    it = Desk(root)
+    await it.say("Go.")
+    log = await it.events()
+    [at] = [index for index, event in enumerate(log) if any(each.name == ASKED for each in event.get_function_calls())]
+    await without(it, lambda event: event.id == log[at].id)
+    assert "credential" not in {each.kind for each in await it.waiting()}
+    assert await resumed(it) == []
+    assert "credential" in {each.kind for each in await it.waiting()}
 
 
 async def test_what_a_tool_asks_next_is_asked_beside_an_agent_that_waits() -> None:

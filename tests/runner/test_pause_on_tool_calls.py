@@ -264,6 +264,17 @@ async def test_a_loop_pauses_in_every_round() -> None:
     assert (last.status, last.text, desk.ran) == ("final", "two", [])
 
 
+async def test_what_the_model_says_about_its_answer_and_calls_of_names_that_are_the_engines_stay() -> None:
+    """Beside the mark of the calls that the host is to execute."""
+    parts = [named_call("c1", "look"), named_call("c2", "adk_request_confirmation")]
+    response = LlmResponse(content=said(*parts), custom_metadata={"route": 7})
+    it = Chat(agent("root", response, tools=[Desk().look]), config=ALL)
+    event, *_ = await it.say("Go.")
+    assert event.long_running_tool_ids == ["c1"]
+    assert event.custom_metadata is not None
+    assert event.custom_metadata["route"] == 7
+
+
 async def test_a_call_in_what_a_callback_answers_for_the_agent_is_not_the_hosts() -> None:
     """It is no call of the model's, and has no id to answer it by."""
     root = agent("root", tools=Desk().tools(), before_agent_callback=lambda **_: said(call("look")))
