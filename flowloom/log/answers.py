@@ -85,7 +85,7 @@ def check_answer(answer: types.FunctionResponse, kind: RequestKind | None) -> No
 
 def check_answers(message: types.Content) -> None:
     """Raise `UnreadableAnswerError` if a message holds an answer that cannot be read."""
-    for part in message.parts or ():
+    for part in parts_of(message):
         if (answer := part.function_response) is not None:
             check_answer(answer, RESERVED_CALLS.get(answer.name))
 
@@ -102,10 +102,9 @@ def says_nothing(message: types.Content | None) -> bool:
     return bool(parts) and all(part.function_response is not None for part in parts) and not readable_answers(message)
 
 
-def subjects_of(event: Event) -> set[str]:
-    """The ids of the calls that an event's requests to people are about."""
-    asked = (subject_call_id(call) for call in event.get_function_calls() if is_request(event, call))
-    return {call_id for call_id in asked if call_id}
+def subjects_of(event: Event) -> set[str | None]:
+    """The ids of the calls that an event's requests to people are about; None for one that is about no call."""
+    return {subject_call_id(call) for call in event.get_function_calls() if is_request(event, call)}
 
 
 def subject_call_id(call: types.FunctionCall) -> str | None:

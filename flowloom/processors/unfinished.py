@@ -80,7 +80,7 @@ def pending_follow_ups(own: Sequence[Event]) -> Iterator[tuple[Event, set[str | 
 def _asked_about(event: Event) -> set[str | None]:
     """What an event asks people about; a credential is one for several calls."""
     asks = any(call.name == CREDENTIAL_CALL and is_request(event, call) for call in event.get_function_calls())
-    return {*subjects_of(event), CREDENTIAL_CALL} if asks else {*subjects_of(event)}
+    return {*subjects_of(event), CREDENTIAL_CALL} if asks else subjects_of(event)
 
 
 def _missing_follow_ups(ctx: InvocationContext, own: Sequence[Event]) -> list[Event]:

@@ -107,6 +107,7 @@ def test_an_answer_that_names_a_call_is_about_that_one(named: Any, answers: bool
     request = types.FunctionCall(id="r1", name=CONFIRMATION_CALL, args={"originalFunctionCall": ASKED})
     given = answer({"confirmed": True})
     assert answers_request(given, request)
+    assert answers_request(answer(None), request)
     given.response = {"confirmed": True, "originalFunctionCall": named}
     assert answers_request(given, request) is answers
 
@@ -114,6 +115,12 @@ def test_an_answer_that_names_a_call_is_about_that_one(named: Any, answers: bool
 def test_an_answer_of_another_kind_is_none_to_a_request_that_names_a_call() -> None:
     request = types.FunctionCall(id="r1", name=CONFIRMATION_CALL, args={"originalFunctionCall": ASKED})
     assert not answers_request(answer({"confirmed": True}, "input"), request)
+
+
+@pytest.mark.parametrize("args", [None, {}], ids=["no arguments", "empty ones"])
+def test_a_request_that_names_no_call_is_answered_by_any_decision(args: Any) -> None:
+    request = types.FunctionCall(id="r1", name=CONFIRMATION_CALL, args=args)
+    assert answers_request(answer({"confirmed": True, "originalFunctionCall": ASKED}), request)
 
 
 def test_a_call_of_a_tool_is_answered_by_whatever_its_result_is() -> None:

@@ -63,6 +63,14 @@ HELD_INSIDE = event(
     actions={"requested_tool_confirmations": {"c2": {"hint": "?"}}},
     **KEPT,
 )
+INNER_LEFT = event(
+    "inner",
+    named_call("c2", "look"),
+    long_running_tool_ids=["c2"],
+    isolation_scope="c1",
+    custom_metadata={AGENT_TOOL_CALL: "c1", CLIENT_EXECUTED: ["c2"]},
+)
+INNERMOST = event("innermost", "Hm.", isolation_scope="c2", custom_metadata={AGENT_TOOL_CALL: "c2"})
 TASK_WAITS = event("helper", named_call("c2", "order"), long_running_tool_ids=["c2"], isolation_scope="c1")
 MARK = event("root", actions={"agent_state": {REPEATED: ["c1"]}})
 
@@ -120,6 +128,9 @@ MARK = event("root", actions={"agent_state": {REPEATED: ["c1"]}})
         ([CALLED, Event(author="inner", content=types.Content(role="model"), **KEPT)], {"c1": "open"}),
         ([ONE_LONG], {"c1": "open", "c2": "waiting"}),
         ([TWO, ONE_BEGUN], {"c1": "answered", "c2": "waiting"}),
+        ([CALLED, HELD, asks(), INNER], {"c1": "waiting", "r1": "waiting"}),
+        ([CALLED, INNER_LEFT, RESULT, INNERMOST], {"c1": "answered", "c2": "answered"}),
+        ([CALLED, HELD, asks(), decides(), event("root", named_call("c9", "look"))], {"c1": "decided", "c9": "open"}),
     ],
 )
 def test_the_state_of_a_call(log: list[Event], states: dict[str, str | None]) -> None:
@@ -386,6 +397,27 @@ def test_what_was_rewound_is_known_still() -> None:
         ledger = CallLedger.of(log)
         assert [made and made.id for made in map(ledger.ever, ("c1", "r1"))] == ["c1", "r1"]
         assert [ledger.call("c1"), ledger.call("r1")] == [None, None]
+
+
+@pytest.mark.parametrize("begun", [[], [INNERMOST]], ids=["approved", "approved and waits"])
+def test_a_handover_waits_for_calls_beside_it_that_were_decided_and_agents_that_have_begun(begun: list[Event]) -> None:
+    calls = event("root", named_call("h", "leave"), named_call("c1", "pay"), named_call("c2", "order"))
+    left = event(
+        "root",
+        result("h", "leave", {}),
+        result("c2", "order", {"error": "It needs a decision."}),
+        actions={"requested_tool_confirmations": {"c2": {"hint": "?"}}, "transfer_to_agent": "helper"},
+    )
+    ordered = event("root", result("c2", "order", {"ok": True}))
+    log = [calls, left, asks(about={"id": "c2", "name": "order", "args": {}}), decides(), *begun, RESULT]
+    assert CallLedger.of(log).handovers == {}
+    assert CallLedger.of([*log, ordered]).handovers == {ordered.id: "helper"}
+
+
+def test_a_call_without_a_name_has_an_empty_one() -> None:
+    made = CallLedger.of([event("root", types.Part(function_call=types.FunctionCall(id="c1")))]).call("c1")
+    assert made is not None
+    assert made.name == ""
 
 
 def test_a_call_without_an_id_is_not_told_of() -> None:
