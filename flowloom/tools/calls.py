@@ -250,11 +250,7 @@ async def _answer(
         error = ToolError(refusal)
     else:
         args = _own_args(call.args)
-        misfit = None
-        if name not in tools:
-            misfit = _unknown(name, tools)
-        elif UNREADABLE in args:
-            misfit = _unreadable(name, args)
+        misfit = _unreadable(name, args) if name in tools else _unknown(name, tools)
         if misfit is not None:
             result, error = await _on_error(ctx, tool, args, context, misfit)
         else:
@@ -394,7 +390,7 @@ async def _call_tool(
             return None, failed
         if new is not None:
             result, error = new, None
-    if isinstance(tool, AnswerTool) and result is not None and context.actions.set_model_response is None:
+    if isinstance(tool, AnswerTool) and context.actions.set_model_response is None:
         tool.take(result, context)
     return result, error
 

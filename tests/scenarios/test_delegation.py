@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from typing import Any, Literal
 
 import pytest
@@ -275,6 +276,52 @@ async def test_a_task_whose_callback_hands_over_is_told_to_be_not_begun(beside: 
     events = await Chat(root).say("go")
     assert responses(events, "worker") == [NOT_BEGUN]
     assert story(events)[-1] == "helper: I help."
+
+
+INTERRUPTED = {"error": "The run failed before this call gave a result: broke"}
+
+
+@pytest.mark.parametrize(("policy", "told"), [("return", NOT_BEGUN), ("raise", INTERRUPTED)])
+async def test_a_task_beside_a_handover_that_an_error_stops_is_no_matter_of_the_handover(
+    policy: Any, told: Any
+) -> None:
+    def breaks() -> None:
+        """Break."""
+        raise ValueError("broke")
+
+    calls = [hand_to("helper"), call("worker", request="count"), call("breaks")]
+    subs = [task("worker", "never"), agent("helper", "I help.")]
+    chat = Chat(agent("root", calls, "never", sub_agents=subs, tools=[breaks], tool_errors=policy))
+    with pytest.raises(ValueError, match="broke") if policy == "raise" else contextlib.nullcontext():
+        await chat.say("go")
+    assert responses(await chat.stored(), "worker") == [told]
+
+
+async def test_a_task_beside_a_handover_is_not_begun_though_another_call_has_begun() -> None:
+    """A call that is answered later keeps nothing from going on."""
+
+    def order() -> None:
+        """Order: the goods come later."""
+
+    calls = [hand_to("helper"), call("worker", request="count"), call("order")]
+    subs = [task("worker", "never"), agent("helper", "I help.")]
+    events = await Chat(agent("root", calls, sub_agents=subs, tools=[LongRunningFunctionTool(order)])).say("go")
+    assert responses(events, "worker") == [NOT_BEGUN]
+    assert story(events)[-1] == "helper: I help."
+
+
+async def test_what_a_callback_writes_for_a_task_stands_on_an_event_that_lists_no_calls() -> None:
+    """The task has not begun work that is answered later: it goes on at once."""
+
+    def notes(tool: BaseTool, args: dict[str, Any], tool_context: ToolContext) -> None:
+        tool_context.state["asked"] = tool.name
+
+    worker = task("worker", finish(result="W"))
+    root = agent("root", call("worker", request="count"), "done", sub_agents=[worker], before_tool_callback=notes)
+    events = await Chat(root).say("go")
+    [written] = [each for each in events if each.actions.state_delta]
+    assert (written.actions.state_delta, written.long_running_tool_ids) == ({"asked": "worker"}, None)
+    assert events[-1].text == "done"
 
 
 async def test_a_task_that_was_not_begun_can_be_called_again() -> None:

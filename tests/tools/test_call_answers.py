@@ -24,6 +24,7 @@ from flowloom import (
 )
 from flowloom.errors import PlaceholderError
 from flowloom.events.json_data import UNREADABLE
+from flowloom.events.parts import parts_of
 from flowloom.tools.calls import run_calls
 
 
@@ -252,6 +253,41 @@ async def test_a_tool_of_which_only_the_declaration_is_there_ends_the_run() -> N
 
     with pytest.raises(PlaceholderError):
         await Chat(agent("root", named_call("c1", "later"), "done", tools=[later])).say("go")
+
+
+@pytest.mark.parametrize(
+    ("result", "texts"), [("seen", ["seen"]), ({"n": "é"}, ['{"n": "é"}']), (None, []), ("", []), ({}, [])]
+)
+async def test_a_result_that_is_shown_stands_beside_itself_as_a_text_if_there_is_something_in_it(
+    result: Any, texts: list[str]
+) -> None:
+    def look(tool_context: ToolContext) -> Any:
+        """Look."""
+        tool_context.display = True
+        return result
+
+    events = await Chat(agent("root", named_call("c1", "look"), "done", tools=[look])).say("go")
+    [shown] = [each for each in events if each.get_function_responses()]
+    assert [part.text for part in parts_of(shown.content)[1:]] == texts
+
+
+async def test_what_a_call_has_written_goes_wrong_before_its_result_does() -> None:
+    """A value that cannot be kept in the state is what the model is told of first, whatever the result is."""
+
+    def look(tool_context: ToolContext) -> Any:
+        """Look."""
+        tool_context.state["at"] = object()
+        return object()
+
+    events = await Chat(agent("root", named_call("c1", "look"), "done", tools=[look])).say("go")
+    [(_, told)] = answers(events)
+    assert "state" in told["error"]
+    assert "result" not in told["error"]
+
+
+async def test_a_call_without_arguments_runs() -> None:
+    part = types.Part(function_call=types.FunctionCall(id="c1", name="look"))
+    assert answers(await Chat(agent("root", part, "done", tools=[look])).say("go")) == [("c1", {"result": "seen"})]
 
 
 async def test_files_that_a_tool_gives_stand_in_its_result() -> None:

@@ -6,10 +6,11 @@ import logging
 from typing import Any
 
 import pytest
+from journal import Journal
 from kit import Chat, agent
 
-from flowloom import AgentTool, Event, Limits, LlmResponse, RunConfig
-from flowloom.errors import ToolError
+from flowloom import AgentTool, Event, FunctionTool, Limits, LlmResponse, RunConfig
+from flowloom.errors import ToolError, ToolResultError
 from flowloom.testing import call
 
 
@@ -61,6 +62,44 @@ async def test_a_tool_that_raises_is_logged_with_its_traceback(caplog: pytest.Lo
     assert record.exc_info[2] is not None
     assert "`find`" in record.getMessage()
     assert "step 0 of agent `root`" in record.getMessage()
+
+
+async def test_a_result_that_cannot_be_kept_is_logged_as_the_tools_fault(caplog: pytest.LogCaptureFixture) -> None:
+    """With what is wrong with it; the model can do nothing about it."""
+
+    def find() -> object:
+        """Find."""
+        return object()
+
+    await Chat(agent("root", call("find"), "done", tools=[find])).say("go")
+    [record] = [each for each in caplog.records if each.name == "flowloom.tools"]
+    assert record.levelno == logging.WARNING
+    assert record.exc_info is not None
+    assert isinstance(record.exc_info[1], ToolResultError)
+
+
+async def test_a_try_that_follows_is_logged_with_its_number(caplog: pytest.LogCaptureFixture) -> None:
+    left = [ValueError("busy"), ValueError("engaged")]
+
+    def find() -> str:
+        """Find."""
+        if left:
+            raise left.pop(0)
+        return "found"
+
+    caplog.set_level(logging.INFO, "flowloom.tools")
+    await Chat(agent("root", call("find"), "done", tools=[FunctionTool(find, retries=2)]), effects=Journal()).say("go")
+    assert [each.getMessage() for each in caplog.records if each.name == "flowloom.tools"] == [
+        "Tool `find` failed (busy); attempt 2 follows.",
+        "Tool `find` failed (engaged); attempt 3 follows.",
+    ]
+
+
+async def test_errors_that_are_the_models_to_mend_are_told_though_those_of_tools_are_raised() -> None:
+    root = agent("root", call("nope"), "sorry", tool_errors="raise")
+    events = await Chat(root).say("go")
+    assert told(events)[0].startswith("There is no tool `nope`")
+    assert events[-1].text == "sorry"
 
 
 async def test_what_a_model_did_wrong_is_no_warning(caplog: pytest.LogCaptureFixture) -> None:
