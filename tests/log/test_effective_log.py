@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from google.genai import types
 from growing_logs import shown_of
 from kit import event, named_call, result, said, text
 
@@ -240,6 +241,21 @@ def test_an_answer_that_came_before_the_summary_of_its_call_is_shown_with_the_ca
     assert texts(log_of(*log, TWO, summary(len(log), len(log), "<later>", here=True))) == [*shown, "<later>"]
 
 
+def test_calls_and_answers_in_the_words_of_a_summary_are_none() -> None:
+    """As one has them that another program made: neither is it shown again, nor does it show a call again."""
+
+    def of(first: float, last: float, part: types.Part) -> Event:
+        made = summary(first, last)
+        assert made.actions.compaction is not None
+        made.actions.compaction.compacted_content = said("<in short>", part)
+        return made
+
+    log = log_of(ONE, of(0, 0, named_call("c1", "look")), TWO, summary(0, 2, "<later>"), ANSWER, FOUR)
+    assert texts(log) == ["<later>", "four"]
+    log = log_of(ONE, WAITS, THREE, of(2, 2, result("c1", "look", {})), FOUR, summary(0, 1, "<early>", here=True))
+    assert texts(log) == ["<early>", "<in short>", "four"]
+
+
 def test_a_summarised_call_without_an_id_is_shown_no_more() -> None:
     """What comes without an id behind the summary is no answer to it."""
     nameless = event("root", text("let me look"), named_call("", "look"))
@@ -315,6 +331,12 @@ def test_summaries_stand_in_the_order_of_what_they_are_of() -> None:
     assert texts(log_of(ONE, summary(-5, -4, "<a>"), summary(-3, -2, "<b>"))) == ["<a>", "<b>", "one"]
     log = at_times((0, ONE), (5, TWO), (6, summary(0, 1, here=True)), (7, summary(1, 2, "<b>")))
     assert texts(log) == ["<in short>", "<b>"]
+
+
+def test_a_summary_stands_before_one_that_begins_after_it_ends() -> None:
+    """Of two that overlap, or meet at one time, the one that was made first stands first."""
+    for last, shown in ((-0.5, ["<b>", "<a>"]), (0, ["<a>", "<b>"]), (0.5, ["<a>", "<b>"])):
+        assert texts(log_of(ONE, TWO, summary(0, 1, "<a>"), summary(-1, last, "<b>"))) == shown
 
 
 def test_a_later_summary_finds_what_it_is_of_behind_ones_that_have_no_event_to_stand_for() -> None:
