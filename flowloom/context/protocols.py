@@ -96,7 +96,6 @@ class AnyFlow(Protocol):
 class AnyLlmAgent(AnyAgent, Protocol):
     """An agent that works through a flow and a model."""
 
-    model: str | BaseLlm
     instruction: Any
     global_instruction: Any
     static_instruction: Any
@@ -184,12 +183,9 @@ class AnyContext(Protocol):
     llm_agent: AnyLlmAgent | None
     branch: str | None
     isolation_scope: str | None
-    node_path: str
 
     @property
     def effects(self) -> Effects: ...
-    @property
-    def step(self) -> int: ...
     @property
     def place(self) -> Place: ...
     def new_event(self, values: dict[str, Any]) -> Event: ...
