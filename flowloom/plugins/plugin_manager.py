@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Iterable, Sequence
+from functools import cached_property
 from typing import Any
 
 from flowloom.context.hooks import Hooks, ask
@@ -23,7 +24,6 @@ class PluginManager:
     def __init__(self, plugins: Sequence[BasePlugin] | None = None, close_timeout: float = 5.0) -> None:
         self._plugins: dict[str, BasePlugin] = {}
         self._close_timeout = close_timeout
-        self._hooks: Hooks | None = None
         if plugins is not None and not isinstance(plugins, Iterable):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise ConfigurationError(f"`plugins` takes a list of plugins, not {plugins!r:.60}.")
         for plugin in plugins or ():
@@ -41,7 +41,7 @@ class PluginManager:
         if plugin.name in self._plugins:
             raise ConfigurationError(f"Two plugins are named `{plugin.name}`. Rename one.")
         self._plugins[plugin.name] = plugin
-        self._hooks = None
+        self.__dict__.pop("hooks", None)
         hooks = {f"{hook}_callback" for hook in Hooks._fields}
         for method in {*dir(plugin)}.difference(dir(BasePlugin)):
             near = closest_of(f"{method}_callback", hooks, 1) or closest_of(method, hooks, 0.85)
@@ -52,22 +52,20 @@ class PluginManager:
         """The plugin named `plugin_name`; None if there is none."""
         return self._plugins.get(plugin_name)
 
-    @property
+    @cached_property
     def hooks(self) -> Hooks:
         """What the plugins implement, per hook; only methods that are overridden."""
-        if self._hooks is None:
-            self._hooks = Hooks(
-                **{
-                    hook: tuple(
-                        getattr(plugin, method)
-                        for plugin in self._plugins.values()
-                        if getattr(type(plugin), method) is not getattr(BasePlugin, method) or method in plugin.__dict__
-                    )
-                    for hook in Hooks._fields
-                    for method in (f"{hook}_callback",)
-                }
-            )
-        return self._hooks
+        return Hooks(
+            **{
+                hook: tuple(
+                    getattr(plugin, method)
+                    for plugin in self._plugins.values()
+                    if getattr(type(plugin), method) is not getattr(BasePlugin, method) or method in plugin.__dict__
+                )
+                for hook in Hooks._fields
+                for method in (f"{hook}_callback",)
+            }
+        )
 
     async def close(self, also: Iterable[Any] = ()) -> None:
         """Close all plugins, and `also` these toolsets; one that fails or takes too long is reported, and the others
