@@ -11,7 +11,7 @@ from google.genai import types
 
 from flowloom.agents import BaseAgent
 from flowloom.context import InvocationContext, RunConfig
-from flowloom.context.hooks import NO_HOOKS, content_answered, first_answer, notify
+from flowloom.context.hooks import content_answered, first_answer, notify
 from flowloom.context.progress import Progress
 from flowloom.errors import AlreadyAnsweredError, FlowloomError
 from flowloom.events import Event, EventActions
@@ -92,13 +92,14 @@ class Round:
         """Store the user's message, and ask the before-run plugins behind it, which may answer in the agents' place;
         the events of that to be seen."""
         events = await self._take_message()
+        if self.preempted:
+            return ()
         if self.hooks.before_run:
             content = await first_answer(self.hooks.before_run, invocation_context=self.ctx)
             if content is not None:
                 content = content_answered(content, "before_run", self.ctx)
                 return [*events, await self.run.record(self.ctx, self.ctx.new_event({"content": content}))]
-        if not self.preempted:
-            self.events = self.ctx.agent.run_async(self.ctx)
+        self.events = self.ctx.agent.run_async(self.ctx)
         return events
 
     async def _take_message(self) -> Sequence[Event]:
@@ -128,7 +129,6 @@ class Round:
             event = await run.record(ctx, event, hooks=(), durable=answers or self.shows_message, answers=answers)
         except AlreadyAnsweredError:
             self.preempted = self._settled = True
-            self.hooks = NO_HOOKS
             return ()
         if run.progress is None and not answers:
             run.message_seen = len(run.session.events), None
@@ -176,7 +176,7 @@ class Round:
             finally:
                 if not self._settled:
                     await finish_run(self.ctx, self.events)
-                if self.hooks.after_run:
+                if self.hooks.after_run and not self.preempted:
                     await notify(self.hooks.after_run, invocation_context=self.ctx)
         except asyncio.CancelledError:  # while plugins are told that it is over
             self.closing = [*self.closing, *await self.cut_off()]
