@@ -84,7 +84,6 @@ class Round:
 
     def __post_init__(self) -> None:
         self.run = self.ctx.run
-        self.hooks = self.run.hooks
         self.events = _nothing()
         """Those of the agents, not recorded yet; none if a plugin has answered in their place."""
 
@@ -94,8 +93,8 @@ class Round:
         events = await self._take_message()
         if self.preempted:
             return ()
-        if self.hooks.before_run:
-            content = await first_answer(self.hooks.before_run, invocation_context=self.ctx)
+        if self.run.hooks.before_run:
+            content = await first_answer(self.run.hooks.before_run, invocation_context=self.ctx)
             if content is not None:
                 content = content_answered(content, "before_run", self.ctx)
                 return [*events, await self.run.record(self.ctx, self.ctx.new_event({"content": content}))]
@@ -112,7 +111,7 @@ class Round:
         if message is None and not self.state_delta:
             return ()
         if message is not None:
-            if self.hooks.on_user_message or run.config.save_input_blobs_as_artifacts:
+            if self.run.hooks.on_user_message or run.config.save_input_blobs_as_artifacts:
                 message = await self._prepared(message)
             run.user_content = message
         branch, scope = (None, None) if self.answered is None else (self.answered.branch, self.answered.isolation_scope)
@@ -137,8 +136,8 @@ class Round:
     async def _prepared(self, message: types.Content) -> types.Content:
         """The message as plugins want it, with its files saved as artifacts if the config says so."""
         ctx, run = self.ctx, self.run
-        if self.hooks.on_user_message:
-            replaced = await first_answer(self.hooks.on_user_message, invocation_context=ctx, user_message=message)
+        if self.run.hooks.on_user_message:
+            replaced = await first_answer(self.run.hooks.on_user_message, invocation_context=ctx, user_message=message)
             if replaced is not None:
                 check_answers(replaced := content_answered(replaced, "on_user_message", ctx))
                 message = run.keyring.receive(replaced, run.session.events)
@@ -176,8 +175,8 @@ class Round:
             finally:
                 if not self._settled:
                     await finish_run(self.ctx, self.events)
-                if self.hooks.after_run and not self.preempted:
-                    await notify(self.hooks.after_run, invocation_context=self.ctx)
+                if self.run.hooks.after_run and not self.preempted:
+                    await notify(self.run.hooks.after_run, invocation_context=self.ctx)
         except asyncio.CancelledError:  # while plugins are told that it is over
             self.closing = [*self.closing, *await self.cut_off()]
         return True
