@@ -37,8 +37,8 @@ class RunHandle(Generic[OutputT]):
         self._events: list[Event] = []
         self._taken = 0
         """How many of them the iterator has given."""
-        self._readers: list[asyncio.Future[None]] = []
-        """Those that wait for the next event, or for the end."""
+        self._news: asyncio.Event | None = None
+        """Set when there is another event, or the end; None while no reader waits for that."""
         self._complete = self._cut_off = False
         self._task = asyncio.create_task(self._run(), name="flowloom run")
         _running.add(self._task)
@@ -82,9 +82,8 @@ class RunHandle(Generic[OutputT]):
         """Wait for the next event, or for the end; False if the run is over. Raises what ended it, unless it was
         cancelled."""
         if not self.done:
-            reader = asyncio.get_running_loop().create_future()
-            self._readers.append(reader)
-            await reader
+            self._news = self._news or asyncio.Event()
+            await self._news.wait()
             return True
         error = self._rounds.error
         if error is not None and not isinstance(error, asyncio.CancelledError):
@@ -92,10 +91,9 @@ class RunHandle(Generic[OutputT]):
         return False
 
     def _tell_readers(self) -> None:
-        readers, self._readers = self._readers, []
-        for reader in readers:
-            if not reader.done():
-                reader.set_result(None)
+        if self._news is not None:
+            self._news.set()
+            self._news = None
 
     @property
     def invocation_id(self) -> str:
@@ -142,7 +140,7 @@ class RunHandle(Generic[OutputT]):
                 event = await step
                 self._events.append(event)
                 step = events.__anext__()
-                if self._readers:
+                if self._news is not None:
                     self._tell_readers()
                     try:
                         await asyncio.sleep(0)  # a task that waits for an event sees it before the run continues
