@@ -255,21 +255,14 @@ class InvocationContext:
                 )
             new.__dict__.update(update)
             if "agent" in update:
-                new._enter(new.agent)
+                new.llm_agent = as_llm_agent(new.agent)
+                new.model = new.tools = None
+                new.__dict__.pop("callbacks", None)
         return new
-
-    def _enter(self, agent: AnyAgent) -> None:
-        self.agent = agent
-        self.llm_agent = as_llm_agent(agent)
-        self.model = None
-        self.tools = None
-        self.__dict__.pop("callbacks", None)
 
     def at(self, agent: AnyAgent, lineage: tuple[AnyAgent, ...]) -> Self:
         """The context of another agent of the same run, on the same branch."""
-        new = self.model_copy()
-        new._enter(agent)
-        new.lineage = lineage
+        new = self.model_copy(update={"agent": agent, "lineage": lineage})
         new.end_invocation = new.escalated = new.resumed = False
         new.answer_id = None
         return new
