@@ -13,7 +13,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import cache, partial
 from operator import attrgetter
 from typing import Any, Self, TypeVar, cast, overload
 
@@ -88,7 +88,7 @@ def make(cls: type[ModelT], given: dict[str, Any] | None = None, /, **fields: An
 
     They are given as keywords, or in a dict; the other fields have their defaults.
     """
-    known = _known[cls]
+    known = _known(cls)
     values = known.defaults | (fields if given is None else given)
     if len(values) < known.size:
         for name, factory in known.factories:
@@ -157,28 +157,22 @@ class _Known:
     private: Callable[[], dict[str, Any]] | None
 
 
-class _KnownClasses(dict[type[BaseModel], _Known]):
-    """What is known of each class: found out when it is made first."""
-
-    def __missing__(self, cls: type[BaseModel]) -> _Known:
-        plain: dict[str, Any] = {}
-        factories: list[tuple[str, Callable[[], Any]]] = []
-        for name, field in cls.model_fields.items():
-            if field.default_factory is not None:
-                factory: Any = field.default_factory
-                if factory is field.annotation and issubclass(factory, WireModel):
-                    factory = partial(make, factory)
-                factories.append((name, factory))
-            else:
-                plain[name] = None if field.is_required() else field.default
-        given = set(cls.model_fields) if issubclass(cls, WireModel) else set[str]()
-        keeps_extra = cls.model_config.get("extra") == "allow"
-        found = _Known(plain, factories, len(cls.model_fields), given, keeps_extra, private_of(cls))
-        self[cls] = found
-        return found
-
-
-_known = _KnownClasses()
+@cache
+def _known(cls: type[BaseModel]) -> _Known:
+    """What is known of a class: found out when it is made first."""
+    plain: dict[str, Any] = {}
+    factories: list[tuple[str, Callable[[], Any]]] = []
+    for name, field in cls.model_fields.items():
+        if field.default_factory is not None:
+            factory: Any = field.default_factory
+            if factory is field.annotation and issubclass(factory, WireModel):
+                factory = partial(make, factory)
+            factories.append((name, factory))
+        else:
+            plain[name] = None if field.is_required() else field.default
+    given = set(cls.model_fields) if issubclass(cls, WireModel) else set[str]()
+    keeps_extra = cls.model_config.get("extra") == "allow"
+    return _Known(plain, factories, len(cls.model_fields), given, keeps_extra, private_of(cls))
 
 
 class WireModel(BaseModel):
