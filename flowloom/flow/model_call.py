@@ -133,7 +133,7 @@ class ModelCall:
         call_next = partial(self._call, model)
         try:
             for wrapper in reversed(self._around):
-                call_next = _wrapped(wrapper, call_next, self.context)
+                call_next = partial(_wrapped, wrapper, call_next, self.context)
             return call_next(self._request)
         except Exception as error:
             note_origin(error, self._ctx, f"model `{model.model}`", self._around)
@@ -355,11 +355,8 @@ def _ask_to_summarise(ctx: InvocationContext, request: LlmRequest, limit: LimitE
     )
 
 
-def _wrapped(wrapper: Any, call_next: Any, context: Context) -> Any:
-    def call(request: LlmRequest) -> AsyncIterator[LlmResponse]:
-        return wrapper(call_next=call_next, callback_context=context, llm_request=request)
-
-    return call
+def _wrapped(wrapper: Any, call_next: Any, context: Context, request: LlmRequest) -> AsyncIterator[LlmResponse]:
+    return wrapper(call_next=call_next, callback_context=context, llm_request=request)
 
 
 def is_thought_only(event: Event) -> bool:
