@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import gc
 import os
 import signal
@@ -29,6 +30,7 @@ from flowloom import (
     Runner,
     SequentialAgent,
     SqliteSessionService,
+    ToolContext,
 )
 from flowloom.errors import RunLostError
 from flowloom.processors.code_executors import BaseCodeExecutor, CodeExecutionInput, CodeExecutionResult
@@ -186,9 +188,12 @@ async def test_who_wakes_before_a_tool_of_an_agent_that_is_a_tool_does_not_begin
     assert sleep.began == []
 
 
-async def test_who_wakes_before_another_attempt_does_not_begin_it(stores: list[SqlSessionService]) -> None:
-    """A tool that failed is not tried again by a run that was replaced."""
+async def test_who_wakes_before_another_attempt_does_not_begin_it(
+    stores: list[SqlSessionService], caplog: pytest.LogCaptureFixture
+) -> None:
+    """A tool that failed is not tried again by a run that was replaced, nor does that wait for further tries."""
     sleep = Sleep(stores)
+    caplog.set_level("INFO", "flowloom.tools")
 
     async def fail(tool_context: Any) -> str:
         """Fail."""
@@ -199,6 +204,29 @@ async def test_who_wakes_before_another_attempt_does_not_begin_it(stores: list[S
 
     await sleep.ends(agent("root", call("fail"), "Done.", tools=[FunctionTool(fail, retries=3)]))
     assert sleep.began == ["fail"]
+    assert [line for line in caplog.messages if "follows" in line] == [
+        "Tool `fail` failed (once more); attempt 2 follows."
+    ]
+
+
+async def test_a_tool_that_fails_in_a_lost_run_has_its_error_told_to_its_callbacks(
+    stores: list[SqlSessionService],
+) -> None:
+    """It had begun before the run knew."""
+    sleep, told = Sleep(stores), list[str]()
+
+    async def fail(tool_context: ToolContext) -> None:
+        """Fail."""
+        tool_context.session.fence.renewed -= 1000
+        await sleep.pass_by()
+        with contextlib.suppress(RunLostError):
+            await tool_context.invocation_context.run.check_lease()
+        raise OSError("too late")
+
+    root = agent("root", call("fail"), "Done.", tools=[fail])
+    root.on_tool_error_callback = lambda error, **_: told.append(str(error))
+    await sleep.ends(root)
+    assert told == ["too late"]
 
 
 async def test_who_wakes_before_code_of_the_model_does_not_run_it(stores: list[SqlSessionService]) -> None:
