@@ -53,6 +53,14 @@ def test_an_answer_to_calls_of_two_turns_brings_back_both_in_their_order() -> No
     assert lines([*log, event("root", result("c1", "order", {})), event("root", "again")]) == [*shown, "again"]
 
 
+def test_an_answer_to_the_current_turn_leaves_it_whole() -> None:
+    """A late one to a call beside that one, too."""
+    calls = event("root", named_call("c1", "look"), named_call("c2", "order"), long_running_tool_ids=["c2"])
+    looked, came = event("root", result("c1", "look", {})), event("user", result("c2", "order", {}))
+    log = [event("user", "go"), calls, looked, event("root", "ordered"), came, event("root", "it came")]
+    assert lines(log) == ["go", "c1()", "c2()", "-> c1", "-> c2", "ordered", "it came"]
+
+
 def test_an_answer_to_the_current_turn_and_to_an_earlier_one_shows_nothing_twice() -> None:
     """What was said since the message stands in the current turn already."""
     answers = event("root", result("c2", "order", {}), result("c1", "order", {}))

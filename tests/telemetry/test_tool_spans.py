@@ -201,6 +201,16 @@ async def test_the_sibling_of_a_call_that_ends_the_run_has_its_result(recording:
     assert recording.span("execute_tool add").status.status_code is StatusCode.UNSET
 
 
+async def test_a_task_that_is_not_begun_fails_its_span(recording: Recording) -> None:
+    """Control goes to another agent first: its call has an error of ours, and not one that a tool tells of."""
+    worker, helper = agent(["never"], "worker", mode="task"), agent(["I help."], "helper")
+    asked = [call("transfer_to_agent", agent_name="helper"), call("worker", request="count")]
+    await run(agent([asked], sub_agents=[worker, helper]))
+    span = recording.span("execute_tool worker")
+    assert span.status.status_code is StatusCode.ERROR
+    assert (span.attributes or {})["error.type"] == "ToolError"
+
+
 async def test_calls_that_are_recorded_run_as_others_do(recording: Recording) -> None:
     """One or several at once: they wait for a person, have keys as effects, and are refused at the limit of a tool."""
     effects = Journal()
@@ -221,3 +231,5 @@ async def test_calls_that_are_recorded_run_as_others_do(recording: Recording) ->
     assert await told("c", *map(approve, waiting)) == [False, False, False, True, True, True]
     keys = sorted(key for key in effects.given if "/tool/" in key)
     assert keys == [f"{turn}:bot/0/tool/{n}" for turn, count in (("a", 1), ("b", 3), ("c", 3)) for n in range(count)]
+    spans = [each.attributes or {} for each in recording.spans if each.name in ("execute_tool pay", "execute_tool add")]
+    assert all("gcp.vertex.agent.event_id" in each for each in spans)

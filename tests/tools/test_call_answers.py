@@ -272,11 +272,12 @@ async def test_a_result_that_is_shown_stands_beside_itself_as_a_text_if_there_is
 
 
 async def test_what_a_call_has_written_goes_wrong_before_its_result_does() -> None:
-    """A value that cannot be kept in the state is what the model is told of first, whatever the result is."""
+    """The model is told of a value of the state that has become one that cannot be kept, whatever the result is."""
 
     def look(tool_context: ToolContext) -> Any:
         """Look."""
-        tool_context.state["at"] = object()
+        tool_context.state["seen"] = seen = list[object]()
+        seen.append(object())
         return object()
 
     events = await Chat(agent("root", named_call("c1", "look"), "done", tools=[look])).say("go")
