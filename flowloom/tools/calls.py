@@ -166,12 +166,10 @@ def _refuse_tasks(
 ) -> None:
     """Answer the calls of `task` agents, if control goes to another agent now: they are not begun."""
     targets = [each.actions.transfer_to_agent for each in answers if each.actions.transfer_to_agent]
+    if not targets or any(each.error for each in answers):
+        return
     later = [at for at, each in enumerate(answers) if each.part is None and each.begun is None]
-    if (
-        targets
-        and not any(each.error for each in answers)
-        and all(is_task(tools[calls[at].name or ""]) for at in later)
-    ):
+    if all(is_task(tools[calls[at].name or ""]) for at in later):
         for at in later:
             failure = ToolError(NOT_BEGUN.format(targets[-1]))
             part = response_part(calls[at].id, calls[at].name, {"error": str(failure)})
