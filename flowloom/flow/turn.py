@@ -57,6 +57,10 @@ class Turn:
     over, and `end`. A kind of agent that runs others in an order of its own is a `WorkflowAgent`, and needs no turn.
     """
 
+    tells_how_far: bool = False
+    """Whether the events of the turn say by themselves how far it got before this run; else they say only that it is
+    over, if its agent had the last word beside those `inside`."""
+
     def __init__(self, ctx: InvocationContext) -> None:
         self.ctx = ctx
         self.agent: AnyAgent = ctx.agent
@@ -74,10 +78,6 @@ class Turn:
         """What a delegated task came to, once it is finished."""
         self.failure: str | None = None
         """Why a delegated turn has come to nothing."""
-
-    tells_how_far: bool = False
-    """Whether the events of the turn say by themselves how far it got before this run; else they say only that it is
-    over, if its agent had the last word beside those `inside`."""
 
     def step(self, spans: Recorder | None) -> Events:
         """Take a step, and set `outcome`; yields what comes of it."""
