@@ -169,7 +169,7 @@ def _mended(data: Any, left: int) -> Any:
     if is_json(data, left):
         return data
     if isinstance(data, str):
-        return data.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+        return without_halves(data)
     if isinstance(data, float):
         return "NaN" if math.isnan(data) else "Infinity" if data > 0 else "-Infinity"
     if isinstance(data, int):
