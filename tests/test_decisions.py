@@ -65,6 +65,7 @@ async def test_decision_02_after_three_more_it_is_an_error() -> None:
     events = await Chat(root).say("go")
     assert len(requests_of(root)) == 4
     assert events[-1].error_code == "MODEL_RETURNED_ONLY_THOUGHTS"
+    assert "`root`" in (events[-1].error_message or "")
 
 
 async def test_decision_03_an_empty_answer_is_an_error_event() -> None:

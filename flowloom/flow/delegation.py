@@ -9,7 +9,7 @@ from google.genai import types
 
 from flowloom.context import InvocationContext
 from flowloom.context.protocols import AnyAgent, AnyLlmAgent, as_llm_agent
-from flowloom.errors import AgentNotFoundError, ToolArgumentsError
+from flowloom.errors import ToolArgumentsError
 from flowloom.events.event import Event
 from flowloom.events.parts import as_object
 from flowloom.flow.turn import WAITING, Turn
@@ -58,9 +58,7 @@ def unresolved_tasks(ctx: InvocationContext) -> tuple[list[types.FunctionCall], 
 
 def delegated_context(ctx: InvocationContext, call: types.FunctionCall) -> InvocationContext:
     """Where the called sub-agent runs: in the scope of its call; a `single_turn` one on a branch of its own."""
-    child = delegates_of(ctx.agent).get(call.name or "")
-    if child is None:
-        raise AgentNotFoundError(f"Agent `{ctx.agent.name}` has no sub-agent `{call.name}` to delegate to.")
+    child = delegates_of(ctx.agent)[call.name or ""]
     below = ctx.below(child)
     below.isolation_scope = call.id
     below.resumed = ctx.resumed

@@ -38,6 +38,11 @@ class ModelCall:
     the on-error callbacks, call ids, plugin, then agent callbacks after. The first callback that answers wins.
     """
 
+    has_calls: bool
+    """Whether the latest event is complete and asks for tools to be run."""
+    has_files: bool
+    """Whether the latest response holds files."""
+
     def __init__(self, ctx: InvocationContext, request: LlmRequest, spans: Recorder | None, *, processed: bool) -> None:
         callbacks, hooks = ctx.callbacks, ctx.run.hooks
         self._ctx = ctx
@@ -63,10 +68,6 @@ class ModelCall:
         self._dropped = Dropped()
         """What models around others have paid for, and not given out."""
         self._span: ModelSpan | None = None
-        self.has_calls = False
-        """Whether the latest event is complete and asks for tools to be run."""
-        self.has_files = False
-        """Whether the latest response holds files."""
 
     @property
     def context(self) -> Context:

@@ -75,6 +75,35 @@ async def test_calls_have_their_ids_when_a_callback_sees_them() -> None:
     assert ids[0].startswith("adk-")
 
 
+async def test_a_call_that_a_callback_puts_in_the_place_of_the_same_one_has_the_id_that_was_seen_of_it() -> None:
+    """In parts of a streamed answer, that is, to whose call the model gave none."""
+
+    def again(llm_response: LlmResponse, **_: Any) -> LlmResponse | None:
+        called = llm_response.content is not None and any(
+            part.function_call for part in llm_response.content.parts or ()
+        )
+        return LlmResponse(content=said(call("look"))) if called and not llm_response.partial else None
+
+    stream = [LlmResponse(content=said(call("look")), partial=True), LlmResponse(content=said(call("look")))]
+    root = agent("root", stream, "ok", tools=[look], after_model_callback=again)
+    events = await Chat(root, config=STREAMED).say("go")
+    part, whole = [event.get_function_calls()[0].id for event in events if event.get_function_calls()]
+    assert part == whole
+
+
+async def test_a_call_that_a_callback_gives_twice_has_two_ids() -> None:
+    def twice(llm_response: LlmResponse, **_: Any) -> LlmResponse | None:
+        parts = (llm_response.content and llm_response.content.parts) or []
+        return LlmResponse(content=said(*parts, *parts)) if parts[0].function_call else None
+
+    root = agent("root", call("look"), "ok", tools=[look], after_model_callback=twice)
+    events = await Chat(root).say("go")
+    ids = [each.id for each in events[0].get_function_calls()]
+    assert len(set(ids)) == 2
+    assert all(ids)
+    assert [each.id for each in events[1].get_function_responses()] == ids
+
+
 async def test_a_call_that_a_callback_makes_is_carried_out() -> None:
     """Ids are filled again behind the callbacks."""
     made = [LlmResponse(content=said(call("look")))]

@@ -9,8 +9,18 @@ import pytest
 from google.genai import types
 from kit import STREAMED, Chat, agent, said, story
 
-from flowloom import CallbackContext, Context, LlmAgent, LlmRequest, LlmResponse, LongRunningFunctionTool
+from flowloom import (
+    AgentTool,
+    CallbackContext,
+    Context,
+    FunctionTool,
+    LlmAgent,
+    LlmRequest,
+    LlmResponse,
+    LongRunningFunctionTool,
+)
 from flowloom.events.wire import replace
+from flowloom.models.server_parts import made_file
 from flowloom.testing import FunctionModel, call
 
 
@@ -55,6 +65,11 @@ async def test_a_response_without_content_beside_one_that_says_something_is_coun
 
 PIECE = LlmResponse(partial=True)
 TURN = LlmResponse(turn_complete=True)
+
+
+async def test_a_response_without_content_gives_no_event_because_a_callback_has_seen_it() -> None:
+    events = await Chat(gives(WORDS, METER, after_model_callback=lambda **_: None)).say("go")
+    assert [event.text for event in events] == ["hello"]
 
 
 @pytest.mark.parametrize(
@@ -127,6 +142,16 @@ async def test_a_model_is_not_listened_to_once_its_calls_are_made(below: list[An
     assert "root: and I know nothing yet" not in told
 
 
+@pytest.mark.parametrize("as_tool", [False, True])
+async def test_a_model_is_not_listened_to_while_an_agent_that_it_has_called_waits(as_tool: bool) -> None:
+    payer = agent("payer", call("look"), tools=[FunctionTool(look, require_confirmation=True)])
+    if not as_tool:
+        payer.mode = "single_turn"
+    root = gives(LlmResponse(content=said(call("payer", request="x"))), WORDS)
+    root.tools, root.sub_agents = ([AgentTool(payer)], []) if as_tool else ([], [payer])
+    assert "root: hello" not in story(await Chat(root).say("go"))
+
+
 @pytest.mark.parametrize("changes", [False, True])
 async def test_a_model_is_listened_to_while_its_call_has_no_result(changes: bool) -> None:
     """It has begun something, whether that has changed the state or not."""
@@ -178,3 +203,10 @@ async def test_thoughts_that_end_in_an_error_end_the_turn() -> None:
     """The model is not asked again, as it is after thoughts alone."""
     cut = LlmResponse(content=said(types.Part(text="hm", thought=True)), error_code="MAX_TOKENS", error_message="cut")
     assert story(await Chat(agent("root", cut, "done")).say("go")) == ["root: (hm)", "root: !MAX_TOKENS"]
+
+
+async def test_a_file_in_a_response_that_a_model_gives_twice_is_saved_twice() -> None:
+    """What becomes of its response is none of the model's to see."""
+    chat = Chat(gives(LlmResponse(content=said("Here.", made_file("a.png", "draw", "image/png", b"x")))))
+    saved = [name for _ in range(2) for event in await chat.say("go") for name in event.actions.artifact_delta]
+    assert saved == ["a.png", "a.png"]

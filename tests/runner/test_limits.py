@@ -106,6 +106,9 @@ async def test_a_limit_of_the_run(
     else:
         assert result.error is None
         result.raise_for_status()
+        told = [each.response or {} for event in result.events for each in event.get_function_responses()]
+        refused = [each["error"] for each in told if "error" in each]
+        assert [limit in each for each in refused] == [True] * (limit == "tool_calls")
     if on_limit == "summarise":
         assert result.text == "root sums up"
         assert ended_events(result.events) == []

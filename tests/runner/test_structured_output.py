@@ -17,6 +17,7 @@ from typing_extensions import TypedDict
 from flowloom import (
     AgentTool,
     BaseAgent,
+    BasePlugin,
     Event,
     EventActions,
     Flow,
@@ -255,7 +256,26 @@ async def test_an_answer_that_is_an_error_is_not_asked_for_again(content: Any) -
 async def test_nothing_but_thoughts_is_no_answer() -> None:
     found = await ran(agent("root", *[text("hm", thought=True)] * 4, output_schema=City, output_key="city"))
     assert (found.status, found.output, type(found.error)) == ("failed", None, ModelResponseError)
+    assert "nothing but thoughts" in str(found.error)
     assert found.state_delta == {}
+
+
+async def test_the_output_of_a_run_that_fails_is_that_of_the_latest_agent_that_has_answered() -> None:
+    class Picky(BasePlugin):
+        async def on_event_callback(self, *, invocation_context: InvocationContext, event: Event) -> None:
+            if event.author == "b":
+                raise ValueError("not this one")
+
+    both = SequentialAgent(
+        name="both", sub_agents=[agent("a", GOOD, output_schema=City), agent("b", GOOD, output_schema=City)]
+    )
+    found = await held(Chat(both, plugins=[Picky(name="picky")])).result()
+    assert (found.status, found.output) == ("failed", City(name="Rome"))
+
+
+async def test_an_agent_without_a_schema_that_calls_for_one_is_told_that_it_has_no_such_tool_as_often() -> None:
+    found = await ran(agent("root", *[BY_TOOL] * 5, "Well.", tools=[look]))
+    assert (found.status, found.text) == ("final", "Well.")
 
 
 async def test_thoughts_before_an_answer_are_none_that_does_not_fit() -> None:

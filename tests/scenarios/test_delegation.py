@@ -754,6 +754,15 @@ async def test_one_agent_can_be_called_twice_by_one_answer() -> None:
     assert all("an answer" not in str(shown(each)) for each in requests_of(expert))
 
 
+async def test_what_an_agent_that_runs_as_a_tool_says_beside_a_single_turn_is_not_seen() -> None:
+    """Unless the config of the run says so."""
+    clerk = AgentTool(agent("clerk", "clerk knows"))
+    calls = [call("clerk", request="x"), call("expert", request="y")]
+    root = agent("root", calls, "done", tools=[clerk], sub_agents=[single("expert", "expert knows")])
+    events = await Chat(root).say("go")
+    assert "clerk" not in {each.author for each in events}
+
+
 async def test_a_single_turn_that_fails_ends_the_others() -> None:
     """No task is left behind, and the error is that of the agent."""
     begun, ended = asyncio.Event(), asyncio.Event()
