@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
 from google.genai import types
 from kit import STREAMED, Chat, agent, requests_of, said
 
-from flowloom import BasePlugin, LlmResponse
+from flowloom import BasePlugin, LlmAgent, LlmRequest, LlmResponse
 from flowloom.models.base_llm import NO_CONTENT
-from flowloom.testing import call
+from flowloom.testing import FunctionModel, call
 
 HALVES = [LlmResponse(content=said("one "), partial=True), LlmResponse(content=said("two"), partial=True)]
 STREAM = [*HALVES, LlmResponse(content=said("one two"))]
@@ -190,6 +191,22 @@ async def test_an_answer_that_says_nothing_is_told_as_an_error(config: Any) -> N
     ):
         await chat.say("go")
         assert [event.error_code for event in await chat.stored()] == [None, NO_CONTENT]
+
+
+async def test_what_a_callback_writes_to_a_response_is_not_in_what_the_model_gives_next() -> None:
+    """Though it gives the same object again."""
+
+    def louder(llm_response: LlmResponse, **_: Any) -> None:
+        assert llm_response.content is not None
+        llm_response.content = said(f"{(llm_response.content.parts or [])[0].text}!")
+
+    given = LlmResponse(content=said("hello"))
+
+    async def same(request: LlmRequest) -> AsyncIterator[LlmResponse]:
+        yield given
+
+    chat = Chat(LlmAgent(name="root", model=FunctionModel(same), after_model_callback=louder))
+    assert [(await chat.say("go"))[-1].text for _ in range(2)] == ["hello!", "hello!"]
 
 
 async def test_a_response_emptied_where_it_is_is_told_as_an_error() -> None:

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from typing import Any
 
 import pytest
-from kit import Chat, agent, approve, named_call, pending, result, story
+from kit import Chat, agent, approve, named_call, pending, result, said, story
 
 from flowloom import (
     AgentTool,
     FunctionTool,
     LlmAgent,
+    LlmRequest,
+    LlmResponse,
     LongRunningFunctionTool,
     LoopAgent,
     ParallelAgent,
@@ -21,7 +23,7 @@ from flowloom import (
     SequentialAgent,
     ToolContext,
 )
-from flowloom.testing import call
+from flowloom.testing import FunctionModel, call
 from runner.situations import ByTurn, Gate, Gated, ended_events, go_on, held, legal, nothing_left
 
 
@@ -283,6 +285,22 @@ async def test_paused_within_a_delegated_agent_the_one_that_called_it_is_not_ove
     assert story(events)[-1] == "root: done"
     assert ended == ["root"]
     legal(await chat.stored())
+
+
+async def test_paused_within_a_delegated_agent_the_model_that_called_it_is_not_listened_to() -> None:
+    async def goes_on(request: LlmRequest) -> AsyncIterator[LlmResponse]:
+        yield LlmResponse(content=said(call("clerk", request="x")))
+        yield LlmResponse(content=said("and I know nothing yet"))
+
+    gate = Gate()
+    clerk = LlmAgent(name="clerk", model=ByTurn(call("look")), tools=[gate.look], mode="single_turn")
+    chat = Chat(LlmAgent(name="root", model=FunctionModel(goes_on), sub_agents=[clerk]))
+    run = held(chat)
+    await gate.reached.wait()
+    run.pause()
+    gate.open.set()
+    assert (await run.result()).status == "paused"
+    assert "root: and I know nothing yet" not in story(await chat.stored())
 
 
 @pytest.mark.parametrize("shape", ["a sequence", "parallel branches", "a transfer"])
