@@ -299,6 +299,15 @@ async def test_a_turn_that_was_ended_before_the_body_skips_it() -> None:
     assert await Chat(root).say("go") == []
 
 
+async def test_a_turn_that_was_ended_stays_ended_if_the_callback_that_ended_it_writes_state_too() -> None:
+    def end(callback_context: Context) -> None:
+        callback_context.get_invocation_context().end_invocation = True
+        callback_context.state["ended"] = True
+
+    events = await Chat(Speaker(name="a", before_agent_callback=end)).say("go")
+    assert [(each.text, each.actions.state_delta) for each in events] == [("", {"ended": True})]
+
+
 async def test_a_body_that_ends_the_turn_has_no_after_callbacks() -> None:
     """Ended | body ends it | after callback not run."""
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from kit import Chat, Ran, agent, requests_of, said
 
-from flowloom import BasePlugin, LlmResponse
+from flowloom import BasePlugin, Context, LlmResponse
 from flowloom.testing import call
 
 ran = Ran()
@@ -133,6 +133,15 @@ async def test_what_a_callback_writes_is_on_the_models_event() -> None:
     assert (await chat.state())["noted"]
 
 
+async def test_what_a_callback_writes_is_on_the_event_of_its_own_answer() -> None:
+    def answers(callback_context: Context, **_: Any) -> LlmResponse:
+        callback_context.state["asked"] = True
+        return LlmResponse(content=said("mine"))
+
+    [event] = await Chat(agent("root", "never", before_model_callback=answers)).say("go")
+    assert (event.text, event.actions.state_delta) == ("mine", {"asked": True})
+
+
 async def test_a_callback_may_change_the_request_and_not_the_history() -> None:
     """What is changed in a request's contents is a copy of the session's."""
 
@@ -158,6 +167,16 @@ async def test_around_model_wraps_the_call_the_first_outermost() -> None:
 
     await Chat(agent("root", "hi", around_model=[wrapper("outer"), wrapper("inner")])).say("go")
     assert ran == ["outer before", "inner before", "inner after", "outer after"]
+
+
+async def test_around_model_is_told_whose_call_it_is() -> None:
+    async def around(call_next: Any, callback_context: Context, llm_request: Any) -> Any:
+        ran.append(callback_context.agent_name)
+        async for response in call_next(llm_request):
+            yield response
+
+    await Chat(agent("root", "hi", around_model=around)).say("go")
+    assert ran == ["root"]
 
 
 async def test_around_model_may_try_again() -> None:

@@ -7,18 +7,22 @@ from typing import Any
 
 import pytest
 from google.genai import types
-from kit import STREAMED, Chat, agent, said, story
+from kit import STREAMED, Chat, agent, result, said, story, user
 
 from flowloom import (
     AgentTool,
     CallbackContext,
     Context,
+    Event,
+    Flow,
     FunctionTool,
+    InvocationContext,
     LlmAgent,
     LlmRequest,
     LlmResponse,
     LongRunningFunctionTool,
 )
+from flowloom.errors import IncompleteStreamError
 from flowloom.events.wire import replace
 from flowloom.models.server_parts import made_file
 from flowloom.testing import FunctionModel, call
@@ -210,3 +214,23 @@ async def test_a_file_in_a_response_that_a_model_gives_twice_is_saved_twice() ->
     chat = Chat(gives(LlmResponse(content=said("Here.", made_file("a.png", "draw", "image/png", b"x")))))
     saved = [name for _ in range(2) for event in await chat.say("go") for name in event.actions.artifact_delta]
     assert saved == ["a.png", "a.png"]
+
+
+async def test_a_part_of_a_second_answer_is_not_completed_by_an_end_without_words() -> None:
+    part = LlmResponse(content=said("and"), partial=True)
+    with pytest.raises(IncompleteStreamError, match="never came"):
+        await Chat(gives(WORDS, part, ENDED), config=STREAMED).say("go")
+
+
+async def test_an_answer_has_not_the_id_of_parts_of_one_that_a_processor_has_put_something_in_the_place_of() -> None:
+    def looked_up(ctx: InvocationContext, request: LlmRequest, response: LlmResponse) -> Event | None:
+        if response.partial or ctx.step:
+            return None
+        response.content = None
+        return ctx.new_event({"content": user(result("c1", "look", {}))})
+
+    stream = [LlmResponse(content=said("hel"), partial=True), WORDS]
+    root = gives(*stream, flow=Flow().with_response_processor(looked_up))
+    first, *_, last = await Chat(root, config=STREAMED).say("go")
+    assert (first.text, last.text) == ("hel", "hello")
+    assert first.id != last.id

@@ -14,6 +14,7 @@ from waiting.office import HAND_TO, approve_all, payer
 from flowloom import (
     AgentTool,
     BaseAgent,
+    Context,
     Event,
     InvocationContext,
     LlmAgent,
@@ -267,6 +268,17 @@ class Quiet(BaseAgent):
             async for event in agent.run_async(ctx):
                 if not event.is_final_response() or event.long_running_tool_ids:
                     yield event
+
+
+async def test_one_that_has_handed_over_goes_on_though_a_callback_behind_the_other_one_writes_state() -> None:
+    """That says nothing, as little as the other one itself."""
+
+    def note(callback_context: Context) -> None:
+        callback_context.state["noted"] = True
+
+    clerk = Quiet(name="clerk", after_agent_callback=note)
+    it = Desk(lambda: by_turn("desk", call(HAND_TO, agent_name="clerk"), "Done.", sub_agents=[clerk]))
+    assert last_text(await it.say("Go.")) == "Done."
 
 
 @pytest.mark.parametrize("waits", [False, True])

@@ -271,8 +271,7 @@ async def test_what_the_model_says_about_its_answer_and_calls_of_names_that_are_
     it = Chat(agent("root", response, tools=[Desk().look]), config=ALL)
     event, *_ = await it.say("Go.")
     assert event.long_running_tool_ids == ["c1"]
-    assert event.custom_metadata is not None
-    assert event.custom_metadata["route"] == 7
+    assert event.custom_metadata == {"route": 7, "client_executed_calls": ["c1"]}
 
 
 async def test_a_call_in_what_a_callback_answers_for_the_agent_is_not_the_hosts() -> None:

@@ -251,6 +251,7 @@ async def test_an_answer_that_is_an_error_is_not_asked_for_again(content: Any) -
     assert (found.status, found.model_calls, type(found.error)) == ("failed", 1, ModelResponseError)
     assert "SAFETY" in str(found.error)
     assert "blocked" in str(found.error)
+    assert "The answer was" not in str(found.error)
 
 
 async def test_nothing_but_thoughts_is_no_answer() -> None:
