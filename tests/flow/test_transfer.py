@@ -333,3 +333,17 @@ async def test_a_transfer_that_never_ends_is_stopped_by_the_limit() -> None:
     with pytest.raises(LlmCallsLimitExceededError):
         await chat.say("go")
     assert open_calls(await chat.stored()) == set()
+
+
+async def test_a_tool_that_hands_over_to_an_agent_out_of_reach_has_an_error_as_its_result() -> None:
+    """The model can mend that (decision 5)."""
+
+    def hand_on(tool_context: ToolContext) -> str:
+        """Hand the case on."""
+        tool_context.actions.transfer_to_agent = "nobody"
+        return "handed on"
+
+    events = await Chat(agent("root", call("hand_on"), "Then I answer.", tools=[hand_on])).say("go")
+    [told] = [each.response or {} for event in events for each in event.get_function_responses()]
+    assert told["error"].startswith("Agent `root` cannot hand over to `nobody`.")
+    assert events[-1].text == "Then I answer."
